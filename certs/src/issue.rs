@@ -1,0 +1,178 @@
+//! Making a CA and certificates, and writing them to files.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::str::FromStr as _;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use time::{Duration, OffsetDateTime};
+
+use crate::Error;
+
+/// How far back certificates are valid, for clocks that are behind.
+const SKEW: Duration = Duration::hours(1);
+
+/// A certificate and its key, as PEM.
+#[derive(Clone)]
+pub struct Issued {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key, PKCS#8.
+    pub key: String,
+}
+
+/// A CA that issues serving certificates. Keys are ECDSA P-256.
+pub struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+    not_after: OffsetDateTime,
+}
+
+impl Authority {
+    /// Makes a new CA that is valid for `days`.
+    ///
+    /// # Errors
+    /// Where the system gives no randomness.
+    pub fn create(days: u32) -> Result<Self, Error> {
+        let now = OffsetDateTime::now_utc();
+        let mut params = CertificateParams::default();
+        // The date tells several CAs of a bundle apart.
+        let name = format!("opgate CA {}", now.date());
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.not_before = now - SKEW;
+        params.not_after = now + Duration::days(days.into());
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?.pem();
+        let not_after = params.not_after;
+        Ok(Self { certificate, issuer: Issuer::new(params, key), not_after })
+    }
+
+    /// Reads a CA that [`Authority::create`] made.
+    ///
+    /// # Errors
+    /// Where a file cannot be read, or the two do not make a CA.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let pem = fs::read_to_string(certificate).map_err(Error::io(certificate))?;
+        let key_pem = fs::read_to_string(key).map_err(Error::io(key))?;
+        let content = |path: &Path| {
+            let path = path.to_path_buf();
+            move |why: String| Error::Content { path, why }
+        };
+        let key_pair =
+            KeyPair::from_pem(&key_pem).map_err(|e| content(key)(format!("no private key: {e}")))?;
+        let pair = crate::load::parse(certificate, pem.as_bytes(), key, key_pem.as_bytes())?;
+        if !pair.is_authority() {
+            return Err(content(certificate)("not the certificate of a CA".to_owned()));
+        }
+        let not_after = OffsetDateTime::from(pair.not_after());
+        let issuer = Issuer::from_ca_cert_pem(&pem, key_pair)
+            .map_err(|e| content(certificate)(format!("not a certificate: {e}")))?;
+        Ok(Self { certificate: pem, issuer, not_after })
+    }
+
+    /// The CA's certificate as PEM: the `caBundle` of a webhook configuration.
+    #[must_use]
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// The CA's private key as PEM.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
+    /// Issues a serving certificate for DNS names and IP addresses, valid for `days` but not longer
+    /// than the CA itself.
+    ///
+    /// # Errors
+    /// Where there is no name, or one is neither a DNS name nor an IP address.
+    pub fn issue(&self, names: &[String], days: u32) -> Result<Issued, Error> {
+        let mut params = CertificateParams::default();
+        for name in names {
+            params.subject_alt_names.push(alternative_name(name)?);
+        }
+        let Some(first) = names.first() else {
+            return Err(Error::Name(String::new()));
+        };
+        // A common name has at most 64 characters; the alternative names are what counts.
+        params.distinguished_name.push(DnType::CommonName, first.chars().take(64).collect::<String>());
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let now = OffsetDateTime::now_utc();
+        params.not_before = now - SKEW;
+        params.not_after = (now + Duration::days(days.into())).min(self.not_after);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?.pem();
+        Ok(Issued { certificate, key: key.serialize_pem() })
+    }
+}
+
+fn alternative_name(name: &str) -> Result<SanType, Error> {
+    if let Ok(address) = IpAddr::from_str(name) {
+        return Ok(SanType::IpAddress(address));
+    }
+    let bare = name.strip_prefix("*.").unwrap_or(name);
+    // What is checked against is checked with: the rules of TLS for names.
+    let valid = rustls_pki_types::DnsName::try_from(bare).is_ok();
+    let dns = name.try_into().ok().filter(|_| valid && !name.is_empty());
+    dns.map(SanType::DnsName).ok_or_else(|| Error::Name(name.to_owned()))
+}
+
+/// The names under which an API server and others reach a Service.
+#[must_use]
+pub fn service_names(namespace: &str, service: &str) -> Vec<String> {
+    ["svc", "svc.cluster.local"]
+        .map(|suffix| format!("{service}.{namespace}.{suffix}"))
+        .into_iter()
+        .chain([format!("{service}.{namespace}")])
+        .collect()
+}
+
+/// Writes a file that only its owner may read (mode 0600), in one step: a reader sees the old
+/// content or the new one.
+///
+/// # Errors
+/// Where the folder cannot be written.
+pub fn write_private(path: &Path, content: &str) -> Result<(), Error> {
+    write(path, content, 0o600)
+}
+
+/// Writes a file that everybody may read (mode 0644), in one step.
+///
+/// # Errors
+/// Where the folder cannot be written.
+pub fn write_public(path: &Path, content: &str) -> Result<(), Error> {
+    write(path, content, 0o644)
+}
+
+fn write(path: &Path, content: &str, mode: u32) -> Result<(), Error> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    // A left-over of a process that was killed must not lend its mode to the new file.
+    let _ = fs::remove_file(&temporary);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)
+        .and_then(|mut file| {
+            file.write_all(content.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|source| {
+        let _ = fs::remove_file(&temporary);
+        Error::Io { path: path.to_path_buf(), source }
+    })
+}

@@ -1,0 +1,70 @@
+//! Certificates of opgate: a CA and serving certificates, issued, loaded, and reloaded while serving.
+//!
+//! ```text
+//! issue   Authority ──▶ ca.crt ca.key tls.crt tls.key   (files, keys with mode 0600)
+//! load    Source ──▶ Pair          (chain and key, checked to belong together)
+//! reload  Reloader ──▶ rustls      (the newest good pair, whatever happens to the files)
+//! ```
+//!
+//! Private keys are PEM in PKCS#8, SEC1 or PKCS#1; certificates are PEM, the serving certificate
+//! first and its chain behind.
+
+mod issue;
+mod load;
+mod reload;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use issue::{Authority, Issued, service_names, write_private, write_public};
+pub use load::{Pair, Source, verify};
+pub use reload::{Change, Reloader};
+
+/// Why certificates could not be issued, loaded or used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{}: {why}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// Certificate and key do not belong together.
+    #[error(
+        "{} does not belong to the certificate in {}: put both files of one pair in place",
+        key.display(),
+        certificate.display()
+    )]
+    Mismatch {
+        /// File of the certificate.
+        certificate: PathBuf,
+        /// File of the key.
+        key: PathBuf,
+    },
+    /// A certificate could not be made.
+    #[error("the certificate could not be issued: {0}")]
+    Issue(#[from] rcgen::Error),
+    /// A name for a certificate is neither a DNS name nor an IP address.
+    #[error("{0:?} is neither a DNS name nor an IP address")]
+    Name(String),
+    /// The certificate is not one that an API server would accept.
+    #[error("{0}")]
+    Rejected(String),
+}
+
+impl Error {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |source| Self::Io { path, source }
+    }
+}

@@ -1,0 +1,190 @@
+//! Reading a serving certificate and its key, and checking that they belong together.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use crate::Error;
+
+/// Where the pair is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A folder with `tls.crt` and `tls.key`, as Kubernetes mounts a Secret of type TLS.
+    Directory(PathBuf),
+    /// Two files.
+    Files {
+        /// PEM, the serving certificate first.
+        certificate: PathBuf,
+        /// PEM in PKCS#8, SEC1 or PKCS#1.
+        key: PathBuf,
+    },
+}
+
+impl Source {
+    /// Reads the pair.
+    ///
+    /// Kubernetes replaces a mounted Secret by pointing the link `..data` to another folder. Both
+    /// files are read from the folder that the link named at first, so that they are of one
+    /// generation.
+    ///
+    /// # Errors
+    /// Where a file cannot be read or does not hold what it should, or the two do not fit.
+    pub fn load(&self) -> Result<Pair, Error> {
+        let (certificate, key) = match self {
+            Self::Directory(folder) => {
+                let generation = folder.join("..data");
+                let folder = fs::canonicalize(generation).unwrap_or_else(|_| folder.clone());
+                (folder.join("tls.crt"), folder.join("tls.key"))
+            }
+            Self::Files { certificate, key } => (certificate.clone(), key.clone()),
+        };
+        let chain = fs::read(&certificate).map_err(Error::io(&certificate))?;
+        let private = fs::read(&key).map_err(Error::io(&key))?;
+        parse(&certificate, &chain, &key, &private)
+    }
+}
+
+/// A serving certificate with its chain and key.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    certified: Arc<CertifiedKey>,
+    not_after: SystemTime,
+    names: Vec<String>,
+    authority: bool,
+}
+
+impl PartialEq for Pair {
+    fn eq(&self, other: &Self) -> bool {
+        self.certified.cert == other.certified.cert
+    }
+}
+
+impl Pair {
+    /// What rustls serves with.
+    #[must_use]
+    pub fn certified(&self) -> Arc<CertifiedKey> {
+        self.certified.clone()
+    }
+
+    /// When the serving certificate ends.
+    #[must_use]
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// DNS names and IP addresses of the serving certificate.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Certificates of the chain, the serving one included.
+    #[must_use]
+    pub fn chain_length(&self) -> usize {
+        self.certified.cert.len()
+    }
+
+    /// Whether this is the certificate of a CA.
+    #[must_use]
+    pub fn is_authority(&self) -> bool {
+        self.authority
+    }
+}
+
+/// Makes a pair of PEM texts; the paths are for the errors.
+pub(crate) fn parse(
+    certificate: &Path,
+    chain: &[u8],
+    key: &Path,
+    private: &[u8],
+) -> Result<Pair, Error> {
+    let content = |path: &Path, why: String| Error::Content { path: path.to_path_buf(), why };
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<_, _>>()
+        .map_err(|e| content(certificate, format!("not PEM: {e}")))?;
+    let Some(leaf) = chain.first().cloned() else {
+        let why = "no certificate: put a block `BEGIN CERTIFICATE` in it".to_owned();
+        return Err(content(certificate, why));
+    };
+    let private = PrivateKeyDer::from_pem_slice(private).map_err(|e| {
+        content(key, format!("no private key in PKCS#8, SEC1 or PKCS#1 without a password: {e}"))
+    })?;
+    let (_, parsed) = X509Certificate::from_der(&leaf)
+        .map_err(|e| content(certificate, format!("not an X.509 certificate: {e}")))?;
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let certified =
+        CertifiedKey::from_der(chain, private, &provider).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                Error::Mismatch { certificate: certificate.into(), key: key.into() }
+            }
+            other => content(key, format!("cannot be used: {other}")),
+        })?;
+    let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
+    let names = match parsed.subject_alternative_name() {
+        Ok(Some(extension)) => extension.value.general_names.iter().filter_map(name).collect(),
+        _ => Vec::new(),
+    };
+    Ok(Pair {
+        not_after: UNIX_EPOCH + Duration::from_secs(seconds),
+        names,
+        authority: parsed.is_ca(),
+        certified: Arc::new(certified),
+    })
+}
+
+fn name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(dns) => Some((*dns).to_owned()),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(std::net::IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(*bytes).map(std::net::IpAddr::from);
+            v4.or(v6).ok().map(|address| address.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Checks a pair as an API server would: issued by one of the CAs in a PEM bundle, valid at `now`,
+/// and for `name` where one is given.
+///
+/// # Errors
+/// What an API server would refuse, in one sentence.
+pub fn verify(pair: &Pair, bundle: &[u8], name: Option<&str>, now: SystemTime) -> Result<(), Error> {
+    let rejected = |why: String| Error::Rejected(why);
+    let roots: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(bundle)
+        .collect::<Result<_, _>>()
+        .map_err(|e| rejected(format!("the CA bundle is not PEM: {e}")))?;
+    let anchors: Vec<_> = roots.iter().filter_map(|r| webpki::anchor_from_trusted_cert(r).ok()).collect();
+    if anchors.is_empty() {
+        return Err(rejected("the CA bundle holds no certificate".to_owned()));
+    }
+    let Some((leaf, intermediates)) = pair.certified.cert.split_first() else {
+        return Err(rejected("there is no certificate".to_owned()));
+    };
+    let certificate = webpki::EndEntityCert::try_from(leaf)
+        .map_err(|e| rejected(format!("the certificate cannot be read: {e}")))?;
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    certificate
+        .verify_for_usage(
+            provider.signature_verification_algorithms.all,
+            &anchors,
+            intermediates,
+            UnixTime::since_unix_epoch(since),
+            webpki::KeyUsage::server_auth(),
+            None,
+            None,
+        )
+        .map_err(|e| rejected(format!("the CA bundle does not vouch for the certificate: {e}")))?;
+    let Some(name) = name else { return Ok(()) };
+    let server = ServerName::try_from(name).map_err(|_| Error::Name(name.to_owned()))?;
+    certificate
+        .verify_is_valid_for_subject_name(&server)
+        .map_err(|_| rejected(format!("the certificate is for {}, not for {name}", pair.names.join(", "))))
+}

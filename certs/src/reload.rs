@@ -1,0 +1,81 @@
+//! The pair that is served, replaced while connections come in.
+//!
+//! Files are compared by content at every look, so that any way of replacing them is seen: written
+//! in place, renamed over, or behind a link that points elsewhere (any number of times). A look is
+//! two small reads. Whatever is wrong with the new files, the old pair stays.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::{Error, Pair, Source};
+
+/// The newest good pair of a [`Source`].
+pub struct Reloader {
+    source: Source,
+    current: ArcSwap<Pair>,
+}
+
+/// What a look at the files found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing new.
+    Unchanged,
+    /// A new pair, which is served from now on.
+    Replaced,
+}
+
+impl fmt::Debug for Reloader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reloader").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Reloader {
+    /// Loads the first pair.
+    ///
+    /// # Errors
+    /// Where there is no usable pair to begin with.
+    pub fn new(source: Source) -> Result<Self, Error> {
+        let pair = source.load()?;
+        Ok(Self { source, current: ArcSwap::from_pointee(pair) })
+    }
+
+    /// The pair that is served now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Pair> {
+        self.current.load_full()
+    }
+
+    /// Looks at the files and serves what is new in them.
+    ///
+    /// # Errors
+    /// Where the files hold no usable pair, or one that has ended while the old one has not. The
+    /// old pair stays.
+    pub fn look(&self) -> Result<Change, Error> {
+        let new = self.source.load()?;
+        let old = self.current.load();
+        if new == **old {
+            return Ok(Change::Unchanged);
+        }
+        let now = SystemTime::now();
+        if new.not_after() <= now && old.not_after() > now {
+            let why = "the new certificate has already ended: the old one is kept".to_owned();
+            return Err(Error::Rejected(why));
+        }
+        self.current.store(Arc::new(new));
+        Ok(Change::Replaced)
+    }
+}
+
+impl ResolvesServerCert for Reloader {
+    /// There is one certificate, whatever name the client asks for: a client that connects to an
+    /// IP address asks for none.
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load().certified())
+    }
+}

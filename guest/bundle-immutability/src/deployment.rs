@@ -1,0 +1,141 @@
+//! BundleDeployments: they may pivot to other content at any time; what they pivot to must be sound.
+//!
+//! v1alpha1 has a template from which Bundles are generated, v1alpha2 has the source itself.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Operation, Request, Verdict};
+
+use crate::{Review, findings, is_deleting, source};
+
+const CLASS: &str = "/spec/provisionerClassName";
+const TEMPLATE: &str = "/spec/template";
+const TEMPLATE_CLASS: &str = "/spec/template/spec/provisionerClassName";
+const TEMPLATE_SOURCE: &str = "/spec/template/spec/source";
+const SOURCE: &str = "/spec/source";
+
+/// Longest name of a v1alpha1 BundleDeployment, decision B-7.
+const NAME_MAX: usize = 45;
+
+pub(crate) fn judge(review: &Review<'_>) -> Verdict {
+    let mut verdict = Verdict::default();
+    restricted_access(review, &mut verdict);
+    let Some(object) = review.object.filter(|_| review.request.operation != Operation::Delete)
+    else {
+        return verdict;
+    };
+    if is_deleting(object) || review.conventions.exempts(review.request) {
+        return verdict;
+    }
+    let templated = review.request.resource.version == "v1alpha1";
+    let (classes, source): (&[&str], _) = if templated {
+        let has_template = object.has(TEMPLATE);
+        (if has_template { &[CLASS, TEMPLATE_CLASS] } else { &[CLASS] }, TEMPLATE_SOURCE)
+    } else {
+        (&[CLASS], SOURCE)
+    };
+    for class in classes {
+        if review.touches(object, &[class]) {
+            findings::required_text(object, class, &mut verdict);
+            findings::class_pattern(object, class, &mut verdict);
+            findings::class_known(object, class, review.settings, &mut verdict);
+        }
+    }
+    if review.touches(object, &[source]) {
+        if !templated || object.has(TEMPLATE) {
+            findings::required_object(object, source, &mut verdict);
+        }
+        if templated {
+            template_source(object, &mut verdict);
+        } else {
+            for found in source::webhook(object, source, "bundledeployment") {
+                verdict.deny("RPK-22", found.field, found.message);
+            }
+        }
+        findings::pinned(object, source, &mut verdict);
+    }
+    if templated {
+        if review.request.operation == Operation::Create {
+            let name =
+                object.text("/metadata/name").unwrap_or_else(|| review.request.name.clone());
+            let limit = review.settings.integer("/rukpak/bundleDeploymentNameMax");
+            let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(NAME_MAX);
+            findings::name_length("RPK-15", &name, limit, &mut verdict);
+        }
+        if review.touches(object, &[TEMPLATE_CLASS, TEMPLATE_SOURCE, "/metadata/ownerReferences"]) {
+            plain_from_image(object, &mut verdict);
+        }
+    }
+    verdict
+}
+
+/// RPK-23: the Bundle that the template gives will be accepted.
+fn template_source(object: &Document, verdict: &mut Verdict) {
+    if !object.has(TEMPLATE_SOURCE) {
+        return;
+    }
+    let webhook = source::webhook(object, TEMPLATE_SOURCE, "bundle");
+    for found in webhook.into_iter().chain(source::schema(object, TEMPLATE_SOURCE)) {
+        let message = format!(
+            "spec.template.spec.source is invalid, the generated Bundle will be rejected: {}",
+            found.message
+        );
+        verdict.warn("RPK-23", found.field, message);
+    }
+}
+
+/// RPK-24: only those write BundleDeployments who need to (OCP 4.12 L1242).
+fn restricted_access(review: &Review<'_>, verdict: &mut Verdict) {
+    let settings = review.settings;
+    let (users, groups) = ("/rukpak/allowedUsers", "/rukpak/allowedGroups");
+    if !settings.has(users) && !settings.has(groups) {
+        return;
+    }
+    let Request { user, operation, .. } = review.request;
+    let allowed = settings.texts(users).contains(&user.username)
+        || settings.texts(groups).iter().any(|group| user.groups.contains(group))
+        || is_controller(settings, &user.username);
+    if !allowed {
+        let verb = match operation {
+            Operation::Create => "create",
+            Operation::Update => "update",
+            Operation::Delete => "delete",
+            Operation::Connect => "connect to",
+        };
+        let message = format!(
+            "BundleDeployment access is restricted: {} is not allowed to {verb}",
+            user.username
+        );
+        verdict.deny("RPK-24", "", message);
+    }
+}
+
+/// Whether the user is a service account of a namespace in which controllers run that must be able
+/// to write: RukPak's own and, for garbage collection, Kubernetes'.
+fn is_controller(settings: &Document, username: &str) -> bool {
+    let account = username.strip_prefix("system:serviceaccount:");
+    let Some((namespace, _)) = account.and_then(|a| a.split_once(':')) else { return false };
+    if settings.has("/rukpak/controllerNamespaces") {
+        settings.texts("/rukpak/controllerNamespaces").iter().any(|n| n == namespace)
+    } else {
+        matches!(namespace, "rukpak-system" | "kube-system")
+    }
+}
+
+/// RPK-25: OLM 1.0 installs plain bundles from images only.
+fn plain_from_image(object: &Document, verdict: &mut Verdict) {
+    let owned_by_operator = object.items("/metadata/ownerReferences").any(|owner| {
+        owner.text_or_empty("/kind") == "Operator"
+            && owner.text_or_empty("/apiVersion").starts_with("operators.operatorframework.io/")
+    });
+    let kind = object.text_or_empty(&format!("{TEMPLATE_SOURCE}/type"));
+    if owned_by_operator
+        && object.text_or_empty(TEMPLATE_CLASS) == "core-rukpak-io-plain"
+        && kind != "image"
+    {
+        let message = format!(
+            "OLM 1.0 installs plain bundles from plain bundle images only; spec.template.spec.source.type is {}",
+            quote(&kind)
+        );
+        verdict.warn("RPK-25", "spec.template.spec.source.type", message);
+    }
+}

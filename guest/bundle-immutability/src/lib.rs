@@ -1,0 +1,101 @@
+//! Policy `bundle-immutability`: the documented rules of RukPak's Bundles and BundleDeployments.
+//!
+//! ```text
+//! request ─┬─ Bundle            → bundle      immutability, then the source
+//!          └─ BundleDeployment  → deployment  who may write, names, template or source
+//!                                    both use → source  (what a `spec.source` must look like)
+//! ```
+//!
+//! The texts are upstream's, byte for byte. What each rule says, and where it is written, is in
+//! [`rules`].
+
+mod bundle;
+mod deployment;
+mod findings;
+pub mod rules;
+mod source;
+
+use opgate_sdk::conventions::Conventions;
+use opgate_sdk::{Descriptor, Document, MatchRule, Operation, Policy, Request, Verdict};
+
+/// The policy.
+#[derive(Debug)]
+pub struct BundleImmutability;
+
+opgate_sdk::export!(BundleImmutability);
+
+const GROUP: &str = "core.rukpak.io";
+
+impl Policy for BundleImmutability {
+    fn describe() -> Descriptor {
+        Descriptor {
+            name: "bundle-immutability",
+            version: env!("CARGO_PKG_VERSION"),
+            title: "RukPak Bundles do not change, and what they refer to is sound",
+            rules: rules::RULES,
+            matches: &[
+                MatchRule {
+                    groups: &[GROUP],
+                    versions: &["v1alpha1"],
+                    resources: &["bundles"],
+                    operations: &[Operation::Create, Operation::Update],
+                },
+                MatchRule {
+                    groups: &[GROUP],
+                    versions: &["v1alpha1", "v1alpha2"],
+                    resources: &["bundledeployments"],
+                    operations: &[Operation::Create, Operation::Update, Operation::Delete],
+                },
+            ],
+            reads: &[],
+            settings_schema: include_str!("settings.schema.json"),
+        }
+    }
+
+    fn validate(
+        request: &Request,
+        object: Option<&Document>,
+        old_object: Option<&Document>,
+        settings: &Document,
+    ) -> Verdict {
+        if request.resource.group != GROUP || !request.sub_resource.is_empty() {
+            return Verdict::default();
+        }
+        let conventions = Conventions(settings);
+        let review = Review { request, object, old: old_object, settings, conventions };
+        let verdict = match request.resource.resource.as_str() {
+            "bundles" => bundle::judge(&review),
+            "bundledeployments" => deployment::judge(&review),
+            _ => Verdict::default(),
+        };
+        conventions.finish(verdict)
+    }
+}
+
+/// One request with everything that the rules ask about.
+struct Review<'r> {
+    request: &'r Request,
+    object: Option<&'r Document>,
+    old: Option<&'r Document>,
+    settings: &'r Document,
+    conventions: Conventions<'r>,
+}
+
+impl Review<'_> {
+    /// Whether a rule that looks at these pointers has anything to say: always on CREATE, on UPDATE
+    /// only where one of them changed.
+    fn touches(&self, object: &Document, pointers: &[&str]) -> bool {
+        match self.old {
+            Some(old) if self.request.operation == Operation::Update => {
+                !self.conventions.ratcheting()
+                    || pointers.iter().any(|pointer| !object.equal(pointer, old, pointer))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether the object is on its way out: what it still says no longer matters.
+fn is_deleting(object: &Document) -> bool {
+    object.has("/metadata/deletionTimestamp")
+}

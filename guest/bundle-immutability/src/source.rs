@@ -1,0 +1,160 @@
+//! What a `spec.source` must look like, wherever it stands.
+//!
+//! The checks of RukPak's webhook ([`webhook`], rukpak v0.16.0 internal/webhook/bundle.go) and those
+//! of its CRD ([`schema`]), which matter where objects come past the CRD, as in files.
+
+use opgate_sdk::go::{clean, quote};
+use opgate_sdk::{Document, Kind};
+
+use crate::findings::field;
+
+/// Members of `spec.source` of which exactly one says where the content is.
+pub(crate) const SOURCES: [&str; 5] = ["git", "image", "configMaps", "upload", "http"];
+
+/// One thing wrong with a source: the rule of Bundles that says so, where, and upstream's text.
+pub(crate) struct Finding {
+    pub(crate) rule: &'static str,
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+/// The members of [`SOURCES`] that are there.
+pub(crate) fn present(object: &Document, source: &str) -> Vec<&'static str> {
+    SOURCES.into_iter().filter(|member| object.has(&format!("{source}/{member}"))).collect()
+}
+
+/// Whether a cleaned path leads out of the root, as RukPak's webhook tells it.
+fn leaves_root(cleaned: &str) -> bool {
+    cleaned.starts_with("../")
+}
+
+/// Whether unpacking fails at a cleaned path that the webhook lets pass.
+fn breaks_unpacking(cleaned: &str) -> bool {
+    cleaned == ".." || cleaned.starts_with('/')
+}
+
+/// The checks of the webhook, RPK-02 to RPK-06. `owner` is what upstream's texts start with,
+/// `bundle` or `bundledeployment`.
+pub(crate) fn webhook(object: &Document, source: &str, owner: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let kind = object.text_or_empty(&format!("{source}/type"));
+    let member = format!("{source}/{kind}");
+    let mut missing = |rule, kind: &str, spelled: &str| {
+        let message =
+            format!("{owner}.spec.source.{spelled} must be set for source type \"{spelled}\"");
+        found.push(Finding { rule, field: field(&format!("{source}/{kind}")), message });
+    };
+    match kind.as_str() {
+        "image" if !object.has(&member) => missing("RPK-02", "image", "image"),
+        "git" if !object.has(&member) => missing("RPK-03", "git", "git"),
+        "configMaps" if object.length(&member).unwrap_or_default() == 0 => {
+            missing("RPK-04", "configMaps", "configmaps");
+        }
+        "git" => {
+            let directory = format!("{member}/directory");
+            if leaves_root(&clean(&object.text_or_empty(&directory))) {
+                let message = format!(
+                    "{owner}.spec.source.git.directory begins with \"../\": directory must define path within the repository"
+                );
+                found.push(Finding { rule: "RPK-05", field: field(&directory), message });
+            }
+        }
+        "configMaps" => {
+            for (index, item) in object.items(&member).enumerate() {
+                let path = item.text_or_empty("/path");
+                if leaves_root(&clean(&path)) {
+                    let field = format!("{}[{index}].path", field(&member));
+                    let message = format!(
+                        "{owner}.spec.source.configmaps[{index}].path is invalid: {} is outside bundle root",
+                        quote(&path)
+                    );
+                    found.push(Finding { rule: "RPK-06", field, message });
+                }
+            }
+        }
+        _ => {}
+    }
+    found
+}
+
+/// The checks of the CRD, RPK-09 to RPK-11.
+pub(crate) fn schema(object: &Document, source: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let one_of = |rule, pointer: &str, count: usize| {
+        let alternatives = match count {
+            0 => "none valid".to_owned(),
+            count => format!("{count} valid alternatives"),
+        };
+        let field = field(pointer);
+        let message = format!(
+            "\"{field}\" must validate one and only one schema (oneOf). Found {alternatives}"
+        );
+        Finding { rule, field, message }
+    };
+    let members = present(object, source);
+    if members.len() != 1 {
+        found.push(one_of("RPK-09", source, members.len()));
+    }
+    let reference = format!("{source}/git/ref");
+    if object.kind(&reference) == Kind::Object {
+        let kinds = ["branch", "commit", "tag"];
+        let count = kinds.iter().filter(|k| object.has(&format!("{reference}/{k}"))).count();
+        if count != 1 {
+            found.push(one_of("RPK-10", &reference, count));
+        }
+    }
+    let mut required = |field: String| {
+        found.push(Finding { rule: "RPK-11", message: format!("{field}: Required value"), field });
+    };
+    let mut members_required = vec!["type"];
+    for member in &members {
+        members_required.extend(match *member {
+            "git" => ["git/repository", "git/ref"].as_slice(),
+            "image" => &["image/ref"],
+            "http" => &["http/url"],
+            _ => &[],
+        });
+    }
+    for member in members_required {
+        let pointer = format!("{source}/{member}");
+        if !object.has(&pointer) {
+            required(field(&pointer));
+        }
+    }
+    let config_maps = format!("{source}/configMaps");
+    for (index, item) in object.items(&config_maps).enumerate() {
+        if !item.has("/configMap") {
+            required(format!("{}[{index}].configMap", field(&config_maps)));
+        }
+    }
+    found
+}
+
+/// RPK-08: paths that the webhook lets pass and unpacking does not (rukpak v0.16.0
+/// internal/source/git.go).
+pub(crate) fn unpackable(object: &Document, source: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut report = |field: String, path: &str, of: &str, name: &str| {
+        let message = format!(
+            "get subdirectory {} for {of} {}: directory can not start with '../' or '/'",
+            quote(path),
+            quote(name)
+        );
+        found.push(Finding { rule: "RPK-08", field, message });
+    };
+    let directory = format!("{source}/git/directory");
+    let path = object.text_or_empty(&directory);
+    if breaks_unpacking(&clean(&path)) {
+        let repository = object.text_or_empty(&format!("{source}/git/repository"));
+        report(field(&directory), &path, "repository", &repository);
+    }
+    let config_maps = format!("{source}/configMaps");
+    for (index, item) in object.items(&config_maps).enumerate() {
+        let path = item.text_or_empty("/path");
+        if breaks_unpacking(&clean(&path)) {
+            let field = format!("{}[{index}].path", field(&config_maps));
+            report(field, &path, "configmap", &item.text_or_empty("/configMap/name"));
+        }
+    }
+    found
+}

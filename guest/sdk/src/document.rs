@@ -1,0 +1,178 @@
+//! Documents: handles of the host's in a component, JSON of one's own in native tests.
+
+use crate::Kind;
+
+/// A JSON document, or a part of one. Every look-up takes a JSON pointer relative to it.
+///
+/// In a component this is a handle; each look-up is a call of the host of about 0.3 µs, whatever
+/// the size of the document. See `wit/policy.wit` for what each function answers.
+#[cfg(target_arch = "wasm32")]
+pub type Document = crate::bindings::opgate::policy::document::Document;
+
+/// A JSON document, or a part of one. Every look-up takes a JSON pointer relative to it.
+///
+/// This is the native stand-in for unit tests; it answers as the host does, from the same code.
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Debug, Clone)]
+pub struct Document {
+    shared: std::sync::Arc<opgate_document::Document>,
+    path: Vec<u32>,
+}
+
+impl Document {
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn of(handle: &crate::bindings::opgate::policy::document::Document) -> &Self {
+        handle
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn of(_: &crate::bindings::opgate::policy::document::Document) -> &Self {
+        unreachable!("a handle of the host exists in components only")
+    }
+
+    /// Whether there is a value at the pointer, `null` not counted.
+    #[must_use]
+    pub fn has(&self, pointer: &str) -> bool {
+        !matches!(self.kind(pointer), Kind::Missing | Kind::Null)
+    }
+
+    /// The text at the pointer, empty where there is none.
+    #[must_use]
+    pub fn text_or_empty(&self, pointer: &str) -> String {
+        self.text(pointer).unwrap_or_default()
+    }
+
+    /// Handles for the elements of the list at the pointer, one at a time.
+    #[must_use]
+    pub fn items(&self, pointer: &str) -> Items<'_> {
+        let count = match self.kind(pointer) {
+            Kind::List => self.length(pointer).unwrap_or_default(),
+            _ => 0,
+        };
+        Items { document: self, pointer: pointer.to_owned(), next: 0, count }
+    }
+
+    /// The texts of the list at the pointer; elements of other kinds are left out.
+    #[must_use]
+    pub fn texts(&self, pointer: &str) -> Vec<String> {
+        self.items(pointer).filter_map(|item| item.text("")).collect()
+    }
+
+    /// The JSON text at the pointer, to deserialise from (`Raw::parse`).
+    #[cfg(feature = "json")]
+    #[must_use]
+    pub fn json(&self, pointer: &str) -> Option<crate::Raw> {
+        self.raw(pointer).map(crate::Raw::new)
+    }
+}
+
+/// Escapes a name for use as one token of a JSON pointer.
+#[must_use]
+pub fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Elements of a list, see [`Document::items`].
+pub struct Items<'d> {
+    document: &'d Document,
+    pointer: String,
+    next: u32,
+    count: u32,
+}
+
+impl Iterator for Items<'_> {
+    type Item = Document;
+
+    fn next(&mut self) -> Option<Document> {
+        if self.next >= self.count {
+            return None;
+        }
+        let item = self.document.at(&format!("{}/{}", self.pointer, self.next));
+        self.next += 1;
+        item
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod native {
+    use opgate_document::Value;
+
+    use super::{Document, Kind};
+
+    /// The same functions as the generated ones of a handle, see `wit/policy.wit`.
+    #[expect(missing_docs, reason = "documented once, in wit/policy.wit")]
+    impl Document {
+        /// # Errors
+        /// Where the text is not JSON: what is wrong, with line and column.
+        pub fn parse(json: &str) -> Result<Self, String> {
+            let shared = opgate_document::Document::parse(json).map_err(|e| e.to_string())?;
+            Ok(Self { shared: shared.into(), path: Vec::new() })
+        }
+
+        fn value(&self, pointer: &str) -> Option<Value<'_>> {
+            self.shared.follow(&self.path)?.get(pointer)
+        }
+
+        #[must_use]
+        pub fn kind(&self, pointer: &str) -> Kind {
+            use opgate_document::Kind as Found;
+            match self.value(pointer).map(|v| v.kind()) {
+                None => Kind::Missing,
+                Some(Found::Null) => Kind::Null,
+                Some(Found::Boolean) => Kind::Boolean,
+                Some(Found::Number) => Kind::Number,
+                Some(Found::Text) => Kind::Text,
+                Some(Found::List) => Kind::List,
+                Some(Found::Object) => Kind::Object,
+            }
+        }
+
+        #[must_use]
+        pub fn text(&self, pointer: &str) -> Option<String> {
+            self.value(pointer)?.text().map(str::to_owned)
+        }
+
+        #[must_use]
+        pub fn boolean(&self, pointer: &str) -> Option<bool> {
+            self.value(pointer)?.boolean()
+        }
+
+        #[must_use]
+        pub fn integer(&self, pointer: &str) -> Option<i64> {
+            self.value(pointer)?.integer()
+        }
+
+        #[must_use]
+        pub fn number(&self, pointer: &str) -> Option<f64> {
+            self.value(pointer)?.number()
+        }
+
+        #[must_use]
+        pub fn length(&self, pointer: &str) -> Option<u32> {
+            u32::try_from(self.value(pointer)?.length()?).ok()
+        }
+
+        #[must_use]
+        pub fn keys(&self, pointer: &str) -> Vec<String> {
+            let members = self.value(pointer).into_iter().flat_map(|v| v.members());
+            members.map(|(name, _)| name.to_owned()).collect()
+        }
+
+        #[must_use]
+        pub fn at(&self, pointer: &str) -> Option<Self> {
+            let mut path = self.path.clone();
+            self.shared.follow(&self.path)?.resolve(pointer, &mut path)?;
+            Some(Self { shared: self.shared.clone(), path })
+        }
+
+        #[must_use]
+        pub fn raw(&self, pointer: &str) -> Option<Vec<u8>> {
+            Some(self.value(pointer)?.raw().as_bytes().to_vec())
+        }
+
+        #[must_use]
+        pub fn equal(&self, pointer: &str, other: &Self, other_pointer: &str) -> bool {
+            opgate_document::equal(self.value(pointer), other.value(other_pointer))
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Equality of values, see [`crate::equal`]. Recursion is bounded by [`crate::MAX_DEPTH`], the cost
+//! by the size of both values.
+
+use std::cmp::Ordering;
+
+use crate::node::Content;
+use crate::{Kind, Value};
+
+pub(crate) fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => same(left, right),
+        (Some(value), None) | (None, Some(value)) => is_nothing(value),
+        (None, None) => true,
+    }
+}
+
+/// Whether a value is decoded like one that is not there, whatever the type.
+fn is_nothing(value: Value<'_>) -> bool {
+    match value.content() {
+        Content::Null => true,
+        Content::List(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+fn same(left: Value<'_>, right: Value<'_>) -> bool {
+    // Most comparisons are between two copies of one text, as in an UPDATE of something else.
+    if left.raw() == right.raw() {
+        return true;
+    }
+    match (left.kind(), right.kind()) {
+        (Kind::Object, Kind::Object) => same_members(left, right),
+        (Kind::List, Kind::List) => {
+            left.length() == right.length()
+                && left.items().zip(right.items()).all(|(l, r)| same(l, r))
+        }
+        (Kind::Text, Kind::Text) => left.text() == right.text(),
+        (Kind::Number, Kind::Number) => match (left.integer(), right.integer()) {
+            (None, None) => left.number() == right.number(),
+            (left, right) => left == right,
+        },
+        (Kind::Boolean, Kind::Boolean) => left.boolean() == right.boolean(),
+        _ => is_nothing(left) && is_nothing(right),
+    }
+}
+
+/// Both lists of members are sorted: one walk over the two.
+fn same_members(left: Value<'_>, right: Value<'_>) -> bool {
+    let mut lefts = left.members().peekable();
+    let mut rights = right.members().peekable();
+    loop {
+        let order = match (lefts.peek(), rights.peek()) {
+            (None, None) => return true,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((l, _)), Some((r, _))) => l.cmp(r),
+        };
+        let left = if order.is_le() { lefts.next().map(|(_, value)| value) } else { None };
+        let right = if order.is_ge() { rights.next().map(|(_, value)| value) } else { None };
+        if !equal(left, right) {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! JSON documents as policies see them: looked at by JSON pointer, parsed only where somebody looks.
+//!
+//! A [`Document`] keeps the JSON text as it was received and a tree of nodes over it. A node knows
+//! where its text starts and ends; what it holds is found out at the first look and remembered, so
+//! that any number of policies share one parse, and an object that nobody looks at is not parsed
+//! at all. Looking at `/spec` splits the top level into members and the member `spec` into its own;
+//! the text of `metadata` is skipped over.
+//!
+//! ```text
+//! text ──check_depth──▶ Document ──get("/spec")──▶ Value ──text()/integer()/members()/equal()
+//!                         (shared)                  (borrowed: document + node)
+//! ```
+//!
+//! This crate is used by the host, behind the WIT interface `document`, and by the guest SDK in
+//! native unit tests, so that a rule gets the same answers in both.
+//!
+//! Semantics follow the API server's decoder where JSON leaves room: the last of several members of
+//! one name counts, and a lone surrogate in a string reads as U+FFFD.
+
+mod depth;
+mod equal;
+mod node;
+mod pointer;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub use depth::MAX_DEPTH;
+use node::{Content, Node};
+
+/// Why a text is not a document. The text says what, and where by line and column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What a [`Value`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// JSON `null`.
+    Null,
+    /// `true` or `false`.
+    Boolean,
+    /// Any number.
+    Number,
+    /// A string.
+    Text,
+    /// An array.
+    List,
+    /// An object.
+    Object,
+}
+
+/// A JSON text and what is known about it so far. Cheap to share (`Arc`), never changes.
+pub struct Document {
+    text: Arc<str>,
+    root: Node,
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Document").field(&self.root_text()).finish()
+    }
+}
+
+impl Document {
+    /// Reads a JSON text that nobody has checked yet.
+    ///
+    /// # Errors
+    /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
+    pub fn parse(json: &str) -> Result<Self, Error> {
+        let nested = |_| Error(format!("nests deeper than {MAX_DEPTH} levels"));
+        depth::check_depth(json).map_err(nested)?;
+        serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|e| Error(e.to_string()))?;
+        let text: Arc<str> = Arc::from(json);
+        let root = Node::trimmed(&text, 0..text.len());
+        Ok(Self { text, root })
+    }
+
+    /// A document that is one part of a text whose syntax and depth ([`check_depth`]) were checked.
+    ///
+    /// A range outside the text, or one that does not hold a JSON value, gives a document that
+    /// reads as `null`.
+    #[must_use]
+    pub fn part(text: Arc<str>, range: Range<usize>) -> Self {
+        let root = Node::trimmed(&text, range);
+        Self { text, root }
+    }
+
+    /// The value of the whole document.
+    #[must_use]
+    pub fn root(&self) -> Value<'_> {
+        Value { document: self, node: &self.root }
+    }
+
+    /// The value at a JSON pointer (RFC 6901), if there is one.
+    #[must_use]
+    pub fn get(&self, pointer: &str) -> Option<Value<'_>> {
+        self.root().get(pointer)
+    }
+
+    /// The value at the end of a path that [`Value::resolve`] gave.
+    #[must_use]
+    pub fn follow(&self, path: &[u32]) -> Option<Value<'_>> {
+        let mut at = self.root();
+        for &index in path {
+            at = at.child(index)?;
+        }
+        Some(at)
+    }
+
+    fn root_text(&self) -> &str {
+        self.root.text(&self.text)
+    }
+}
+
+/// Checks that no part of a JSON text nests deeper than [`MAX_DEPTH`]. Syntax is not checked.
+///
+/// # Errors
+/// The byte offset of the first bracket that is too deep.
+pub fn check_depth(json: &str) -> Result<(), usize> {
+    depth::check_depth(json)
+}
+
+/// A value inside a document.
+#[derive(Clone, Copy)]
+pub struct Value<'d> {
+    document: &'d Document,
+    node: &'d Node,
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Value").field(&self.raw()).finish()
+    }
+}
+
+impl<'d> Value<'d> {
+    fn content(&self) -> &'d Content {
+        self.node.content(&self.document.text)
+    }
+
+    fn child(&self, index: u32) -> Option<Self> {
+        let index = usize::try_from(index).ok()?;
+        let node = match self.content() {
+            Content::List(items) => items.get(index)?,
+            Content::Object(members) => &members.get(index)?.value,
+            _ => return None,
+        };
+        Some(Self { document: self.document, node })
+    }
+
+    /// What stands here.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.content() {
+            Content::Null => Kind::Null,
+            Content::Boolean(_) => Kind::Boolean,
+            Content::Number => Kind::Number,
+            Content::Text(_) => Kind::Text,
+            Content::List(_) => Kind::List,
+            Content::Object(_) => Kind::Object,
+        }
+    }
+
+    /// The value at a JSON pointer relative to this one.
+    #[must_use]
+    pub fn get(&self, pointer: &str) -> Option<Self> {
+        let mut at = *self;
+        for token in pointer::tokens(pointer)? {
+            at = at.child(at.position(&token)?)?;
+        }
+        Some(at)
+    }
+
+    /// Appends to `path` the positions that lead from here to the value at `pointer`, for
+    /// [`Document::follow`]. Leaves `path` as it was and gives `None` where there is no value.
+    #[must_use]
+    pub fn resolve(&self, pointer: &str, path: &mut Vec<u32>) -> Option<Self> {
+        let before = path.len();
+        let found = self.walk(pointer, path);
+        if found.is_none() {
+            path.truncate(before);
+        }
+        found
+    }
+
+    fn walk(&self, pointer: &str, path: &mut Vec<u32>) -> Option<Self> {
+        let mut at = *self;
+        for token in pointer::tokens(pointer)? {
+            let position = at.position(&token)?;
+            path.push(position);
+            at = at.child(position)?;
+        }
+        Some(at)
+    }
+
+    fn position(&self, token: &str) -> Option<u32> {
+        match self.content() {
+            Content::List(_) => pointer::index(token),
+            Content::Object(members) => {
+                let found = members.binary_search_by(|m| m.name(&self.document.text).cmp(token));
+                u32::try_from(found.ok()?).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The text, where this is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&'d str> {
+        match self.content() {
+            Content::Text(Some(unescaped)) => Some(unescaped),
+            Content::Text(None) => self.node.unquoted(&self.document.text),
+            _ => None,
+        }
+    }
+
+    /// The truth value, where this is one.
+    #[must_use]
+    pub fn boolean(&self) -> Option<bool> {
+        match self.content() {
+            Content::Boolean(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The number, where this is a whole one between -2⁶³ and 2⁶³-1. `1.0` and `1e3` are whole.
+    #[must_use]
+    pub fn integer(&self) -> Option<i64> {
+        match self.content() {
+            Content::Number => node::integer(self.raw()),
+            _ => None,
+        }
+    }
+
+    /// The number, where this is one, as near as a double comes to it.
+    #[must_use]
+    pub fn number(&self) -> Option<f64> {
+        match self.content() {
+            Content::Number => self.raw().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Number of elements or members, where this is a list or an object.
+    #[must_use]
+    pub fn length(&self) -> Option<usize> {
+        match self.content() {
+            Content::List(items) => Some(items.len()),
+            Content::Object(members) => Some(members.len()),
+            _ => None,
+        }
+    }
+
+    /// Names and values of an object, in byte order of the names; nothing for other kinds.
+    pub fn members(&self) -> impl Iterator<Item = (&'d str, Value<'d>)> + use<'d> {
+        let document = self.document;
+        let members = match self.content() {
+            Content::Object(members) => members.as_ref(),
+            _ => &[],
+        };
+        members.iter().map(move |m| (m.name(&document.text), Value { document, node: &m.value }))
+    }
+
+    /// Elements of a list; nothing for other kinds.
+    pub fn items(&self) -> impl Iterator<Item = Value<'d>> + use<'d> {
+        let document = self.document;
+        let items = match self.content() {
+            Content::List(items) => items.as_ref(),
+            _ => &[],
+        };
+        items.iter().map(move |node| Value { document, node })
+    }
+
+    /// The JSON text as it was received.
+    #[must_use]
+    pub fn raw(&self) -> &'d str {
+        self.node.text(&self.document.text)
+    }
+}
+
+/// Equality that holds whatever Go type stands behind the JSON: order of members and spelling of
+/// numbers do not matter, `null` and `[]` are the same as nothing, lists are ordered. `None` is a
+/// value that is not there.
+#[must_use]
+pub fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
+    equal::equal(left, right)
+}

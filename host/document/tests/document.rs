@@ -1,0 +1,168 @@
+//! What a look at a document answers.
+
+use opgate_document::{Document, Kind, equal};
+use proptest::prelude::*;
+
+fn document(json: &str) -> Document {
+    Document::parse(json).unwrap_or_else(|e| panic!("{json}: {e}"))
+}
+
+#[test]
+fn pointers_lead_to_values() {
+    let doc = document(r#" {"a/b": {"~": [10, {"x": "y"}]}, "": 1, "n": null, "0": "zero"} "#);
+    let cases = [
+        ("/a~1b/~0/0", Some("10")),
+        ("/a~1b/~0/1/x", Some("\"y\"")),
+        ("/", Some("1")),
+        ("/n", Some("null")),
+        ("/0", Some("\"zero\"")),
+        ("/a~1b/~0/01", None),
+        ("/a~1b/~0/+1", None),
+        ("/a~1b/~0/-", None),
+        ("/a~1b/~0/2", None),
+        ("/a~1b/~0/4294967296", None),
+        ("/n/x", None),
+        ("a", None),
+        ("/A", None),
+    ];
+    for (pointer, raw) in cases {
+        assert_eq!(doc.get(pointer).map(|v| v.raw()), raw, "{pointer}");
+        let mut path = vec![];
+        let found = doc.root().resolve(pointer, &mut path).map(|v| v.raw());
+        assert_eq!(found, raw, "{pointer}");
+        let followed = raw.and_then(|_| doc.follow(&path)).map(|v| v.raw());
+        assert_eq!(followed, raw, "{pointer}");
+    }
+    assert_eq!(doc.get("").map(|v| v.kind()), Some(Kind::Object));
+}
+
+#[test]
+fn values_read_as_their_kind_only() {
+    let doc = document(
+        r#"{"t":"aA\n","s":"\ud800x","i":-7,"w":1e3,"f":1.5,"big":9223372036854775808,"b":true,"l":[1,2],"o":{"z":1,"a":2}}"#,
+    );
+    let at = |pointer: &str| doc.get(pointer).unwrap();
+    assert_eq!(at("/t").text(), Some("aA\n"));
+    assert_eq!(at("/s").text().map(|t| t.contains('\u{fffd}')), Some(true));
+    assert_eq!(at("/i").integer(), Some(-7));
+    assert_eq!(at("/w").integer(), Some(1000));
+    assert_eq!(at("/f").integer(), None);
+    assert_eq!(at("/f").number(), Some(1.5));
+    assert_eq!(at("/big").integer(), None);
+    assert_eq!(at("/b").boolean(), Some(true));
+    assert_eq!(at("/b").text(), None);
+    assert_eq!(at("/l").length(), Some(2));
+    assert_eq!(at("/o").members().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "z"]);
+    assert_eq!(at("/t").length(), None);
+}
+
+#[test]
+fn the_last_of_several_members_of_one_name_counts() {
+    let doc = document(r#"{"b":1,"a":1,"a":2,"b":{"x":3},"a":4}"#);
+    assert_eq!(doc.get("/a").and_then(|v| v.integer()), Some(4));
+    assert_eq!(doc.get("/b/x").and_then(|v| v.integer()), Some(3));
+    assert_eq!(doc.root().length(), Some(2));
+}
+
+#[test]
+fn what_is_not_one_json_value_is_refused_with_its_place() {
+    for (json, says) in [
+        ("", "line 1 column 0"),
+        ("{\"a\":}", "line 1 column 6"),
+        ("{}\n{}", "line 2 column 1"),
+        ("nul", "line 1 column 3"),
+    ] {
+        let error = Document::parse(json).unwrap_err().to_string();
+        assert!(error.contains(says), "{json}: {error}");
+    }
+    let deep = "[".repeat(600) + &"]".repeat(600);
+    let error = Document::parse(&deep).unwrap_err().to_string();
+    assert_eq!(error, "nests deeper than 512 levels");
+}
+
+#[test]
+fn equality_holds_for_every_go_type() {
+    let cases = [
+        (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, true),
+        (r#"{"a":null}"#, "{}", true),
+        (r#"{"a":[]}"#, "{}", true),
+        (r#"{"a":[]}"#, r#"{"a":null}"#, true),
+        (r#"{"a":{}}"#, "{}", false),
+        (r#"{"a":""}"#, "{}", false),
+        (r#"{"a":0}"#, "{}", false),
+        (r#"{"a":false}"#, "{}", false),
+        ("[1,2]", "[2,1]", false),
+        ("[1,2]", "[1,2,3]", false),
+        ("[1]", "[1.0]", true),
+        ("100", "1e2", true),
+        ("9007199254740993", "9007199254740992", false),
+        (r#""a""#, r#""a""#, true),
+        (r#""1""#, "1", false),
+        (r#"{"x":{"y":[{"z":"q"}]}}"#, r#"{ "x" : { "y" : [ { "z" : "q" } ] } }"#, true),
+    ];
+    for (left, right, expected) in cases {
+        let (l, r) = (document(left), document(right));
+        assert_eq!(equal(Some(l.root()), Some(r.root())), expected, "{left} {right}");
+        assert_eq!(equal(Some(r.root()), Some(l.root())), expected, "{right} {left}");
+    }
+    let null = document("null");
+    assert!(equal(None, None) && equal(Some(null.root()), None));
+}
+
+fn json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(serde_json::Value::from),
+        any::<i64>().prop_map(serde_json::Value::from),
+        any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(serde_json::Value::from),
+        ".{0,12}".prop_map(serde_json::Value::from),
+    ];
+    leaf.prop_recursive(5, 64, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(serde_json::Value::from),
+            prop::collection::hash_map(".{0,6}", inner, 0..6)
+                .prop_map(|m| serde_json::Value::Object(m.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    /// A document shows exactly what serde_json reads, at every pointer.
+    #[test]
+    fn a_document_agrees_with_a_full_parse(value in json(), pretty in any::<bool>()) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+        let doc = document(&text.unwrap());
+        let mut todo = vec![(String::new(), &value)];
+        while let Some((pointer, expected)) = todo.pop() {
+            let found = doc.get(&pointer).expect("the pointer leads somewhere");
+            let reread: serde_json::Value = serde_json::from_str(found.raw()).unwrap();
+            prop_assert_eq!(&reread, expected);
+            prop_assert_eq!(found.text(), expected.as_str());
+            prop_assert_eq!(found.boolean(), expected.as_bool());
+            match expected {
+                serde_json::Value::Array(items) => {
+                    prop_assert_eq!(found.length(), Some(items.len()));
+                    todo.extend(items.iter().enumerate().map(|(i, v)| (format!("{pointer}/{i}"), v)));
+                }
+                serde_json::Value::Object(members) => {
+                    prop_assert_eq!(found.length(), Some(members.len()));
+                    todo.extend(members.iter().map(|(name, v)| {
+                        (format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")), v)
+                    }));
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(equal(Some(doc.root()), Some(document(&value.to_string()).root())));
+    }
+
+    /// No text makes it panic, whatever is asked.
+    #[test]
+    fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:0-9a-z\\\\ ]{0,40}", pointer in "[/~01a-z]{0,8}") {
+        if let Ok(doc) = Document::parse(&text) {
+            let found = doc.get(&pointer);
+            prop_assert!(equal(found, found));
+        }
+        let _ = Document::part(text.as_str().into(), 0..text.len()).get(&pointer);
+    }
+}
