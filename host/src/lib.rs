@@ -1,1 +1,25 @@
+//! opgate: an admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
+//!
+//! One way leads through the code, whoever asks (`serve`, `replay`, `demo`):
+//!
+//! ```text
+//! bytes ─▶ review::Review ─▶ policy::Set::decide ─┬▶ engine::Module (fresh instance) ─▶ verdict
+//!                                                 └▶ one per matching policy
+//!                          policy::Decision ◀─ modes, levels, limits on text ◀─┘
+//!                                │
+//!          review::response ◀────┴────▶ cli::output
+//! ```
+//!
+//! * [`review`]: AdmissionReviews in and out.
+//! * [`engine`]: components, instances, limits.
+//! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
+//! * [`server`]: TLS, HTTP, load shedding, drain, health, metrics.
+//! * [`cli`]: one file per subcommand.
 
+pub mod cli;
+pub mod engine;
+pub mod policy;
+pub mod review;
+pub mod server;
+mod text;
+mod yaml;

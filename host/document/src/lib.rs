@@ -58,9 +58,12 @@ pub enum Kind {
     Object,
 }
 
+/// A text that documents share. (Not `Arc<str>`: that would copy each request's body once more.)
+pub type Text = Arc<String>;
+
 /// A JSON text and what is known about it so far. Cheap to share (`Arc`), never changes.
 pub struct Document {
-    text: Arc<str>,
+    text: Text,
     root: Node,
 }
 
@@ -79,7 +82,7 @@ impl Document {
         let nested = |_| Error(format!("nests deeper than {MAX_DEPTH} levels"));
         depth::check_depth(json).map_err(nested)?;
         serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|e| Error(e.to_string()))?;
-        let text: Arc<str> = Arc::from(json);
+        let text = Arc::new(json.to_owned());
         let root = Node::trimmed(&text, 0..text.len());
         Ok(Self { text, root })
     }
@@ -89,7 +92,7 @@ impl Document {
     /// A range outside the text, or one that does not hold a JSON value, gives a document that
     /// reads as `null`.
     #[must_use]
-    pub fn part(text: Arc<str>, range: Range<usize>) -> Self {
+    pub fn part(text: Text, range: Range<usize>) -> Self {
         let root = Node::trimmed(&text, range);
         Self { text, root }
     }

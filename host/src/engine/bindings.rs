@@ -1,0 +1,193 @@
+//! What wasmtime makes of `wit/policy.wit`, and what the imports do.
+//!
+//! Imports are look-ups in memory; none waits. Everything that a guest passes is bounded before it
+//! gets here (hostcall fuel) and every handle is counted.
+
+use std::sync::Arc;
+
+use opgate_document::{Document, Value};
+use wasmtime::component::{Resource, ResourceTable};
+
+use super::limits::Limiter;
+
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::unreachable,
+    clippy::allow_attributes_without_reason,
+    missing_docs,
+    unsafe_code,
+    unused_qualifications,
+    reason = "generated code"
+)]
+mod generated {
+    wasmtime::component::bindgen!({
+        path: "../wit/policy.wit",
+        world: "cluster-policy",
+        with: { "opgate:policy/document.document": super::Handle },
+        imports: { default: trappable },
+    });
+}
+
+pub(crate) use generated::opgate::policy::document::{self, Kind};
+pub(crate) use generated::opgate::policy::log::{self, Severity};
+pub(crate) use generated::opgate::policy::cluster;
+pub use generated::opgate::policy::types;
+pub(crate) use generated::{ClusterPolicy, ClusterPolicyPre};
+
+/// Lines of log kept of one call, and bytes of each.
+const LOG_LINES: usize = 64;
+const LOG_BYTES: usize = 2_048;
+
+/// What a document handle of a guest stands for: a document and the way to a value in it.
+#[derive(Clone)]
+pub struct Handle {
+    document: Arc<Document>,
+    path: Vec<u32>,
+}
+
+impl Handle {
+    pub(crate) fn whole(document: Arc<Document>) -> Self {
+        Self { document, path: Vec::new() }
+    }
+
+    fn value(&self, pointer: &str) -> Option<Value<'_>> {
+        self.document.follow(&self.path)?.get(pointer)
+    }
+}
+
+/// What the host keeps for one instance, which lives for one call.
+pub(crate) struct State {
+    pub(crate) handles: ResourceTable,
+    pub(crate) limiter: Limiter,
+    pub(crate) log: Vec<(Severity, String)>,
+}
+
+impl State {
+    fn handle(&self, handle: &Resource<Handle>) -> wasmtime::Result<&Handle> {
+        Ok(self.handles.get(handle)?)
+    }
+}
+
+impl types::Host for State {}
+
+impl document::Host for State {}
+
+impl document::HostDocument for State {
+    fn parse(&mut self, json: String) -> wasmtime::Result<Result<Resource<Handle>, String>> {
+        match Document::parse(&json) {
+            Ok(document) => Ok(Ok(self.handles.push(Handle::whole(Arc::new(document)))?)),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    fn kind(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Kind> {
+        use opgate_document::Kind as Found;
+        Ok(match self.handle(&of)?.value(&pointer).map(|v| v.kind()) {
+            None => Kind::Missing,
+            Some(Found::Null) => Kind::Null,
+            Some(Found::Boolean) => Kind::Boolean,
+            Some(Found::Number) => Kind::Number,
+            Some(Found::Text) => Kind::Text,
+            Some(Found::List) => Kind::List,
+            Some(Found::Object) => Kind::Object,
+        })
+    }
+
+    fn text(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Option<String>> {
+        let value = self.handle(&of)?.value(&pointer);
+        Ok(value.and_then(|v| v.text()).map(str::to_owned))
+    }
+
+    fn boolean(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Option<bool>> {
+        Ok(self.handle(&of)?.value(&pointer).and_then(|v| v.boolean()))
+    }
+
+    fn integer(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Option<i64>> {
+        Ok(self.handle(&of)?.value(&pointer).and_then(|v| v.integer()))
+    }
+
+    fn number(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Option<f64>> {
+        Ok(self.handle(&of)?.value(&pointer).and_then(|v| v.number()))
+    }
+
+    fn length(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Option<u32>> {
+        let length = self.handle(&of)?.value(&pointer).and_then(|v| v.length());
+        Ok(length.and_then(|length| u32::try_from(length).ok()))
+    }
+
+    fn keys(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Vec<String>> {
+        let members = self.handle(&of)?.value(&pointer).into_iter().flat_map(|v| v.members());
+        Ok(members.map(|(name, _)| name.to_owned()).collect())
+    }
+
+    fn at(
+        &mut self,
+        of: Resource<Handle>,
+        pointer: String,
+    ) -> wasmtime::Result<Option<Resource<Handle>>> {
+        let mut found = self.handle(&of)?.clone();
+        let from = found.document.follow(&found.path);
+        let there = from.and_then(|value| value.resolve(&pointer, &mut found.path)).is_some();
+        if there { Ok(Some(self.handles.push(found)?)) } else { Ok(None) }
+    }
+
+    fn raw(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Option<Vec<u8>>> {
+        Ok(self.handle(&of)?.value(&pointer).map(|v| v.raw().as_bytes().to_vec()))
+    }
+
+    fn equal(
+        &mut self,
+        of: Resource<Handle>,
+        pointer: String,
+        other: Resource<Handle>,
+        other_pointer: String,
+    ) -> wasmtime::Result<bool> {
+        let (left, right) = (self.handle(&of)?, self.handle(&other)?);
+        Ok(opgate_document::equal(left.value(&pointer), right.value(&other_pointer)))
+    }
+
+    fn drop(&mut self, handle: Resource<Handle>) -> wasmtime::Result<()> {
+        self.handles.delete(handle)?;
+        Ok(())
+    }
+}
+
+impl log::Host for State {
+    fn log(&mut self, severity: Severity, message: String) -> wasmtime::Result<()> {
+        if self.log.len() < LOG_LINES {
+            self.log.push((severity, crate::text::one_line(&message, LOG_BYTES)));
+        }
+        Ok(())
+    }
+}
+
+impl cluster::Host for State {
+    fn get(
+        &mut self,
+        resource: types::GroupVersionResource,
+        _: String,
+        _: String,
+    ) -> wasmtime::Result<Result<Option<Resource<Handle>>, cluster::ReadError>> {
+        Ok(Err(unavailable(&resource)))
+    }
+
+    fn list(
+        &mut self,
+        resource: types::GroupVersionResource,
+        _: Option<String>,
+    ) -> wasmtime::Result<Result<Vec<Resource<Handle>>, cluster::ReadError>> {
+        Ok(Err(unavailable(&resource)))
+    }
+}
+
+/// This version has no view of the cluster.
+fn unavailable(resource: &types::GroupVersionResource) -> cluster::ReadError {
+    let types::GroupVersionResource { group, version, resource } = resource;
+    cluster::ReadError::Unavailable(format!("{group}/{version}/{resource} is not watched"))
+}

@@ -1,0 +1,155 @@
+//! Compiled policies on disk, so that a restart does not compile them again.
+//!
+//! Native code is not checked when it is loaded, so the cache trusts nothing that it did not write:
+//! the folder belongs to this user and nobody else may write to it, every image is sealed with a
+//! secret that only this user can read, and the seal covers what the image is of (digest of the
+//! component, version and settings of the compiler). A file that does not fit is compiled anew and
+//! replaced. Images are read into memory before they are checked, so that what is checked is what
+//! is loaded.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{Hash as _, Hasher as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use opgate_unsafe::{Image, Key};
+use wasmtime::component::Component;
+
+/// Largest image that is read, 256 MiB: sixteen times the largest component.
+const MAX_SIZE: u64 = 256 << 20;
+
+/// A folder with sealed images.
+pub struct Cache {
+    folder: PathBuf,
+    key: Key,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl Cache {
+    /// Opens the folder, and makes it with a new secret where there is none.
+    ///
+    /// # Errors
+    /// Where the folder cannot be used, or others could write to it.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        check_owner(folder, &fs::metadata(folder)?, 0o022)?;
+        let path = folder.join("key");
+        let secret = match read_secret(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create_secret(&path)?,
+            other => other?,
+        };
+        Ok(Self { folder: folder.to_path_buf(), key: Key::new(&secret) })
+    }
+
+    /// The image of a component, if a good one is there.
+    pub(crate) fn read(&self, engine: &wasmtime::Engine, digest: &str) -> Option<Component> {
+        let path = self.path(digest);
+        let sealed = match read_bounded(&path) {
+            Ok(sealed) => sealed,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(path = %path.display(), %error, "not used from the cache");
+                }
+                return None;
+            }
+        };
+        let image = Image::open(&self.key, &purpose(engine, digest), sealed);
+        let loaded = image.map_err(|e| e.to_string()).and_then(|image| {
+            image.load(engine).map_err(|e| format!("{e:#}"))
+        });
+        match loaded {
+            Ok(component) => Some(component),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), error, "not used from the cache");
+                None
+            }
+        }
+    }
+
+    /// Keeps an image. That it cannot is no more than a warning.
+    pub(crate) fn write(&self, engine: &wasmtime::Engine, digest: &str, image: &Image) {
+        let path = self.path(digest);
+        let sealed = image.seal(&self.key, &purpose(engine, digest));
+        if let Err(error) = write_new(&path, &sealed) {
+            tracing::warn!(path = %path.display(), %error, "not kept in the cache");
+        }
+    }
+
+    fn path(&self, digest: &str) -> PathBuf {
+        self.folder.join(digest.replace(':', "-")).with_extension("image")
+    }
+}
+
+/// What an image is of: a component, for a version and settings of the compiler.
+fn purpose(engine: &wasmtime::Engine, digest: &str) -> Vec<u8> {
+    let mut hasher = std::hash::DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    format!("opgate {} {digest} {:016x}", env!("CARGO_PKG_VERSION"), hasher.finish()).into_bytes()
+}
+
+/// Fails where the file is not this user's alone.
+fn check_owner(path: &Path, metadata: &fs::Metadata, forbidden: u32) -> io::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    if metadata.uid() != own || metadata.mode() & forbidden != 0 {
+        let why = format!(
+            "{}: must belong to the user {own} and be closed to others, or nothing in it can be trusted",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+/// Opens a file of ours for reading; a link in its place is not followed.
+fn open_own(path: &Path, forbidden: u32) -> io::Result<File> {
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits();
+    let flags = i32::try_from(no_follow).map_err(io::Error::other)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    check_owner(path, &file.metadata()?, forbidden)?;
+    Ok(file)
+}
+
+fn read_secret(path: &Path) -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    open_own(path, 0o077)?.read_exact(&mut secret)?;
+    Ok(secret)
+}
+
+fn create_secret(path: &Path) -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("no randomness"))?;
+    match write_exclusive(path, &secret) {
+        // Another process was faster; what it wrote is as good.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_secret(path),
+        other => other.map(|()| secret),
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_own(path, 0o022)?.take(MAX_SIZE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a file in one step, and only for this user.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let written = write_exclusive(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_exclusive(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}

@@ -1,0 +1,129 @@
+//! What one call of a policy may use, and the fault when it wants more.
+
+use std::time::Duration;
+
+use wasmtime::{ResourceLimiter, Trap};
+
+/// Elements of one table, handles of one call, bytes that one call of an import may pass.
+pub(crate) const TABLE_ELEMENTS: usize = 10_000;
+pub(crate) const HANDLES: usize = 1_000;
+pub(crate) const HOSTCALL_BYTES: usize = 4 << 20;
+
+/// Limits of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory of one call.
+    pub memory: usize,
+    /// Wall-clock time of one call.
+    pub time: Duration,
+    /// Calls that run at the same time.
+    pub concurrency: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: 32 << 20, time: Duration::from_millis(100), concurrency: 4 }
+    }
+}
+
+/// Why a call gave no answer. Always the policy's doing, or the engine's: never the request's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The time ran out.
+    #[error("ran longer than {}ms", .0.as_millis())]
+    Deadline(Duration),
+    /// Whoever asked has gone.
+    #[error("stopped, because nobody waits for the answer any more")]
+    Cancelled,
+    /// Memory beyond the limit.
+    #[error("wanted more than {} of memory", crate::policy::units::bytes(*.0))]
+    Memory(usize),
+    /// A table beyond the limit.
+    #[error("wanted a table of more than {TABLE_ELEMENTS} elements")]
+    Table,
+    /// Recursion too deep.
+    #[error("ran out of stack")]
+    Stack,
+    /// A panic, with the text that it wrote to the log.
+    #[error("panicked: {0}")]
+    Panic(String),
+    /// Anything else that stops an instance.
+    #[error("trapped: {0}")]
+    Trap(String),
+    /// The answer breaks the contract of `wit/policy.wit`.
+    #[error("gave an answer that breaks the contract: {0}")]
+    Answer(String),
+}
+
+impl Fault {
+    /// One word for metrics.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Deadline(_) => "deadline",
+            Self::Cancelled => "cancelled",
+            Self::Memory(_) => "memory",
+            Self::Table => "table",
+            Self::Stack => "stack",
+            Self::Panic(_) => "panic",
+            Self::Trap(_) => "trap",
+            Self::Answer(_) => "answer",
+        }
+    }
+
+    /// Whether a second try with more time could end better.
+    pub(crate) fn is_deadline(&self) -> bool {
+        matches!(self, Self::Deadline(_))
+    }
+
+    /// What an error of wasmtime means, given what the limiter saw and the guest's last words.
+    pub(crate) fn of(
+        error: &wasmtime::Error,
+        limiter: &Limiter,
+        time: Duration,
+        panic: Option<String>,
+    ) -> Self {
+        if let Some(fault) = &limiter.hit {
+            return fault.clone();
+        }
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::Interrupt) => Self::Deadline(time),
+            Some(Trap::StackOverflow) => Self::Stack,
+            trap => match panic {
+                Some(text) => Self::Panic(text),
+                None => {
+                    let text = trap.map_or_else(|| format!("{error:#}"), ToString::to_string);
+                    Self::Trap(crate::text::one_line(&text, 512))
+                }
+            },
+        }
+    }
+}
+
+/// Keeps the sizes of memories and tables, and remembers what was refused.
+pub(crate) struct Limiter {
+    memory: usize,
+    pub(crate) hit: Option<Fault>,
+}
+
+impl Limiter {
+    pub(crate) fn new(memory: usize) -> Self {
+        Self { memory, hit: None }
+    }
+
+    fn refuse(&mut self, fault: Fault) -> wasmtime::Result<bool> {
+        let error = wasmtime::Error::msg(fault.to_string());
+        self.hit = Some(fault);
+        Err(error)
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(&mut self, _: usize, wanted: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        if wanted > self.memory { self.refuse(Fault::Memory(self.memory)) } else { Ok(true) }
+    }
+
+    fn table_growing(&mut self, _: usize, wanted: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        if wanted > TABLE_ELEMENTS { self.refuse(Fault::Table) } else { Ok(true) }
+    }
+}

@@ -1,0 +1,377 @@
+//! Running policies: wasmtime with everything bounded.
+//!
+//! ```text
+//! component ─gate─▶ image (embedded, cached or compiled) ─▶ Module ─call─▶ fresh instance ─▶ answer
+//! ```
+//!
+//! A [`Module`] is a policy's code, ready to be instantiated. Each call gets an instance of its
+//! own with limits on time, memory, tables, stack, handles and copied bytes, set before the guest's
+//! first instruction and the same for `describe`, `validate-settings` and `validate`.
+
+mod bindings;
+mod cache;
+mod gate;
+mod limits;
+mod settings;
+mod ticker;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use opgate_document::Document;
+use opgate_unsafe::Image;
+use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, UpdateDeadline};
+
+use bindings::{ClusterPolicy, ClusterPolicyPre, Handle, Severity, State};
+pub use bindings::types as wit;
+pub use cache::Cache;
+pub use gate::Refusal;
+use limits::Limiter;
+pub use limits::{Fault, Limits};
+use ticker::{TICK, Ticker};
+
+/// The target for which policies are compiled: the host's own, without optional processor features.
+const TARGET: &str = env!("OPGATE_TARGET");
+
+/// Part of an instance's memory and table that is cleared in place; what a guest touches beyond is
+/// unmapped. Guests of the SDK keep stack, data and a small heap below it.
+const RESIDENT_MEMORY: usize = 256 << 10;
+const RESIDENT_TABLE: usize = 16 << 10;
+
+/// Core instances of a component of the SDK: the guest, and two for the borders.
+const CORE_INSTANCES: u32 = 4;
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("the engine cannot start: {0}")]
+pub struct EngineError(String);
+
+/// Why a policy's component cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The component is not a policy.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// wasmtime cannot compile or link it.
+    #[error("cannot be used: {0}")]
+    Unusable(String),
+}
+
+/// The engine that all policies share.
+pub struct Engine {
+    engine: wasmtime::Engine,
+    ticker: Ticker,
+    cache: Option<Cache>,
+    pooled: bool,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("pooled", &self.pooled).finish_non_exhaustive()
+    }
+}
+
+/// How large the pool of instances is.
+#[derive(Debug, Clone, Copy)]
+pub struct Pool {
+    /// Instances that exist at the same time: the sum of the policies' concurrency.
+    pub instances: usize,
+    /// The largest memory of any policy.
+    pub memory: usize,
+}
+
+impl Engine {
+    /// Starts an engine. Instances come from a pool; where the address space is too short for one
+    /// (`ulimit -v`, some containers), they are made on demand, which is slower.
+    ///
+    /// # Errors
+    /// Where not even that is possible.
+    pub fn start(pool: Pool, cache: Option<PathBuf>) -> Result<Self, EngineError> {
+        let failed = |e: wasmtime::Error| EngineError(format!("{e:#}"));
+        let mut config = settings::config(TARGET, true).map_err(failed)?;
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling(pool)));
+        let (engine, pooled) = match wasmtime::Engine::new(&config) {
+            Ok(engine) => (engine, true),
+            Err(error) => {
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "no pool of instances: the address space is short; evaluations will be slower"
+                );
+                let config = settings::config(TARGET, false).map_err(failed)?;
+                (wasmtime::Engine::new(&config).map_err(failed)?, false)
+            }
+        };
+        let ticker = Ticker::start(engine.weak())
+            .map_err(|e| EngineError(format!("no thread for the clock: {e}")))?;
+        let cache = cache.and_then(|folder| match Cache::open(&folder) {
+            Ok(cache) => Some(cache),
+            Err(error) => {
+                tracing::warn!(%error, "no cache: policies are compiled at every start");
+                None
+            }
+        });
+        Ok(Self { engine, ticker, cache, pooled })
+    }
+
+    /// Whether instances come from a pool.
+    #[must_use]
+    pub fn is_pooled(&self) -> bool {
+        self.pooled
+    }
+
+    /// Loads a component that came from outside: gate, then the cache or the compiler.
+    ///
+    /// # Errors
+    /// Where it is not a policy, or not a valid component.
+    pub fn load(self: &Arc<Self>, component: &[u8], granted_cluster: bool) -> Result<Module, LoadError> {
+        gate::check(component, granted_cluster)?;
+        let digest = digest(component);
+        let cached = self.cache.as_ref().and_then(|cache| cache.read(&self.engine, &digest));
+        let loaded = match cached {
+            Some(loaded) => loaded,
+            None => self.compile(component, &digest)?,
+        };
+        self.link(loaded, digest)
+    }
+
+    /// Loads a policy that the build compiled. Where the image does not fit this engine, which
+    /// happens without a pool, the component is compiled.
+    ///
+    /// # Errors
+    /// As for [`Engine::load`]; a test sees to it that there are none.
+    pub fn load_builtin(
+        self: &Arc<Self>,
+        component: &[u8],
+        image: &Image,
+    ) -> Result<Module, LoadError> {
+        match image.load(&self.engine) {
+            Ok(loaded) => self.link(loaded, digest(component)),
+            Err(error) => {
+                tracing::debug!(%error, "the embedded image does not fit; compiling");
+                self.load(component, true)
+            }
+        }
+    }
+
+    fn compile(
+        &self,
+        component: &[u8],
+        digest: &str,
+    ) -> Result<wasmtime::component::Component, LoadError> {
+        let unusable = |e: wasmtime::Error| LoadError::Unusable(format!("{e:#}"));
+        let image = Image::compile(&self.engine, component).map_err(unusable)?;
+        let loaded = image.load(&self.engine).map_err(unusable)?;
+        if let Some(cache) = &self.cache {
+            cache.write(&self.engine, digest, &image);
+        }
+        Ok(loaded)
+    }
+
+    fn link(
+        self: &Arc<Self>,
+        component: wasmtime::component::Component,
+        digest: String,
+    ) -> Result<Module, LoadError> {
+        let unusable = |e: wasmtime::Error| LoadError::Unusable(format!("{e:#}"));
+        let mut linker = Linker::new(&self.engine);
+        ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).map_err(unusable)?;
+        let pre = linker.instantiate_pre(&component).map_err(unusable)?;
+        let pre = ClusterPolicyPre::new(pre).map_err(unusable)?;
+        // Now, not at the first request.
+        component.initialize_copy_on_write_image().map_err(unusable)?;
+        Ok(Module { engine: self.clone(), pre, digest })
+    }
+}
+
+fn pooling(pool: Pool) -> PoolingAllocationConfig {
+    // Some to spare for calls at load time, while others serve.
+    let instances = u32::try_from(pool.instances).unwrap_or(u32::MAX).saturating_add(4);
+    let core = instances.saturating_mul(CORE_INSTANCES);
+    let mut config = PoolingAllocationConfig::new();
+    config
+        .total_component_instances(instances)
+        .total_core_instances(core)
+        .total_memories(instances)
+        .total_tables(core)
+        .max_memories_per_component(1)
+        .max_core_instances_per_component(CORE_INSTANCES * 2)
+        .max_tables_per_component(CORE_INSTANCES * 2)
+        .max_memory_size(pool.memory)
+        .table_elements(limits::TABLE_ELEMENTS)
+        .linear_memory_keep_resident(RESIDENT_MEMORY)
+        .table_keep_resident(RESIDENT_TABLE);
+    config
+}
+
+/// `sha256:…` of a component.
+fn digest(component: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, component);
+    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("sha256:".to_owned()).chain(hex).collect()
+}
+
+/// A policy's code, ready to be instantiated.
+pub struct Module {
+    engine: Arc<Engine>,
+    pre: ClusterPolicyPre<State>,
+    digest: String,
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+/// What a policy is asked about: one review, shared by all policies that look at it.
+#[derive(Debug)]
+pub struct Inputs {
+    /// The request without its objects.
+    pub request: wit::Request,
+    /// The object, absent on DELETE.
+    pub object: Option<Arc<Document>>,
+    /// The object before the request, absent on CREATE.
+    pub old_object: Option<Arc<Document>>,
+}
+
+/// Severity and text of a line that a policy logged.
+pub type LogLine = (tracing::Level, String);
+
+/// Result of a call, and what the guest wrote to the log meanwhile.
+#[derive(Debug)]
+pub struct Call<T> {
+    /// The answer, or why there is none.
+    pub result: Result<T, Fault>,
+    /// Lines for the log.
+    pub log: Vec<LogLine>,
+}
+
+/// What one call may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget<'c> {
+    /// Bytes of memory.
+    pub memory: usize,
+    /// Wall-clock time.
+    pub time: Duration,
+    /// Set when nobody waits for the answer any more; looked at once a tick.
+    pub cancelled: Option<&'c Arc<AtomicBool>>,
+}
+
+impl Budget<'_> {
+    /// All that the limits of a policy allow.
+    #[must_use]
+    pub fn of(limits: Limits) -> Self {
+        Self { memory: limits.memory, time: limits.time, cancelled: None }
+    }
+}
+
+impl Module {
+    /// `sha256:…` of the component.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Asks what the policy is.
+    #[must_use]
+    pub fn describe(&self, budget: Budget<'_>) -> Call<wit::Descriptor> {
+        self.call(budget, |store, policy| policy.call_describe(store))
+    }
+
+    /// Asks whether settings that fit the schema are good.
+    #[must_use]
+    pub fn validate_settings(
+        &self,
+        settings: &Arc<Document>,
+        budget: Budget<'_>,
+    ) -> Call<Result<(), Vec<wit::SettingsError>>> {
+        self.call(budget, |store, policy| {
+            let settings = lend(store, settings)?;
+            policy.call_validate_settings(store, settings)
+        })
+    }
+
+    /// Asks for a verdict.
+    #[must_use]
+    pub fn validate(
+        &self,
+        inputs: &Inputs,
+        settings: &Arc<Document>,
+        budget: Budget<'_>,
+    ) -> Call<wit::Verdict> {
+        self.call(budget, |store, policy| {
+            let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
+            let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
+            let settings = lend(store, settings)?;
+            policy.call_validate(store, &inputs.request, object, old, settings)
+        })
+    }
+
+    fn call<T>(
+        &self,
+        budget: Budget<'_>,
+        call: impl FnOnce(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
+    ) -> Call<T> {
+        let mut handles = ResourceTable::new();
+        handles.set_max_capacity(limits::HANDLES);
+        let state = State { handles, limiter: Limiter::new(budget.memory), log: Vec::new() };
+        let mut store = Store::new(&self.engine.engine, state);
+        store.limiter(|state| &mut state.limiter);
+        store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
+        store.set_max_component_handles(limits::HANDLES);
+        self.set_deadline(&mut store, budget);
+        let running = self.engine.ticker.run();
+        let answer = self.pre.instantiate(&mut store).and_then(|policy| call(&mut store, &policy));
+        drop(running);
+        let State { limiter, log, .. } = store.into_data();
+        let result = answer.map_err(|error| {
+            let cancelled = budget.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed));
+            if cancelled {
+                return Fault::Cancelled;
+            }
+            // The panic hook of the SDK writes the text as the last thing before the trap.
+            let last_words = log.last().filter(|(severity, _)| *severity == Severity::Error);
+            let panic = last_words.map(|(_, text)| text.clone());
+            Fault::of(&error, &limiter, budget.time, panic)
+        });
+        let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
+        Call { result, log }
+    }
+
+    fn set_deadline(&self, store: &mut Store<State>, budget: Budget<'_>) {
+        // The first tick may come at once; one more makes the time at least what was promised.
+        let ticks = budget.time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
+        let mut left = u64::try_from(ticks).unwrap_or(u64::MAX);
+        let Some(cancelled) = budget.cancelled.cloned() else {
+            store.set_epoch_deadline(left);
+            return;
+        };
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(move |_| {
+            left = left.saturating_sub(1);
+            if left == 0 || cancelled.load(Ordering::Relaxed) {
+                return Ok(UpdateDeadline::Interrupt);
+            }
+            Ok(UpdateDeadline::Continue(1))
+        });
+    }
+}
+
+fn lend(store: &mut Store<State>, document: &Arc<Document>) -> wasmtime::Result<Resource<Handle>> {
+    let owned = store.data_mut().handles.push(Handle::whole(document.clone()))?;
+    Ok(Resource::new_borrow(owned.rep()))
+}
+
+fn level(severity: Severity) -> tracing::Level {
+    match severity {
+        Severity::Debug => tracing::Level::DEBUG,
+        Severity::Info => tracing::Level::INFO,
+        Severity::Warn => tracing::Level::WARN,
+        Severity::Error => tracing::Level::ERROR,
+    }
+}
+

@@ -1,0 +1,404 @@
+//! `opgate.yaml`: strict, with line, column and a hint for everything that is wrong with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::units::{parse_bytes, parse_duration};
+use super::{Mode, OnError, RuleLevel, builtin};
+use crate::engine::Limits;
+use crate::yaml::Located;
+
+/// Which edition of the documentation wins where they contradict each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+pub enum Profile {
+    /// OpenShift 4.5.
+    #[serde(rename = "ocp-4.5")]
+    #[value(name = "ocp-4.5")]
+    Ocp45,
+    /// OpenShift 4.12.
+    #[serde(rename = "ocp-4.12")]
+    #[value(name = "ocp-4.12")]
+    Ocp412,
+    /// OpenShift 4.15.
+    #[default]
+    #[serde(rename = "ocp-4.15")]
+    #[value(name = "ocp-4.15")]
+    Ocp415,
+    /// As the upstream projects behave.
+    #[serde(rename = "upstream")]
+    #[value(name = "upstream")]
+    Upstream,
+}
+
+impl Profile {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ocp45 => "ocp-4.5",
+            Self::Ocp412 => "ocp-4.12",
+            Self::Ocp415 => "ocp-4.15",
+            Self::Upstream => "upstream",
+        }
+    }
+}
+
+/// Where a policy's component is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModuleSource {
+    /// Carried by the host, by name.
+    Builtin(String),
+    /// A file; relative paths are relative to the configuration.
+    File(PathBuf),
+}
+
+impl fmt::Display for ModuleSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin(name) => write!(f, "builtin:{name}"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// One policy as it is configured.
+#[derive(Debug, Clone)]
+pub struct PolicyConfig {
+    /// Name in URLs, logs and metrics.
+    pub name: String,
+    /// The component.
+    pub module: ModuleSource,
+    /// What a verdict does.
+    pub mode: Mode,
+    /// What a fault does.
+    pub on_error: OnError,
+    /// Levels that differ from the rules' defaults.
+    pub rules: BTreeMap<String, RuleLevel>,
+    /// An object, for the policy.
+    pub settings: serde_json::Value,
+    /// Limits of one call.
+    pub limits: Limits,
+    /// Namespaces whose objects the policy does not see.
+    pub excluded_namespaces: Vec<String>,
+    /// Users whose requests the policy does not see.
+    pub excluded_users: Vec<String>,
+    /// `group/version/resource` that a foreign policy may read.
+    pub cluster: Vec<String>,
+    /// Pointer of this policy in the file, for errors.
+    pointer: String,
+}
+
+/// The configuration of the whole host.
+#[derive(Debug)]
+pub struct Configuration {
+    /// Edition that wins.
+    pub profile: Profile,
+    /// Policies in the order in which they serve.
+    pub policies: Vec<PolicyConfig>,
+    origin: Option<Origin>,
+}
+
+/// The file, to point into.
+#[derive(Debug)]
+struct Origin {
+    path: PathBuf,
+    located: Located,
+}
+
+/// Everything that is wrong with a configuration, each with its place.
+#[derive(Debug, Default, thiserror::Error)]
+pub struct ConfigErrors(Vec<String>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl ConfigErrors {
+    /// One error.
+    #[must_use]
+    pub fn one(text: impl Into<String>) -> Self {
+        Self(vec![text.into()])
+    }
+
+    pub(super) fn push(&mut self, text: String) {
+        self.0.push(text);
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    pub(super) fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(value) } else { Err(self) }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct File {
+    api_version: String,
+    kind: String,
+    #[serde(default)]
+    profile: Profile,
+    policies: Option<Vec<PolicyEntry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct PolicyEntry {
+    name: String,
+    module: Option<String>,
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default)]
+    on_error: OnError,
+    #[serde(default)]
+    rules: BTreeMap<String, RuleLevel>,
+    settings: Option<serde_json::Map<String, serde_json::Value>>,
+    #[serde(default)]
+    limits: LimitsEntry,
+    #[serde(default)]
+    exclude: ExcludeEntry,
+    #[serde(default)]
+    cluster: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct LimitsEntry {
+    memory: Option<MemoryEntry>,
+    time: Option<String>,
+    concurrency: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum MemoryEntry {
+    Bytes(u64),
+    Text(String),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ExcludeEntry {
+    #[serde(default)]
+    namespaces: Vec<String>,
+    #[serde(default)]
+    users: Vec<String>,
+}
+
+impl Configuration {
+    /// All built-in policies with their defaults.
+    #[must_use]
+    pub fn builtin(profile: Profile) -> Self {
+        Self { profile, policies: every_builtin(), origin: None }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or anything in it is wrong: all of it, each with line and column.
+    pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
+        let bytes = std::fs::read(path)
+            .map_err(|e| ConfigErrors::one(format!("{}: {e}", path.display())))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|e| ConfigErrors::one(format!("{}: not UTF-8: {e}", path.display())))?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads the text of a file; the path is for the errors and for relative paths in it.
+    ///
+    /// # Errors
+    /// As for [`Configuration::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigErrors> {
+        let located = Located::read(text).map_err(|e| {
+            ConfigErrors::one(format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.why))
+        })?;
+        let origin = Origin { path: path.to_path_buf(), located };
+        let file: File = serde_path_to_error::deserialize(&origin.located.value)
+            .map_err(|error| origin.type_error(&error))?;
+        let mut errors = ConfigErrors::default();
+        if file.api_version != "opgate.dev/v1alpha1" {
+            let text = format!("apiVersion is {:?}, not \"opgate.dev/v1alpha1\"", file.api_version);
+            errors.push(origin.at("/apiVersion", &text));
+        }
+        if file.kind != "Configuration" {
+            let text = format!("kind is {:?}, not \"Configuration\"", file.kind);
+            errors.push(origin.at("/kind", &text));
+        }
+        let mut policies: Vec<PolicyConfig> = Vec::new();
+        match file.policies {
+            None => policies = every_builtin(),
+            Some(entries) => {
+                for (index, entry) in entries.into_iter().enumerate() {
+                    let pointer = format!("/policies/{index}");
+                    if policies.iter().any(|p| p.name == entry.name) {
+                        let text = format!("a policy named {:?} is already there", entry.name);
+                        errors.push(origin.at(&format!("{pointer}/name"), &text));
+                    }
+                    if let Some(policy) = origin.policy(entry, pointer, &mut errors) {
+                        policies.push(policy);
+                    }
+                }
+            }
+        }
+        errors.or(Self { profile: file.profile, policies, origin: Some(origin) })
+    }
+
+    /// A text with the place of a part of a policy in front, where there is a file.
+    #[must_use]
+    pub fn at(&self, policy: &PolicyConfig, pointer: &str, text: &str) -> String {
+        match &self.origin {
+            Some(origin) => origin.at(&format!("{}{pointer}", policy.pointer), text),
+            None => format!("policy {}: {text}", policy.name),
+        }
+    }
+}
+
+impl Origin {
+    fn at(&self, pointer: &str, text: &str) -> String {
+        let (line, column) = self.located.place(pointer);
+        format!("{}:{line}:{column}: {text}", self.path.display())
+    }
+
+    /// An error of deserialisation, with the place of what it is about and the nearest known key.
+    fn type_error(&self, error: &serde_path_to_error::Error<serde_json::Error>) -> ConfigErrors {
+        let mut pointer = String::new();
+        for segment in error.path() {
+            use serde_path_to_error::Segment;
+            match segment {
+                Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+                Segment::Map { key } => pointer.push_str(&format!("/{key}")),
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
+        let text = error.inner().to_string();
+        let mut quoted = text.split('`').skip(1).step_by(2);
+        let hint = if text.starts_with("unknown ") {
+            let written = quoted.next().unwrap_or_default();
+            let escaped = written.replace('~', "~0").replace('/', "~1");
+            let member = format!("{pointer}/{escaped}");
+            if self.located.value.pointer(&member).is_some() {
+                pointer = member;
+            }
+            crate::text::hint(written, quoted)
+        } else {
+            String::new()
+        };
+        ConfigErrors::one(self.at(&pointer, &format!("{text}{hint}")))
+    }
+
+    fn policy(
+        &self,
+        entry: PolicyEntry,
+        pointer: String,
+        errors: &mut ConfigErrors,
+    ) -> Option<PolicyConfig> {
+        let mut wrong = |member: &str, text: &str| {
+            errors.push(self.at(&format!("{pointer}{member}"), text));
+        };
+        if !super::descriptor::is_name(&entry.name) {
+            let text = format!(
+                "{:?} is not a name: use up to 40 lower case letters, digits and hyphens",
+                entry.name
+            );
+            wrong("/name", &text);
+        }
+        let module = match self.module(&entry) {
+            Ok(module) => Some(module),
+            Err(text) => {
+                wrong("/module", &text);
+                None
+            }
+        };
+        let mut limits = Limits::default();
+        let memory = entry.limits.memory.map(|memory| match memory {
+            MemoryEntry::Bytes(bytes) => parse_bytes(&bytes.to_string()),
+            MemoryEntry::Text(text) => parse_bytes(&text),
+        });
+        match memory {
+            Some(Ok(memory)) if !((1 << 20)..=(1 << 30)).contains(&memory) => {
+                wrong("/limits/memory", "must be between 1Mi and 1Gi");
+            }
+            Some(Ok(memory)) => limits.memory = memory,
+            Some(Err(text)) => wrong("/limits/memory", &text),
+            None => {}
+        }
+        let allowed = Duration::from_millis(1)..=Duration::from_secs(30);
+        match entry.limits.time.map(|text| parse_duration(&text)) {
+            Some(Ok(time)) if !allowed.contains(&time) => {
+                wrong("/limits/time", "must be between 1ms and 30s");
+            }
+            Some(Ok(time)) => limits.time = time,
+            Some(Err(text)) => wrong("/limits/time", &text),
+            None => {}
+        }
+        match entry.limits.concurrency {
+            Some(concurrency) if !(1..=256).contains(&concurrency) => {
+                wrong("/limits/concurrency", "must be between 1 and 256");
+            }
+            Some(concurrency) => limits.concurrency = concurrency,
+            None => {}
+        }
+        for (index, resource) in entry.cluster.iter().enumerate() {
+            if resource.split('/').count() != 3 || resource.ends_with('/') {
+                let text = format!("{resource:?} is not of the form group/version/resource");
+                wrong(&format!("/cluster/{index}"), &text);
+            }
+        }
+        Some(PolicyConfig {
+            name: entry.name,
+            module: module?,
+            mode: entry.mode,
+            on_error: entry.on_error,
+            rules: entry.rules,
+            settings: entry.settings.unwrap_or_default().into(),
+            limits,
+            excluded_namespaces: entry.exclude.namespaces,
+            excluded_users: entry.exclude.users,
+            cluster: entry.cluster,
+            pointer,
+        })
+    }
+
+    fn module(&self, entry: &PolicyEntry) -> Result<ModuleSource, String> {
+        let written = entry.module.clone().unwrap_or_else(|| format!("builtin:{}", entry.name));
+        if let Some(name) = written.strip_prefix("builtin:") {
+            let names = builtin::BUILTINS.iter().map(|b| b.name);
+            if names.clone().any(|known| known == name) {
+                return Ok(ModuleSource::Builtin(name.to_owned()));
+            }
+            let hint = crate::text::hint(name, names);
+            return Err(format!("there is no built-in policy {name:?}{hint}"));
+        }
+        if written.starts_with("oci://") {
+            return Err("modules from a registry are not supported by this version: download the component and name the file".to_owned());
+        }
+        let path = Path::new(&written);
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        Ok(ModuleSource::File(folder.join(path)))
+    }
+}
+
+fn every_builtin() -> Vec<PolicyConfig> {
+    let policy = |builtin: &builtin::Builtin| PolicyConfig {
+        name: builtin.name.to_owned(),
+        module: ModuleSource::Builtin(builtin.name.to_owned()),
+        mode: Mode::default(),
+        on_error: OnError::default(),
+        rules: BTreeMap::new(),
+        settings: serde_json::Value::Object(serde_json::Map::new()),
+        limits: Limits::default(),
+        excluded_namespaces: Vec::new(),
+        excluded_users: Vec::new(),
+        cluster: Vec::new(),
+        pointer: String::new(),
+    };
+    builtin::BUILTINS.iter().map(policy).collect()
+}

@@ -1,0 +1,329 @@
+//! From the answers of policies to the answer of the webhook.
+//!
+//! Levels and modes are applied here, texts are made fit for the wire, and all findings of all
+//! policies go into one answer.
+
+use std::collections::BTreeMap;
+
+use super::descriptor::DefaultLevel;
+use super::{Mode, OnError, Policy, RuleLevel};
+use crate::engine::{Fault, wit};
+use crate::text::one_line;
+
+const MAX_VIOLATIONS: usize = 256;
+const MAX_ANNOTATIONS: usize = 16;
+const MAX_MESSAGE: usize = 4_096;
+const MAX_FIELD: usize = 1_024;
+const MAX_REASON: usize = 1_024;
+
+/// The API server cuts every warning to 256 characters once all of a response, those of other
+/// webhooks included, come to more than 4,096.
+const MAX_WARNING: usize = 256;
+const MAX_WARNINGS: usize = 4_096;
+
+/// Of an annotation's key, after the policy's name and a point (63 in all for the API server).
+const MAX_KEY: usize = 40;
+const MAX_QUALIFIED_KEY: usize = 63;
+
+/// What a violation does in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The request is denied.
+    Deny,
+    /// The request is allowed with a warning.
+    Warn,
+    /// Log, metrics and audit annotation only.
+    Audit,
+}
+
+impl Effect {
+    /// As reports write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Warn => "warn",
+            Self::Audit => "audit",
+        }
+    }
+}
+
+/// A rule that a request breaks, after levels and mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The policy.
+    pub policy: String,
+    /// The rule.
+    pub rule: String,
+    /// What it does.
+    pub effect: Effect,
+    /// Where, as Kubernetes writes it.
+    pub field: String,
+    /// One line.
+    pub message: String,
+}
+
+/// A policy that gave no verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFault {
+    /// The policy.
+    pub policy: String,
+    /// One line.
+    pub cause: String,
+    /// One word for metrics.
+    pub class: &'static str,
+}
+
+/// One cause of a denial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// The rule.
+    pub rule: String,
+    /// Where.
+    pub field: String,
+    /// What.
+    pub message: String,
+}
+
+/// The Status of a denial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// HTTP code in the Status.
+    pub code: u16,
+    /// One line a rule.
+    pub message: String,
+    /// `Forbidden` unless a policy sets one.
+    pub reason: String,
+    /// Every violation that denies.
+    pub causes: Vec<Cause>,
+}
+
+/// The answer to a review.
+#[derive(Debug, Default)]
+pub struct Decision {
+    /// Set where the request is denied.
+    pub denial: Option<Denial>,
+    /// Lines for the person who sent the request.
+    pub warnings: Vec<String>,
+    /// Notes for the API server's audit log.
+    pub audit_annotations: BTreeMap<String, String>,
+    /// Everything that was found.
+    pub violations: Vec<Violation>,
+    /// Policies that gave no verdict, whatever that did.
+    pub faults: Vec<PolicyFault>,
+    /// A fault after which the webhook must not answer, so that its `failurePolicy` decides.
+    pub failure: Option<PolicyFault>,
+}
+
+/// What one policy answered, taken over.
+pub(super) struct Finding {
+    violations: Vec<Violation>,
+    reason: Option<String>,
+    annotations: Vec<(String, String)>,
+}
+
+impl Finding {
+    /// Takes over a verdict.
+    ///
+    /// # Errors
+    /// Where it breaks the contract.
+    pub(super) fn of(policy: &Policy, verdict: wit::Verdict) -> Result<Self, Fault> {
+        let (count, notes) = (verdict.violations.len(), verdict.audit_annotations.len());
+        if count > MAX_VIOLATIONS {
+            return Err(Fault::Answer(format!("{count} violations are more than {MAX_VIOLATIONS}")));
+        }
+        if notes > MAX_ANNOTATIONS {
+            return Err(Fault::Answer(format!("{notes} audit annotations are more than {MAX_ANNOTATIONS}")));
+        }
+        let mut violations = Vec::with_capacity(count);
+        for violation in verdict.violations {
+            let Some(rule) = policy.descriptor.rule(&violation.rule) else {
+                let id = one_line(&violation.rule, 64);
+                return Err(Fault::Answer(format!("{id:?} is no rule of it")));
+            };
+            let Some(effect) = effect(policy, rule, violation.level) else { continue };
+            violations.push(Violation {
+                policy: policy.name.clone(),
+                rule: violation.rule,
+                effect,
+                field: one_line(&violation.field, MAX_FIELD),
+                message: one_line(&violation.message, MAX_MESSAGE),
+            });
+        }
+        let mut annotations = Vec::with_capacity(notes);
+        for annotation in verdict.audit_annotations {
+            let key = annotation.key;
+            let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+            let ends = key.bytes().next_back().is_some_and(|b| b.is_ascii_alphanumeric());
+            if !ends || key.len() > MAX_KEY || !key.bytes().all(allowed) {
+                let key = one_line(&key, 64);
+                return Err(Fault::Answer(format!("{key:?} cannot be the key of an audit annotation")));
+            }
+            annotations.push((key, one_line(&annotation.value, MAX_MESSAGE)));
+        }
+        let reason = verdict.reason.map(|reason| one_line(&reason, MAX_REASON));
+        Ok(Self { violations, reason, annotations })
+    }
+}
+
+/// What a violation does: by the configured level of the rule, else by the policy's word (a rule
+/// that is off by default does nothing unless one of its settings is there), and never more than
+/// the mode allows.
+fn effect(policy: &Policy, rule: &super::Rule, level: wit::Level) -> Option<Effect> {
+    let level = policy.level(&rule.id).unwrap_or_else(|| {
+        let enabled = || rule.enabled_by.iter().any(|pointer| policy.settings.get(pointer).is_some());
+        match level {
+            _ if rule.default == DefaultLevel::Off && !enabled() => RuleLevel::Off,
+            wit::Level::Deny => RuleLevel::Deny,
+            wit::Level::Warn => RuleLevel::Warn,
+        }
+    });
+    match (level, policy.mode) {
+        (RuleLevel::Off, _) | (_, Mode::Off) => None,
+        (_, Mode::Audit) => Some(Effect::Audit),
+        (RuleLevel::Deny, Mode::Enforce) => Some(Effect::Deny),
+        (RuleLevel::Deny | RuleLevel::Warn, Mode::Enforce | Mode::Warn) => Some(Effect::Warn),
+    }
+}
+
+/// Puts a decision together, policy by policy.
+#[derive(Default)]
+pub(super) struct Builder {
+    decision: Decision,
+    reasons: Vec<Option<String>>,
+    denied_by_fault: Vec<String>,
+    warned_by_fault: Vec<String>,
+}
+
+impl Builder {
+    pub(super) fn finding(&mut self, policy: &Policy, finding: Finding) {
+        let Finding { violations, reason, annotations } = finding;
+        if violations.iter().any(|v| v.effect == Effect::Deny) {
+            self.reasons.push(reason);
+        }
+        if !violations.is_empty() {
+            let note = |v: &Violation| format!("{} {}: {}", v.effect.as_str(), v.rule, v.message);
+            let notes: Vec<_> = violations.iter().map(note).collect();
+            self.annotate(&policy.name, &notes.join("; "));
+        }
+        for (key, value) in annotations {
+            self.annotate(&format!("{}.{key}", policy.name), &value);
+        }
+        self.decision.violations.extend(violations);
+    }
+
+    pub(super) fn fault(&mut self, policy: &Policy, fault: &Fault) {
+        let cause = fault.to_string();
+        let found =
+            PolicyFault { policy: policy.name.clone(), cause, class: fault.class() };
+        let text = format!("policy {} failed: {}", found.policy, found.cause);
+        self.annotate(&policy.name, &text);
+        match (policy.mode, policy.on_error) {
+            (Mode::Audit | Mode::Off, _) => {}
+            (Mode::Warn, _) | (Mode::Enforce, OnError::Allow) => self.warned_by_fault.push(text),
+            (Mode::Enforce, OnError::Deny) => self.denied_by_fault.push(text),
+            (Mode::Enforce, OnError::FailurePolicy) => {
+                self.decision.failure.get_or_insert_with(|| found.clone());
+            }
+        }
+        self.decision.faults.push(found);
+    }
+
+    fn annotate(&mut self, key: &str, value: &str) {
+        if key.len() <= MAX_QUALIFIED_KEY {
+            self.decision.audit_annotations.insert(key.to_owned(), one_line(value, MAX_MESSAGE));
+        }
+    }
+
+    pub(super) fn build(mut self) -> Decision {
+        self.decision.denial = self.denial();
+        // A denial is final whatever else failed: nothing that the others say could allow it.
+        if self.decision.denial.is_some() {
+            self.decision.failure = None;
+        }
+        let warned = self.decision.violations.iter().filter(|v| v.effect == Effect::Warn);
+        let lines = warned.map(|v| v.message.as_str());
+        self.decision.warnings = warnings(lines.chain(self.warned_by_fault.iter().map(String::as_str)));
+        self.decision
+    }
+
+    fn denial(&self) -> Option<Denial> {
+        let denied: Vec<_> =
+            self.decision.violations.iter().filter(|v| v.effect == Effect::Deny).collect();
+        if denied.is_empty() && self.denied_by_fault.is_empty() {
+            return None;
+        }
+        let mut lines = by_rule(&denied);
+        lines.extend(self.denied_by_fault.iter().cloned());
+        let cause = |v: &&Violation| Cause {
+            rule: v.rule.clone(),
+            field: v.field.clone(),
+            message: v.message.clone(),
+        };
+        // A reason stands for the whole answer only where everybody who denies gives it.
+        let reason = match self.reasons.split_first() {
+            Some((Some(first), rest))
+                if self.denied_by_fault.is_empty() && rest.iter().all(|r| r.as_ref() == Some(first)) =>
+            {
+                first.clone()
+            }
+            _ if denied.is_empty() => "InternalError".to_owned(),
+            _ => "Forbidden".to_owned(),
+        };
+        Some(Denial {
+            code: if denied.is_empty() { 500 } else { 403 },
+            message: lines.join("\n"),
+            reason,
+            causes: denied.iter().map(cause).collect(),
+        })
+    }
+}
+
+/// One line a rule: its message, or `[a, b]` where it was broken several times, as Go prints an
+/// aggregate of errors (the same text twice counts once).
+fn by_rule(denied: &[&Violation]) -> Vec<String> {
+    let mut rules: Vec<((&str, &str), Vec<&str>)> = Vec::new();
+    for violation in denied {
+        let key = (violation.policy.as_str(), violation.rule.as_str());
+        let at = rules.iter().position(|(known, _)| *known == key);
+        let messages = match at.and_then(|at| rules.get_mut(at)) {
+            Some((_, messages)) => messages,
+            None => {
+                rules.push((key, Vec::new()));
+                let Some((_, messages)) = rules.last_mut() else { continue };
+                messages
+            }
+        };
+        if !messages.contains(&violation.message.as_str()) {
+            messages.push(&violation.message);
+        }
+    }
+    let line = |(_, messages): ((&str, &str), Vec<&str>)| match messages.as_slice() {
+        [one] => (*one).to_owned(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    rules.into_iter().map(line).collect()
+}
+
+/// Warnings within the API server's limits; what does not fit is counted in the last one.
+fn warnings<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
+    const ROOM_FOR_REST: usize = 64;
+    let mut warnings: Vec<String> = Vec::new();
+    let (mut total, mut left_out) = (0, 0);
+    for line in lines {
+        let line = one_line(line, MAX_WARNING);
+        if warnings.contains(&line) {
+            continue;
+        }
+        if total + line.len() > MAX_WARNINGS - ROOM_FOR_REST {
+            left_out += 1;
+            continue;
+        }
+        total += line.len();
+        warnings.push(line);
+    }
+    if left_out > 0 {
+        warnings.push(format!("{left_out} more warnings are left out"));
+    }
+    warnings
+}

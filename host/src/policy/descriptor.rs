@@ -1,0 +1,203 @@
+//! What a policy says about itself, checked: it comes out of the sandbox.
+
+use crate::engine::wit;
+use crate::review::{Operation, Review};
+use crate::text::one_line;
+
+const MAX_RULES: usize = 512;
+const MAX_MATCHES: usize = 64;
+const MAX_READS: usize = 32;
+const MAX_SCHEMA: usize = 256 << 10;
+/// Of titles, sources and other texts for people.
+const MAX_TEXT: usize = 1_024;
+
+/// What a rule does unless configured otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultLevel {
+    /// Nothing.
+    Off,
+    /// Warn.
+    Warn,
+    /// Deny.
+    Deny,
+}
+
+impl DefaultLevel {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// A rule that a policy carries.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// `RPK-01`
+    pub id: String,
+    /// One sentence.
+    pub title: String,
+    /// What it does by default.
+    pub default: DefaultLevel,
+    /// Settings that turn it on.
+    pub enabled_by: Vec<String>,
+    /// Kinds that it looks at.
+    pub kinds: Vec<String>,
+    /// Operations that it looks at.
+    pub operations: Vec<Operation>,
+    /// Where it is documented.
+    pub source: String,
+}
+
+/// Requests that a policy wants to see.
+#[derive(Debug, Clone)]
+pub struct MatchRule {
+    /// API groups.
+    pub groups: Vec<String>,
+    /// API versions.
+    pub versions: Vec<String>,
+    /// Resources, with sub-resource where one is wanted.
+    pub resources: Vec<String>,
+    /// Operations.
+    pub operations: Vec<Operation>,
+}
+
+/// What a policy says about itself.
+#[derive(Debug, Clone)]
+pub struct Descriptor {
+    /// Its own name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// One sentence.
+    pub title: String,
+    /// Its rules.
+    pub rules: Vec<Rule>,
+    /// Requests that it wants.
+    pub matches: Vec<MatchRule>,
+    /// `group/version/resource` that it reads.
+    pub reads: Vec<String>,
+    /// JSON Schema of its settings; empty for none.
+    pub settings_schema: String,
+}
+
+impl MatchRule {
+    /// Whether a review is among the requests.
+    #[must_use]
+    pub fn matches(&self, review: &Review<'_>) -> bool {
+        self.operations.contains(&review.operation)
+            && any(&self.groups, &review.resource.group)
+            && any(&self.versions, &review.resource.version)
+            && self.resources.iter().any(|wanted| {
+                let (resource, sub) = wanted.split_once('/').unwrap_or((wanted, ""));
+                (resource == "*" || resource == review.resource.name)
+                    && (sub == "*" || sub == review.sub_resource)
+            })
+    }
+}
+
+fn any(wanted: &[String], found: &str) -> bool {
+    wanted.iter().any(|w| w == "*" || w == found)
+}
+
+/// Whether a text can be the name of a policy: it goes into URLs, metrics and annotations.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 40
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+fn is_rule_id(id: &str) -> bool {
+    !id.is_empty()
+        && id.len() <= 40
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+}
+
+fn operations(from: &[wit::Operation]) -> Vec<Operation> {
+    let operation = |operation: &wit::Operation| match operation {
+        wit::Operation::Create => Operation::Create,
+        wit::Operation::Update => Operation::Update,
+        wit::Operation::Delete => Operation::Delete,
+        wit::Operation::Connect => Operation::Connect,
+    };
+    from.iter().map(operation).collect()
+}
+
+fn lines(texts: &[String]) -> Vec<String> {
+    texts.iter().map(|text| one_line(text, MAX_TEXT)).collect()
+}
+
+impl Descriptor {
+    /// Takes over what `describe` gave.
+    ///
+    /// # Errors
+    /// The first thing that breaks the contract of `wit/policy.wit`.
+    pub(super) fn check(from: &wit::Descriptor) -> Result<Self, String> {
+        if !is_name(&from.name) {
+            return Err(format!("describes itself as {:?}, which is not a name", one_line(&from.name, 64)));
+        }
+        for (what, count, most) in [
+            ("rules", from.rules.len(), MAX_RULES),
+            ("matches", from.matches.len(), MAX_MATCHES),
+            ("reads", from.reads.len(), MAX_READS),
+            ("bytes of settings schema", from.settings_schema.len(), MAX_SCHEMA),
+        ] {
+            if count > most {
+                return Err(format!("describes {count} {what}, more than {most}"));
+            }
+        }
+        let mut rules: Vec<Rule> = Vec::with_capacity(from.rules.len());
+        for rule in &from.rules {
+            if !is_rule_id(&rule.id) {
+                return Err(format!("describes a rule {:?}, which is not an id", one_line(&rule.id, 64)));
+            }
+            if rules.iter().any(|known| known.id == rule.id) {
+                return Err(format!("describes the rule {:?} twice", rule.id));
+            }
+            rules.push(Rule {
+                id: rule.id.clone(),
+                title: one_line(&rule.title, MAX_TEXT),
+                default: match rule.default_level {
+                    wit::DefaultLevel::Off => DefaultLevel::Off,
+                    wit::DefaultLevel::Warn => DefaultLevel::Warn,
+                    wit::DefaultLevel::Deny => DefaultLevel::Deny,
+                },
+                enabled_by: lines(&rule.enabled_by),
+                kinds: lines(&rule.kinds),
+                operations: operations(&rule.operations),
+                source: one_line(&rule.source, MAX_TEXT),
+            });
+        }
+        let matches = from.matches.iter().map(|rule| MatchRule {
+            groups: lines(&rule.groups),
+            versions: lines(&rule.versions),
+            resources: lines(&rule.resources),
+            operations: operations(&rule.operations),
+        });
+        let reads = from.reads.iter().map(|read| {
+            let wit::GroupVersionResource { group, version, resource } = &read.resource;
+            one_line(&format!("{group}/{version}/{resource}"), MAX_TEXT)
+        });
+        Ok(Self {
+            name: from.name.clone(),
+            version: one_line(&from.version, 64),
+            title: one_line(&from.title, MAX_TEXT),
+            rules,
+            matches: matches.collect(),
+            reads: reads.collect(),
+            settings_schema: from.settings_schema.clone(),
+        })
+    }
+
+    /// A rule by its id.
+    #[must_use]
+    pub fn rule(&self, id: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.id == id)
+    }
+}

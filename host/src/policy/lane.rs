@@ -1,0 +1,192 @@
+//! Where the calls of a policy run, so that none of them slows those of others.
+//!
+//! Most calls take microseconds, less than handing them to another thread would. They run right
+//! where the request is served, with a short deadline. A call that passes it is given up and done
+//! again on a thread of its own (which is sound: a policy has no effects and the same input gives
+//! the same verdict), with the whole deadline and less priority than the threads that serve. From
+//! then on the policy's calls start there, until they have been short for a while.
+//!
+//! ```text
+//!            permit ──▶ fast lane, 2 ms ──ok──▶ verdict
+//!              ▲             │ too long
+//!  queue (bounded)           ▼
+//!                    slow lane: own thread, nice 10, whole deadline ──▶ verdict or fault
+//! ```
+//!
+//! A permit belongs to the running call: when the client goes away, a call in the slow lane is told
+//! to stop and keeps its permit until it has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::Policy;
+use crate::engine::{Budget, Call, Fault, Inputs, Limits, wit};
+
+/// Deadline of a call where requests are served.
+const FAST: Duration = Duration::from_millis(2);
+
+/// A call in the slow lane that is shorter than this could have been in the fast one.
+const SHORT: Duration = Duration::from_micros(500);
+
+/// That many short calls in a row bring a policy back to the fast lane.
+const RETURN_AFTER: u32 = 64;
+
+/// Lower than that of the threads that serve; a policy that burns its whole deadline gets what they
+/// leave over.
+const NICE: i32 = 10;
+
+/// Stack of a thread in the slow lane: the guest's, and room for the host.
+const THREAD_STACK: usize = 2 << 20;
+
+/// Why a call was not even started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Overload {
+    /// Too many wait already.
+    #[error("policy {policy}: {waiting} calls are waiting already")]
+    QueueFull {
+        /// The policy.
+        policy: String,
+        /// Length of its queue.
+        waiting: usize,
+    },
+    /// No permit came free in time.
+    #[error("policy {policy}: no call ended in the {}ms that were left", .waited.as_millis())]
+    Timeout {
+        /// The policy.
+        policy: String,
+        /// How long it waited.
+        waited: Duration,
+    },
+}
+
+/// Permits and lane of one policy.
+#[derive(Debug)]
+pub struct Lane {
+    permits: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    queue: usize,
+    /// Short calls until the policy is back in the fast lane; 0 is there.
+    until_fast: AtomicU32,
+}
+
+/// One who waits for a permit; counted while it exists, also when the client goes away.
+struct Waiting<'l>(&'l AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Tells a call to stop when whoever waits for it goes away.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Lane {
+    pub(super) fn new(limits: Limits, queue: usize) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(limits.concurrency)),
+            waiting: AtomicUsize::new(0),
+            queue,
+            until_fast: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether calls start where requests are served.
+    #[must_use]
+    pub fn is_fast(&self) -> bool {
+        self.until_fast.load(Ordering::Relaxed) == 0
+    }
+
+    async fn permit(&self, policy: &str, deadline: Instant) -> Result<OwnedSemaphorePermit, Overload> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _counted = Waiting(&self.waiting);
+        if waiting >= self.queue {
+            return Err(Overload::QueueFull { policy: policy.to_owned(), waiting });
+        }
+        let started = Instant::now();
+        let permit = tokio::time::timeout_at(deadline.into(), self.permits.clone().acquire_owned());
+        match permit.await {
+            // The semaphore is never closed, so that both mean the same.
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Overload::Timeout { policy: policy.to_owned(), waited: started.elapsed() }),
+        }
+    }
+}
+
+/// Asks a policy for its verdict. `deadline` is that of the whole request and bounds the wait for a
+/// permit; the call itself has the policy's own.
+pub(super) async fn validate(
+    policy: &Arc<Policy>,
+    inputs: &Arc<Inputs>,
+    deadline: Instant,
+) -> Result<Call<wit::Verdict>, Overload> {
+    let lane = &policy.lane;
+    let permit = lane.permit(&policy.name, deadline).await?;
+    let budget = Budget::of(policy.limits);
+    if lane.is_fast() {
+        let short = policy.limits.time > FAST;
+        let time = if short { FAST } else { policy.limits.time };
+        let call = policy.module.validate(inputs, &policy.settings, Budget { time, ..budget });
+        if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
+            return Ok(call);
+        }
+        lane.until_fast.store(RETURN_AFTER, Ordering::Relaxed);
+        tracing::debug!(policy = policy.name, "slow; its calls run apart from now on");
+    }
+    Ok(slow(policy, inputs, permit).await)
+}
+
+async fn slow(
+    policy: &Arc<Policy>,
+    inputs: &Arc<Inputs>,
+    permit: OwnedSemaphorePermit,
+) -> Call<wit::Verdict> {
+    let (answer, answered) = oneshot::channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stop_on_drop = StopOnDrop(stop.clone());
+    let (running, inputs) = (policy.clone(), inputs.clone());
+    let spawned = std::thread::Builder::new()
+        .name("opgate-slow".into())
+        .stack_size(THREAD_STACK)
+        .spawn(move || {
+            // On Linux the priority is a thread's, and anybody may lower their own.
+            let thread = Some(rustix::thread::gettid());
+            let _ = rustix::process::setpriority_process(thread, NICE);
+            let started = Instant::now();
+            let budget = Budget { cancelled: Some(&stop), ..Budget::of(running.limits) };
+            let call = running.module.validate(&inputs, &running.settings, budget);
+            running.lane.note(started.elapsed());
+            drop(permit);
+            let _ = answer.send(call);
+        });
+    let failed = |why: String| Call { result: Err(Fault::Trap(why)), log: Vec::new() };
+    if let Err(error) = spawned {
+        return failed(format!("no thread: {error}"));
+    }
+    let call = answered.await;
+    drop(stop_on_drop);
+    call.unwrap_or_else(|_| failed("its thread ended without an answer".to_owned()))
+}
+
+impl Lane {
+    fn note(&self, took: Duration) {
+        if took > SHORT {
+            self.until_fast.store(RETURN_AFTER, Ordering::Relaxed);
+        } else {
+            let one_less = |left: u32| left.checked_sub(1);
+            let _ = self.until_fast.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Policies: what they are, how they are configured, which of them serve, what becomes of their
+//! verdicts.
+//!
+//! ```text
+//! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ Set ─ decide(review) ─▶ Decision
+//!                                            │                  ▲
+//!                                            └─ lane: permits, time, threads
+//! ```
+
+pub mod builtin;
+mod config;
+mod decision;
+mod descriptor;
+mod lane;
+mod load;
+mod set;
+pub(crate) mod units;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use opgate_document::Document;
+use serde::Deserialize;
+
+pub use config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig, Profile};
+pub use decision::{Cause, Decision, Denial, Effect, PolicyFault, Violation};
+pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Rule};
+pub use lane::{Lane, Overload};
+pub use set::{Broken, DecideError, Observer, Set, SetError};
+
+use crate::engine::{Limits, Module};
+use crate::review::Review;
+
+/// What a policy's verdict does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Denials deny.
+    #[default]
+    Enforce,
+    /// Denials become warnings.
+    Warn,
+    /// Only log, metrics and audit annotations.
+    Audit,
+    /// The policy is not asked.
+    Off,
+}
+
+impl Mode {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Warn => "warn",
+            Self::Audit => "audit",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// What a policy's fault does. In the modes warn and audit a fault never blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnError {
+    /// The call of the webhook fails, so that its `failurePolicy` decides.
+    #[default]
+    FailurePolicy,
+    /// The request is denied.
+    Deny,
+    /// The request is allowed, with a warning.
+    Allow,
+}
+
+impl OnError {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FailurePolicy => "failurePolicy",
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
+}
+
+/// The level that a configuration gives to a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleLevel {
+    /// Violations deny.
+    Deny,
+    /// Violations warn.
+    Warn,
+    /// Violations are dropped.
+    Off,
+}
+
+impl RuleLevel {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Warn => "warn",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// A policy that serves.
+#[derive(Debug)]
+pub struct Policy {
+    /// Name in URLs, logs and metrics.
+    pub name: String,
+    /// Where its component came from.
+    pub source: ModuleSource,
+    /// What it says about itself.
+    pub descriptor: Descriptor,
+    /// What its verdicts do.
+    pub mode: Mode,
+    /// What its faults do.
+    pub on_error: OnError,
+    /// Limits of one call.
+    pub limits: Limits,
+    /// When it was loaded.
+    pub loaded_at: SystemTime,
+    /// Its code.
+    pub module: Module,
+    /// Where its calls run.
+    pub lane: Lane,
+    levels: BTreeMap<String, RuleLevel>,
+    settings: Arc<Document>,
+    excluded_namespaces: Vec<String>,
+    excluded_users: Vec<String>,
+    last_error: parking_lot::Mutex<Option<String>>,
+}
+
+impl Policy {
+    /// Whether the policy wants to see a review.
+    #[must_use]
+    pub fn matches(&self, review: &Review<'_>) -> bool {
+        self.mode != Mode::Off
+            && self.descriptor.matches.iter().any(|rule| rule.matches(review))
+            && !(self.excluded_users.iter().any(|user| *user == review.username)
+                || (!review.namespace.is_empty()
+                    && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
+    }
+
+    /// The level that the configuration gives to a rule, if any.
+    #[must_use]
+    pub fn level(&self, rule: &str) -> Option<RuleLevel> {
+        self.levels.get(rule).copied()
+    }
+
+    /// What went wrong last, for `/policies`.
+    #[must_use]
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().clone()
+    }
+
+    pub(crate) fn note_error(&self, error: String) {
+        *self.last_error.lock() = Some(error);
+    }
+}

@@ -1,0 +1,180 @@
+//! The envelope of a review, as it is written.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use opgate_document::{Document, Text};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{GroupVersionName, Operation, Review, ReviewError, Version};
+
+/// A text that is borrowed where it has no escapes; `Cow` alone is always owned inside of lists.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    api_version: Option<Str<'a>>,
+    #[serde(borrow)]
+    kind: Option<Str<'a>>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    #[serde(borrow)]
+    uid: Option<Str<'a>>,
+    #[serde(borrow)]
+    kind: Option<Kind<'a>>,
+    #[serde(borrow)]
+    resource: Option<Resource<'a>>,
+    #[serde(borrow)]
+    sub_resource: Option<Str<'a>>,
+    #[serde(borrow)]
+    name: Option<Str<'a>>,
+    #[serde(borrow)]
+    namespace: Option<Str<'a>>,
+    #[serde(borrow)]
+    operation: Option<Str<'a>>,
+    #[serde(borrow)]
+    user_info: Option<UserInfo<'a>>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
+    dry_run: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(borrow)]
+    group: Option<Str<'a>>,
+    #[serde(borrow)]
+    version: Option<Str<'a>>,
+    #[serde(borrow)]
+    kind: Option<Str<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Resource<'a> {
+    #[serde(borrow)]
+    group: Option<Str<'a>>,
+    #[serde(borrow)]
+    version: Option<Str<'a>>,
+    #[serde(borrow)]
+    resource: Option<Str<'a>>,
+}
+
+#[derive(Deserialize)]
+struct UserInfo<'a> {
+    #[serde(borrow)]
+    username: Option<Str<'a>>,
+    #[serde(borrow)]
+    uid: Option<Str<'a>>,
+    #[serde(borrow)]
+    groups: Option<Vec<Str<'a>>>,
+}
+
+fn or_empty(text: Option<Str<'_>>) -> Cow<'_, str> {
+    text.map(|t| t.0).unwrap_or_default()
+}
+
+fn shape(why: impl Into<String>) -> ReviewError {
+    ReviewError::Shape(why.into())
+}
+
+pub(super) fn read(text: &Text) -> Result<Review<'_>, ReviewError> {
+    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
+        if error.is_data() {
+            shape(error.to_string())
+        } else {
+            ReviewError::Syntax(error.to_string())
+        }
+    })?;
+    let api_version = or_empty(envelope.api_version);
+    let kind = or_empty(envelope.kind);
+    let version = match &*api_version {
+        "admission.k8s.io/v1" => Version::V1,
+        "admission.k8s.io/v1beta1" => Version::V1beta1,
+        other => {
+            let other = crate::text::one_line(other, 128);
+            return Err(shape(format!(
+                "apiVersion is {other:?}, not admission.k8s.io/v1 or admission.k8s.io/v1beta1"
+            )));
+        }
+    };
+    if kind != "AdmissionReview" {
+        let kind = crate::text::one_line(&kind, 128);
+        return Err(shape(format!("kind is {kind:?}, not AdmissionReview")));
+    }
+    let request = envelope.request.ok_or_else(|| shape("request is missing"))?;
+    let uid = or_empty(request.uid);
+    if uid.is_empty() {
+        return Err(shape("request.uid is missing"));
+    }
+    let operation = match &*or_empty(request.operation) {
+        "CREATE" => Operation::Create,
+        "UPDATE" => Operation::Update,
+        "DELETE" => Operation::Delete,
+        "CONNECT" => Operation::Connect,
+        "" => return Err(shape("request.operation is missing")),
+        other => {
+            let other = crate::text::one_line(other, 128);
+            return Err(shape(format!(
+                "request.operation is {other:?}, not CREATE, UPDATE, DELETE or CONNECT"
+            )));
+        }
+    };
+    let kind = request.kind.ok_or_else(|| shape("request.kind is missing"))?;
+    let resource = request.resource.ok_or_else(|| shape("request.resource is missing"))?;
+    let user = request.user_info.unwrap_or(UserInfo { username: None, uid: None, groups: None });
+    let object = request.object.map(|raw| place(text, raw));
+    let old_object = request.old_object.map(|raw| place(text, raw));
+    let mut name = or_empty(request.name);
+    if name.is_empty() {
+        name = [&old_object, &object].into_iter().flatten().find_map(|o| name_in(text, o)).unwrap_or_default();
+    }
+    Ok(Review {
+        text,
+        version,
+        uid,
+        kind: GroupVersionName {
+            group: or_empty(kind.group),
+            version: or_empty(kind.version),
+            name: or_empty(kind.kind),
+        },
+        resource: GroupVersionName {
+            group: or_empty(resource.group),
+            version: or_empty(resource.version),
+            name: or_empty(resource.resource),
+        },
+        sub_resource: or_empty(request.sub_resource),
+        name,
+        namespace: or_empty(request.namespace),
+        operation,
+        username: or_empty(user.username),
+        user_uid: or_empty(user.uid),
+        groups: user.groups.unwrap_or_default().into_iter().map(|group| group.0).collect(),
+        dry_run: request.dry_run.unwrap_or_default(),
+        object,
+        old_object,
+    })
+}
+
+/// Where a part of the text stands in it.
+fn place(text: &str, part: &RawValue) -> Range<usize> {
+    let start = part.get().as_ptr().addr().wrapping_sub(text.as_ptr().addr());
+    start..start.wrapping_add(part.get().len())
+}
+
+fn name_in<'a>(text: &Text, object: &Range<usize>) -> Option<Cow<'a, str>> {
+    let document = Document::part(text.clone(), object.clone());
+    let name = document.get("/metadata/name")?.text()?;
+    (!name.is_empty()).then(|| Cow::Owned(name.to_owned()))
+}

@@ -1,0 +1,211 @@
+//! AdmissionReviews: in with the least work that is right, out in the version that was asked.
+//!
+//! The envelope is read once and borrowed; the objects stay raw text until a policy looks at them.
+//! Facts about the wire: `admission.k8s.io/v1` and `v1beta1`, `null` and absent are the same,
+//! unknown fields are ignored, `name` may be empty (DELETE of a collection, CREATE with
+//! `generateName`) and is then in the object.
+
+mod envelope;
+pub mod response;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use opgate_document::{Document, Text};
+
+use crate::engine::{Inputs, wit};
+
+/// Version of the review, which the answer has too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// `admission.k8s.io/v1`
+    V1,
+    /// `admission.k8s.io/v1beta1`
+    V1beta1,
+}
+
+impl Version {
+    /// As it stands in `apiVersion`.
+    #[must_use]
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// What is done to the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// `CREATE`
+    Create,
+    /// `UPDATE`
+    Update,
+    /// `DELETE`
+    Delete,
+    /// `CONNECT`
+    Connect,
+}
+
+impl Operation {
+    /// As it stands in the review.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
+/// Group, version and kind or resource. The core group is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupVersionName<'a> {
+    /// API group.
+    pub group: Cow<'a, str>,
+    /// API version.
+    pub version: Cow<'a, str>,
+    /// `Bundle` or `bundles`.
+    pub name: Cow<'a, str>,
+}
+
+/// Why a text is not a review that can be answered. The text of the error says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ReviewError {
+    /// No text at all.
+    #[error("the body is empty: send an AdmissionReview as JSON")]
+    Empty,
+    /// Not UTF-8.
+    #[error("the body is not UTF-8: invalid byte at offset {0}")]
+    Encoding(usize),
+    /// Nests too deep.
+    #[error("the body nests deeper than {max} levels at offset {0}", max = opgate_document::MAX_DEPTH)]
+    Depth(usize),
+    /// Not JSON.
+    #[error("the body is not JSON: {0}")]
+    Syntax(String),
+    /// JSON, but not a review.
+    #[error("not an AdmissionReview: {0}")]
+    Shape(String),
+}
+
+impl ReviewError {
+    /// HTTP status: 400 where the text cannot be read, 422 where it says something else.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Empty | Self::Encoding(_) | Self::Depth(_) | Self::Syntax(_) => 400,
+            Self::Shape(_) => 422,
+        }
+    }
+}
+
+/// Checks that bytes are text in which nothing nests too deep; both are needed by all that follows.
+///
+/// # Errors
+/// Where they are empty, not UTF-8, or nest too deep.
+pub fn text(body: Vec<u8>) -> Result<Text, ReviewError> {
+    if body.is_empty() {
+        return Err(ReviewError::Empty);
+    }
+    let text = String::from_utf8(body)
+        .map_err(|e| ReviewError::Encoding(e.utf8_error().valid_up_to()))?;
+    opgate_document::check_depth(&text).map_err(ReviewError::Depth)?;
+    Ok(Arc::new(text))
+}
+
+/// A request for review, borrowed from its text.
+#[derive(Debug)]
+pub struct Review<'a> {
+    text: &'a Text,
+    /// Version to answer in.
+    pub version: Version,
+    /// To be echoed.
+    pub uid: Cow<'a, str>,
+    /// Kind of the object.
+    pub kind: GroupVersionName<'a>,
+    /// Resource that the webhook was registered for.
+    pub resource: GroupVersionName<'a>,
+    /// `status`, `scale`, … or empty.
+    pub sub_resource: Cow<'a, str>,
+    /// Name of the object; from the object where the request has none.
+    pub name: Cow<'a, str>,
+    /// Namespace, empty for cluster-scoped objects.
+    pub namespace: Cow<'a, str>,
+    /// What is done.
+    pub operation: Operation,
+    /// Who does it.
+    pub username: Cow<'a, str>,
+    user_uid: Cow<'a, str>,
+    groups: Vec<Cow<'a, str>>,
+    /// Nothing will be stored.
+    pub dry_run: bool,
+    object: Option<Range<usize>>,
+    old_object: Option<Range<usize>>,
+}
+
+impl<'a> Review<'a> {
+    /// Reads the envelope of a text that [`text`] checked.
+    ///
+    /// # Errors
+    /// Where it is not JSON or not an AdmissionReview with a request.
+    pub fn read(text: &'a Text) -> Result<Self, ReviewError> {
+        envelope::read(text)
+    }
+
+    /// `group/version/resource`.
+    #[must_use]
+    pub fn resource_path(&self) -> String {
+        let GroupVersionName { group, version, name } = &self.resource;
+        format!("{group}/{version}/{name}")
+    }
+
+    /// What policies are asked about. The objects share the review's text.
+    #[must_use]
+    pub fn inputs(&self) -> Inputs {
+        let document = |range: &Range<usize>| {
+            Arc::new(Document::part(self.text.clone(), range.clone()))
+        };
+        Inputs {
+            request: self.request(),
+            object: self.object.as_ref().map(document),
+            old_object: self.old_object.as_ref().map(document),
+        }
+    }
+
+    fn request(&self) -> wit::Request {
+        let owned = |text: &Cow<'_, str>| text.clone().into_owned();
+        wit::Request {
+            uid: owned(&self.uid),
+            operation: match self.operation {
+                Operation::Create => wit::Operation::Create,
+                Operation::Update => wit::Operation::Update,
+                Operation::Delete => wit::Operation::Delete,
+                Operation::Connect => wit::Operation::Connect,
+            },
+            kind: wit::GroupVersionKind {
+                group: owned(&self.kind.group),
+                version: owned(&self.kind.version),
+                kind: owned(&self.kind.name),
+            },
+            resource: wit::GroupVersionResource {
+                group: owned(&self.resource.group),
+                version: owned(&self.resource.version),
+                resource: owned(&self.resource.name),
+            },
+            sub_resource: owned(&self.sub_resource),
+            name: owned(&self.name),
+            namespace: owned(&self.namespace),
+            user: wit::UserInfo {
+                username: owned(&self.username),
+                uid: owned(&self.user_uid),
+                groups: self.groups.iter().map(owned).collect(),
+            },
+            dry_run: self.dry_run,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! YAML (and with it JSON) into JSON values that know their places.
+//!
+//! The only module that knows the YAML parser. Aliases, depth and size are bounded by it.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_saphyr::{Location, Spanned};
+
+/// A value with the places of its parts.
+#[derive(Debug)]
+pub(crate) struct Located {
+    /// The value.
+    pub(crate) value: Value,
+    /// Line and column, from 1, by JSON pointer: of members the place of the name, of elements that
+    /// of the value.
+    places: HashMap<String, (u64, u64)>,
+}
+
+/// A text that is not YAML: what is wrong, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub(crate) struct YamlError {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+    pub(crate) why: String,
+}
+
+impl Located {
+    /// Reads one document.
+    pub(crate) fn read(yaml: &str) -> Result<Self, YamlError> {
+        let tree: Spanned<Tree> = serde_saphyr::from_str(yaml).map_err(|e| YamlError::of(&e))?;
+        Ok(Self::of(tree))
+    }
+
+    /// Reads a stream of documents; empty ones are left out.
+    pub(crate) fn read_all(yaml: &str) -> Result<Vec<Self>, YamlError> {
+        let trees: Vec<Spanned<Tree>> =
+            serde_saphyr::from_multiple(yaml).map_err(|e| YamlError::of(&e))?;
+        Ok(trees.into_iter().map(Self::of).filter(|l| !l.value.is_null()).collect())
+    }
+
+    fn of(tree: Spanned<Tree>) -> Self {
+        let mut places = HashMap::new();
+        let (line, column) = place(&tree.referenced);
+        places.insert(String::new(), (line, column));
+        let value = tree.value.into_json(&mut String::new(), &mut places);
+        Self { value, places }
+    }
+
+    /// Place of the value at a pointer, or of the nearest one around it.
+    pub(crate) fn place(&self, pointer: &str) -> (u64, u64) {
+        let mut pointer = pointer;
+        loop {
+            if let Some(&place) = self.places.get(pointer) {
+                return place;
+            }
+            match pointer.rsplit_once('/') {
+                Some((around, _)) => pointer = around,
+                None => return (1, 1),
+            }
+        }
+    }
+}
+
+impl YamlError {
+    fn of(error: &serde_saphyr::Error) -> Self {
+        let (line, column) = error.location().as_ref().map_or((1, 1), place);
+        let text = error.without_snippet().to_string();
+        // The place is reported beside the text.
+        let why = text.split(" at line ").next().unwrap_or_default();
+        let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Self { line, column, why: crate::text::one_line(why, 512) }
+    }
+}
+
+fn place(location: &Location) -> (u64, u64) {
+    (location.line().max(1), location.column().max(1))
+}
+
+enum Tree {
+    Leaf(Value),
+    List(Vec<Spanned<Tree>>),
+    Object(Vec<(Spanned<String>, Spanned<Tree>)>),
+}
+
+impl Tree {
+    /// Recursion is bounded by the parser's bound on depth.
+    fn into_json(self, pointer: &mut String, places: &mut HashMap<String, (u64, u64)>) -> Value {
+        let before = pointer.len();
+        match self {
+            Self::Leaf(value) => value,
+            Self::List(items) => {
+                let mut values = Vec::with_capacity(items.len());
+                for (index, item) in items.into_iter().enumerate() {
+                    pointer.push('/');
+                    pointer.push_str(&index.to_string());
+                    places.insert(pointer.clone(), place(&item.referenced));
+                    values.push(item.value.into_json(pointer, places));
+                    pointer.truncate(before);
+                }
+                Value::Array(values)
+            }
+            Self::Object(members) => {
+                let mut object = serde_json::Map::with_capacity(members.len());
+                for (name, member) in members {
+                    pointer.push('/');
+                    pointer.push_str(&name.value.replace('~', "~0").replace('/', "~1"));
+                    places.insert(pointer.clone(), place(&name.referenced));
+                    object.insert(name.value, member.value.into_json(pointer, places));
+                    pointer.truncate(before);
+                }
+                Value::Object(object)
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Leaf(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Leaf(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        Tree::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::Leaf(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tree, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Tree::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(Tree::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_know_their_places() {
+        let located = Located::read("a: 1\nb:\n  - x\n  - c/d: {e: true}\n").unwrap();
+        assert_eq!(located.value, serde_json::json!({"a": 1, "b": ["x", {"c/d": {"e": true}}]}));
+        for (pointer, expected) in [
+            ("/a", (1, 1)),
+            ("/b", (2, 1)),
+            ("/b/0", (3, 5)),
+            ("/b/1/c~1d", (4, 5)),
+            ("/b/1/c~1d/e", (4, 11)),
+            ("/b/1/c~1d/missing", (4, 5)),
+        ] {
+            assert_eq!(located.place(pointer), expected, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_with_its_place() {
+        let error = Located::read("a: 1\nb: [1\n").unwrap_err();
+        assert!(error.line >= 2, "{error:?}");
+        let error = Located::read("a: 1\na: 2\n").unwrap_err();
+        assert_eq!(error.line, 2, "{error:?}");
+    }
+}
