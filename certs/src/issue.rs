@@ -66,8 +66,8 @@ impl Authority {
             let path = path.to_path_buf();
             move |why: String| Error::Content { path, why }
         };
-        let key_pair =
-            KeyPair::from_pem(&key_pem).map_err(|e| content(key)(format!("no private key: {e}")))?;
+        let key_pair = KeyPair::from_pem(&key_pem)
+            .map_err(|e| content(key)(format!("no private key: {e}")))?;
         let pair = crate::load::parse(certificate, pem.as_bytes(), key, key_pem.as_bytes())?;
         if !pair.is_authority() {
             return Err(content(certificate)("not the certificate of a CA".to_owned()));
@@ -104,7 +104,9 @@ impl Authority {
             return Err(Error::Name(String::new()));
         };
         // A common name has at most 64 characters; the alternative names are what counts.
-        params.distinguished_name.push(DnType::CommonName, first.chars().take(64).collect::<String>());
+        params
+            .distinguished_name
+            .push(DnType::CommonName, first.chars().take(64).collect::<String>());
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;

@@ -155,12 +155,18 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
 ///
 /// # Errors
 /// What an API server would refuse, in one sentence.
-pub fn verify(pair: &Pair, bundle: &[u8], name: Option<&str>, now: SystemTime) -> Result<(), Error> {
+pub fn verify(
+    pair: &Pair,
+    bundle: &[u8],
+    name: Option<&str>,
+    now: SystemTime,
+) -> Result<(), Error> {
     let rejected = |why: String| Error::Rejected(why);
     let roots: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(bundle)
         .collect::<Result<_, _>>()
         .map_err(|e| rejected(format!("the CA bundle is not PEM: {e}")))?;
-    let anchors: Vec<_> = roots.iter().filter_map(|r| webpki::anchor_from_trusted_cert(r).ok()).collect();
+    let anchors: Vec<_> =
+        roots.iter().filter_map(|r| webpki::anchor_from_trusted_cert(r).ok()).collect();
     if anchors.is_empty() {
         return Err(rejected("the CA bundle holds no certificate".to_owned()));
     }
@@ -184,7 +190,7 @@ pub fn verify(pair: &Pair, bundle: &[u8], name: Option<&str>, now: SystemTime) -
         .map_err(|e| rejected(format!("the CA bundle does not vouch for the certificate: {e}")))?;
     let Some(name) = name else { return Ok(()) };
     let server = ServerName::try_from(name).map_err(|_| Error::Name(name.to_owned()))?;
-    certificate
-        .verify_is_valid_for_subject_name(&server)
-        .map_err(|_| rejected(format!("the certificate is for {}, not for {name}", pair.names.join(", "))))
+    certificate.verify_is_valid_for_subject_name(&server).map_err(|_| {
+        rejected(format!("the certificate is for {}, not for {name}", pair.names.join(", ")))
+    })
 }

@@ -3,7 +3,7 @@
 /// The text as one line of at most `limit` bytes: control characters become spaces, what is too
 /// much is cut at a character and marked with `…`.
 #[must_use]
-pub fn one_line(text: &str, limit: usize) -> String {
+pub(crate) fn one_line(text: &str, limit: usize) -> String {
     const MARK: char = '…';
     let mut line = String::with_capacity(text.len().min(limit));
     for c in text.chars() {
@@ -24,14 +24,17 @@ fn is_control(c: char) -> bool {
 }
 
 /// Of several candidates the one that is nearest to what was written, if any is near.
-pub fn nearest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub(crate) fn nearest<'c>(
+    written: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
     let scored = candidates.into_iter().map(|c| (strsim::damerau_levenshtein(written, c), c));
     let (distance, best) = scored.min_by_key(|(distance, _)| *distance)?;
     (distance <= written.chars().count().max(3) / 3 + 1).then_some(best)
 }
 
 /// `; did you mean "x"?` where something is near, otherwise nothing.
-pub fn hint<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
+pub(crate) fn hint<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     nearest(written, candidates).map(|c| format!("; did you mean {c:?}?")).unwrap_or_default()
 }
 

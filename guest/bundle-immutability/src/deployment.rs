@@ -55,8 +55,7 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
     }
     if templated {
         if review.request.operation == Operation::Create {
-            let name =
-                object.text("/metadata/name").unwrap_or_else(|| review.request.name.clone());
+            let name = object.text("/metadata/name").unwrap_or_else(|| review.request.name.clone());
             let limit = review.settings.integer("/rukpak/bundleDeploymentNameMax");
             let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(NAME_MAX);
             findings::name_length("RPK-15", &name, limit, &mut verdict);

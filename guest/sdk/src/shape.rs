@@ -30,7 +30,9 @@ impl Shape {
 
     fn differs_in_spelling_only(&self, left: &Document, right: &Document, pointer: &str) -> bool {
         let fields_equal = |fields: &'static [(&'static str, Self)]| {
-            fields.iter().all(|(name, shape)| shape.equal(left, right, &format!("{pointer}/{name}")))
+            fields
+                .iter()
+                .all(|(name, shape)| shape.equal(left, right, &format!("{pointer}/{name}")))
         };
         let both = |allowed: &[Kind]| {
             allowed.contains(&left.kind(pointer)) && allowed.contains(&right.kind(pointer))

@@ -1,1 +1,224 @@
-//! cli
+//! The command line. One file per subcommand; results on stdout, everything else on stderr.
+//!
+//! Exit status: 0 all allowed, 1 something denied, 2 wrong usage or unreadable input, 3 a policy or
+//! the engine failed.
+
+mod certs;
+mod demo;
+mod input;
+mod policy;
+mod replay;
+mod report;
+mod rules;
+mod serve;
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::policy::{Configuration, Profile, Set, SetError};
+
+/// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
+#[derive(Debug, Parser)]
+#[command(name = "opgate", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct LogArgs {
+    /// Least important lines of the log
+    #[arg(long, global = true, env = "OPGATE_LOG", value_name = "LEVEL", default_value = "info")]
+    log: tracing::Level,
+    /// Form of the log
+    #[arg(
+        long,
+        global = true,
+        env = "OPGATE_LOG_FORMAT",
+        value_name = "FORM",
+        default_value = "text"
+    )]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// One object a line
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve as an admission webhook
+    Serve(serve::Serve),
+    /// Decide recorded AdmissionReviews
+    Replay(replay::Replay),
+    /// List the rules of the configured policies
+    Rules(rules::Rules),
+    /// List and inspect policies, make components of modules
+    Policy(policy::PolicyArgs),
+    /// Issue and check certificates
+    Certs(certs::Certs),
+    /// Start a server, send sample reviews over TLS, print what it decides
+    Demo(demo::Demo),
+}
+
+/// Which policies, configured how.
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    /// Configuration file; without one all built-in policies serve with their defaults
+    #[arg(long, value_name = "FILE", env = "OPGATE_CONFIG")]
+    config: Option<PathBuf>,
+    /// Folder for compiled policies [default: the user's cache folder]
+    #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    fn configuration(&self) -> anyhow::Result<Configuration> {
+        match &self.config {
+            Some(path) => Ok(Configuration::read(path)?),
+            None => Ok(Configuration::builtin(Profile::default())),
+        }
+    }
+
+    /// The cache is for policies from files; the built-in ones need none.
+    fn cache(&self) -> Option<PathBuf> {
+        let user = || {
+            let folder = std::env::var_os("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
+            Some(folder.join("opgate"))
+        };
+        let needed = self.config.is_some() || self.cache_dir.is_some();
+        self.cache_dir.clone().or_else(user).filter(|_| needed)
+    }
+
+    fn set(&self, queue: usize) -> Result<Set, Failure> {
+        let configuration = self.configuration()?;
+        Set::load(&configuration, self.cache(), queue).map_err(|error| match error {
+            SetError::Config(error) => Failure::usage(error),
+            SetError::Engine(error) => Failure::engine(error),
+        })
+    }
+
+    /// The policies, all of which can be used.
+    fn complete_set(&self) -> Result<Set, Failure> {
+        let set = self.set(usize::MAX)?;
+        let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
+        let lines: Vec<_> = broken.collect();
+        if lines.is_empty() {
+            Ok(set)
+        } else {
+            Err(Failure::engine(anyhow::anyhow!(lines.join("\n"))))
+        }
+    }
+}
+
+/// Calls wait at most this long for each policy in `serve`.
+const QUEUE: usize = 64;
+
+/// How a command ended; the numbers are part of the command line's contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// All allowed.
+    Ok = 0,
+    /// Something denied.
+    Denied = 1,
+    /// Wrong usage or unreadable input.
+    Usage = 2,
+    /// A policy or the engine failed.
+    Engine = 3,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(match outcome {
+            Outcome::Ok => 0,
+            Outcome::Denied => 1,
+            Outcome::Usage => 2,
+            Outcome::Engine => 3,
+        })
+    }
+}
+
+/// A command that could not be carried out.
+#[derive(Debug)]
+struct Failure {
+    outcome: Outcome,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { outcome: Outcome::Usage, error: error.into() }
+    }
+
+    fn engine(error: impl Into<anyhow::Error>) -> Self {
+        Self { outcome: Outcome::Engine, error: error.into() }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::usage(error)
+    }
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    init_log(&cli.log);
+    let done = match cli.command {
+        Command::Serve(serve) => serve.run(),
+        Command::Replay(replay) => replay.run(),
+        Command::Rules(rules) => rules.run(),
+        Command::Policy(policy) => policy.run(),
+        Command::Certs(certs) => certs.run(),
+        Command::Demo(demo) => demo.run(),
+    };
+    match done {
+        Ok(outcome) => outcome.into(),
+        // Whoever reads the output has seen enough (`opgate replay … | head`).
+        Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
+        Err(failure) => {
+            for line in format!("{:#}", failure.error).lines() {
+                anstream::eprintln!(
+                    "{}error{}: {line}",
+                    report::ERROR.render(),
+                    report::ERROR.render_reset()
+                );
+            }
+            failure.outcome.into()
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn init_log(args: &LogArgs) {
+    use tracing_subscriber::fmt;
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let builder = fmt().with_max_level(args.log).with_writer(io::stderr).with_target(false);
+    match args.log_format {
+        LogFormat::Text => builder.with_ansi(colours).init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+}

@@ -34,9 +34,9 @@ mod generated {
     });
 }
 
+pub(crate) use generated::opgate::policy::cluster;
 pub(crate) use generated::opgate::policy::document::{self, Kind};
 pub(crate) use generated::opgate::policy::log::{self, Severity};
-pub(crate) use generated::opgate::policy::cluster;
 pub use generated::opgate::policy::types;
 pub(crate) use generated::{ClusterPolicy, ClusterPolicyPre};
 
@@ -46,6 +46,7 @@ const LOG_BYTES: usize = 2_048;
 
 /// What a document handle of a guest stands for: a document and the way to a value in it.
 #[derive(Clone)]
+#[expect(unreachable_pub, reason = "the generated module re-exports it")]
 pub struct Handle {
     document: Arc<Document>,
     path: Vec<u32>,

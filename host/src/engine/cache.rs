@@ -60,9 +60,9 @@ impl Cache {
             }
         };
         let image = Image::open(&self.key, &purpose(engine, digest), sealed);
-        let loaded = image.map_err(|e| e.to_string()).and_then(|image| {
-            image.load(engine).map_err(|e| format!("{e:#}"))
-        });
+        let loaded = image
+            .map_err(|e| e.to_string())
+            .and_then(|image| image.load(engine).map_err(|e| format!("{e:#}")));
         match loaded {
             Ok(component) => Some(component),
             Err(error) => {

@@ -30,19 +30,27 @@ pub enum Refusal {
     #[error("not a valid component: {0}")]
     Malformed(String),
     /// An import that no policy gets.
-    #[error("imports {0:?}: a policy may import opgate:policy/{{document,log,cluster}}@{VERSION} and nothing else")]
+    #[error(
+        "imports {0:?}: a policy may import opgate:policy/{{document,log,cluster}}@{VERSION} and nothing else"
+    )]
     Import(String),
     /// WASI, the most frequent of those.
     #[error("imports {0:?}: a policy has no WASI; build it for wasm32-unknown-unknown")]
     Wasi(String),
     /// Another version of the contract.
-    #[error("was built for version {0} of opgate:policy, this host speaks {VERSION}: build it with the matching SDK")]
+    #[error(
+        "was built for version {0} of opgate:policy, this host speaks {VERSION}: build it with the matching SDK"
+    )]
     Version(String),
     /// Reads the cluster, but was not allowed to.
-    #[error("imports {PACKAGE}cluster, but reads nothing that was granted: list the resources under `cluster` of the policy in the configuration")]
+    #[error(
+        "imports {PACKAGE}cluster, but reads nothing that was granted: list the resources under `cluster` of the policy in the configuration"
+    )]
     ClusterNotGranted,
     /// No policy at all.
-    #[error("does not export {0:?}: a policy follows the world `policy` of opgate:policy@{VERSION}")]
+    #[error(
+        "does not export {0:?}: a policy follows the world `policy` of opgate:policy@{VERSION}"
+    )]
     MissingExport(&'static str),
 }
 
@@ -114,10 +122,8 @@ fn check_import(name: &str, granted_cluster: bool) -> Result<(), Refusal> {
         return Err(Refusal::Wasi(name.to_owned()));
     }
     let foreign = || Refusal::Import(crate::text::one_line(name, 128));
-    let (interface, version) = name
-        .strip_prefix(PACKAGE)
-        .and_then(|rest| rest.split_once('@'))
-        .ok_or_else(foreign)?;
+    let (interface, version) =
+        name.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('@')).ok_or_else(foreign)?;
     if version != VERSION {
         return Err(Refusal::Version(crate::text::one_line(version, 32)));
     }

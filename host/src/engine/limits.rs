@@ -119,11 +119,21 @@ impl Limiter {
 }
 
 impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, _: usize, wanted: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        _: usize,
+        wanted: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         if wanted > self.memory { self.refuse(Fault::Memory(self.memory)) } else { Ok(true) }
     }
 
-    fn table_growing(&mut self, _: usize, wanted: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        _: usize,
+        wanted: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         if wanted > TABLE_ELEMENTS { self.refuse(Fault::Table) } else { Ok(true) }
     }
 }

@@ -26,8 +26,8 @@ use opgate_unsafe::Image;
 use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, UpdateDeadline};
 
-use bindings::{ClusterPolicy, ClusterPolicyPre, Handle, Severity, State};
 pub use bindings::types as wit;
+use bindings::{ClusterPolicy, ClusterPolicyPre, Handle, Severity, State};
 pub use cache::Cache;
 pub use gate::Refusal;
 use limits::Limiter;
@@ -127,7 +127,11 @@ impl Engine {
     ///
     /// # Errors
     /// Where it is not a policy, or not a valid component.
-    pub fn load(self: &Arc<Self>, component: &[u8], granted_cluster: bool) -> Result<Module, LoadError> {
+    pub fn load(
+        self: &Arc<Self>,
+        component: &[u8],
+        granted_cluster: bool,
+    ) -> Result<Module, LoadError> {
         gate::check(component, granted_cluster)?;
         let digest = digest(component);
         let cached = self.cache.as_ref().and_then(|cache| cache.read(&self.engine, &digest));
@@ -178,7 +182,8 @@ impl Engine {
     ) -> Result<Module, LoadError> {
         let unusable = |e: wasmtime::Error| LoadError::Unusable(format!("{e:#}"));
         let mut linker = Linker::new(&self.engine);
-        ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).map_err(unusable)?;
+        ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)
+            .map_err(unusable)?;
         let pre = linker.instantiate_pre(&component).map_err(unusable)?;
         let pre = ClusterPolicyPre::new(pre).map_err(unusable)?;
         // Now, not at the first request.
@@ -374,4 +379,3 @@ fn level(severity: Severity) -> tracing::Level {
         Severity::Error => tracing::Level::ERROR,
     }
 }
-

@@ -130,10 +130,14 @@ impl Finding {
     pub(super) fn of(policy: &Policy, verdict: wit::Verdict) -> Result<Self, Fault> {
         let (count, notes) = (verdict.violations.len(), verdict.audit_annotations.len());
         if count > MAX_VIOLATIONS {
-            return Err(Fault::Answer(format!("{count} violations are more than {MAX_VIOLATIONS}")));
+            return Err(Fault::Answer(format!(
+                "{count} violations are more than {MAX_VIOLATIONS}"
+            )));
         }
         if notes > MAX_ANNOTATIONS {
-            return Err(Fault::Answer(format!("{notes} audit annotations are more than {MAX_ANNOTATIONS}")));
+            return Err(Fault::Answer(format!(
+                "{notes} audit annotations are more than {MAX_ANNOTATIONS}"
+            )));
         }
         let mut violations = Vec::with_capacity(count);
         for violation in verdict.violations {
@@ -157,7 +161,9 @@ impl Finding {
             let ends = key.bytes().next_back().is_some_and(|b| b.is_ascii_alphanumeric());
             if !ends || key.len() > MAX_KEY || !key.bytes().all(allowed) {
                 let key = one_line(&key, 64);
-                return Err(Fault::Answer(format!("{key:?} cannot be the key of an audit annotation")));
+                return Err(Fault::Answer(format!(
+                    "{key:?} cannot be the key of an audit annotation"
+                )));
             }
             annotations.push((key, one_line(&annotation.value, MAX_MESSAGE)));
         }
@@ -171,7 +177,8 @@ impl Finding {
 /// the mode allows.
 fn effect(policy: &Policy, rule: &super::Rule, level: wit::Level) -> Option<Effect> {
     let level = policy.level(&rule.id).unwrap_or_else(|| {
-        let enabled = || rule.enabled_by.iter().any(|pointer| policy.settings.get(pointer).is_some());
+        let enabled =
+            || rule.enabled_by.iter().any(|pointer| policy.settings.get(pointer).is_some());
         match level {
             _ if rule.default == DefaultLevel::Off && !enabled() => RuleLevel::Off,
             wit::Level::Deny => RuleLevel::Deny,
@@ -214,8 +221,7 @@ impl Builder {
 
     pub(super) fn fault(&mut self, policy: &Policy, fault: &Fault) {
         let cause = fault.to_string();
-        let found =
-            PolicyFault { policy: policy.name.clone(), cause, class: fault.class() };
+        let found = PolicyFault { policy: policy.name.clone(), cause, class: fault.class() };
         let text = format!("policy {} failed: {}", found.policy, found.cause);
         self.annotate(&policy.name, &text);
         match (policy.mode, policy.on_error) {
@@ -243,7 +249,8 @@ impl Builder {
         }
         let warned = self.decision.violations.iter().filter(|v| v.effect == Effect::Warn);
         let lines = warned.map(|v| v.message.as_str());
-        self.decision.warnings = warnings(lines.chain(self.warned_by_fault.iter().map(String::as_str)));
+        self.decision.warnings =
+            warnings(lines.chain(self.warned_by_fault.iter().map(String::as_str)));
         self.decision
     }
 
@@ -263,7 +270,8 @@ impl Builder {
         // A reason stands for the whole answer only where everybody who denies gives it.
         let reason = match self.reasons.split_first() {
             Some((Some(first), rest))
-                if self.denied_by_fault.is_empty() && rest.iter().all(|r| r.as_ref() == Some(first)) =>
+                if self.denied_by_fault.is_empty()
+                    && rest.iter().all(|r| r.as_ref() == Some(first)) =>
             {
                 first.clone()
             }

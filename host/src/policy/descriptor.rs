@@ -140,7 +140,10 @@ impl Descriptor {
     /// The first thing that breaks the contract of `wit/policy.wit`.
     pub(super) fn check(from: &wit::Descriptor) -> Result<Self, String> {
         if !is_name(&from.name) {
-            return Err(format!("describes itself as {:?}, which is not a name", one_line(&from.name, 64)));
+            return Err(format!(
+                "describes itself as {:?}, which is not a name",
+                one_line(&from.name, 64)
+            ));
         }
         for (what, count, most) in [
             ("rules", from.rules.len(), MAX_RULES),
@@ -155,7 +158,10 @@ impl Descriptor {
         let mut rules: Vec<Rule> = Vec::with_capacity(from.rules.len());
         for rule in &from.rules {
             if !is_rule_id(&rule.id) {
-                return Err(format!("describes a rule {:?}, which is not an id", one_line(&rule.id, 64)));
+                return Err(format!(
+                    "describes a rule {:?}, which is not an id",
+                    one_line(&rule.id, 64)
+                ));
             }
             if rules.iter().any(|known| known.id == rule.id) {
                 return Err(format!("describes the rule {:?} twice", rule.id));

@@ -106,7 +106,11 @@ impl Lane {
         self.until_fast.load(Ordering::Relaxed) == 0
     }
 
-    async fn permit(&self, policy: &str, deadline: Instant) -> Result<OwnedSemaphorePermit, Overload> {
+    async fn permit(
+        &self,
+        policy: &str,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, Overload> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
         }

@@ -154,7 +154,10 @@ fn check_schema(
         errors.push(configuration.at(config, &format!("/settings{pointer}"), text));
     };
     if config.settings.get("rules").is_some() {
-        wrong("/rules", "the levels of rules belong beside `settings`, under `rules` of the policy");
+        wrong(
+            "/rules",
+            "the levels of rules belong beside `settings`, under `rules` of the policy",
+        );
         return errors;
     }
     if descriptor.settings_schema.is_empty() {
@@ -166,14 +169,20 @@ fn check_schema(
     let schema: Value = match serde_json::from_str(&descriptor.settings_schema) {
         Ok(schema) => schema,
         Err(error) => {
-            wrong("", &format!("the settings schema of policy {} is not JSON: {error}", config.name));
+            wrong(
+                "",
+                &format!("the settings schema of policy {} is not JSON: {error}", config.name),
+            );
             return errors;
         }
     };
     let validator = match jsonschema::draft202012::new(&schema) {
         Ok(validator) => validator,
         Err(error) => {
-            wrong("", &format!("the settings schema of policy {} is not valid: {error}", config.name));
+            wrong(
+                "",
+                &format!("the settings schema of policy {} is not valid: {error}", config.name),
+            );
             return errors;
         }
     };
@@ -205,7 +214,9 @@ fn key_hint(schema: &Value, around: &str, key: &str) -> String {
     let mut elsewhere = Vec::new();
     let mut todo = vec![(String::new(), schema)];
     while let Some((path, schema)) = todo.pop() {
-        for (name, member) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, member) in
+            schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             if name == key || path == key {
                 elsewhere.push(path.clone());

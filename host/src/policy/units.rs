@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn sizes_read_and_print() {
-        for (text, size) in [("64", 64), ("512Ki", 512 << 10), ("32Mi", 32 << 20), ("1Gi", 1 << 30)] {
+        for (text, size) in [("64", 64), ("512Ki", 512 << 10), ("32Mi", 32 << 20), ("1Gi", 1 << 30)]
+        {
             assert_eq!(parse_bytes(text), Ok(size));
             assert_eq!(bytes(size), text);
         }

@@ -94,7 +94,10 @@ pub(super) fn read(text: &Text) -> Result<Review<'_>, ReviewError> {
         if error.is_data() {
             shape(error.to_string())
         } else {
-            ReviewError::Syntax(error.to_string())
+            let (line, column) = (error.line(), error.column().max(1));
+            let text = error.to_string();
+            let why = text.split(" at line ").next().unwrap_or_default().to_owned();
+            ReviewError::Syntax { line, column, why }
         }
     })?;
     let api_version = or_empty(envelope.api_version);
@@ -138,7 +141,11 @@ pub(super) fn read(text: &Text) -> Result<Review<'_>, ReviewError> {
     let old_object = request.old_object.map(|raw| place(text, raw));
     let mut name = or_empty(request.name);
     if name.is_empty() {
-        name = [&old_object, &object].into_iter().flatten().find_map(|o| name_in(text, o)).unwrap_or_default();
+        name = [&old_object, &object]
+            .into_iter()
+            .flatten()
+            .find_map(|o| name_in(text, o))
+            .unwrap_or_default();
     }
     Ok(Review {
         text,

@@ -86,8 +86,15 @@ pub enum ReviewError {
     #[error("the body nests deeper than {max} levels at offset {0}", max = opgate_document::MAX_DEPTH)]
     Depth(usize),
     /// Not JSON.
-    #[error("the body is not JSON: {0}")]
-    Syntax(String),
+    #[error("the body is not JSON: {why} at line {line} column {column}")]
+    Syntax {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What is wrong.
+        why: String,
+    },
     /// JSON, but not a review.
     #[error("not an AdmissionReview: {0}")]
     Shape(String),
@@ -98,7 +105,7 @@ impl ReviewError {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::Empty | Self::Encoding(_) | Self::Depth(_) | Self::Syntax(_) => 400,
+            Self::Empty | Self::Encoding(_) | Self::Depth(_) | Self::Syntax { .. } => 400,
             Self::Shape(_) => 422,
         }
     }
@@ -112,8 +119,8 @@ pub fn text(body: Vec<u8>) -> Result<Text, ReviewError> {
     if body.is_empty() {
         return Err(ReviewError::Empty);
     }
-    let text = String::from_utf8(body)
-        .map_err(|e| ReviewError::Encoding(e.utf8_error().valid_up_to()))?;
+    let text =
+        String::from_utf8(body).map_err(|e| ReviewError::Encoding(e.utf8_error().valid_up_to()))?;
     opgate_document::check_depth(&text).map_err(ReviewError::Depth)?;
     Ok(Arc::new(text))
 }
@@ -167,9 +174,8 @@ impl<'a> Review<'a> {
     /// What policies are asked about. The objects share the review's text.
     #[must_use]
     pub fn inputs(&self) -> Inputs {
-        let document = |range: &Range<usize>| {
-            Arc::new(Document::part(self.text.clone(), range.clone()))
-        };
+        let document =
+            |range: &Range<usize>| Arc::new(Document::part(self.text.clone(), range.clone()));
         Inputs {
             request: self.request(),
             object: self.object.as_ref().map(document),

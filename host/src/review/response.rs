@@ -78,7 +78,10 @@ pub fn body(review: &Review<'_>, decision: &Decision) -> Vec<u8> {
 #[must_use]
 pub fn allow(version: Version, uid: &str) -> Vec<u8> {
     let audit_annotations = &BTreeMap::new();
-    serialize(version, Response { uid, allowed: true, status: None, warnings: &[], audit_annotations })
+    serialize(
+        version,
+        Response { uid, allowed: true, status: None, warnings: &[], audit_annotations },
+    )
 }
 
 fn serialize(version: Version, response: Response<'_>) -> Vec<u8> {

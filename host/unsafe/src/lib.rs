@@ -63,9 +63,9 @@ mod bump {
             if missing > 0 {
                 let pages = missing.max(GROWTH).div_ceil(PAGE);
                 let exact = missing.div_ceil(PAGE);
-                let grown = [pages, exact].into_iter().find(|&pages| {
-                    core::arch::wasm32::memory_grow(0, pages) != usize::MAX
-                })?;
+                let grown = [pages, exact]
+                    .into_iter()
+                    .find(|&pages| core::arch::wasm32::memory_grow(0, pages) != usize::MAX)?;
                 self.end.set(self.end.get().checked_add(grown.checked_mul(PAGE)?)?);
             }
             Some(())
@@ -132,7 +132,9 @@ mod images {
 
     /// A sealed image was not written with this key for this purpose, or was changed since.
     #[derive(Debug, thiserror::Error)]
-    #[error("the seal does not fit: it was written by somebody else, for something else, or changed since")]
+    #[error(
+        "the seal does not fit: it was written by somebody else, for something else, or changed since"
+    )]
     pub struct SealError;
 
     impl Key {

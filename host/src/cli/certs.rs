@@ -1,0 +1,190 @@
+//! `opgate certs`: a CA and serving certificates, for those who have no other issuer.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use opgate_certs::{Authority, Source, service_names, verify, write_private, write_public};
+
+use super::{Failure, Outcome};
+
+/// Arguments of `opgate certs`.
+#[derive(Debug, Args)]
+pub(super) struct Certs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Issue a serving certificate: ca.crt, ca.key, tls.crt and tls.key in one folder
+    ///
+    /// A CA that is already in the folder issues the new certificate, so that the `caBundle` of the
+    /// webhook configuration stays valid. Keys get mode 0600.
+    Issue {
+        /// The folder
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+        /// A Service, for all the names that it has
+        #[arg(long, value_name = "NAMESPACE/NAME")]
+        service: Vec<String>,
+        /// A DNS name or IP address
+        #[arg(long, value_name = "NAME")]
+        name: Vec<String>,
+        /// Days for which the serving certificate is valid
+        #[arg(long, default_value = "90", value_parser = clap::value_parser!(u32).range(1..=825))]
+        days: u32,
+        /// Days for which a new CA is valid
+        #[arg(long, default_value = "3650", value_parser = clap::value_parser!(u32).range(1..=7300))]
+        ca_days: u32,
+        /// Make a new CA, also where there is one
+        #[arg(long)]
+        new_ca: bool,
+    },
+    /// Check a serving certificate as an API server would
+    Check {
+        #[command(flatten)]
+        source: SourceArgs,
+        /// CA bundle [default: ca.crt beside the certificate, if there is one]
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// Name under which the server will be called
+        #[arg(long, value_name = "NAME")]
+        name: Vec<String>,
+        /// Complain about a certificate that ends in less than so many days
+        #[arg(long, default_value = "7")]
+        days_left: u32,
+    },
+}
+
+/// Where the serving certificate is.
+#[derive(Debug, Args)]
+pub(super) struct SourceArgs {
+    /// Folder with tls.crt and tls.key
+    #[arg(long, value_name = "FOLDER", env = "OPGATE_TLS_DIR", conflicts_with_all = ["tls_cert", "tls_key"])]
+    tls_dir: Option<PathBuf>,
+    /// Serving certificate and its chain, PEM
+    #[arg(long, value_name = "FILE", env = "OPGATE_TLS_CERT", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key, PEM
+    #[arg(long, value_name = "FILE", env = "OPGATE_TLS_KEY", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+impl SourceArgs {
+    pub(super) fn source(self) -> anyhow::Result<Source> {
+        match (self.tls_dir, self.tls_cert, self.tls_key) {
+            (Some(folder), _, _) => Ok(Source::Directory(folder)),
+            (None, Some(certificate), Some(key)) => Ok(Source::Files { certificate, key }),
+            _ => anyhow::bail!(
+                "no serving certificate: give --tls-dir, or --tls-cert and --tls-key (`opgate certs issue` makes one)"
+            ),
+        }
+    }
+}
+
+impl Certs {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        match self.command {
+            Command::Issue { out, service, name, days, ca_days, new_ca } => {
+                let mut names = Vec::new();
+                for service in &service {
+                    let (namespace, service) = service.split_once('/').with_context(|| {
+                        format!("{service:?} is not of the form NAMESPACE/NAME")
+                    })?;
+                    names.extend(service_names(namespace, service));
+                }
+                names.extend(name);
+                if names.is_empty() {
+                    return Err(Failure::usage(anyhow::anyhow!(
+                        "no name: give --service or --name"
+                    )));
+                }
+                issue(&out, &names, days, ca_days, new_ca)
+            }
+            Command::Check { source, ca, name, days_left } => check(source, ca, &name, days_left),
+        }
+    }
+}
+
+fn issue(
+    out: &std::path::Path,
+    names: &[String],
+    days: u32,
+    ca_days: u32,
+    new_ca: bool,
+) -> Result<Outcome, Failure> {
+    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    let [ca, ca_key, certificate, key] =
+        ["ca.crt", "ca.key", "tls.crt", "tls.key"].map(|file| out.join(file));
+    let known = ca.exists() && !new_ca;
+    let authority = if known { Authority::load(&ca, &ca_key) } else { Authority::create(ca_days) };
+    let authority = authority.map_err(Failure::usage)?;
+    let issued = authority.issue(names, days).map_err(Failure::usage)?;
+    let write = || {
+        if !known {
+            write_private(&ca_key, &authority.key())?;
+            write_public(&ca, authority.certificate())?;
+        }
+        write_private(&key, &issued.key)?;
+        write_public(&certificate, &issued.certificate)
+    };
+    write().map_err(Failure::usage)?;
+    let of = if known { "the CA that was there" } else { "a new CA" };
+    anstream::eprintln!("issued for {} by {of}", names.join(", "));
+    anstream::println!("{}", out.display());
+    Ok(Outcome::Ok)
+}
+
+fn check(
+    source: SourceArgs,
+    ca: Option<PathBuf>,
+    names: &[String],
+    days_left: u32,
+) -> Result<Outcome, Failure> {
+    let source = source.source()?;
+    let beside = match &source {
+        Source::Directory(folder) => folder.join("ca.crt"),
+        Source::Files { certificate, .. } => certificate.with_file_name("ca.crt"),
+    };
+    let pair = source.load().map_err(Failure::usage)?;
+    let now = SystemTime::now();
+    let left = pair.not_after().duration_since(now).unwrap_or_default();
+    anstream::println!("names     {}", pair.names().join(", "));
+    anstream::println!("chain     {} certificates", pair.chain_length());
+    anstream::println!("days left {}", left.as_secs() / 86_400);
+    let mut problems = Vec::new();
+    if pair.names().is_empty() {
+        problems.push(
+            "the certificate has no subject alternative name: API servers refuse it".to_owned(),
+        );
+    }
+    if left < Duration::from_secs(u64::from(days_left) * 86_400) {
+        problems.push(format!("the certificate ends in less than {days_left} days"));
+    }
+    let ca = ca.or_else(|| beside.exists().then_some(beside));
+    if let Some(path) = &ca {
+        let bundle = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let every = if names.is_empty() {
+            vec![None]
+        } else {
+            names.iter().map(|n| Some(n.as_str())).collect()
+        };
+        problems.extend(
+            every
+                .into_iter()
+                .filter_map(|n| verify(&pair, &bundle, n, now).err())
+                .map(|e| e.to_string()),
+        );
+    } else {
+        let wrong = |name: &&String| !pair.names().contains(name);
+        let missing = names.iter().filter(wrong);
+        problems.extend(missing.map(|name| format!("the certificate is not for {name}")));
+        anstream::eprintln!("no CA bundle: who issued the certificate is not checked");
+    }
+    for problem in &problems {
+        anstream::println!("problem   {problem}");
+    }
+    Ok(if problems.is_empty() { Outcome::Ok } else { Outcome::Denied })
+}

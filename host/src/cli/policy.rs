@@ -1,0 +1,242 @@
+//! `opgate policy`: what policies there are and what they say about themselves.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{ConfigArgs, Failure, Outcome};
+use crate::policy::{Configuration, Policy, Profile, Set, SetError};
+
+/// Arguments of `opgate policy`.
+#[derive(Debug, Args)]
+pub(super) struct PolicyArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the configured policies
+    List {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Form of the output
+        #[arg(long, value_name = "FORM", default_value = "table")]
+        output: Format,
+    },
+    /// Show what a policy says about itself
+    Inspect {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Form of the output
+        #[arg(long, value_name = "FORM", default_value = "table")]
+        output: Format,
+        /// Name of a configured policy, or a component's file
+        policy: String,
+    },
+    /// Make a component of a core module that was built with the SDK
+    Pack {
+        /// The module, as cargo builds it for wasm32-unknown-unknown
+        module: PathBuf,
+        /// The component [default: the module's name, ending in .component.wasm]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+impl PolicyArgs {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        match self.command {
+            Command::List { config, output } => list(&config.set(1)?, output),
+            Command::Inspect { config, output, policy } => inspect(&config, output, &policy),
+            Command::Pack { module, output } => pack(&module, output),
+        }
+    }
+}
+
+fn list(set: &Set, output: Format) -> Result<Outcome, Failure> {
+    let mut out = anstream::AutoStream::auto(std::io::stdout());
+    if output == Format::Json {
+        let policies = set.policies().iter().map(|p| summary(p));
+        let broken = set.broken().iter().map(|b| {
+            json!({"name": b.name, "source": b.source, "mode": b.mode.as_str(), "error": b.error})
+        });
+        let list: Vec<_> = policies.chain(broken).collect();
+        writeln!(out, "{:#}", json!(list))?;
+    } else {
+        writeln!(out, "{:24} {:8} {:8} {:>5}  SOURCE", "NAME", "VERSION", "MODE", "RULES")?;
+        for policy in set.policies() {
+            writeln!(
+                out,
+                "{:24} {:8} {:8} {:>5}  {}",
+                policy.name,
+                policy.descriptor.version,
+                policy.mode.as_str(),
+                policy.descriptor.rules.len(),
+                policy.source
+            )?;
+        }
+        for broken in set.broken() {
+            writeln!(
+                out,
+                "{:24} {:8} {:8} {:>5}  {}",
+                broken.name, "-", "broken", "-", broken.error
+            )?;
+        }
+    }
+    Ok(if set.broken().is_empty() { Outcome::Ok } else { Outcome::Engine })
+}
+
+fn summary(policy: &Policy) -> Value {
+    json!({
+        "name": policy.name,
+        "version": policy.descriptor.version,
+        "digest": policy.module.digest(),
+        "source": policy.source.to_string(),
+        "mode": policy.mode.as_str(),
+        "onError": policy.on_error.as_str(),
+        "rules": policy.descriptor.rules.len(),
+    })
+}
+
+fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, Failure> {
+    let set = if Path::new(name).is_file() {
+        of_file(config, Path::new(name))?
+    } else {
+        config.set(1)?
+    };
+    let policy = match set.policies() {
+        [only] if Path::new(name).is_file() => only.clone(),
+        policies => named(&set, policies, name)?,
+    };
+    let mut out = anstream::AutoStream::auto(std::io::stdout());
+    let described = description(&policy);
+    if output == Format::Json {
+        writeln!(out, "{described:#}")?;
+        return Ok(Outcome::Ok);
+    }
+    let d = &policy.descriptor;
+    writeln!(out, "{} {}: {}", d.name, d.version, d.title)?;
+    writeln!(out, "source   {}\ndigest   {}", policy.source, policy.module.digest())?;
+    writeln!(
+        out,
+        "limits   {} of memory, {}ms, {} at a time",
+        crate::policy::units::bytes(policy.limits.memory),
+        policy.limits.time.as_millis(),
+        policy.limits.concurrency
+    )?;
+    for rule in &d.matches {
+        let operations: Vec<_> = rule.operations.iter().map(|o| o.as_str()).collect();
+        writeln!(
+            out,
+            "matches  {} of {}/{}: {}",
+            rule.resources.join(", "),
+            rule.groups.join(", "),
+            rule.versions.join(", "),
+            operations.join(", ")
+        )?;
+    }
+    for read in &d.reads {
+        writeln!(out, "reads    {read}")?;
+    }
+    for rule in &d.rules {
+        writeln!(out, "rule     {:8} {:4} {}", rule.id, rule.default.as_str(), rule.title)?;
+    }
+    if !d.settings_schema.is_empty() {
+        writeln!(out, "settings {:#}", described.get("settingsSchema").unwrap_or(&Value::Null))?;
+    }
+    Ok(Outcome::Ok)
+}
+
+fn of_file(config: &ConfigArgs, path: &Path) -> Result<Set, Failure> {
+    let absolute = std::fs::canonicalize(path)?;
+    // JSON is YAML, and quotes any path.
+    let text = json!({
+        "apiVersion": "opgate.dev/v1alpha1",
+        "kind": "Configuration",
+        "profile": Profile::default().as_str(),
+        "policies": [{"name": "inspected", "module": absolute}],
+    });
+    let configuration = Configuration::parse(path, &text.to_string()).map_err(Failure::usage)?;
+    let set = Set::load(&configuration, config.cache_dir.clone(), 1).map_err(|e| match e {
+        SetError::Config(e) => Failure::usage(e),
+        SetError::Engine(e) => Failure::engine(e),
+    })?;
+    match set.broken() {
+        [] => Ok(set),
+        [broken, ..] => Err(Failure::engine(anyhow::anyhow!(broken.error.clone()))),
+    }
+}
+
+fn named(set: &Set, policies: &[Arc<Policy>], name: &str) -> Result<Arc<Policy>, Failure> {
+    if let Some(policy) = policies.iter().find(|p| p.name == name) {
+        return Ok(policy.clone());
+    }
+    if let Some(broken) = set.broken().iter().find(|b| b.name == name) {
+        return Err(Failure::engine(anyhow::anyhow!("policy {name}: {}", broken.error)));
+    }
+    let hint = crate::text::hint(name, policies.iter().map(|p| p.name.as_str()));
+    Err(Failure::usage(anyhow::anyhow!("there is neither a policy nor a file {name:?}{hint}")))
+}
+
+fn description(policy: &Policy) -> Value {
+    let d = &policy.descriptor;
+    let operations = |operations: &[crate::review::Operation]| -> Vec<&str> {
+        operations.iter().map(|o| o.as_str()).collect()
+    };
+    let rules = d.rules.iter().map(|rule| {
+        json!({
+            "id": rule.id,
+            "title": rule.title,
+            "default": rule.default.as_str(),
+            "enabledBy": rule.enabled_by,
+            "kinds": rule.kinds,
+            "operations": operations(&rule.operations),
+            "source": rule.source,
+        })
+    });
+    let matches = d.matches.iter().map(|rule| {
+        json!({
+            "groups": rule.groups,
+            "versions": rule.versions,
+            "resources": rule.resources,
+            "operations": operations(&rule.operations),
+        })
+    });
+    json!({
+        "name": d.name,
+        "version": d.version,
+        "title": d.title,
+        "source": policy.source.to_string(),
+        "digest": policy.module.digest(),
+        "matches": matches.collect::<Vec<_>>(),
+        "reads": d.reads,
+        "rules": rules.collect::<Vec<_>>(),
+        "settingsSchema": serde_json::from_str::<Value>(&d.settings_schema).unwrap_or_default(),
+    })
+}
+
+fn pack(module: &Path, output: Option<PathBuf>) -> Result<Outcome, Failure> {
+    let named = |what: &str| format!("{}: {what}", module.display());
+    let bytes = std::fs::read(module).map_err(|e| anyhow::anyhow!(named(&e.to_string())))?;
+    let component = wit_component::ComponentEncoder::default()
+        .validate(true)
+        .module(&bytes)
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|e| anyhow::anyhow!(named(&format!("does not make a component: {e:#}"))))?;
+    let output = output.unwrap_or_else(|| module.with_extension("component.wasm"));
+    std::fs::write(&output, component).map_err(|e| anyhow::anyhow!("{}: {e}", output.display()))?;
+    anstream::println!("{}", output.display());
+    Ok(Outcome::Ok)
+}

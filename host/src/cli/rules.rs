@@ -1,0 +1,87 @@
+//! `opgate rules`: every rule of the configured policies.
+
+use std::io::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{ConfigArgs, Failure, Outcome};
+use crate::policy::{Policy, Rule};
+
+/// Arguments of `opgate rules`.
+#[derive(Debug, Args)]
+pub(super) struct Rules {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Form of the output
+    #[arg(long, value_name = "FORM", default_value = "table")]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// One list
+    Json,
+    /// A table for documents
+    Markdown,
+}
+
+impl Rules {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let Self { config, output } = self;
+        let set = config.complete_set()?;
+        let rules =
+            set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(move |r| (p, r)));
+        let mut out = anstream::AutoStream::auto(std::io::stdout());
+        match output {
+            Format::Json => {
+                let list: Vec<_> = rules.map(|(policy, rule)| as_json(policy, rule)).collect();
+                writeln!(out, "{:#}", json!(list))?;
+            }
+            Format::Markdown => {
+                writeln!(out, "| id | default | kinds | operations | rule | source |")?;
+                writeln!(out, "|---|---|---|---|---|---|")?;
+                for (_, rule) in rules {
+                    let Rule { id, default, kinds, title, source, .. } = rule;
+                    let default = default.as_str();
+                    let (kinds, operations) = (kinds.join(", "), operations(rule).join(", "));
+                    let cell = |text: &str| text.replace('|', "\\|");
+                    writeln!(
+                        out,
+                        "| {id} | {default} | {kinds} | {operations} | {} | {} |",
+                        cell(title),
+                        cell(source)
+                    )?;
+                }
+            }
+            Format::Table => {
+                for (policy, rule) in rules {
+                    let level = policy.level(&rule.id);
+                    let level =
+                        level.map_or(rule.default.as_str(), crate::policy::RuleLevel::as_str);
+                    writeln!(out, "{:8} {:4} {:20} {}", rule.id, level, policy.name, rule.title)?;
+                }
+            }
+        }
+        Ok(Outcome::Ok)
+    }
+}
+
+fn operations(rule: &Rule) -> Vec<&'static str> {
+    rule.operations.iter().map(|operation| operation.as_str()).collect()
+}
+
+/// The members are part of the command line's contract.
+fn as_json(policy: &Policy, rule: &Rule) -> serde_json::Value {
+    json!({
+        "id": rule.id,
+        "policy": policy.name,
+        "kinds": rule.kinds,
+        "operations": operations(rule),
+        "default": rule.default.as_str(),
+        "title": rule.title,
+        "source": rule.source,
+    })
+}

@@ -1,0 +1,348 @@
+//! Requests: what is asked of the webhook port, and what of the ops port.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{
+    ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use axum::routing::{get, post};
+use futures_util::FutureExt as _;
+use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
+
+use super::metrics::Metrics;
+use crate::policy::units::parse_duration;
+use crate::policy::{DecideError, Set};
+use crate::review::{self, Review, response};
+
+/// How long a body may take; an API server waits 30 s at the most for the whole answer.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// Before the API server's own time-out by this much the answer must be on its way.
+const MARGIN: Duration = Duration::from_millis(200);
+
+/// Time for an answer where the request does not say.
+const DEFAULT_TIME: Duration = Duration::from_secs(10);
+
+/// More of a body that is too large is not even thrown away: the connection ends.
+const MAX_DISCARDED: usize = 64 << 20;
+
+/// What all requests share.
+pub(super) struct App {
+    pub(super) set: Set,
+    pub(super) metrics: Metrics,
+    pub(super) draining: AtomicBool,
+    body_limit: usize,
+    /// KiB of bodies in memory, so that many large ones at once are shed and not swapped.
+    body_memory: Semaphore,
+    /// Reads the envelope and allows, for the baseline of the benchmarks.
+    answer: Answer,
+}
+
+/// How reviews are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// By the policies.
+    #[default]
+    Policies,
+    /// Allowed by native code, once the envelope is read: the baseline of the benchmarks.
+    Native,
+    /// Allowed by native code, once the objects are parsed too: the baseline for large ones.
+    NativeParsed,
+}
+
+impl App {
+    pub(super) fn new(
+        set: Set,
+        body_limit: usize,
+        body_memory: usize,
+        answer: Answer,
+    ) -> Arc<Self> {
+        let metrics = Metrics::new(&set);
+        let body_memory = Semaphore::new((body_memory >> 10).min(Semaphore::MAX_PERMITS));
+        let draining = AtomicBool::new(false);
+        Arc::new(Self { set, metrics, draining, body_limit, body_memory, answer })
+    }
+
+    /// The webhook port.
+    pub(super) fn webhook(self: &Arc<Self>) -> Router {
+        let every = |State(app): State<Arc<Self>>, request: Request| async move {
+            app.review(None, request).await
+        };
+        let one = |State(app): State<Arc<Self>>, Path(name): Path<String>, request: Request| async move {
+            app.review(Some(&name), request).await
+        };
+        let elsewhere = async || {
+            plain(StatusCode::NOT_FOUND, "there is POST /validate and POST /validate/{policy}")
+        };
+        let other_method = async || {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "send the review with POST");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            response
+        };
+        Router::new()
+            .route("/validate", post(every))
+            .route("/validate/{policy}", post(one))
+            .method_not_allowed_fallback(other_method)
+            .fallback(elsewhere)
+            .with_state(self.clone())
+    }
+
+    /// The ops port.
+    pub(super) fn ops(self: &Arc<Self>) -> Router {
+        let ready = |State(app): State<Arc<Self>>| async move { app.readiness() };
+        let metrics = |State(app): State<Arc<Self>>| async move {
+            let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            typed(StatusCode::OK, text, app.metrics.text())
+        };
+        let policies = |State(app): State<Arc<Self>>| async move {
+            typed(StatusCode::OK, "application/json", app.policies().to_string())
+        };
+        let elsewhere = async || {
+            plain(StatusCode::NOT_FOUND, "there is GET /livez, /readyz, /metrics and /policies")
+        };
+        Router::new()
+            .route("/livez", get(async || plain(StatusCode::OK, "ok")))
+            .route("/readyz", get(ready))
+            .route("/metrics", get(metrics))
+            .route("/policies", get(policies))
+            .fallback(elsewhere)
+            .with_state(self.clone())
+    }
+
+    fn readiness(&self) -> Response {
+        if self.draining.load(Ordering::Relaxed) {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "draining");
+        }
+        let missed = self.set.broken().iter().filter(|b| b.is_missed());
+        let lines: Vec<_> = missed.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
+        if lines.is_empty() {
+            plain(StatusCode::OK, "ok")
+        } else {
+            plain(StatusCode::SERVICE_UNAVAILABLE, &lines.join("\n"))
+        }
+    }
+
+    fn policies(&self) -> serde_json::Value {
+        let serving = self.set.policies().iter().map(|policy| {
+            serde_json::json!({
+                "name": policy.name,
+                "version": policy.descriptor.version,
+                "digest": policy.module.digest(),
+                "source": policy.source.to_string(),
+                "mode": policy.mode.as_str(),
+                "onError": policy.on_error.as_str(),
+                "loadedAt": seconds(policy.loaded_at),
+                "lastError": policy.last_error(),
+            })
+        });
+        let broken = self.set.broken().iter().map(|broken| {
+            serde_json::json!({
+                "name": broken.name,
+                "version": null,
+                "digest": null,
+                "source": broken.source,
+                "mode": broken.mode.as_str(),
+                "onError": broken.on_error.as_str(),
+                "loadedAt": null,
+                "lastError": broken.error,
+            })
+        });
+        serving.chain(broken).collect()
+    }
+
+    async fn review(&self, only: Option<&str>, request: Request) -> Response {
+        let started = Instant::now();
+        self.metrics.in_flight.inc();
+        let answered = AssertUnwindSafe(self.answer(only, request, started)).catch_unwind().await;
+        let mut response = answered.unwrap_or_else(|_| {
+            self.metrics.panics.inc();
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "opgate failed: a panic, see its log")
+        });
+        self.metrics.in_flight.dec();
+        if self.draining.load(Ordering::Relaxed) {
+            // The next request of this client belongs to another replica.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.metrics.answered(response.status().as_u16(), started.elapsed());
+        response
+    }
+
+    async fn answer(&self, only: Option<&str>, request: Request, started: Instant) -> Response {
+        let deadline = deadline(request.uri().query(), started);
+        let (head, body) = request.into_parts();
+        if let Err(refusal) = check_content(&head.headers) {
+            return refusal;
+        }
+        let Ok(_memory) = self.body_memory.try_acquire_many(kib(self.expected(&head.headers)))
+        else {
+            return self.shed("opgate: too many bytes in flight");
+        };
+        let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
+        let body = match tokio::time::timeout(time, self.read(body)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refusal)) => return refusal,
+            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+        };
+        let text = match review::text(body) {
+            Ok(text) => text,
+            Err(error) => return refused(&error),
+        };
+        let review = match Review::read(&text) {
+            Ok(review) => review,
+            Err(error) => return refused(&error),
+        };
+        if self.answer != Answer::Policies {
+            if self.answer == Answer::NativeParsed {
+                std::hint::black_box(serde_json::from_str::<serde_json::Value>(&text).ok());
+            }
+            return json(response::allow(review.version, &review.uid));
+        }
+        let decision = match self.set.decide(&review, only, deadline, &self.metrics).await {
+            Ok(decision) => decision,
+            Err(error @ DecideError::Overload(_)) => return self.shed(&error.to_string()),
+            Err(error @ DecideError::NoPolicy { .. }) => {
+                return plain(StatusCode::NOT_FOUND, &error.to_string());
+            }
+            Err(error @ DecideError::Broken { .. }) => {
+                return plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
+            }
+        };
+        self.metrics.decided(&decision);
+        log_decision(&review, &decision, started.elapsed());
+        match &decision.failure {
+            Some(fault) => {
+                let text = format!("policy {}: {}", fault.policy, fault.cause);
+                plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
+            }
+            None => json(response::body(&review, &decision)),
+        }
+    }
+
+    fn shed(&self, text: &str) -> Response {
+        self.metrics.shed.inc();
+        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+    }
+
+    /// Bytes of the body: what the client says, at most what is read.
+    fn expected(&self, headers: &HeaderMap) -> usize {
+        let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+        length.unwrap_or(self.body_limit).min(self.body_limit)
+    }
+
+    /// Reads the body. One that is too large is read to its end, within reason, and thrown away: a
+    /// client that is still sending would otherwise see a broken connection and no answer.
+    async fn read(&self, mut body: Body) -> Result<Vec<u8>, Response> {
+        let hint = body_hint(&body);
+        let mut bytes = Vec::with_capacity(hint.min(self.body_limit));
+        let mut discarded = 0usize;
+        while let Some(frame) = body.frame().await {
+            let frame = frame
+                .map_err(|_| plain(StatusCode::BAD_REQUEST, "the body ended before its end"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if discarded == 0 && bytes.len() + data.len() <= self.body_limit {
+                bytes.extend_from_slice(&data);
+            } else {
+                bytes = Vec::new();
+                discarded += data.len();
+                if discarded > MAX_DISCARDED {
+                    break;
+                }
+            }
+        }
+        if discarded == 0 {
+            return Ok(bytes);
+        }
+        let text = format!("the body has more than {} bytes", self.body_limit);
+        let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        Err(response)
+    }
+}
+
+fn body_hint(body: &Body) -> usize {
+    let lower = hyper::body::Body::size_hint(body).lower();
+    usize::try_from(lower).unwrap_or(usize::MAX)
+}
+
+fn kib(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX)
+}
+
+fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// `?timeout=10s` is what the API server will wait.
+fn deadline(query: Option<&str>, started: Instant) -> Instant {
+    let pairs = query.into_iter().flat_map(|query| query.split('&'));
+    let timeout = pairs.filter_map(|pair| pair.strip_prefix("timeout=")).next();
+    let time = timeout.and_then(|text| parse_duration(text).ok()).unwrap_or(DEFAULT_TIME);
+    let time = time.min(Duration::from_secs(60));
+    started + time.checked_sub(MARGIN).filter(|left| *left > MARGIN).unwrap_or(time / 2)
+}
+
+fn check_content(headers: &HeaderMap) -> Result<(), Response> {
+    let unsupported = |text: &str| Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    let media = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    if !media.eq_ignore_ascii_case("application/json") {
+        return unsupported("send the review with Content-Type: application/json");
+    }
+    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    if encoding.is_some_and(|e| !e.eq_ignore_ascii_case(b"identity")) {
+        return unsupported("send the review without Content-Encoding");
+    }
+    Ok(())
+}
+
+fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: Duration) {
+    if decision.violations.is_empty() && decision.failure.is_none() {
+        return;
+    }
+    let rules: Vec<_> = decision.violations.iter().map(|v| v.rule.as_str()).collect();
+    tracing::info!(
+        uid = %review.uid,
+        operation = review.operation.as_str(),
+        resource = review.resource_path(),
+        namespace = %crate::text::one_line(&review.namespace, 253),
+        name = %crate::text::one_line(&review.name, 253),
+        user = %crate::text::one_line(&review.username, 253),
+        dry_run = review.dry_run,
+        allowed = decision.denial.is_none(),
+        rules = rules.join(","),
+        microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "decided"
+    );
+}
+
+fn refused(error: &review::ReviewError) -> Response {
+    let code = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    plain(code, &error.to_string())
+}
+
+fn json(body: Vec<u8>) -> Response {
+    typed(StatusCode::OK, "application/json", body)
+}
+
+/// A line of text for the person who reads the API server's error.
+fn plain(code: StatusCode, text: &str) -> Response {
+    typed(code, "text/plain; charset=utf-8", text.to_owned())
+}
+
+fn typed(code: StatusCode, media: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}

@@ -1,0 +1,186 @@
+//! Prometheus metrics. Labels are bounded: policies and rules that are configured, classes of
+//! faults, HTTP codes that the server gives.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::engine::Fault;
+use crate::policy::{Decision, Observer, Policy, Set};
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Code {
+    code: u16,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Named {
+    policy: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Class {
+    policy: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Broken {
+    policy: String,
+    rule: String,
+    effect: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Result {
+    result: &'static str,
+}
+
+/// 5 µs to 10 s: a call of a policy takes tens of microseconds, a deadline is tens of milliseconds.
+const BUCKETS: [f64; 19] = [
+    5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5,
+    1.0, 2.0, 10.0,
+];
+
+/// All metrics of a server.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    registry: Registry,
+    requests: Family<Code, Counter>,
+    duration: Histogram,
+    evaluations: HashMap<String, Histogram>,
+    faults: Family<Class, Counter>,
+    violations: Family<Broken, Counter>,
+    pub(super) shed: Counter,
+    pub(super) in_flight: Gauge,
+    pub(super) connections: Gauge,
+    pub(super) handshake_failures: Counter,
+    pub(super) panics: Counter,
+    reloads: Family<Result, Counter>,
+    not_after: Gauge,
+}
+
+impl Metrics {
+    pub(super) fn new(set: &Set) -> Self {
+        let mut registry = Registry::with_prefix("opgate");
+        let requests = Family::<Code, Counter>::default();
+        registry.register("requests", "Answers by HTTP code", requests.clone());
+        let duration = Histogram::new(BUCKETS);
+        let text = "From the head of a request to its answer";
+        registry.register_with_unit("request_duration", text, Unit::Seconds, duration.clone());
+        let durations = Family::<Named, Histogram, fn() -> Histogram>::new_with_constructor(|| {
+            Histogram::new(BUCKETS)
+        });
+        let text = "Calls of a policy, the wait for its turn included";
+        registry.register_with_unit("evaluation_duration", text, Unit::Seconds, durations.clone());
+        let up = Family::<Named, Gauge>::default();
+        registry.register("policy_up", "Whether a configured policy serves", up.clone());
+        let mut evaluations = HashMap::new();
+        for policy in set.policies() {
+            let named = Named { policy: policy.name.clone() };
+            up.get_or_create(&named).set(1);
+            evaluations.insert(policy.name.clone(), durations.get_or_create_owned(&named));
+        }
+        for broken in set.broken() {
+            up.get_or_create(&Named { policy: broken.name.clone() }).set(0);
+        }
+        let faults = Family::<Class, Counter>::default();
+        registry.register("faults", "Calls of a policy without a verdict", faults.clone());
+        let violations = Family::<Broken, Counter>::default();
+        registry.register("violations", "Rules broken, by what that did", violations.clone());
+        let shed = Counter::default();
+        registry.register("shed", "Requests answered with 503", shed.clone());
+        let in_flight = Gauge::default();
+        registry.register("in_flight", "Requests being served", in_flight.clone());
+        let connections = Gauge::default();
+        registry.register("connections", "Open connections", connections.clone());
+        let handshake_failures = Counter::default();
+        let text = "TLS handshakes that failed or took too long";
+        registry.register("tls_handshake_failures", text, handshake_failures.clone());
+        let panics = Counter::default();
+        registry.register(
+            "panics",
+            "Requests answered with 500 after a panic of the host",
+            panics.clone(),
+        );
+        let reloads = Family::<Result, Counter>::default();
+        registry.register("certificate_reloads", "Changes of the certificate", reloads.clone());
+        let not_after = Gauge::default();
+        let text = "When the serving certificate ends, in seconds since 1970";
+        registry.register_with_unit(
+            "certificate_not_after",
+            text,
+            Unit::Seconds,
+            not_after.clone(),
+        );
+        let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "This build", info);
+        Self {
+            registry,
+            requests,
+            duration,
+            evaluations,
+            faults,
+            violations,
+            shed,
+            in_flight,
+            connections,
+            handshake_failures,
+            panics,
+            reloads,
+            not_after,
+        }
+    }
+
+    pub(super) fn answered(&self, code: u16, took: Duration) {
+        self.requests.get_or_create(&Code { code }).inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn decided(&self, decision: &Decision) {
+        for violation in &decision.violations {
+            let labels = Broken {
+                policy: violation.policy.clone(),
+                rule: violation.rule.clone(),
+                effect: violation.effect.as_str(),
+            };
+            self.violations.get_or_create(&labels).inc();
+        }
+    }
+
+    pub(super) fn reloaded(&self, result: &'static str) {
+        self.reloads.get_or_create(&Result { result }).inc();
+    }
+
+    pub(super) fn certificate_ends(&self, at: std::time::SystemTime) {
+        let seconds = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.not_after.set(i64::try_from(seconds).unwrap_or(i64::MAX));
+    }
+
+    /// The text that Prometheus reads.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Observer for Metrics {
+    fn called(&self, policy: &Policy, took: Duration, outcome: std::result::Result<(), &Fault>) {
+        if let Some(durations) = self.evaluations.get(&policy.name) {
+            durations.observe(took.as_secs_f64());
+        }
+        if let Err(fault) = outcome {
+            let labels = Class { policy: policy.name.clone(), cause: fault.class() };
+            self.faults.get_or_create(&labels).inc();
+        }
+    }
+}
