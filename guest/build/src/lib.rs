@@ -56,8 +56,13 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
 pub enum Guest<'a> {
     /// The library of the package.
     Package(&'a str),
-    /// All examples of the package, each a guest of its own.
-    Examples(&'a str),
+    /// All examples of a package, each a guest of its own.
+    Examples {
+        /// Name of the package.
+        package: &'a str,
+        /// Its folder in the workspace.
+        folder: &'a str,
+    },
 }
 
 /// Builds guests; gives name and component of each, in the order of the files' names.
@@ -75,14 +80,14 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     ensure_target()?;
     let target_dir = target_dir()?;
     let package = match guest {
-        Guest::Package(name) | Guest::Examples(name) => name,
+        Guest::Package(package) | Guest::Examples { package, .. } => package,
     };
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(&workspace).args(["build", "--quiet", "--profile", "guest"]);
     cargo.args(["--target", TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
     match guest {
         Guest::Package(_) => cargo.arg("--lib"),
-        Guest::Examples(_) => cargo.arg("--examples"),
+        Guest::Examples { .. } => cargo.arg("--examples"),
     };
     // What the outer build was told is not meant for the guests: flags for the host's compiler,
     // clippy in front of it, another target folder.
@@ -98,7 +103,11 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let built = target_dir.join(TARGET).join("guest");
     let modules = match guest {
         Guest::Package(name) => vec![built.join(format!("{}.wasm", name.replace('-', "_")))],
-        Guest::Examples(name) => examples(&workspace.join(name), &built.join("examples"))?,
+        Guest::Examples { folder, .. } => {
+            let folder = workspace.join(folder);
+            println!("cargo::rerun-if-changed={}", folder.display());
+            examples(&folder, &built.join("examples"))?
+        }
     };
     modules.iter().map(|module| encode(module)).collect()
 }
@@ -111,6 +120,7 @@ fn examples(package: &Path, built: &Path) -> Result<Vec<PathBuf>, Error> {
     for entry in entries {
         let path = entry.map_err(io_error(sources.display().to_string()))?.path();
         if let Some(stem) = path.file_stem().filter(|_| path.extension() == Some("rs".as_ref())) {
+            let stem = stem.to_string_lossy().replace('-', "_");
             modules.push(built.join(stem).with_extension("wasm"));
         }
     }

@@ -8,94 +8,65 @@ use crate::{Review, findings, is_deleting};
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
 
+const CLASS: &str = "/spec/provisionerClassName";
+const SOURCE: &str = "/spec/source";
+
 /// `BundleSpec` of rukpak v0.16.0 api/v1alpha1/bundle_types.go.
-const SPEC: Shape = Shape::Struct(&[
-    ("provisionerClassName", Shape::Scalar),
-    (
-        "source",
-        Shape::Struct(&[
-            ("type", Shape::Scalar),
-            ("image", Shape::Pointer(&[("ref", Shape::Scalar), ("pullSecret", Shape::Scalar)])),
-            (
-                "git",
-                Shape::Pointer(&[
-                    ("repository", Shape::Scalar),
-                    ("directory", Shape::Scalar),
-                    (
-                        "ref",
-                        Shape::Struct(&[
-                            ("branch", Shape::Scalar),
-                            ("commit", Shape::Scalar),
-                            ("tag", Shape::Scalar),
-                        ]),
-                    ),
-                    ("auth", AUTHORIZATION),
-                ]),
-            ),
-            (
-                "configMaps",
-                Shape::List(&Shape::Struct(&[("configMap", REFERENCE), ("path", Shape::Scalar)])),
-            ),
-            ("upload", Shape::Pointer(&[])),
-            ("http", Shape::Pointer(&[("url", Shape::Scalar), ("auth", AUTHORIZATION)])),
-        ]),
-    ),
-]);
-const REFERENCE: Shape = Shape::Struct(&[("name", Shape::Scalar)]);
-const AUTHORIZATION: Shape =
-    Shape::Struct(&[("secret", REFERENCE), ("insecureSkipVerify", Shape::Scalar)]);
+const SPEC: Shape =
+    Shape::Struct(&[("provisionerClassName", Shape::Scalar), ("source", source::SHAPE)]);
 
 pub(crate) fn judge(review: &Review<'_>) -> Verdict {
     let mut verdict = Verdict::default();
     let Some(object) = review.object else { return verdict };
-    // Upstream re-checks the source of an unchanged Bundle; here only on demand (decision A-5).
-    let mut recheck_source = true;
-    let mut recheck_rest = true;
-    if let (Operation::Update, Some(old)) = (review.request.operation, review.old) {
-        if SPEC.equal(object, old, "/spec") {
-            let recheck = || review.settings.boolean("/rukpak/recheckUnchanged") == Some(true);
-            recheck_rest = !review.conventions.ratcheting();
-            recheck_source = recheck_rest || recheck();
-        } else {
-            verdict.deny("RPK-01", "spec", IMMUTABLE);
+    let same = review.updates_from().map(|old| SPEC.equal(object, old, "/spec"));
+    if same == Some(false) {
+        verdict.deny("RPK-01", "spec", IMMUTABLE);
+        // Upstream looks no further. Where the configuration lets the change pass, what it changes
+        // must be as sound as in a new Bundle, and the reason is that of whoever else denies.
+        if review.conventions.denies("RPK-01", true) {
             verdict.reason = Some(IMMUTABLE.to_owned());
-            // Upstream looks no further. Where the configuration lets the change pass, the new
-            // source must be as sound as that of a new Bundle.
-            let denied = review.conventions.denies("RPK-01", true);
-            recheck_source = !denied;
-            recheck_rest = !denied;
+            return verdict;
         }
     }
-    if !(recheck_source || recheck_rest)
+    let (source_counts, class_counts) = if same == Some(true) {
+        let again = !review.conventions.ratcheting();
+        (again, again)
+    } else {
+        let source = review.touches(object, SOURCE, &source::SHAPE);
+        (source, review.touches(object, CLASS, &Shape::Scalar))
+    };
+    let webhook_counts = source_counts || review.rechecks_sources();
+    if !(webhook_counts || class_counts)
         || is_deleting(object)
         || review.conventions.exempts(review.request)
     {
         return verdict;
     }
-    let webhook = source::webhook(object, "/spec/source", "bundle");
+    let webhook =
+        if webhook_counts { source::webhook(object, SOURCE, "bundle") } else { Vec::new() };
     let type_is_wrong = webhook.iter().any(|f| matches!(f.rule, "RPK-02" | "RPK-03" | "RPK-04"));
-    if recheck_source {
-        for found in webhook {
-            verdict.deny(found.rule, found.field, found.message);
-        }
+    for found in webhook {
+        verdict.deny(found.rule, found.field, found.message);
     }
-    if recheck_rest {
-        findings::required_text(object, "/spec/provisionerClassName", &mut verdict);
-        findings::required_object(object, "/spec/source", &mut verdict);
-        findings::class_pattern(object, "/spec/provisionerClassName", &mut verdict);
-        if object.has("/spec/source") {
-            for found in source::schema(object, "/spec/source") {
+    if class_counts {
+        findings::required_text(object, CLASS, &mut verdict);
+        findings::class_pattern(object, CLASS, &mut verdict);
+        findings::class_known(object, CLASS, review.settings, &mut verdict);
+    }
+    if source_counts {
+        findings::required_object(object, SOURCE, &mut verdict);
+        if object.has(SOURCE) {
+            for found in source::schema(object, SOURCE) {
                 verdict.deny(found.rule, found.field, found.message);
             }
         }
-        findings::class_known(object, "/spec/provisionerClassName", review.settings, &mut verdict);
-        findings::pinned(object, "/spec/source", &mut verdict);
+        findings::pinned(object, SOURCE, &mut verdict);
     }
     if review.request.operation == Operation::Create {
         let name = object.text("/metadata/name").unwrap_or_else(|| review.request.name.clone());
         findings::name_length("RPK-14", &name, 52, &mut verdict);
         let level = review.conventions.deny_if("/rukpak/strictPaths");
-        for found in source::unpackable(object, "/spec/source") {
+        for found in source::unpackable(object, SOURCE) {
             verdict.add(level, found.rule, found.field, found.message);
         }
         if !type_is_wrong {

@@ -3,7 +3,7 @@
 //! v1alpha1 has a template from which Bundles are generated, v1alpha2 has the source itself.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Operation, Request, Verdict};
+use opgate_sdk::{Document, Operation, Request, Shape, Verdict};
 
 use crate::{Review, findings, is_deleting, source};
 
@@ -11,7 +11,14 @@ const CLASS: &str = "/spec/provisionerClassName";
 const TEMPLATE: &str = "/spec/template";
 const TEMPLATE_CLASS: &str = "/spec/template/spec/provisionerClassName";
 const TEMPLATE_SOURCE: &str = "/spec/template/spec/source";
+const TEMPLATE_TYPE: &str = "/spec/template/spec/source/type";
 const SOURCE: &str = "/spec/source";
+
+/// That there is a template, whatever it says.
+const PRESENCE: Shape = Shape::Pointer(&[]);
+/// What RPK-25 asks of owners.
+const OWNERS: Shape =
+    Shape::List(&Shape::Struct(&[("apiVersion", Shape::Scalar), ("kind", Shape::Scalar)]));
 
 /// Longest name of a v1alpha1 BundleDeployment, decision B-7.
 const NAME_MAX: usize = 45;
@@ -27,29 +34,35 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
         return verdict;
     }
     let templated = review.request.resource.version == "v1alpha1";
-    let (classes, source): (&[&str], _) = if templated {
+    let (classes, source): (&[&str], &str) = if templated {
         let has_template = object.has(TEMPLATE);
         (if has_template { &[CLASS, TEMPLATE_CLASS] } else { &[CLASS] }, TEMPLATE_SOURCE)
     } else {
         (&[CLASS], SOURCE)
     };
-    for class in classes {
-        if review.touches(object, &[class]) {
+    // A new template brings new requirements, also where what they ask for was not there before.
+    let new_template = templated && review.touches(object, TEMPLATE, &PRESENCE);
+    for &class in classes {
+        if review.touches(object, class, &Shape::Scalar)
+            || (class == TEMPLATE_CLASS && new_template)
+        {
             findings::required_text(object, class, &mut verdict);
             findings::class_pattern(object, class, &mut verdict);
             findings::class_known(object, class, review.settings, &mut verdict);
         }
     }
-    if review.touches(object, &[source]) {
-        if !templated || object.has(TEMPLATE) {
-            findings::required_object(object, source, &mut verdict);
+    let source_counts = new_template || review.touches(object, source, &source::SHAPE);
+    if source_counts && (!templated || object.has(TEMPLATE)) {
+        findings::required_object(object, source, &mut verdict);
+    }
+    if !templated && (source_counts || review.rechecks_sources()) {
+        for found in source::webhook(object, source, "bundledeployment") {
+            verdict.deny("RPK-22", found.field, found.message);
         }
+    }
+    if source_counts {
         if templated {
             template_source(object, &mut verdict);
-        } else {
-            for found in source::webhook(object, source, "bundledeployment") {
-                verdict.deny("RPK-22", found.field, found.message);
-            }
         }
         findings::pinned(object, source, &mut verdict);
     }
@@ -60,7 +73,10 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
             let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(NAME_MAX);
             findings::name_length("RPK-15", &name, limit, &mut verdict);
         }
-        if review.touches(object, &[TEMPLATE_CLASS, TEMPLATE_SOURCE, "/metadata/ownerReferences"]) {
+        if review.touches(object, TEMPLATE_CLASS, &Shape::Scalar)
+            || review.touches(object, TEMPLATE_TYPE, &Shape::Scalar)
+            || review.touches(object, "/metadata/ownerReferences", &OWNERS)
+        {
             plain_from_image(object, &mut verdict);
         }
     }
@@ -126,7 +142,7 @@ fn plain_from_image(object: &Document, verdict: &mut Verdict) {
         owner.text_or_empty("/kind") == "Operator"
             && owner.text_or_empty("/apiVersion").starts_with("operators.operatorframework.io/")
     });
-    let kind = object.text_or_empty(&format!("{TEMPLATE_SOURCE}/type"));
+    let kind = object.text_or_empty(TEMPLATE_TYPE);
     if owned_by_operator
         && object.text_or_empty(TEMPLATE_CLASS) == "core-rukpak-io-plain"
         && kind != "image"

@@ -16,7 +16,7 @@ pub mod rules;
 mod source;
 
 use opgate_sdk::conventions::Conventions;
-use opgate_sdk::{Descriptor, Document, MatchRule, Operation, Policy, Request, Verdict};
+use opgate_sdk::{Descriptor, Document, MatchRule, Operation, Policy, Request, Shape, Verdict};
 
 /// The policy.
 #[derive(Debug)]
@@ -82,16 +82,25 @@ struct Review<'r> {
 }
 
 impl Review<'_> {
-    /// Whether a rule that looks at these pointers has anything to say: always on CREATE, on UPDATE
-    /// only where one of them changed.
-    fn touches(&self, object: &Document, pointers: &[&str]) -> bool {
-        match self.old {
-            Some(old) if self.request.operation == Operation::Update => {
-                !self.conventions.ratcheting()
-                    || pointers.iter().any(|pointer| !object.equal(pointer, old, pointer))
-            }
-            _ => true,
+    /// What an UPDATE starts from.
+    fn updates_from(&self) -> Option<&Document> {
+        self.old.filter(|_| self.request.operation == Operation::Update)
+    }
+
+    /// Whether a rule that looks at what is at the pointer has anything to say: always on CREATE,
+    /// on UPDATE only where it changed. Values of one meaning are the same: a controller that
+    /// writes an object back spells out what its author left out.
+    fn touches(&self, object: &Document, pointer: &str, shape: &Shape) -> bool {
+        match self.updates_from() {
+            Some(old) => !self.conventions.ratcheting() || !shape.equal(object, old, pointer),
+            None => true,
         }
+    }
+
+    /// Whether the webhook's checks of a source run where it did not change, as upstream (decision
+    ///
+    fn rechecks_sources(&self) -> bool {
+        self.settings.boolean("/rukpak/recheckUnchanged") == Some(true)
     }
 }
 

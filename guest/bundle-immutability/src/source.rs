@@ -4,12 +4,43 @@
 //! of its CRD ([`schema`]), which matter where objects come past the CRD, as in files.
 
 use opgate_sdk::go::{clean, quote};
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Shape};
 
 use crate::findings::field;
 
 /// Members of `spec.source` of which exactly one says where the content is.
 pub(crate) const SOURCES: [&str; 5] = ["git", "image", "configMaps", "upload", "http"];
+
+/// `BundleSource` of rukpak v0.16.0 api/v1alpha1/bundle_types.go.
+pub(crate) const SHAPE: Shape = Shape::Struct(&[
+    ("type", Shape::Scalar),
+    ("image", Shape::Pointer(&[("ref", Shape::Scalar), ("pullSecret", Shape::Scalar)])),
+    (
+        "git",
+        Shape::Pointer(&[
+            ("repository", Shape::Scalar),
+            ("directory", Shape::Scalar),
+            (
+                "ref",
+                Shape::Struct(&[
+                    ("branch", Shape::Scalar),
+                    ("commit", Shape::Scalar),
+                    ("tag", Shape::Scalar),
+                ]),
+            ),
+            ("auth", AUTHORIZATION),
+        ]),
+    ),
+    (
+        "configMaps",
+        Shape::List(&Shape::Struct(&[("configMap", REFERENCE), ("path", Shape::Scalar)])),
+    ),
+    ("upload", Shape::Pointer(&[])),
+    ("http", Shape::Pointer(&[("url", Shape::Scalar), ("auth", AUTHORIZATION)])),
+]);
+const REFERENCE: Shape = Shape::Struct(&[("name", Shape::Scalar)]);
+const AUTHORIZATION: Shape =
+    Shape::Struct(&[("secret", REFERENCE), ("insecureSkipVerify", Shape::Scalar)]);
 
 /// One thing wrong with a source: the rule of Bundles that says so, where, and upstream's text.
 pub(crate) struct Finding {
@@ -47,7 +78,8 @@ pub(crate) fn webhook(object: &Document, source: &str, owner: &str) -> Vec<Findi
     match kind.as_str() {
         "image" if !object.has(&member) => missing("RPK-02", "image", "image"),
         "git" if !object.has(&member) => missing("RPK-03", "git", "git"),
-        "configMaps" if object.length(&member).unwrap_or_default() == 0 => {
+        // An object has a length too, but no entries.
+        "configMaps" if object.items(&member).next().is_none() => {
             missing("RPK-04", "configMaps", "configmaps");
         }
         "git" => {

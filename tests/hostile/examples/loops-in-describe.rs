@@ -1,0 +1,18 @@
+//! Never says what it is.
+
+use opgate_sdk::{Descriptor, Document, Policy, Request, Verdict};
+
+struct Loops;
+
+opgate_sdk::export!(Loops);
+
+impl Policy for Loops {
+    fn describe() -> Descriptor {
+        opgate_hostile::spin();
+        opgate_hostile::DESCRIPTOR
+    }
+
+    fn validate(_: &Request, _: Option<&Document>, _: Option<&Document>, _: &Document) -> Verdict {
+        Verdict::default()
+    }
+}

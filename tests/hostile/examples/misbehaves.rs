@@ -1,0 +1,129 @@
+//! Does in `validate` what its setting `do` says.
+
+use std::hint::black_box;
+
+use opgate_hostile::{DESCRIPTOR, spin};
+use opgate_sdk::{Descriptor, Document, Level, Policy, Request, Verdict};
+
+struct Misbehaves;
+
+opgate_sdk::export!(Misbehaves);
+
+const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
+
+/// Words in the 8 MiB that the leak test writes and then looks at: far more than the initial memory.
+const WORDS: usize = 1 << 20;
+
+/// Written by one evaluation, zero again in the next.
+static STATIC: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+#[expect(unconditional_recursion, reason = "the point of it")]
+fn recurse(depth: u64) -> u64 {
+    black_box(recurse(black_box(depth + 1)) + 1)
+}
+
+impl Policy for Misbehaves {
+    fn describe() -> Descriptor {
+        DESCRIPTOR
+    }
+
+    fn validate(
+        _: &Request,
+        object: Option<&Document>,
+        _: Option<&Document>,
+        settings: &Document,
+    ) -> Verdict {
+        use std::sync::atomic::Ordering::Relaxed;
+
+        let mut verdict = Verdict::default();
+        let number = settings.integer("/number").unwrap_or(0).unsigned_abs();
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        match settings.text_or_empty("/do").as_str() {
+            "spin" => {
+                spin();
+            }
+            // Slow for one kind of object only.
+            "spin-for-name" => {
+                let name = object.map(|o| o.text_or_empty("/metadata/name")).unwrap_or_default();
+                if name == settings.text_or_empty("/name") {
+                    spin();
+                }
+            }
+            "grow" => {
+                let mut hoard: Vec<Vec<u8>> = Vec::new();
+                loop {
+                    hoard.push(black_box(vec![1; 1 << 20]));
+                }
+            }
+            "recurse" => {
+                recurse(0);
+            }
+            "panic" => panic!("out of cheese\n\u{1b}[31mredo from start"),
+            "trap" => std::process::abort(),
+            "many-violations" => {
+                for _ in 0..number {
+                    verdict.deny("EVIL-1", "spec", "no");
+                }
+            }
+            // Each violation points to the same text: little memory here, a lot to copy.
+            "long-violations" => {
+                let message = "x".repeat(1 << 20);
+                for _ in 0..number {
+                    verdict.deny("EVIL-1", "spec", message.clone());
+                }
+            }
+            "long-warning" => verdict.warn("EVIL-1", "spec", "y".repeat(number)),
+            "many-warnings" => {
+                for n in 0..number {
+                    verdict.warn("EVIL-1", "spec", format!("warning {n} {}", "z".repeat(100)));
+                }
+            }
+            "log" => {
+                for _ in 0..number {
+                    log(&"l".repeat(1 << 20));
+                }
+            }
+            "unknown-rule" => verdict.deny("EVIL-2\n", "spec", "no"),
+            "controls" => {
+                verdict.deny("EVIL-1", "spec\u{7}.x", "a\nb\r\u{1b}[2Jc\u{202e}d\0e");
+                verdict.warn("EVIL-1", "", "w\nx");
+            }
+            "bad-annotation" => verdict.audit_annotations.push(("a/b\n".into(), "x".into())),
+            "many-annotations" => {
+                let note = |n: usize| (format!("k{n}"), "v".to_owned());
+                verdict.audit_annotations.extend((0..number).map(note));
+            }
+            "handles" => {
+                let kept: Vec<_> = (0..number).filter_map(|_| settings.at("")).collect();
+                black_box(kept.len());
+            }
+            "deep-json" => {
+                let json = "[".repeat(number) + &"]".repeat(number);
+                if let Err(why) = Document::parse(&json) {
+                    verdict.deny("EVIL-1", "", why);
+                }
+            }
+            "write-secret" => {
+                STATIC.store(SECRET, Relaxed);
+                let memory = black_box(vec![SECRET; WORDS]);
+                verdict.deny("EVIL-1", "", format!("{:x}", memory[WORDS - 1]));
+            }
+            "read-secret" => {
+                // The allocator of the SDK gives out fresh memory as it is, so that this reads
+                // whatever the host left in it.
+                let memory = black_box(vec![0u64; WORDS]);
+                let found = memory.iter().filter(|&&word| word != 0).count();
+                if found > 0 || STATIC.load(Relaxed) != 0 {
+                    verdict.add(Level::Deny, "EVIL-1", "", format!("{found} words of the last call"));
+                }
+            }
+            _ => {}
+        }
+        verdict
+    }
+}
+
+fn log(message: &str) {
+    use opgate_sdk::bindings::opgate::policy::log::{Severity, log};
+    log(Severity::Info, message);
+}

@@ -1,0 +1,215 @@
+//! Policies that misbehave: each ends in a clear error that names the cause, and nothing of one
+//! evaluation reaches the next.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use opgate::policy::{Configuration, Decision, Set};
+use opgate::review::{self, Review};
+use opgate_tests::{configuration, create_bundle, good_spec, hostile, misbehaves};
+use serde_json::{Value, json};
+
+fn load(policies: &[Value]) -> Set {
+    let text = configuration(policies);
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
+    Set::load(&configuration, None, 64).unwrap()
+}
+
+async fn decide(set: &Set, name: &str) -> Decision {
+    let body = create_bundle("u", name, &good_spec()).to_string().into_bytes();
+    let text = review::text(body).unwrap();
+    let review = Review::read(&text).unwrap();
+    set.decide(&review, None, Instant::now() + Duration::from_secs(60), &()).await.unwrap()
+}
+
+/// What each misbehaviour ends in, as the administrator reads it.
+#[tokio::test]
+async fn every_misbehaviour_is_a_fault_with_its_cause() {
+    let cases = [
+        (json!({"do": "spin"}), "ran longer than 100ms"),
+        (json!({"do": "grow"}), "wanted more than 32Mi of memory"),
+        (json!({"do": "recurse"}), "ran out of stack"),
+        (json!({"do": "panic"}), "out of cheese  [31mredo from start"),
+        (json!({"do": "trap"}), "trapped: wasm `unreachable` instruction executed"),
+        (
+            json!({"do": "many-violations", "number": 257}),
+            "gave an answer that breaks the contract: 257 violations are more than 256",
+        ),
+        (json!({"do": "many-violations", "number": 4_000_000}), "wanted more than 32Mi of memory"),
+        (json!({"do": "long-violations", "number": 25}), "fuel allocated for hostcalls"),
+        (json!({"do": "long-warning", "number": 100_000_000}), "wanted more than 32Mi of memory"),
+        (json!({"do": "log", "number": 100}), "wanted more than 32Mi of memory"),
+        (
+            json!({"do": "unknown-rule"}),
+            "gave an answer that breaks the contract: \"EVIL-2 \" is no rule of it",
+        ),
+        (json!({"do": "bad-annotation"}), "\"a/b \" cannot be the key of an audit annotation"),
+        (json!({"do": "many-annotations", "number": 17}), "17 audit annotations are more than 16"),
+        (json!({"do": "handles", "number": 5_000}), "resource table has no free keys"),
+    ];
+    for (settings, cause) in cases {
+        let set = load(&[misbehaves("evil", &settings)]);
+        let decision = decide(&set, "b").await;
+        let failure = decision.failure.unwrap_or_else(|| panic!("{settings}: no fault"));
+        assert_eq!(failure.policy, "evil");
+        assert!(failure.cause.contains(cause), "{settings}: {}", failure.cause);
+        let noted = set.policies()[0].last_error().unwrap();
+        assert_eq!(noted, failure.cause, "{settings}");
+        // The engine is as good as new: a healthy policy beside it still answers.
+        let set = load(&[
+            misbehaves("evil", &settings),
+            json!({"name": "bundle-immutability"}),
+        ]);
+        let decision = decide(&set, &"n".repeat(53)).await;
+        let denial = decision.denial.unwrap_or_else(|| panic!("{settings}: not denied"));
+        assert_eq!(denial.message, "metadata.name: Too long: may not be longer than 52");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_is_cut_to_what_the_api_server_takes() {
+    let set = load(&[misbehaves("evil", &json!({"do": "many-warnings", "number": 256}))]);
+    let decision = decide(&set, "b").await;
+    assert!(decision.denial.is_none() && decision.failure.is_none());
+    assert!(decision.warnings.iter().map(String::len).sum::<usize>() <= 4_096);
+    let last = decision.warnings.last().unwrap();
+    assert!(last.ends_with("more warnings are left out"), "{last}");
+
+    let set = load(&[misbehaves("evil", &json!({"do": "long-warning", "number": 1_000_000}))]);
+    let decision = decide(&set, "b").await;
+    assert_eq!(decision.warnings[0].len(), 256);
+    assert!(decision.violations[0].message.len() <= 4_096);
+
+    let set = load(&[misbehaves("evil", &json!({"do": "log", "number": 20}))]);
+    assert!(decide(&set, "b").await.failure.is_none());
+}
+
+#[tokio::test]
+async fn control_characters_reach_neither_terminals_nor_headers() {
+    let set = load(&[misbehaves("evil", &json!({"do": "controls"}))]);
+    let decision = decide(&set, "b").await;
+    let denial = decision.denial.unwrap();
+    assert_eq!(denial.message, "a b  [2Jc d e");
+    assert_eq!(denial.causes[0].field, "spec .x");
+    assert_eq!(decision.warnings, ["w x"]);
+}
+
+#[tokio::test]
+async fn json_that_nests_too_deep_is_an_error_in_the_guest() {
+    let set = load(&[misbehaves("evil", &json!({"do": "deep-json", "number": 100_000}))]);
+    let decision = decide(&set, "b").await;
+    assert_eq!(decision.denial.unwrap().message, "nests deeper than 512 levels");
+}
+
+/// What a fault does is the administrator's choice, and in the modes warn and audit it never blocks.
+#[tokio::test]
+async fn a_fault_does_what_the_configuration_says() {
+    let cases = [
+        ("enforce", "failurePolicy", (true, false, 0)),
+        ("enforce", "deny", (false, true, 0)),
+        ("enforce", "allow", (false, false, 1)),
+        ("warn", "failurePolicy", (false, false, 1)),
+        ("warn", "deny", (false, false, 1)),
+        ("audit", "deny", (false, false, 0)),
+    ];
+    for (mode, on_error, expected) in cases {
+        let mut policy = misbehaves("evil", &json!({"do": "panic"}));
+        policy["mode"] = mode.into();
+        policy["onError"] = on_error.into();
+        let decision = decide(&load(&[policy]), "b").await;
+        let (failure, denial) = (decision.failure.is_some(), decision.denial.is_some());
+        assert_eq!((failure, denial, decision.warnings.len()), expected, "{mode} {on_error}");
+        assert_eq!(decision.faults.len(), 1, "{mode} {on_error}");
+        let note = &decision.audit_annotations["evil"];
+        assert!(note.starts_with("policy evil failed: panicked: "), "{note}");
+    }
+}
+
+/// Limits hold before the first answer, too: the others serve, and the broken one has its cause.
+#[test]
+fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = std::fs::read(hostile("misbehaves")).unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let mut state = 0x1234_5678_u32;
+    let mut random = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_le_bytes()[3]
+    };
+    let noise: Vec<u8> = (0..100_000).map(&mut random).collect();
+    let magic_noise = [b"\0asm\x0d\0\x01\0".as_slice(), &noise].concat();
+    let mut cases = vec![
+        (hostile("loops-in-describe"), "describe: ran longer than 100ms"),
+        (hostile("loops-in-settings"), "validate-settings: ran longer than 100ms"),
+        (hostile("imports-wasi"), "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI"),
+        (hostile("imports-foreign"), "imports \"example:clock/now@1.0.0\": a policy may import"),
+        (hostile("imports-other-version"), "was built for version 0.2.0 of opgate:policy"),
+        (hostile("reads-cluster"), "imports opgate:policy/cluster, but reads nothing that was granted"),
+        (file("core.wasm", b"\0asm\x01\0\0\0"), "a core module, not a component"),
+        (file("empty.wasm", b""), "the file is empty"),
+        (file("noise.wasm", &noise), "not WebAssembly"),
+        (file("magic-noise.wasm", &magic_noise), "not a valid component"),
+        (file("text.wasm", b"hello"), "not WebAssembly"),
+        (folder.path().join("missing.wasm"), "No such file"),
+        (folder.path().to_path_buf(), "Is a directory"),
+    ];
+    let large = vec![0u8; (16 << 20) + 1];
+    cases.push((file("large.wasm", &large), "bytes are more than the 16777216"));
+    for length in [8, 9, 100, good.len() / 2, good.len() - 1] {
+        let path = file(&format!("cut-{length}.wasm"), &good[..length]);
+        cases.push((path, ""));
+    }
+    for (module, cause) in cases {
+        let set = load(&[
+            json!({"name": "broken", "module": module}),
+            json!({"name": "bundle-immutability"}),
+        ]);
+        assert_eq!(set.policies().len(), 1, "{}", module.display());
+        let broken = &set.broken()[0];
+        assert_eq!(broken.name, "broken");
+        assert!(broken.error.contains(cause), "{}: {}", module.display(), broken.error);
+        assert!(!broken.error.contains('\n') && !broken.error.is_empty(), "{}", broken.error);
+    }
+}
+
+/// A secret in 8 MiB of memory (initial and grown) and in a static; a thousand evaluations later,
+/// many of them in the same place, nobody has seen a word of it.
+#[tokio::test]
+async fn nothing_of_one_evaluation_reaches_the_next() {
+    let write = load(&[misbehaves("evil", &json!({"do": "write-secret"}))]);
+    let mut policies = vec![misbehaves("writer", &json!({"do": "write-secret"}))];
+    policies.push(misbehaves("reader", &json!({"do": "read-secret"})));
+    for policy in &mut policies {
+        policy["limits"] = json!({"time": "30s", "concurrency": 1});
+    }
+    let set = load(&policies);
+    assert!(set.engine().is_pooled());
+    for round in 0..1_000 {
+        let decision = decide(&set, "b").await;
+        let found: Vec<_> = decision.violations.iter().map(|v| (&*v.policy, &*v.message)).collect();
+        assert_eq!(found, [("writer", "5ec2e75ec2e75ec2")], "round {round}");
+    }
+    drop(write);
+}
+
+/// What a policy does depends on nothing but its input.
+#[tokio::test]
+async fn the_same_input_gives_the_same_verdict() {
+    let set = load(&[json!({"name": "bundle-immutability"})]);
+    let body = create_bundle("u", "b", &json!({"source": {"type": "git"}})).to_string();
+    let text = review::text(body.into_bytes()).unwrap();
+    let review = Review::read(&text).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..50 {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let decision = set.decide(&review, None, deadline, &()).await.unwrap();
+        seen.push((decision.denial, decision.warnings, decision.audit_annotations));
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 1);
+    assert!(seen[0].0.is_some());
+}
