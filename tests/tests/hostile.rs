@@ -28,7 +28,7 @@ async fn every_misbehaviour_is_a_fault_with_its_cause() {
     let cases = [
         (json!({"do": "spin"}), "ran longer than 100ms"),
         (json!({"do": "grow"}), "wanted more than 32Mi of memory"),
-        (json!({"do": "recurse"}), "ran out of stack"),
+        (json!({"do": "recurse"}), "ran out of stack or followed a bad pointer"),
         (json!({"do": "panic"}), "out of cheese  [31mredo from start"),
         (json!({"do": "trap"}), "trapped: wasm `unreachable` instruction executed"),
         (
@@ -176,11 +176,10 @@ fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
     }
 }
 
-/// A secret in 8 MiB of memory (initial and grown) and in a static; a thousand evaluations later,
+/// A secret in 3 MiB of memory (initial and grown) and in a static; a thousand evaluations later,
 /// many of them in the same place, nobody has seen a word of it.
 #[tokio::test]
 async fn nothing_of_one_evaluation_reaches_the_next() {
-    let write = load(&[misbehaves("evil", &json!({"do": "write-secret"}))]);
     let mut policies = vec![misbehaves("writer", &json!({"do": "write-secret"}))];
     policies.push(misbehaves("reader", &json!({"do": "read-secret"})));
     for policy in &mut policies {
@@ -193,7 +192,6 @@ async fn nothing_of_one_evaluation_reaches_the_next() {
         let found: Vec<_> = decision.violations.iter().map(|v| (&*v.policy, &*v.message)).collect();
         assert_eq!(found, [("writer", "5ec2e75ec2e75ec2")], "round {round}");
     }
-    drop(write);
 }
 
 /// What a policy does depends on nothing but its input.

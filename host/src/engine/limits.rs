@@ -44,6 +44,9 @@ pub enum Fault {
     /// Recursion too deep.
     #[error("ran out of stack")]
     Stack,
+    /// An access outside of the memory.
+    #[error("ran out of stack or followed a bad pointer")]
+    Bounds,
     /// A panic, with the text that it wrote to the log.
     #[error("panicked: {0}")]
     Panic(String),
@@ -64,7 +67,7 @@ impl Fault {
             Self::Cancelled => "cancelled",
             Self::Memory(_) => "memory",
             Self::Table => "table",
-            Self::Stack => "stack",
+            Self::Stack | Self::Bounds => "stack",
             Self::Panic(_) => "panic",
             Self::Trap(_) => "trap",
             Self::Answer(_) => "answer",
@@ -89,6 +92,9 @@ impl Fault {
         match error.downcast_ref::<Trap>() {
             Some(Trap::Interrupt) => Self::Deadline(time),
             Some(Trap::StackOverflow) => Self::Stack,
+            // The stack of a guest's language lies at the start of its memory: running out of it
+            // is an access below 0.
+            Some(Trap::MemoryOutOfBounds) if panic.is_none() => Self::Bounds,
             trap => match panic {
                 Some(text) => Self::Panic(text),
                 None => {

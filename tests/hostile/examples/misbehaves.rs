@@ -11,8 +11,8 @@ opgate_sdk::export!(Misbehaves);
 
 const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
 
-/// Words in the 8 MiB that the leak test writes and then looks at: far more than the initial memory.
-const WORDS: usize = 1 << 20;
+/// Words in the 3 MiB that the leak test writes and then looks at: three times the initial memory.
+const WORDS: usize = 3 << 17;
 
 /// Written by one evaluation, zero again in the next.
 static STATIC: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
