@@ -56,10 +56,7 @@ async fn every_misbehaviour_is_a_fault_with_its_cause() {
         let noted = set.policies()[0].last_error().unwrap();
         assert_eq!(noted, failure.cause, "{settings}");
         // The engine is as good as new: a healthy policy beside it still answers.
-        let set = load(&[
-            misbehaves("evil", &settings),
-            json!({"name": "bundle-immutability"}),
-        ]);
+        let set = load(&[misbehaves("evil", &settings), json!({"name": "bundle-immutability"})]);
         let decision = decide(&set, &"n".repeat(53)).await;
         let denial = decision.denial.unwrap_or_else(|| panic!("{settings}: not denied"));
         assert_eq!(denial.message, "metadata.name: Too long: may not be longer than 52");
@@ -148,7 +145,10 @@ fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
         (hostile("imports-wasi"), "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI"),
         (hostile("imports-foreign"), "imports \"example:clock/now@1.0.0\": a policy may import"),
         (hostile("imports-other-version"), "was built for version 0.2.0 of opgate:policy"),
-        (hostile("reads-cluster"), "imports opgate:policy/cluster, but reads nothing that was granted"),
+        (
+            hostile("reads-cluster"),
+            "imports opgate:policy/cluster, but reads nothing that was granted",
+        ),
         (file("core.wasm", b"\0asm\x01\0\0\0"), "a core module, not a component"),
         (file("empty.wasm", b""), "the file is empty"),
         (file("noise.wasm", &noise), "not WebAssembly"),

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use opgate_tests::{Client, HOST, Server, configuration, create_bundle, good_spec, misbehaves, recorded, tls};
+use opgate_tests::{
+    Client, HOST, Server, configuration, create_bundle, good_spec, misbehaves, recorded, tls,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -42,7 +44,11 @@ async fn a_changed_tag_is_denied_as_the_documentation_shows() {
     assert_eq!(serde_json::from_str::<Value>(&answer.body).unwrap(), expected);
     for allowed in ["006", "008", "009", "010", "011", "012", "013", "014", "041"] {
         let answer = client.review(recorded(allowed)).await.unwrap();
-        assert_eq!((answer.status, answer.response()["allowed"].clone()), (200, true.into()), "{allowed}");
+        assert_eq!(
+            (answer.status, answer.response()["allowed"].clone()),
+            (200, true.into()),
+            "{allowed}"
+        );
     }
 }
 
@@ -62,7 +68,8 @@ fn with(pointer: &str, value: Option<Value>) -> String {
 async fn what_is_no_review_gets_the_right_status_and_one_clear_line() {
     let server = Server::start(BINARY, None, &[]);
     let deep = "[".repeat(100_000);
-    let nested = with("/request/object", None).replace("\"dryRun\"", &format!("\"x\":{}{},\"dryRun\"", "[".repeat(600), "]".repeat(600)));
+    let nested = with("/request/object", None)
+        .replace("\"dryRun\"", &format!("\"x\":{}{},\"dryRun\"", "[".repeat(600), "]".repeat(600)));
     let cut = &recorded("007")[..1_000];
     let cases: Vec<(&str, Vec<u8>, u16, &str)> = vec![
         ("empty", vec![], 400, "the body is empty"),
@@ -75,20 +82,45 @@ async fn what_is_no_review_gets_the_right_status_and_one_clear_line() {
         ("deep inside", nested.into(), 400, "deeper than 512 levels"),
         ("list", b"[]".to_vec(), 422, "not an AdmissionReview"),
         ("null", b"null".to_vec(), 422, "not an AdmissionReview"),
-        ("other object", b"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}".to_vec(), 422, "apiVersion is \"v1\""),
+        (
+            "other object",
+            b"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}".to_vec(),
+            422,
+            "apiVersion is \"v1\"",
+        ),
         ("kind", with("/kind", Some("Review".into())).into(), 422, "kind is \"Review\""),
-        ("version", with("/apiVersion", Some("admission.k8s.io/v2".into())).into(), 422, "admission.k8s.io/v2"),
+        (
+            "version",
+            with("/apiVersion", Some("admission.k8s.io/v2".into())).into(),
+            422,
+            "admission.k8s.io/v2",
+        ),
         ("no version", with("/apiVersion", None).into(), 422, "apiVersion is \"\""),
         ("no request", with("/request", None).into(), 422, "request is missing"),
         ("null request", with("/request", Some(Value::Null)).into(), 422, "request is missing"),
         ("no uid", with("/request/uid", None).into(), 422, "request.uid is missing"),
         ("empty uid", with("/request/uid", Some("".into())).into(), 422, "request.uid is missing"),
-        ("uid of another type", with("/request/uid", Some(1.into())).into(), 422, "not an AdmissionReview"),
-        ("no operation", with("/request/operation", None).into(), 422, "request.operation is missing"),
+        (
+            "uid of another type",
+            with("/request/uid", Some(1.into())).into(),
+            422,
+            "not an AdmissionReview",
+        ),
+        (
+            "no operation",
+            with("/request/operation", None).into(),
+            422,
+            "request.operation is missing",
+        ),
         ("operation", with("/request/operation", Some("PATCH".into())).into(), 422, "\"PATCH\""),
         ("no resource", with("/request/resource", None).into(), 422, "request.resource is missing"),
         ("no kind", with("/request/kind", None).into(), 422, "request.kind is missing"),
-        ("controls", with("/kind", Some("a\nb\u{1b}[2J".into())).into(), 422, "kind is \"a b [2J\""),
+        (
+            "controls",
+            with("/kind", Some("a\nb\u{1b}[2J".into())).into(),
+            422,
+            "kind is \"a b [2J\"",
+        ),
     ];
     let mut client = server.connect().await;
     for (what, body, status, says) in cases {
@@ -220,14 +252,13 @@ async fn requests_that_a_client_library_would_not_send() {
         left.len(),
         right.len()
     );
-    let plain = |extra: &str| format!("{head}{extra}content-length: {}\r\n\r\n{review}", review.len());
+    let plain =
+        |extra: &str| format!("{head}{extra}content-length: {}\r\n\r\n{review}", review.len());
     let pipelined = plain("") + &plain("connection: close\r\n");
     let expecting = plain("connection: close\r\nexpect: 100-continue\r\n");
-    for (what, request, answers) in [
-        ("chunked", chunked, 1),
-        ("pipelined", pipelined, 2),
-        ("expecting", expecting, 1),
-    ] {
+    for (what, request, answers) in
+        [("chunked", chunked, 1), ("pipelined", pipelined, 2), ("expecting", expecting, 1)]
+    {
         let mut stream = tls(server.address, &server.certificates.authority, &[]).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -252,10 +283,13 @@ async fn requests_that_a_client_library_would_not_send() {
 #[tokio::test]
 async fn h2_is_served_too() {
     let server = Server::start(BINARY, None, &[]);
-    let stream = tls(server.address, &server.certificates.authority, &[b"h2", b"http/1.1"]).await.unwrap();
+    let stream =
+        tls(server.address, &server.certificates.authority, &[b"h2", b"http/1.1"]).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
     let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
     tokio::spawn(connection);
     for _ in 0..3 {
         let request = hyper::Request::post(format!("https://{HOST}/validate"))
@@ -320,7 +354,10 @@ async fn a_fault_is_a_failed_call_that_names_policy_and_cause() {
     let (_, policies) = server.get("/policies").await;
     assert!(policies.contains("out of cheese"), "{policies}");
     // The panic's own text reached the log, as one line.
-    let logged = server.log().iter().any(|e| e["policy"] == "evil" && e["message"].to_string().contains("out of cheese"));
+    let logged = server
+        .log()
+        .iter()
+        .any(|e| e["policy"] == "evil" && e["message"].to_string().contains("out of cheese"));
     assert!(logged, "{:?}", server.log());
 }
 

@@ -18,7 +18,7 @@ use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 
-use super::metrics::Metrics;
+use super::metrics::{Counted, Metrics};
 use crate::policy::units::parse_duration;
 use crate::policy::{DecideError, Set};
 use crate::review::{self, Review, response};
@@ -161,13 +161,12 @@ impl App {
 
     async fn review(&self, only: Option<&str>, request: Request) -> Response {
         let started = Instant::now();
-        self.metrics.in_flight.inc();
+        let _counted = Counted::new(&self.metrics.in_flight);
         let answered = AssertUnwindSafe(self.answer(only, request, started)).catch_unwind().await;
         let mut response = answered.unwrap_or_else(|_| {
             self.metrics.panics.inc();
             plain(StatusCode::INTERNAL_SERVER_ERROR, "opgate failed: a panic, see its log")
         });
-        self.metrics.in_flight.dec();
         if self.draining.load(Ordering::Relaxed) {
             // The next request of this client belongs to another replica.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

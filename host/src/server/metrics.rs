@@ -67,6 +67,22 @@ pub(super) struct Metrics {
     not_after: Gauge,
 }
 
+/// Counts in a gauge as long as it exists, also when the client goes away and all is dropped.
+pub(super) struct Counted<'g>(&'g Gauge);
+
+impl<'g> Counted<'g> {
+    pub(super) fn new(gauge: &'g Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
     pub(super) fn new(set: &Set) -> Self {
         let mut registry = Registry::with_prefix("opgate");

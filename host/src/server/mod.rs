@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -38,6 +39,7 @@ use tower_service::Service as _;
 pub use app::Answer;
 use app::App;
 use guard::{HeadGuard, Serving};
+use metrics::Counted;
 
 use crate::policy::Set;
 
@@ -48,6 +50,10 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 /// An idle connection is kept longer than an API server keeps it (90 s): the one that closes it
 /// must not be the one that does not know whether a request is on its way.
 const IDLE_TIME: Duration = Duration::from_secs(150);
+
+/// After the last connection was accepted, one that is idle is kept for this long: a client that has
+/// just connected is about to send its request.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Open connections; more wait to be accepted. An API server opens some dozens.
 const MAX_CONNECTIONS: usize = 4_096;
@@ -287,14 +293,18 @@ async fn accept(
             () = &mut closed => break,
         };
         let Some(stream) = stream else { continue };
-        let (acceptor, router, app) = (acceptor.clone(), router.clone(), app.clone());
-        let phases = phases.clone();
+        let connection =
+            connection(stream, acceptor.clone(), router.clone(), app.clone(), phases.clone());
         connections.spawn(async move {
-            app.metrics.connections.inc();
-            connection(stream, acceptor, router, &app, phases).await;
-            app.metrics.connections.dec();
+            connection.await;
             drop(place);
         });
+    }
+    // Whoever the system has accepted on our behalf is served, too.
+    while let Some(Some(stream)) = next(&listener).now_or_never() {
+        let connection =
+            connection(stream, acceptor.clone(), router.clone(), app.clone(), phases.clone());
+        connections.spawn(connection);
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
@@ -310,9 +320,10 @@ async fn connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     router: Router,
-    app: &App,
+    app: Arc<App>,
     mut phases: watch::Receiver<Phase>,
 ) {
+    let _counted = Counted::new(&app.metrics.connections);
     let handshake = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream));
     let Ok(Ok(stream)) = handshake.await else {
         app.metrics.handshake_failures.inc();
@@ -353,9 +364,14 @@ async fn connection(
     http.timer(TokioTimer::new()).header_read_timeout(IDLE_TIME);
     let connection = http.serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
+    // Every answer says `Connection: close` by then, so that what is left after a while is idle.
+    let idle = async {
+        reached(&mut phases, Phase::Closing).await;
+        tokio::time::sleep(LINGER).await;
+    };
     tokio::select! {
         _ = connection.as_mut() => {}
-        () = reached(&mut phases, Phase::Closing) => {
+        () = idle => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }

@@ -114,7 +114,12 @@ impl Policy for Misbehaves {
                 let memory = black_box(vec![0u64; WORDS]);
                 let found = memory.iter().filter(|&&word| word != 0).count();
                 if found > 0 || STATIC.load(Relaxed) != 0 {
-                    verdict.add(Level::Deny, "EVIL-1", "", format!("{found} words of the last call"));
+                    verdict.add(
+                        Level::Deny,
+                        "EVIL-1",
+                        "",
+                        format!("{found} words of the last call"),
+                    );
                 }
             }
             _ => {}
