@@ -31,14 +31,15 @@ pub(crate) struct YamlError {
 impl Located {
     /// Reads one document.
     pub(crate) fn read(yaml: &str) -> Result<Self, YamlError> {
-        let tree: Spanned<Tree> = serde_saphyr::from_str(yaml).map_err(|e| YamlError::of(&e))?;
+        let tree: Spanned<Tree> =
+            serde_saphyr::from_str_with_options(yaml, options()).map_err(|e| YamlError::of(&e))?;
         Ok(Self::of(tree))
     }
 
     /// Reads a stream of documents; empty ones are left out.
     pub(crate) fn read_all(yaml: &str) -> Result<Vec<Self>, YamlError> {
-        let trees: Vec<Spanned<Tree>> =
-            serde_saphyr::from_multiple(yaml).map_err(|e| YamlError::of(&e))?;
+        let trees: Vec<Spanned<Tree>> = serde_saphyr::from_multiple_with_options(yaml, options())
+            .map_err(|e| YamlError::of(&e))?;
         Ok(trees.into_iter().map(Self::of).filter(|l| !l.value.is_null()).collect())
     }
 
@@ -74,6 +75,11 @@ impl YamlError {
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Self { line, column, why: crate::text::one_line(why, 512) }
     }
+}
+
+/// YAML 1.2: `off` and `no` are texts, as in `rules: {RPK-07: off}`.
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! { strict_booleans: true }
 }
 
 fn place(location: &Location) -> (u64, u64) {
@@ -200,6 +206,14 @@ mod tests {
         ] {
             assert_eq!(located.place(pointer), expected, "{pointer}");
         }
+    }
+
+    #[test]
+    fn words_are_texts() {
+        let located =
+            Located::read("a: off\nb: no\nc: true\nd: null\ne: ~\nf: 1.5\ng: \"1\"\n").unwrap();
+        let expected = serde_json::json!({"a": "off", "b": "no", "c": true, "d": null, "e": null, "f": 1.5, "g": "1"});
+        assert_eq!(located.value, expected);
     }
 
     #[test]

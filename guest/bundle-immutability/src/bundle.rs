@@ -3,15 +3,14 @@
 use opgate_sdk::go::quote;
 use opgate_sdk::{Level, Operation, Shape, Verdict};
 
-use crate::source::{self, SOURCES};
-use crate::{Review, findings, is_deleting};
+use crate::{Review, findings, is_deleting, source};
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
 
 const CLASS: &str = "/spec/provisionerClassName";
 const SOURCE: &str = "/spec/source";
 
-/// `BundleSpec` of rukpak v0.16.0 api/v1alpha1/bundle_types.go.
+/// `BundleSpec` of rukpak v0.16.0, `api/v1alpha1/bundle_types.go`.
 const SPEC: Shape =
     Shape::Struct(&[("provisionerClassName", Shape::Scalar), ("source", source::SHAPE)]);
 
@@ -81,9 +80,7 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
 fn type_names_source(object: &opgate_sdk::Document, verdict: &mut Verdict) {
     let kind = object.text_or_empty("/spec/source/type");
     let members = source::present(object, "/spec/source");
-    let known = SOURCES.contains(&kind.as_str());
-    let named = known && members.contains(&kind.as_str());
-    if !kind.is_empty() && !members.is_empty() && !named {
+    if !kind.is_empty() && !members.is_empty() && !members.contains(&kind.as_str()) {
         let message = format!(
             "spec.source.type {} does not match the configured source key {}",
             quote(&kind),

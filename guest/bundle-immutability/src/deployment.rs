@@ -26,10 +26,7 @@ const NAME_MAX: usize = 45;
 pub(crate) fn judge(review: &Review<'_>) -> Verdict {
     let mut verdict = Verdict::default();
     restricted_access(review, &mut verdict);
-    let Some(object) = review.object.filter(|_| review.request.operation != Operation::Delete)
-    else {
-        return verdict;
-    };
+    let Some(object) = review.object else { return verdict };
     if is_deleting(object) || review.conventions.exempts(review.request) {
         return verdict;
     }

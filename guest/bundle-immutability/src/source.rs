@@ -9,9 +9,9 @@ use opgate_sdk::{Document, Kind, Shape};
 use crate::findings::field;
 
 /// Members of `spec.source` of which exactly one says where the content is.
-pub(crate) const SOURCES: [&str; 5] = ["git", "image", "configMaps", "upload", "http"];
+const SOURCES: [&str; 5] = ["git", "image", "configMaps", "upload", "http"];
 
-/// `BundleSource` of rukpak v0.16.0 api/v1alpha1/bundle_types.go.
+/// `BundleSource` of rukpak v0.16.0, `api/v1alpha1/bundle_types.go`.
 pub(crate) const SHAPE: Shape = Shape::Struct(&[
     ("type", Shape::Scalar),
     ("image", Shape::Pointer(&[("ref", Shape::Scalar), ("pullSecret", Shape::Scalar)])),

@@ -7,7 +7,6 @@
 //!
 //! Below the tables stand properties that hold for every case at once.
 #![expect(
-    clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
@@ -17,7 +16,10 @@
 use std::collections::BTreeSet;
 
 use bundle_immutability::BundleImmutability;
-use opgate_sdk::{DefaultLevel, Document, Level, Operation, Policy, Request, Verdict};
+use opgate_sdk::{
+    DefaultLevel, Document, GroupVersionKind, GroupVersionResource, Level, Operation, Policy,
+    Request, Verdict,
+};
 use serde_json::{Map, Value, json};
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
@@ -68,14 +70,18 @@ fn parsed(json: &str) -> Document {
 
 /// A request for one of the two kinds, as the API server fills it in.
 fn request(operation: Operation, kind: &str, version: &str) -> Request {
-    let mut request = Request { operation, ..Request::default() };
-    request.kind.group = "core.rukpak.io".to_owned();
-    request.kind.version = version.to_owned();
-    request.kind.kind = kind.to_owned();
-    request.resource.group = "core.rukpak.io".to_owned();
-    request.resource.version = version.to_owned();
-    request.resource.resource = format!("{}s", kind.to_lowercase());
-    request
+    let (group, version) = ("core.rukpak.io".to_owned(), version.to_owned());
+    let resource = format!("{}s", kind.to_lowercase());
+    Request {
+        operation,
+        kind: GroupVersionKind {
+            group: group.clone(),
+            version: version.clone(),
+            kind: kind.to_owned(),
+        },
+        resource: GroupVersionResource { group, version, resource },
+        ..Request::default()
+    }
 }
 
 fn operation(name: &str) -> Operation {
@@ -352,8 +358,8 @@ fn reversed(value: &Value) -> String {
 
 #[test]
 fn neither_the_order_of_members_nor_white_space_matters() {
+    assert_eq!(reversed(&json!({"a": [1], "b": "x"})), "{ \"b\" :\n\"x\", \"a\" :\n[ 1 ]}");
     for Pair { why, left, right, equal } in equality() {
-        assert_ne!(left.to_string(), reversed(&left), "{why}: nothing is reversed");
         assert!(change(&left.to_string(), &reversed(&left)).violations.is_empty(), "{why}");
         let verdict = change(&left.to_string(), &reversed(&right));
         assert_eq!(verdict.violations.is_empty(), equal, "{why}");

@@ -56,6 +56,10 @@
 //! and never taken back (a call lives for microseconds), and a panic writes its text to the host's
 //! log before the instance is thrown away.
 
+// The allocator: it is linked for being there.
+#[cfg(target_arch = "wasm32")]
+use opgate_unsafe as _;
+
 pub mod conventions;
 mod describe;
 mod document;

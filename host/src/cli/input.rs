@@ -17,6 +17,8 @@ pub(super) struct Item {
     pub(super) source: String,
     /// The text, or the complete line of the error.
     pub(super) text: Result<Vec<u8>, String>,
+    /// The file.
+    file: String,
     /// Lines of the file in front of the text.
     pub(super) lines_before: usize,
 }
@@ -76,7 +78,12 @@ pub(super) fn read(path: &Path) -> Vec<Item> {
     match bytes {
         Ok(bytes) => split(&source, &ending(path), bytes),
         Err(error) => {
-            vec![Item { text: Err(format!("{source}: {error}")), source, lines_before: 0 }]
+            vec![Item {
+                text: Err(format!("{source}: {error}")),
+                file: source.clone(),
+                source,
+                lines_before: 0,
+            }]
         }
     }
 }
@@ -91,7 +98,12 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<Item> {
     if matches!(ending, "jsonl" | "ndjson") || is_lines(&bytes) {
         return split_lines(source, &bytes);
     }
-    vec![Item { source: source.to_owned(), text: Ok(bytes), lines_before: 0 }]
+    vec![Item {
+        source: source.to_owned(),
+        file: source.to_owned(),
+        text: Ok(bytes),
+        lines_before: 0,
+    }]
 }
 
 /// Whether the first line is a whole object and another one follows.
@@ -107,6 +119,7 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<Item> {
     let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
     let item = |(number, line): (usize, &[u8])| Item {
         source: format!("{source}:{}", number + 1),
+        file: source.to_owned(),
         text: Ok(line.to_vec()),
         lines_before: number,
     };
@@ -114,8 +127,14 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<Item> {
 }
 
 fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
-    let fail =
-        |why: String| vec![Item { source: source.to_owned(), text: Err(why), lines_before: 0 }];
+    let fail = |why: String| {
+        vec![Item {
+            source: source.to_owned(),
+            file: source.to_owned(),
+            text: Err(why),
+            lines_before: 0,
+        }]
+    };
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => return fail(format!("{source}: not UTF-8: {error}")),
@@ -134,6 +153,7 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
         let (line, _) = document.place("");
         Item {
             source: if several { format!("{source}#{}", index + 1) } else { source.to_owned() },
+            file: source.to_owned(),
             text: Ok(document.value.to_string().into_bytes()),
             lines_before: usize::try_from(line.saturating_sub(1)).unwrap_or_default(),
         }
@@ -144,9 +164,7 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
 impl Item {
     /// An error with its place in front.
     pub(super) fn error(&self, error: &ReviewError) -> String {
-        let file = self.source.split_once(".jsonl:").map_or(self.source.as_str(), |_| {
-            self.source.rsplit_once(':').map_or(self.source.as_str(), |(file, _)| file)
-        });
+        let file = &self.file;
         match error {
             ReviewError::Syntax { line, column, why } => {
                 format!("{file}:{}:{column}: not JSON: {why}", line + self.lines_before)

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::policy::{Configuration, Profile, Set, SetError};
+use crate::policy::{Configuration, ModuleSource, PolicyConfig, Profile, Set, SetError};
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 #[derive(Debug, Parser)]
@@ -90,20 +90,21 @@ impl ConfigArgs {
     }
 
     /// The cache is for policies from files; the built-in ones need none.
-    fn cache(&self) -> Option<PathBuf> {
+    fn cache(&self, configuration: &Configuration) -> Option<PathBuf> {
         let user = || {
             let folder = std::env::var_os("XDG_CACHE_HOME")
                 .map(PathBuf::from)
                 .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
             Some(folder.join("opgate"))
         };
-        let needed = self.config.is_some() || self.cache_dir.is_some();
+        let foreign = |p: &PolicyConfig| matches!(p.module, ModuleSource::File(_));
+        let needed = configuration.policies.iter().any(foreign);
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }
 
     fn set(&self, queue: usize) -> Result<Set, Failure> {
         let configuration = self.configuration()?;
-        Set::load(&configuration, self.cache(), queue).map_err(|error| match error {
+        Set::load(&configuration, self.cache(&configuration), queue).map_err(|error| match error {
             SetError::Config(error) => Failure::usage(error),
             SetError::Engine(error) => Failure::engine(error),
         })

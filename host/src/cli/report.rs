@@ -68,6 +68,13 @@ struct Violation {
     message: String,
 }
 
+impl Violation {
+    fn sentence(&self) -> String {
+        let at = if self.field.is_empty() { "" } else { ": " };
+        format!("{}{at}{}", self.field, self.message)
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Fault {
     policy: String,
@@ -133,7 +140,8 @@ impl Record {
     /// The webhook would have given no answer.
     fn fail(&mut self, policy: String, cause: String) {
         self.allowed = false;
-        let message = format!("policy {policy}: {cause}");
+        let message =
+            if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") };
         self.status = Some(Status { code: 500, reason: "InternalError".to_owned(), message });
         self.error = Some(Fault { policy, cause });
     }
@@ -236,9 +244,8 @@ impl Report {
         )?;
         for violation in &record.violations {
             let style = if violation.level == Effect::Deny.as_str() { ERROR } else { WARNING };
-            let Violation { rule, field, message, level, .. } = violation;
-            let at = if field.is_empty() { String::new() } else { format!(" {field}:") };
-            writeln!(self.out, "       {style}{level:5}{style:#} {rule}{at} {message}")?;
+            let Violation { rule, level, .. } = violation;
+            writeln!(self.out, "       {style}{level:5}{style:#} {rule} {}", violation.sentence())?;
         }
         if let Some(Fault { policy, cause }) = &record.error {
             writeln!(self.out, "       {ERROR}fault{ERROR:#} policy {policy}: {cause}")?;
@@ -269,7 +276,7 @@ impl Report {
             let lines: Vec<_> = record
                 .violations
                 .iter()
-                .map(|v| xml(&format!("{} {} {}: {}", v.level, v.rule, v.field, v.message)))
+                .map(|v| xml(&format!("{} {} {}", v.level, v.rule, v.sentence())))
                 .collect();
             let lines = lines.join("\n");
             match record.outcome() {
@@ -307,7 +314,7 @@ impl Report {
                     "warn" => "warning",
                     _ => "note",
                 };
-                results.push(result(record, &v.rule, level, format!("{}: {}", v.field, v.message)));
+                results.push(result(record, &v.rule, level, v.sentence()));
             }
             if let Some(fault) = &record.error {
                 let text = format!("policy {}: {}", fault.policy, fault.cause);

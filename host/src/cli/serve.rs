@@ -65,6 +65,9 @@ impl Serve {
         let source = tls.source()?;
         let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);
         let set = config.set(queue)?;
+        for broken in set.broken() {
+            tracing::error!(policy = broken.name, error = broken.error, "cannot be used");
+        }
         let options = Options {
             listen,
             ops_listen,

@@ -109,12 +109,18 @@ impl Fault {
 /// Keeps the sizes of memories and tables, and remembers what was refused.
 pub(crate) struct Limiter {
     memory: usize,
+    used: usize,
     pub(crate) hit: Option<Fault>,
 }
 
+/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3.
+pub(crate) const MEMORIES: usize = 1;
+pub(crate) const TABLES: usize = 8;
+pub(crate) const INSTANCES: usize = 8;
+
 impl Limiter {
     pub(crate) fn new(memory: usize) -> Self {
-        Self { memory, hit: None }
+        Self { memory, used: 0, hit: None }
     }
 
     fn refuse(&mut self, fault: Fault) -> wasmtime::Result<bool> {
@@ -127,11 +133,28 @@ impl Limiter {
 impl ResourceLimiter for Limiter {
     fn memory_growing(
         &mut self,
-        _: usize,
+        current: usize,
         wanted: usize,
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        if wanted > self.memory { self.refuse(Fault::Memory(self.memory)) } else { Ok(true) }
+        let used = self.used.saturating_sub(current).saturating_add(wanted);
+        if used > self.memory {
+            return self.refuse(Fault::Memory(self.memory));
+        }
+        self.used = used;
+        Ok(true)
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES
     }
 
     fn table_growing(

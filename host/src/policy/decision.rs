@@ -21,9 +21,8 @@ const MAX_REASON: usize = 1_024;
 const MAX_WARNING: usize = 256;
 const MAX_WARNINGS: usize = 4_096;
 
-/// Of an annotation's key, after the policy's name and a point (63 in all for the API server).
-const MAX_KEY: usize = 40;
-const MAX_QUALIFIED_KEY: usize = 63;
+/// Of an annotation's key: 63 for the API server, less the longest name of a policy and a point.
+const MAX_KEY: usize = 22;
 
 /// What a violation does in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,12 +218,11 @@ impl Builder {
         self.decision.violations.extend(violations);
     }
 
-    pub(super) fn fault(&mut self, policy: &Policy, fault: &Fault) {
-        let cause = fault.to_string();
-        let found = PolicyFault { policy: policy.name.clone(), cause, class: fault.class() };
+    /// A policy gave no verdict: what that does is the administrator's choice.
+    pub(super) fn fault(&mut self, found: PolicyFault, mode: Mode, on_error: OnError) {
         let text = format!("policy {} failed: {}", found.policy, found.cause);
-        self.annotate(&policy.name, &text);
-        match (policy.mode, policy.on_error) {
+        self.annotate(&found.policy, &text);
+        match (mode, on_error) {
             (Mode::Audit | Mode::Off, _) => {}
             (Mode::Warn, _) | (Mode::Enforce, OnError::Allow) => self.warned_by_fault.push(text),
             (Mode::Enforce, OnError::Deny) => self.denied_by_fault.push(text),
@@ -236,9 +234,7 @@ impl Builder {
     }
 
     fn annotate(&mut self, key: &str, value: &str) {
-        if key.len() <= MAX_QUALIFIED_KEY {
-            self.decision.audit_annotations.insert(key.to_owned(), one_line(value, MAX_MESSAGE));
-        }
+        self.decision.audit_annotations.insert(key.to_owned(), one_line(value, MAX_MESSAGE));
     }
 
     pub(super) fn build(mut self) -> Decision {

@@ -138,10 +138,12 @@ pub(super) async fn validate(
 ) -> Result<Call<wit::Verdict>, Overload> {
     let lane = &policy.lane;
     let permit = lane.permit(&policy.name, deadline).await?;
-    let budget = Budget::of(policy.limits);
+    // Whoever asks must hear of it before they give up themselves.
+    let left = deadline.saturating_duration_since(Instant::now());
+    let budget = Budget { time: policy.limits.time.min(left), ..Budget::of(policy.limits) };
     if lane.is_fast() {
-        let short = policy.limits.time > FAST;
-        let time = if short { FAST } else { policy.limits.time };
+        let short = budget.time > FAST;
+        let time = if short { FAST } else { budget.time };
         let call = policy.module.validate(inputs, &policy.settings, Budget { time, ..budget });
         if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
             return Ok(call);
@@ -149,13 +151,14 @@ pub(super) async fn validate(
         lane.until_fast.store(RETURN_AFTER, Ordering::Relaxed);
         tracing::debug!(policy = policy.name, "slow; its calls run apart from now on");
     }
-    Ok(slow(policy, inputs, permit).await)
+    Ok(slow(policy, inputs, permit, budget.time).await)
 }
 
 async fn slow(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
     permit: OwnedSemaphorePermit,
+    time: Duration,
 ) -> Call<wit::Verdict> {
     let (answer, answered) = oneshot::channel();
     let stop = Arc::new(AtomicBool::new(false));
@@ -169,7 +172,8 @@ async fn slow(
             let thread = Some(rustix::thread::gettid());
             let _ = rustix::process::setpriority_process(thread, NICE);
             let started = Instant::now();
-            let budget = Budget { cancelled: Some(&stop), ..Budget::of(running.limits) };
+            let memory = running.limits.memory;
+            let budget = Budget { memory, time, cancelled: Some(&stop) };
             let call = running.module.validate(&inputs, &running.settings, budget);
             running.lane.note(started.elapsed());
             drop(permit);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::config::{ConfigErrors, Configuration};
 use super::decision::{Builder, Finding};
 use super::load::{Loaded, load};
-use super::{Decision, Mode, OnError, Overload, Policy, lane};
+use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
 use crate::engine::{Engine, EngineError, Fault, Inputs, Pool};
 use crate::review::Review;
 
@@ -59,14 +59,6 @@ pub enum DecideError {
         /// What is near.
         hint: String,
     },
-    /// There is such a policy, but it cannot be used.
-    #[error("policy {name}: {why}")]
-    Broken {
-        /// The policy.
-        name: String,
-        /// What is wrong with it.
-        why: String,
-    },
 }
 
 /// What is told about each call of a policy, for metrics.
@@ -85,6 +77,7 @@ impl Observer for () {
 pub struct Set {
     policies: Vec<Arc<Policy>>,
     broken: Vec<Broken>,
+    off: Vec<String>,
     engine: Arc<Engine>,
 }
 
@@ -103,13 +96,16 @@ impl Set {
         let memory = configuration.policies.iter().map(|p| p.limits.memory).max();
         let memory = memory.unwrap_or(1 << 20);
         let engine = Arc::new(Engine::start(Pool { instances, memory }, cache)?);
-        let mut set = Self { policies: Vec::new(), broken: Vec::new(), engine };
+        let mut set = Self { policies: Vec::new(), broken: Vec::new(), off: Vec::new(), engine };
         let mut errors = ConfigErrors::default();
-        for config in configuration.policies.iter().filter(|p| p.mode != Mode::Off) {
+        for config in &configuration.policies {
+            if config.mode == Mode::Off {
+                set.off.push(config.name.clone());
+                continue;
+            }
             match load(&set.engine, configuration, config, queue) {
                 Ok(Loaded::Policy(policy)) => set.policies.push(Arc::new(*policy)),
                 Ok(Loaded::Broken(error)) => {
-                    tracing::error!(policy = config.name, error, "cannot be used");
                     set.broken.push(Broken {
                         name: config.name.clone(),
                         source: config.module.to_string(),
@@ -145,8 +141,8 @@ impl Set {
     /// Decides a review: asks every policy that matches, or only the one that is named.
     ///
     /// # Errors
-    /// Where there is too much to do, or the named policy is not there or cannot be used. A policy
-    /// that fails is no error but part of the decision.
+    /// Where there is too much to do, or there is no policy of the name. A policy that fails, or cannot
+    /// be used, is no error but part of the decision.
     pub async fn decide(
         &self,
         review: &Review<'_>,
@@ -154,38 +150,58 @@ impl Set {
         deadline: Instant,
         observer: &impl Observer,
     ) -> Result<Decision, DecideError> {
-        let named = only.map(|name| self.find(name)).transpose()?;
-        let asked: Vec<&Arc<Policy>> = match &named {
-            Some(policy) => vec![*policy],
-            None => self.policies.iter().collect(),
+        let mut builder = Builder::default();
+        let asked = match only.map(|name| self.find(name)).transpose()? {
+            None => self.policies.as_slice(),
+            Some(Found::Policy(policy)) => std::slice::from_ref(policy),
+            Some(Found::Off) => &[],
+            Some(Found::Broken(Broken { name, error, mode, on_error, .. })) => {
+                let fault =
+                    PolicyFault { policy: name.clone(), cause: error.clone(), class: "load" };
+                builder.fault(fault, *mode, *on_error);
+                &[]
+            }
         };
-        let matching: Vec<_> = asked.into_iter().filter(|p| p.matches(review)).collect();
+        let matching: Vec<_> = asked.iter().filter(|p| p.matches(review)).collect();
         if matching.is_empty() {
-            return Ok(Decision::default());
+            return Ok(builder.build());
         }
         let inputs = Arc::new(review.inputs());
-        let mut builder = Builder::default();
         let calls = matching.iter().map(|policy| ask(policy, &inputs, deadline, observer));
         for (policy, answer) in matching.iter().zip(futures_util::future::join_all(calls).await) {
             match answer? {
                 Ok(finding) => builder.finding(policy, finding),
-                Err(fault) => builder.fault(policy, &fault),
+                Err(fault) => {
+                    let (cause, class) = (fault.to_string(), fault.class());
+                    let fault = PolicyFault { policy: policy.name.clone(), cause, class };
+                    builder.fault(fault, policy.mode, policy.on_error);
+                }
             }
         }
         Ok(builder.build())
     }
 
-    fn find(&self, name: &str) -> Result<&Arc<Policy>, DecideError> {
+    fn find(&self, name: &str) -> Result<Found<'_>, DecideError> {
         if let Some(policy) = self.policies.iter().find(|p| p.name == name) {
-            return Ok(policy);
+            return Ok(Found::Policy(policy));
         }
         if let Some(broken) = self.broken.iter().find(|b| b.name == name) {
-            let why = broken.error.clone();
-            return Err(DecideError::Broken { name: name.to_owned(), why });
+            return Ok(Found::Broken(broken));
+        }
+        if self.off.iter().any(|off| off == name) {
+            return Ok(Found::Off);
         }
         let hint = crate::text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
         Err(DecideError::NoPolicy { name: crate::text::one_line(name, 64), hint })
     }
+}
+
+/// A policy by its name.
+enum Found<'s> {
+    Policy(&'s Arc<Policy>),
+    Broken(&'s Broken),
+    /// Configured, but not asked: everything is allowed, as it is at `/validate`.
+    Off,
 }
 
 /// Asks one policy, writes its log lines, and takes over its verdict.

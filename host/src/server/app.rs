@@ -80,10 +80,12 @@ impl App {
         let one = |State(app): State<Arc<Self>>, Path(name): Path<String>, request: Request| async move {
             app.review(Some(&name), request).await
         };
-        let elsewhere = async || {
+        let elsewhere = async |request: Request| {
+            discard(request.into_body()).await;
             plain(StatusCode::NOT_FOUND, "there is POST /validate and POST /validate/{policy}")
         };
-        let other_method = async || {
+        let other_method = async |request: Request| {
+            discard(request.into_body()).await;
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "send the review with POST");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             response
@@ -179,6 +181,7 @@ impl App {
         let deadline = deadline(request.uri().query(), started);
         let (head, body) = request.into_parts();
         if let Err(refusal) = check_content(&head.headers) {
+            discard(body).await;
             return refusal;
         }
         let Ok(_memory) = self.body_memory.try_acquire_many(kib(self.expected(&head.headers)))
@@ -211,9 +214,6 @@ impl App {
             Err(error @ DecideError::NoPolicy { .. }) => {
                 return plain(StatusCode::NOT_FOUND, &error.to_string());
             }
-            Err(error @ DecideError::Broken { .. }) => {
-                return plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
-            }
         };
         self.metrics.decided(&decision);
         log_decision(&review, &decision, started.elapsed());
@@ -228,6 +228,7 @@ impl App {
 
     fn shed(&self, text: &str) -> Response {
         self.metrics.shed.inc();
+        tracing::warn!(text, "shed");
         let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         response
@@ -267,6 +268,22 @@ impl App {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         Err(response)
     }
+}
+
+/// Reads a body that nobody wants: a client that is still sending would otherwise see a broken
+/// connection and no answer. Bounded in bytes and time.
+async fn discard(mut body: Body) {
+    let mut left = MAX_DISCARDED;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, bytes::Buf::remaining);
+            left = left.saturating_sub(length);
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(BODY_TIME, reading).await;
 }
 
 fn body_hint(body: &Body) -> usize {
@@ -318,7 +335,8 @@ fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: D
         name = %crate::text::one_line(&review.name, 253),
         user = %crate::text::one_line(&review.username, 253),
         dry_run = review.dry_run,
-        allowed = decision.denial.is_none(),
+        allowed = decision.denial.is_none() && decision.failure.is_none(),
+        failed = decision.failure.is_some(),
         rules = rules.join(","),
         microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "decided"
@@ -326,6 +344,7 @@ fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: D
 }
 
 fn refused(error: &review::ReviewError) -> Response {
+    tracing::warn!(%error, "not a review");
     let code = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
     plain(code, &error.to_string())
 }

@@ -128,6 +128,9 @@ impl Metrics {
         );
         let reloads = Family::<Result, Counter>::default();
         registry.register("certificate_reloads", "Changes of the certificate", reloads.clone());
+        for result in ["replaced", "failed"] {
+            drop(reloads.get_or_create(&Result { result }));
+        }
         let not_after = Gauge::default();
         let text = "When the serving certificate ends, in seconds since 1970";
         registry.register_with_unit(

@@ -184,6 +184,7 @@ impl Server {
         let interval = self.options.reload_interval;
         let reloading = tokio::spawn(async move {
             let mut told = true;
+            let mut reported = None;
             loop {
                 tokio::select! {
                     () = tokio::time::sleep(interval) => {}
@@ -194,7 +195,7 @@ impl Server {
                         }
                     }
                 }
-                look(&certificate, &app);
+                look(&certificate, &app, &mut reported);
             }
         });
         let accepting = accept(self.listener, self.acceptor, self.app.clone(), phases);
@@ -256,21 +257,24 @@ async fn next(listener: &TcpListener) -> Option<TcpStream> {
     }
 }
 
-/// Looks at the certificate's files; a broken new pair is reported, the old one stays.
-fn look(certificate: &Reloader, app: &App) {
-    match certificate.look() {
-        Ok(Change::Unchanged) => {}
-        Ok(Change::Replaced) => {
+/// Looks at the certificate's files; a broken new pair is reported once, the old one stays.
+fn look(certificate: &Reloader, app: &App, reported: &mut Option<String>) {
+    let result = certificate.look();
+    let error = result.as_ref().err().map(ToString::to_string);
+    match (result, &error) {
+        (Ok(Change::Replaced), _) => {
             let current = certificate.current();
             tracing::info!(names = current.names().join(","), "certificate replaced");
             app.metrics.certificate_ends(current.not_after());
             app.metrics.reloaded("replaced");
         }
-        Err(error) => {
-            tracing::error!(%error, "the old certificate is kept");
+        (Err(_), Some(text)) if error != *reported => {
+            tracing::error!(error = text, "the old certificate is kept");
             app.metrics.reloaded("failed");
         }
+        _ => {}
     }
+    *reported = error;
 }
 
 /// Accepts connections until the phase is closing, then waits for those that are open.

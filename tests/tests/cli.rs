@@ -1,0 +1,587 @@
+//! The command line as people and pipelines use it: outputs, exit status, what goes where.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use opgate_tests::{configuration, create_bundle, good_spec, hostile, misbehaves, recorded};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
+
+fn opgate(folder: &Path, arguments: &[&str]) -> Output {
+    opgate_with_input(folder, arguments, "")
+}
+
+fn opgate_with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(BINARY)
+        .args(arguments)
+        .current_dir(folder)
+        .env("OPGATE_CACHE_DIR", folder.join("cache"))
+        .env_remove("OPGATE_CONFIG")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    out(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A folder with the recorded reviews in `reviews/`.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let reviews = folder.path().join("reviews");
+    std::fs::create_dir(&reviews).unwrap();
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("reviews")).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, reviews.join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
+    let path = folder.path().join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+#[test]
+fn replay_denies_exactly_the_changed_tag() {
+    let folder = folder();
+    let output = opgate(folder.path(), &["replay", "--output", "jsonl", "reviews"]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let records = lines(&output);
+    let sources: Vec<_> =
+        records.iter().map(|r| r["source"].as_str().unwrap().to_owned()).collect();
+    let mut sorted = sources.clone();
+    sorted.sort();
+    assert_eq!(sources, sorted, "in the order of names");
+    let denied: Vec<_> = records.iter().filter(|r| r["allowed"] == false).collect();
+    assert_eq!(denied.len(), 1);
+    let mut denied = denied[0].clone();
+    assert!(denied["microseconds"].take().is_u64());
+    let expected = json!({
+        "source": "reviews/007-update-bundles-combo-tag-ref.json",
+        "uid": "a76a74ab-31ae-47fe-87df-e33ee319f64b",
+        "operation": "UPDATE",
+        "resource": "core.rukpak.io/v1alpha1/bundles",
+        "subresource": "",
+        "namespace": "",
+        "name": "combo-tag-ref",
+        "allowed": false,
+        "status": {"code": 403, "reason": "bundle.spec is immutable", "message": "bundle.spec is immutable"},
+        "violations": [{"policy": "bundle-immutability", "rule": "RPK-01", "level": "deny", "field": "spec", "message": "bundle.spec is immutable"}],
+        "warnings": [],
+        "error": null,
+        "microseconds": null,
+    });
+    assert_eq!(denied, expected);
+    let members = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert!(records.iter().all(|r| members(r) == members(&expected)));
+    let status = records.iter().find(|r| r["subresource"] == "status").unwrap();
+    assert_eq!(status["name"], "my-bundle");
+}
+
+#[test]
+fn replay_reads_every_form_of_input() {
+    let folder = folder();
+    let bundle = |name: &str| create_bundle("u", name, &good_spec()).to_string();
+    let pretty = format!("{:#}", create_bundle("u", "pretty", &good_spec()));
+    let yaml = "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest:\n  uid: u\n  operation: CREATE\n  name: yaml\n  kind: {group: core.rukpak.io, version: v1alpha1, kind: Bundle}\n  resource: {group: core.rukpak.io, version: v1alpha1, resource: bundles}\n  object:\n    spec: {source: {type: git}}\n";
+    write(&folder, "in/a.json", pretty);
+    write(&folder, "in/b.jsonl", format!("{}\n\n{}\n", bundle("b1"), bundle("b2")));
+    write(&folder, "in/c.yaml", format!("---\n{yaml}---\n{yaml}"));
+    write(&folder, "in/sub/d.yml", yaml);
+    write(&folder, "in/README.md", "not a review");
+    write(&folder, "one-a-line.txt", format!("{}\n{}\n", bundle("t1"), bundle("t2")));
+    let output = opgate(
+        folder.path(),
+        &[
+            "replay",
+            "--output",
+            "jsonl",
+            "in",
+            "one-a-line.txt",
+            "reviews/006-create-bundles-combo-tag-ref.json",
+        ],
+    );
+    let found: Vec<_> = lines(&output)
+        .iter()
+        .map(|r| format!("{} {} {}", r["source"], r["name"], r["allowed"]).replace('"', ""))
+        .collect();
+    let expected = [
+        "in/a.json pretty true",
+        "in/b.jsonl:1 b1 true",
+        "in/b.jsonl:3 b2 true",
+        "in/c.yaml#1 yaml false",
+        "in/c.yaml#2 yaml false",
+        "in/sub/d.yml yaml false",
+        "one-a-line.txt:1 t1 true",
+        "one-a-line.txt:2 t2 true",
+        "reviews/006-create-bundles-combo-tag-ref.json combo-tag-ref true",
+    ];
+    assert_eq!(found, expected, "{}", err(&output));
+    for input in
+        [recorded("007"), bundle("x") + "\n" + &recorded("007").replace('\n', " "), yaml.to_owned()]
+    {
+        let output =
+            opgate_with_input(folder.path(), &["replay", "--output", "jsonl", "-"], &input);
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_its_place_and_the_rest_goes_on() {
+    let folder = folder();
+    write(&folder, "in/a.json", "{\n  \"kind\": \n}");
+    write(
+        &folder,
+        "in/b.jsonl",
+        format!(
+            "{}\n{{\"x\": ]\n{}\n",
+            create_bundle("u", "b1", &good_spec()),
+            create_bundle("u", "b2", &good_spec())
+        ),
+    );
+    write(&folder, "in/c.yaml", "kind: [a\n");
+    write(&folder, "in/d.json", "{\"apiVersion\": \"v1\", \"kind\": \"Pod\"}");
+    write(&folder, "in/e.json", b"\n\xff\xfe");
+    write(&folder, "in/f.json", "");
+    write(&folder, "in/g.json", format!("{{\"a\":\n{}}}", "[".repeat(600)));
+    let output = opgate(folder.path(), &["replay", "--output", "jsonl", "in"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(lines(&output).len(), 2, "the two good lines");
+    let errors = err(&output);
+    for expected in [
+        "in/a.json:3:1: not JSON: expected value",
+        "in/b.jsonl:2:7: not JSON: expected value",
+        "in/c.yaml:",
+        "in/d.json: not an AdmissionReview: apiVersion is \"v1\"",
+        "in/e.json:2:1: the body is not UTF-8",
+        "in/f.json: the body is empty",
+        "in/g.json:2:512: the body nests deeper than 512 levels",
+    ] {
+        assert!(errors.contains(expected), "{expected} is not in\n{errors}");
+    }
+    let output = opgate(folder.path(), &["replay", "nowhere"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("nowhere: No such file or directory"), "{}", err(&output));
+    assert_eq!(opgate(folder.path(), &["replay"]).status.code(), Some(2));
+    assert_eq!(opgate(folder.path(), &["replay", "--output", "xml", "in"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_failing_policy_ends_a_replay_with_3() {
+    let folder = folder();
+    write(&folder, "opgate.yaml", configuration(&[misbehaves("evil", &json!({"do": "panic"}))]));
+    let arguments = ["replay", "--config", "opgate.yaml", "--output", "jsonl", "reviews"];
+    let output = opgate(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    let records = lines(&output);
+    let failed = records.iter().find(|r| r["error"] != Value::Null).unwrap();
+    assert_eq!(failed["error"]["policy"], "evil");
+    assert!(failed["error"]["cause"].as_str().unwrap().starts_with("panicked: "));
+    assert_eq!((&failed["allowed"], &failed["status"]["code"]), (&json!(false), &json!(500)));
+
+    write(
+        &folder,
+        "opgate.yaml",
+        configuration(&[json!({"name": "x", "module": hostile("imports-wasi")})]),
+    );
+    let output = opgate(folder.path(), &arguments);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(3), ""));
+    assert!(err(&output).contains("policy x: "), "{}", err(&output));
+}
+
+#[test]
+fn every_output_form_carries_the_denial() {
+    let folder = folder();
+    let run = |form: &str| {
+        let output = opgate(folder.path(), &["replay", "--output", form, "reviews"]);
+        assert_eq!(output.status.code(), Some(1), "{form}: {}", err(&output));
+        out(&output)
+    };
+    let table = run("table");
+    assert!(
+        table.contains("deny   UPDATE core.rukpak.io/v1alpha1/bundles combo-tag-ref"),
+        "{table}"
+    );
+    assert!(table.contains("RPK-01 spec: bundle.spec is immutable"), "{table}");
+    assert!(!table.contains('\u{1b}'), "no colours into a pipe");
+    let list: Vec<Value> = serde_json::from_str(&run("json")).unwrap();
+    assert_eq!(list.iter().filter(|r| r["allowed"] == false).count(), 1);
+    let junit = run("junit");
+    assert!(junit.starts_with("<?xml") && junit.contains("failures=\"1\" errors=\"0\""), "{junit}");
+    assert!(junit.contains("<failure message=\"bundle.spec is immutable\">"), "{junit}");
+    let sarif: Value = serde_json::from_str(&run("sarif")).unwrap();
+    let run = &sarif["runs"][0];
+    assert_eq!(sarif["version"], "2.1.0");
+    let results = run["results"].as_array().unwrap();
+    let denied = results.iter().find(|r| r["level"] == "error").unwrap();
+    assert_eq!(denied["ruleId"], "RPK-01");
+    assert!(run["tool"]["driver"]["rules"].as_array().unwrap().iter().any(|r| r["id"] == "RPK-01"));
+}
+
+#[test]
+fn rules_and_policies_are_listed() {
+    let folder = folder();
+    let output = opgate(folder.path(), &["rules", "--output", "json"]);
+    let rules: Vec<Value> = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(rules.len(), 25);
+    let first = &rules[0];
+    assert_eq!(
+        (&first["id"], &first["policy"], &first["default"]),
+        (&json!("RPK-01"), &json!("bundle-immutability"), &json!("deny"))
+    );
+    assert_eq!((&first["kinds"], &first["operations"]), (&json!(["Bundle"]), &json!(["UPDATE"])));
+    assert!(
+        rules.iter().all(|r| !r["title"].as_str().unwrap().is_empty()
+            && !r["source"].as_str().unwrap().is_empty())
+    );
+    let markdown = out(&opgate(folder.path(), &["rules", "--output", "markdown"]));
+    assert_eq!(markdown.lines().count(), 27);
+    let table = out(&opgate(folder.path(), &["policy", "list"]));
+    assert!(
+        table.contains("bundle-immutability") && table.contains("builtin:bundle-immutability"),
+        "{table}"
+    );
+    let shown = out(&opgate(
+        folder.path(),
+        &["policy", "inspect", "bundle-immutability", "--output", "json"],
+    ));
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["settingsSchema"]["properties"]["rukpak"]["type"], "object");
+    let file = hostile("misbehaves");
+    let shown = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
+    assert!(out(&shown).starts_with("hostile 0.0.1: misbehaves"), "{}", err(&shown));
+    let wrong = opgate(folder.path(), &["policy", "inspect", "bundle-imutability"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(err(&wrong).contains("did you mean \"bundle-immutability\"?"), "{}", err(&wrong));
+}
+
+/// Line, column and a hint for everything that is wrong, all at once where that is possible.
+#[test]
+fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
+    let folder = folder();
+    let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+    let policy = "policies:\n  - name: bundle-immutability\n";
+    let cases = [
+        (
+            format!("{head}polices: []\n"),
+            vec!["3:1: unknown field `polices`", "did you mean \"policies\"?"],
+        ),
+        (
+            format!("{head}{policy}    mod: warn\n"),
+            vec!["5:5: unknown field `mod`", "did you mean \"mode\"?"],
+        ),
+        (
+            format!("{head}{policy}    mode: enforced\n"),
+            vec!["5:5: unknown variant `enforced`", "did you mean \"enforce\"?"],
+        ),
+        (
+            format!("{head}profile: ocp-4.16\n"),
+            vec!["3:1: unknown variant `ocp-4.16`", "did you mean \"ocp-4.1"],
+        ),
+        (
+            format!("{head}{policy}    rules: {{RPK-1: off, RPK-02: off, RPX-99: warn}}\n"),
+            vec!["5:13: policy bundle-immutability has no rule \"RPK-1\"", "RPX-99"],
+        ),
+        (
+            format!("{head}{policy}    rules:\n      RPK-02: maybe\n"),
+            vec!["6:7: unknown variant `maybe`"],
+        ),
+        (
+            format!("{head}{policy}    settings:\n      rukpak:\n        strictPath: true\n"),
+            vec!["7:9: unknown setting `strictPath`; did you mean \"strictPaths\"?"],
+        ),
+        (
+            format!("{head}{policy}    settings: {{strictPaths: true}}\n"),
+            vec![
+                "5:16: unknown setting `strictPaths`; it belongs at `settings.rukpak.strictPaths`",
+            ],
+        ),
+        (
+            format!(
+                "{head}{policy}    settings: {{rukpak: {{strictPaths: 1, bundleDeploymentNameMax: 0}}}}\n"
+            ),
+            vec!["5:25: 1 is not of type", "5:41: 0 is less than the minimum of 1"],
+        ),
+        (
+            format!("{head}{policy}    settings: {{rules: {{}}}}\n"),
+            vec!["5:16: the levels of rules belong beside `settings`"],
+        ),
+        (
+            format!("{head}{policy}    limits: {{memory: 32MB, time: 100, concurrency: 0}}\n"),
+            vec!["5:27: "],
+        ),
+        (
+            format!("{head}{policy}    limits: {{memory: 32MB, time: 1d, concurrency: 0}}\n"),
+            vec![
+                "5:14: \"32MB\" is not a size",
+                "5:28: \"1d\" is not a duration",
+                "5:38: must be between 1 and 256",
+            ],
+        ),
+        (
+            format!("{head}{policy}    cluster: [configmaps]\n"),
+            vec!["5:15: \"configmaps\" is not of the form group/version/resource"],
+        ),
+        (
+            format!("{head}{policy}  - name: bundle-immutability\n"),
+            vec!["5:5: a policy named \"bundle-immutability\" is already there"],
+        ),
+        (
+            format!("{head}policies:\n  - name: X Y\n    module: builtin:bundle-immutability\n"),
+            vec!["4:5: \"X Y\" is not a name"],
+        ),
+        (
+            format!("{head}policies:\n  - name: bundle-imutability\n"),
+            vec!["4:5: there is no built-in policy", "did you mean \"bundle-immutability\"?"],
+        ),
+        (format!("{head}policies:\n  - module: x\n"), vec!["4:5: missing field `name`"]),
+        ("kind: Configuration\n".to_owned(), vec!["1:1: missing field `apiVersion`"]),
+        (
+            "apiVersion: v1\nkind: Config\n".to_owned(),
+            vec!["1:1: apiVersion is \"v1\"", "2:1: kind is \"Config\""],
+        ),
+        ("a: [\n".to_owned(), vec![":2:"]),
+        (format!("{head}kind: Configuration\n"), vec![":3:1: "]),
+        (String::new(), vec!["1:1: "]),
+    ];
+    for (text, expected) in cases {
+        write(&folder, "opgate.yaml", &text);
+        for command in [
+            &["rules", "--config", "opgate.yaml"][..],
+            &["replay", "--config", "opgate.yaml", "reviews"],
+        ] {
+            let output = opgate(folder.path(), command);
+            let errors = err(&output);
+            assert_eq!(
+                (output.status.code(), out(&output).as_str()),
+                (Some(2), ""),
+                "{text}\n{errors}"
+            );
+            for part in &expected {
+                assert!(errors.contains(part), "{part} is not in\n{errors}\nof\n{text}");
+            }
+            assert!(errors.lines().all(|l| l.starts_with("error: opgate.yaml:")), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn the_configuration_changes_what_is_decided() {
+    let folder = folder();
+    let replay = |policy: Value| {
+        let mut entry = json!({"name": "bundle-immutability"});
+        entry.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
+        write(&folder, "opgate.yaml", configuration(&[entry]));
+        let output = opgate(
+            folder.path(),
+            &[
+                "replay",
+                "--config",
+                "opgate.yaml",
+                "--output",
+                "jsonl",
+                "reviews/007-update-bundles-combo-tag-ref.json",
+            ],
+        );
+        let record = lines(&output).pop().unwrap_or_else(|| panic!("{}", err(&output)));
+        let rules: Vec<_> = record["violations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| format!("{} {}", v["rule"], v["level"]).replace('"', ""))
+            .collect();
+        (
+            output.status.code().unwrap(),
+            rules.join(", "),
+            record["warnings"].as_array().unwrap().len(),
+        )
+    };
+    let cases = [
+        (json!({}), (1, "RPK-01 deny", 0)),
+        (json!({"mode": "warn"}), (0, "RPK-01 warn", 1)),
+        (json!({"mode": "audit"}), (0, "RPK-01 audit", 0)),
+        (json!({"mode": "off"}), (0, "", 0)),
+        (json!({"rules": {"RPK-01": "warn", "RPK-17": "off"}}), (0, "RPK-01 warn", 1)),
+        (json!({"rules": {"RPK-01": "off"}}), (0, "RPK-17 warn", 1)),
+        (json!({"rules": {"RPK-01": "off", "RPK-17": "deny"}}), (1, "RPK-17 deny", 0)),
+        (json!({"exclude": {"users": ["admin"]}}), (0, "", 0)),
+        (json!({"exclude": {"namespaces": ["x"]}}), (1, "RPK-01 deny", 0)),
+        (json!({"settings": {"exempt": {"users": ["admin"]}}}), (1, "RPK-01 deny", 0)),
+    ];
+    for (policy, (code, rules, warnings)) in cases {
+        assert_eq!(replay(policy.clone()), (code, rules.to_owned(), warnings), "{policy}");
+    }
+}
+
+/// Compiled once; what is in the cache is used only if this installation wrote it.
+#[test]
+fn the_cache_trusts_nothing_that_it_did_not_write() {
+    let folder = folder();
+    let cache = folder.path().join("cache");
+    write(&folder, "opgate.yaml", configuration(&[misbehaves("evil", &json!({}))]));
+    let run = || {
+        let output = opgate(folder.path(), &["policy", "list", "--config", "opgate.yaml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        err(&output)
+    };
+    let image = || {
+        let files = std::fs::read_dir(&cache).unwrap().map(|e| e.unwrap().path());
+        files.into_iter().find(|p| p.extension().is_some_and(|e| e == "image")).unwrap()
+    };
+    assert_eq!(run(), "");
+    let written = std::fs::read(image()).unwrap();
+    let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(image()).unwrap());
+    let first = inode();
+    assert_eq!((run(), inode()), (String::new(), first), "read, not written again");
+    assert_eq!(std::fs::metadata(image()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(&cache).unwrap().permissions().mode() & 0o777, 0o700);
+
+    let mut flipped = written.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for bad in [flipped, written[..100].to_vec(), vec![], written[32..].to_vec()] {
+        std::fs::write(image(), &bad).unwrap();
+        assert!(run().contains("not used from the cache"));
+        assert_eq!(
+            std::fs::read(image()).unwrap().len(),
+            written.len(),
+            "compiled and written anew"
+        );
+    }
+    // The image of one policy under the name of another.
+    let path = image();
+    write(
+        &folder,
+        "opgate.yaml",
+        configuration(&[
+            json!({"name": "x", "module": hostile("loops-in-settings"), "mode": "off"}),
+            misbehaves("evil", &json!({})),
+        ]),
+    );
+    let _ =
+        opgate(folder.path(), &["policy", "inspect", hostile("reads-cluster").to_str().unwrap()]);
+    let other = path.with_file_name("sha256-0000.image");
+    std::fs::rename(&path, &other).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    assert_eq!(run(), "");
+    // A file that others may write, a link, and a folder that is open to all are not read.
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(run().contains("must belong to the user"));
+    let real = folder.path().join("real.image");
+    std::fs::rename(&path, &real).unwrap();
+    std::os::unix::fs::symlink(&real, &path).unwrap();
+    assert!(run().contains("not used from the cache"));
+    std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(run().contains("policies are compiled at every start"));
+}
+
+/// Without room for a pool of instances the answers are the same.
+#[test]
+fn a_short_address_space_is_enough() {
+    let folder = folder();
+    let script = format!("ulimit -v 4000000 && exec {BINARY} replay --output jsonl reviews");
+    let output =
+        Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(err(&output).contains("no pool of instances"), "{}", err(&output));
+    assert_eq!(lines(&output).iter().filter(|r| r["allowed"] == false).count(), 1);
+}
+
+#[test]
+fn certificates_are_issued_checked_and_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| opgate(folder.path(), arguments);
+    let issue = [
+        "certs",
+        "issue",
+        "--out",
+        "tls",
+        "--service",
+        "opgate-system/opgate",
+        "--name",
+        "10.0.0.1",
+    ];
+    let output = run(&issue);
+    assert_eq!(
+        (output.status.code(), out(&output).as_str()),
+        (Some(0), "tls\n"),
+        "{}",
+        err(&output)
+    );
+    let mode = |file: &str| {
+        std::fs::metadata(folder.path().join("tls").join(file)).unwrap().permissions().mode()
+            & 0o777
+    };
+    assert_eq!(
+        (mode("ca.key"), mode("tls.key"), mode("ca.crt"), mode("tls.crt")),
+        (0o600, 0o600, 0o644, 0o644)
+    );
+    let check = |name: &str| run(&["certs", "check", "--tls-dir", "tls", "--name", name]);
+    for (name, code) in
+        [("opgate.opgate-system.svc", 0), ("10.0.0.1", 0), ("other.svc", 1), ("10.0.0.2", 1)]
+    {
+        let output = check(name);
+        assert_eq!(output.status.code(), Some(code), "{name}: {}{}", out(&output), err(&output));
+    }
+    let read = |file: &str| std::fs::read(folder.path().join("tls").join(file)).unwrap();
+    let (ca, certificate) = (read("ca.crt"), read("tls.crt"));
+    assert_eq!(run(&issue).status.code(), Some(0));
+    assert_eq!(read("ca.crt"), ca, "the CA stays");
+    assert_ne!(read("tls.crt"), certificate);
+    assert_eq!(check("10.0.0.1").status.code(), Some(0));
+    assert_eq!(run(&[&issue[..], &["--new-ca"]].concat()).status.code(), Some(0));
+    assert_ne!(read("ca.crt"), ca);
+    let wrong = run(&["certs", "issue", "--out", "tls", "--name", "not a name"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(err(&wrong).contains("neither a DNS name nor an IP address"), "{}", err(&wrong));
+    let key = folder.path().join("tls/tls.key");
+    std::fs::copy(folder.path().join("tls/ca.key"), &key).unwrap();
+    let output = run(&["certs", "check", "--tls-dir", "tls"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("does not belong to the certificate in"), "{}", err(&output));
+    let output = run(&["serve", "--tls-dir", "tls"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&run(&["serve"])).contains("no serving certificate"));
+}
+
+#[test]
+fn the_demo_shows_the_main_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = opgate(folder.path(), &["demo"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let shown = out(&output);
+    let denial = "Error from server (bundle.spec is immutable): admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable";
+    assert!(shown.contains(denial), "{shown}");
+    assert_eq!(shown.matches("denied  ").count(), 1, "{shown}");
+    assert_eq!(shown.matches("allowed ").count(), 7, "{shown}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let folder = folder();
+    let line = create_bundle("u", "b", &good_spec()).to_string() + "\n";
+    write(&folder, "many.jsonl", line.repeat(3_000));
+    let script =
+        format!("{BINARY} replay --output jsonl many.jsonl | head -1; exit ${{PIPESTATUS[0]}}");
+    let output =
+        Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    assert_eq!((output.status.code(), lines(&output).len()), (Some(0), 1), "{}", err(&output));
+}
