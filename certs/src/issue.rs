@@ -111,6 +111,12 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         let now = OffsetDateTime::now_utc();
+        if self.not_after <= now {
+            return Err(Error::Rejected(format!(
+                "the CA ended on {}: make a new one",
+                self.not_after.date()
+            )));
+        }
         params.not_before = now - SKEW;
         params.not_after = (now + Duration::days(days.into())).min(self.not_after);
         let key = KeyPair::generate()?;

@@ -28,6 +28,10 @@ pub(crate) fn nearest<'c>(
     written: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
+    // The distance costs the product of both lengths, and nobody mistypes that much.
+    if written.len() > 64 {
+        return None;
+    }
     let scored = candidates.into_iter().map(|c| (strsim::damerau_levenshtein(written, c), c));
     let (distance, best) = scored.min_by_key(|(distance, _)| *distance)?;
     (distance <= written.chars().count().max(3) / 3 + 1).then_some(best)

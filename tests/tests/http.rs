@@ -376,8 +376,64 @@ async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() 
 
     let mut audited = broken;
     audited["mode"] = "audit".into();
-    let server = Server::start(BINARY, Some(&configuration(&[audited])), &[]);
+    let off = json!({"name": "off", "module": "builtin:bundle-immutability", "mode": "off"});
+    let server = Server::start(BINARY, Some(&configuration(&[audited, off])), &[]);
     assert_eq!(server.get("/readyz").await.0, 200);
+    let mut client = server.connect().await;
+    for path in ["/validate/broken", "/validate/off", "/validate"] {
+        let answer = client.post(path, JSON, recorded("007")).await.unwrap();
+        assert_eq!(
+            (answer.status, answer.response()["allowed"].clone()),
+            (200, true.into()),
+            "{path}"
+        );
+    }
+}
+
+/// What a client writes into a review does not become lines of the log, or megabytes of an answer.
+#[tokio::test]
+async fn texts_of_a_client_stay_small_and_on_one_line() {
+    let server = Server::start(BINARY, None, &[]);
+    let mut client = server.connect().await;
+    let mut review: Value = serde_json::from_str(&recorded("007")).unwrap();
+    review["request"]["uid"] = format!("x\n2026-01-01 ERROR forged {}", "y".repeat(10_000)).into();
+    assert_eq!(client.review(review.to_string()).await.unwrap().response()["allowed"], false);
+    let logged = |log: Vec<Value>| log.into_iter().find(|e| e["message"] == "decided");
+    let mut entry = logged(server.log());
+    while entry.is_none() {
+        client.review(recorded("006")).await.unwrap();
+        entry = logged(server.log());
+    }
+    let uid = entry.unwrap()["uid"].as_str().unwrap().to_owned();
+    assert!(uid.starts_with("x 2026") && uid.len() <= 128, "{uid}");
+    let answer = client.review(with("/request", Some("A".repeat(1 << 20).into()))).await.unwrap();
+    assert_eq!(answer.status, 422);
+    assert!(answer.body.len() < 1_000, "{}", answer.body.len());
+}
+
+/// Memory is taken for what has come, not for what is announced.
+#[tokio::test]
+async fn announced_bodies_keep_nobody_out() {
+    let server = Server::start(BINARY, None, &["--max-body-memory", "8Mi"]);
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {JSON}\r\ncontent-length: 7000000\r\n\r\n"
+    );
+    let mut announced = Vec::new();
+    for _ in 0..10 {
+        let mut stream = tls(server.address, &server.certificates.authority, &[]).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        announced.push(stream);
+    }
+    while server.metric("opgate_in_flight ").await != Some(10.0) {}
+    let mut client = server.connect().await;
+    assert_eq!(client.review(recorded("006")).await.unwrap().status, 200);
+    // Two that really send come to more than there is.
+    for stream in announced.iter_mut().take(2) {
+        stream.write_all(&vec![b' '; 5_000_000]).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+    while server.metric("opgate_shed_total").await != Some(1.0) {}
 }
 
 /// Certificates of any kind of key, and a client that does not say which name it wants.

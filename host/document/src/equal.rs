@@ -8,7 +8,8 @@ use crate::{Kind, Value};
 
 pub(crate) fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
     match (left, right) {
-        (Some(left), Some(right)) => same(left, right),
+        // Most comparisons are between two copies of one text, as in an UPDATE of something else.
+        (Some(left), Some(right)) => left.raw() == right.raw() || same(left, right),
         (Some(value), None) | (None, Some(value)) => is_nothing(value),
         (None, None) => true,
     }
@@ -24,10 +25,6 @@ fn is_nothing(value: Value<'_>) -> bool {
 }
 
 fn same(left: Value<'_>, right: Value<'_>) -> bool {
-    // Most comparisons are between two copies of one text, as in an UPDATE of something else.
-    if left.raw() == right.raw() {
-        return true;
-    }
     match (left.kind(), right.kind()) {
         (Kind::Object, Kind::Object) => same_members(left, right),
         (Kind::List, Kind::List) => {
@@ -57,7 +54,11 @@ fn same_members(left: Value<'_>, right: Value<'_>) -> bool {
         };
         let left = if order.is_le() { lefts.next().map(|(_, value)| value) } else { None };
         let right = if order.is_ge() { rights.next().map(|(_, value)| value) } else { None };
-        if !equal(left, right) {
+        let are_same = match (left, right) {
+            (Some(left), Some(right)) => same(left, right),
+            (left, right) => left.or(right).is_none_or(is_nothing),
+        };
+        if !are_same {
             return false;
         }
     }

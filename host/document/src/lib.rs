@@ -4,10 +4,10 @@
 //! where its text starts and ends; what it holds is found out at the first look and remembered, so
 //! that any number of policies share one parse, and an object that nobody looks at is not parsed
 //! at all. Looking at `/spec` splits the top level into members and the member `spec` into its own;
-//! the text of `metadata` is skipped over.
+//! the text of `metadata` is stepped over. All looks together cost no more than reading the text once.
 //!
 //! ```text
-//! text ──check_depth──▶ Document ──get("/spec")──▶ Value ──text()/integer()/members()/equal()
+//! Text (indexed) ──────▶ Document ──get("/spec")──▶ Value ──text()/integer()/members()/equal()
 //!                         (shared)                  (borrowed: document + node)
 //! ```
 //!
@@ -17,21 +17,27 @@
 //! Semantics follow the API server's decoder where JSON leaves room: the last of several members of
 //! one name counts, and a lone surrogate in a string reads as U+FFFD.
 
-mod depth;
 mod equal;
 mod node;
 mod pointer;
+mod text;
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use depth::MAX_DEPTH;
 use node::{Content, Node};
+pub use text::{MAX_DEPTH, Text, TooDeep};
 
 /// Why a text is not a document. The text says what, and where by line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(String);
+
+impl Error {
+    fn new(text: String) -> Self {
+        Self(text)
+    }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,12 +64,9 @@ pub enum Kind {
     Object,
 }
 
-/// A text that documents share. (Not `Arc<str>`: that would copy each request's body once more.)
-pub type Text = Arc<String>;
-
 /// A JSON text and what is known about it so far. Cheap to share (`Arc`), never changes.
 pub struct Document {
-    text: Text,
+    text: Arc<Text>,
     root: Node,
 }
 
@@ -73,26 +76,30 @@ impl fmt::Debug for Document {
     }
 }
 
+impl Default for Document {
+    /// `null`
+    fn default() -> Self {
+        Self::part(Arc::new(Text::default()), 0..0)
+    }
+}
+
 impl Document {
     /// Reads a JSON text that nobody has checked yet.
     ///
     /// # Errors
     /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
     pub fn parse(json: &str) -> Result<Self, Error> {
-        let nested = |_| Error(format!("nests deeper than {MAX_DEPTH} levels"));
-        depth::check_depth(json).map_err(nested)?;
+        let text = Arc::new(Text::new(json.to_owned())?);
         serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|e| Error(e.to_string()))?;
-        let text = Arc::new(json.to_owned());
-        let root = Node::trimmed(&text, 0..text.len());
-        Ok(Self { text, root })
+        Ok(Self::part(text, 0..json.len()))
     }
 
-    /// A document that is one part of a text whose syntax and depth ([`check_depth`]) were checked.
+    /// A document that is one part of a text whose syntax was checked.
     ///
     /// A range outside the text, or one that does not hold a JSON value, gives a document that
     /// reads as `null`.
     #[must_use]
-    pub fn part(text: Text, range: Range<usize>) -> Self {
+    pub fn part(text: Arc<Text>, range: Range<usize>) -> Self {
         let root = Node::trimmed(&text, range);
         Self { text, root }
     }
@@ -122,14 +129,6 @@ impl Document {
     fn root_text(&self) -> &str {
         self.root.text(&self.text)
     }
-}
-
-/// Checks that no part of a JSON text nests deeper than [`MAX_DEPTH`]. Syntax is not checked.
-///
-/// # Errors
-/// The byte offset of the first bracket that is too deep.
-pub fn check_depth(json: &str) -> Result<(), usize> {
-    depth::check_depth(json)
 }
 
 /// A value inside a document.

@@ -5,8 +5,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::{Deserializer as _, Visitor};
+
+use crate::Text;
+use crate::text::string_end;
 
 /// A value: its place in the text and, after the first look, its content.
 pub(crate) struct Node {
@@ -77,15 +79,15 @@ impl Node {
         self.text(text).strip_prefix('"')?.strip_suffix('"')
     }
 
-    pub(crate) fn content(&self, text: &str) -> &Content {
+    pub(crate) fn content(&self, text: &Text) -> &Content {
         self.content.get_or_init(|| self.read(text))
     }
 
-    fn read(&self, text: &str) -> Content {
+    fn read(&self, text: &Text) -> Content {
         let json = self.text(text);
         match json.as_bytes().first() {
-            Some(b'{') => Content::Object(members(text, json)),
-            Some(b'[') => Content::List(items(text, json)),
+            Some(b'{') => Content::Object(members(text, self.start)),
+            Some(b'[') => Content::List(items(text, self.start)),
             Some(b'"') if !json.contains('\\') => Content::Text(None),
             Some(b'"') => Content::Text(Some(unescape(json))),
             Some(b't') => Content::Boolean(true),
@@ -96,71 +98,66 @@ impl Node {
     }
 }
 
-/// Where `part`, a slice of `text`, stands in it.
-fn place(text: &str, part: &str) -> (usize, usize) {
-    let start = part.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
-    (start, start.wrapping_add(part.len()))
+/// Steps through the elements or members of one level; nested values are stepped over.
+struct Level<'t> {
+    text: &'t Text,
+    bytes: &'t [u8],
+    at: usize,
 }
 
-fn node_at(text: &str, part: &str) -> Node {
-    let (start, end) = place(text, part);
-    Node::at(start, end)
-}
-
-struct Items<'t>(&'t str);
-
-impl<'de> Visitor<'de> for Items<'de> {
-    type Value = Vec<Node>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
+impl<'t> Level<'t> {
+    /// Inside of the bracket at `start`.
+    fn inside(text: &'t Text, start: u32) -> Self {
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        Self { text, bytes: text.as_bytes(), at: start.saturating_add(1) }
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut nodes = Vec::new();
-        while let Some(raw) = seq.next_element::<&'de RawValue>()? {
-            nodes.push(node_at(self.0, raw.get()));
+    /// The next byte that is neither white space, comma nor colon.
+    fn peek(&mut self) -> Option<u8> {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
+                return Some(byte);
+            }
+            self.at += 1;
         }
-        Ok(nodes)
+        None
+    }
+
+    /// Steps over the value that comes next; its range, or `None` at the end of the level.
+    fn value(&mut self) -> Option<Range<usize>> {
+        let first = self.peek()?;
+        let start = self.at;
+        self.at = match first {
+            b'}' | b']' => return None,
+            b'{' | b'[' => self.text.closing(start)?.checked_add(1)?,
+            b'"' => string_end(self.bytes, start),
+            _ => {
+                let rest = self.bytes.get(start..)?;
+                let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
+                start + rest.iter().position(ends).unwrap_or(rest.len())
+            }
+        };
+        Some(start..self.at)
     }
 }
 
-fn items(text: &str, json: &str) -> Box<[Node]> {
-    let mut reader = serde_json::Deserializer::from_str(json);
-    reader.deserialize_seq(Items(text)).unwrap_or_default().into_boxed_slice()
+fn items(text: &Text, start: u32) -> Box<[Node]> {
+    let mut level = Level::inside(text, start);
+    let mut nodes = Vec::new();
+    while let Some(range) = level.value() {
+        nodes.push(Node::at(range.start, range.end));
+    }
+    nodes.into_boxed_slice()
 }
 
-struct Members<'t>(&'t str);
-
-impl<'de> Visitor<'de> for Members<'de> {
-    type Value = Vec<Member>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+fn members(text: &Text, start: u32) -> Box<[Member]> {
+    let mut level = Level::inside(text, start);
+    let mut members = Vec::new();
+    while let Some(name) = level.value() {
+        let Some(value) = level.value() else { break };
+        members
+            .push(Member { name: Name::of(text, name), value: Node::at(value.start, value.end) });
     }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some((RawKey(key), raw)) = map.next_entry::<RawKey<'de>, &'de RawValue>()? {
-            let name = match key {
-                Cow::Borrowed(plain) => {
-                    let (start, end) = place(self.0, plain);
-                    match (u32::try_from(start), u32::try_from(end)) {
-                        (Ok(start), Ok(end)) => Name::Plain(start, end),
-                        _ => Name::Unescaped(plain.into()),
-                    }
-                }
-                Cow::Owned(unescaped) => Name::Unescaped(unescaped.into()),
-            };
-            members.push(Member { name, value: node_at(self.0, raw.get()) });
-        }
-        Ok(members)
-    }
-}
-
-fn members(text: &str, json: &str) -> Box<[Member]> {
-    let mut reader = serde_json::Deserializer::from_str(json);
-    let mut members = reader.deserialize_map(Members(text)).unwrap_or_default();
     if !members.is_sorted_by(|a, b| a.name(text) < b.name(text)) {
         // The sort is stable, so of several members of one name the last one written is the last
         // of its run; reversed before removing duplicates, it is the one that stays.
@@ -172,15 +169,22 @@ fn members(text: &str, json: &str) -> Box<[Member]> {
     members.into_boxed_slice()
 }
 
-/// A member's name. Read as bytes, because serde_json refuses lone surrogates in text only.
-struct RawKey<'de>(Cow<'de, str>);
-
-impl<'de> serde::Deserialize<'de> for RawKey<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_bytes(LossyText).map(RawKey)
+impl Name {
+    /// The name in a range of the text, quotes included.
+    fn of(text: &str, range: Range<usize>) -> Self {
+        let quoted = text.get(range.clone()).unwrap_or_default();
+        let inside = (range.start.checked_add(1), range.end.checked_sub(1));
+        let ends = |(start, end): (Option<usize>, Option<usize>)| {
+            Some((u32::try_from(start?).ok()?, u32::try_from(end?).ok()?))
+        };
+        match ends(inside).filter(|_| !quoted.contains('\\')) {
+            Some((start, end)) => Self::Plain(start, end),
+            None => Self::Unescaped(unescape(quoted)),
+        }
     }
 }
 
+/// Reads as bytes, because serde_json refuses lone surrogates in text only.
 struct LossyText;
 
 impl<'de> Visitor<'de> for LossyText {

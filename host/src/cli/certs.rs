@@ -1,5 +1,6 @@
 //! `opgate certs`: a CA and serving certificates, for those who have no other issuer.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -133,7 +134,7 @@ fn issue(
     write().map_err(Failure::usage)?;
     let of = if known { "the CA that was there" } else { "a new CA" };
     anstream::eprintln!("issued for {} by {of}", names.join(", "));
-    anstream::println!("{}", out.display());
+    writeln!(anstream::stdout(), "{}", out.display())?;
     Ok(Outcome::Ok)
 }
 
@@ -149,11 +150,12 @@ fn check(
         Source::Files { certificate, .. } => certificate.with_file_name("ca.crt"),
     };
     let pair = source.load().map_err(Failure::usage)?;
+    let mut out = anstream::stdout();
     let now = SystemTime::now();
     let left = pair.not_after().duration_since(now).unwrap_or_default();
-    anstream::println!("names     {}", pair.names().join(", "));
-    anstream::println!("chain     {} certificates", pair.chain_length());
-    anstream::println!("days left {}", left.as_secs() / 86_400);
+    writeln!(out, "names     {}", pair.names().join(", "))?;
+    writeln!(out, "chain     {} certificates", pair.chain_length())?;
+    writeln!(out, "days left {}", left.as_secs() / 86_400)?;
     let mut problems = Vec::new();
     if pair.names().is_empty() {
         problems.push(
@@ -184,7 +186,7 @@ fn check(
         anstream::eprintln!("no CA bundle: who issued the certificate is not checked");
     }
     for problem in &problems {
-        anstream::println!("problem   {problem}");
+        writeln!(out, "problem   {problem}")?;
     }
     Ok(if problems.is_empty() { Outcome::Ok } else { Outcome::Denied })
 }

@@ -3,6 +3,7 @@
 //! A server with throw-away certificates, the sample reviews over TLS to it, as an API server sends
 //! them, and what `kubectl` would print of the answers.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,7 +90,12 @@ impl Demo {
             };
             let server = Server::bind(options, set, certificate).await.map_err(Failure::engine)?;
             let address = server.local_addr()?;
-            println!("serving on https://{address} after {:.1} ms\n", millis(started.elapsed()));
+            let mut out = anstream::stdout();
+            writeln!(
+                out,
+                "serving on https://{address} after {:.1} ms\n",
+                millis(started.elapsed())
+            )?;
             let (stop, stopped) = oneshot::channel::<()>();
             let (_, reload) = watch::channel(());
             let stopped = async move {
@@ -157,20 +163,22 @@ async fn send(
     anyhow::ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
     let answer: Value = serde_json::from_slice(&body)?;
     let response = answer.get("response").unwrap_or(&Value::Null);
+    let mut out = anstream::stdout();
     let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
     let (word, style) =
         if allowed { ("allowed", anstyle::Style::new()) } else { ("denied", ERROR) };
-    anstream::println!("{style}{word:8}{style:#} {what} ({took:.1} ms)");
+    writeln!(out, "{style}{word:8}{style:#} {what} ({took:.1} ms)")?;
     for warning in response.get("warnings").and_then(Value::as_array).into_iter().flatten() {
-        anstream::println!("         Warning: {}", warning.as_str().unwrap_or_default());
+        writeln!(out, "         Warning: {}", warning.as_str().unwrap_or_default())?;
     }
     if let Some(status) = response.get("status").filter(|_| !allowed) {
         let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
-        anstream::println!(
+        writeln!(
+            out,
             "         Error from server ({}): admission webhook \"{WEBHOOK}\" denied the request: {}",
             text("reason"),
             text("message")
-        );
+        )?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::review::{self, ReviewError};
 use crate::yaml::Located;
@@ -36,11 +37,15 @@ pub(super) fn files(paths: &[PathBuf]) -> io::Result<(Vec<PathBuf>, usize)> {
         let with_path = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         if named && path == Path::new("-") {
             files.push(path);
-        } else if fs::metadata(&path).map_err(with_path)?.is_dir() {
+        } else if fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
             let entries = fs::read_dir(&path).map_err(with_path)?;
             let mut entries = entries.collect::<io::Result<Vec<_>>>().map_err(with_path)?;
             entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
             for entry in entries {
+                // Hidden files; among them the folders behind the links of a mounted volume.
+                if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                    continue;
+                }
                 // Links to folders are not followed: they could lead in a circle.
                 let is_link = entry.file_type().map_err(with_path)?.is_symlink();
                 if is_link && entry.path().is_dir() {
@@ -181,7 +186,7 @@ impl Item {
     }
 
     /// The checked text.
-    pub(super) fn checked(&self) -> Result<opgate_document::Text, String> {
+    pub(super) fn checked(&self) -> Result<Arc<opgate_document::Text>, String> {
         let bytes = self.text.clone()?;
         review::text(bytes).map_err(|error| self.error(&error))
     }

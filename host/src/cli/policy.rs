@@ -4,11 +4,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, Failure, Outcome};
-use crate::policy::{Configuration, Policy, Profile, Set, SetError};
+use crate::engine::{Engine, Limits, Pool};
+use crate::policy::{Descriptor, Policy, Set, describe};
 
 /// Arguments of `opgate policy`.
 #[derive(Debug, Args)]
@@ -110,31 +112,42 @@ fn summary(policy: &Policy) -> Value {
     })
 }
 
+/// What is shown of a policy.
+struct Shown {
+    source: String,
+    digest: String,
+    limits: Limits,
+    descriptor: Descriptor,
+}
+
 fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, Failure> {
-    let set = if Path::new(name).is_file() {
-        of_file(config, Path::new(name))?
+    let shown = if Path::new(name).is_file() {
+        of_file(Path::new(name))?
     } else {
-        config.set(1)?
-    };
-    let policy = match set.policies() {
-        [only] if Path::new(name).is_file() => only.clone(),
-        policies => named(&set, policies, name)?,
+        let set = config.set(1)?;
+        let policy = named(&set, name)?;
+        Shown {
+            source: policy.source.to_string(),
+            digest: policy.module.digest().to_owned(),
+            limits: policy.limits,
+            descriptor: policy.descriptor.clone(),
+        }
     };
     let mut out = anstream::AutoStream::auto(std::io::stdout());
-    let described = description(&policy);
+    let described = description(&shown);
     if output == Format::Json {
         writeln!(out, "{described:#}")?;
         return Ok(Outcome::Ok);
     }
-    let d = &policy.descriptor;
+    let (d, limits) = (&shown.descriptor, shown.limits);
     writeln!(out, "{} {}: {}", d.name, d.version, d.title)?;
-    writeln!(out, "source   {}\ndigest   {}", policy.source, policy.module.digest())?;
+    writeln!(out, "source   {}\ndigest   {}", shown.source, shown.digest)?;
     writeln!(
         out,
         "limits   {} of memory, {}ms, {} at a time",
-        crate::policy::units::bytes(policy.limits.memory),
-        policy.limits.time.as_millis(),
-        policy.limits.concurrency
+        crate::policy::units::bytes(limits.memory),
+        limits.time.as_millis(),
+        limits.concurrency
     )?;
     for rule in &d.matches {
         let operations: Vec<_> = rule.operations.iter().map(|o| o.as_str()).collect();
@@ -159,38 +172,35 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
     Ok(Outcome::Ok)
 }
 
-fn of_file(config: &ConfigArgs, path: &Path) -> Result<Set, Failure> {
-    let absolute = std::fs::canonicalize(path)?;
-    // JSON is YAML, and quotes any path.
-    let text = json!({
-        "apiVersion": "opgate.dev/v1alpha1",
-        "kind": "Configuration",
-        "profile": Profile::default().as_str(),
-        "policies": [{"name": "inspected", "module": absolute}],
-    });
-    let configuration = Configuration::parse(path, &text.to_string()).map_err(Failure::usage)?;
-    let set = Set::load(&configuration, config.cache_dir.clone(), 1).map_err(|e| match e {
-        SetError::Config(e) => Failure::usage(e),
-        SetError::Engine(e) => Failure::engine(e),
-    })?;
-    match set.broken() {
-        [] => Ok(set),
-        [broken, ..] => Err(Failure::engine(anyhow::anyhow!(broken.error.clone()))),
-    }
+/// Only what the policy says about itself is asked: no settings, and nothing is read.
+fn of_file(path: &Path) -> Result<Shown, Failure> {
+    let limits = Limits::default();
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let pool = Pool { instances: 1, memory: limits.memory };
+    let engine = Arc::new(Engine::start(pool, None).map_err(Failure::engine)?);
+    let of_it = |e: String| Failure::engine(anyhow::anyhow!("{}: {e}", path.display()));
+    let module = engine.load(&bytes, true).map_err(|e| of_it(e.to_string()))?;
+    let descriptor = describe(&module, "inspected", limits).map_err(of_it)?;
+    Ok(Shown {
+        source: path.display().to_string(),
+        digest: module.digest().to_owned(),
+        limits,
+        descriptor,
+    })
 }
 
-fn named(set: &Set, policies: &[Arc<Policy>], name: &str) -> Result<Arc<Policy>, Failure> {
-    if let Some(policy) = policies.iter().find(|p| p.name == name) {
+fn named(set: &Set, name: &str) -> Result<Arc<Policy>, Failure> {
+    if let Some(policy) = set.policies().iter().find(|p| p.name == name) {
         return Ok(policy.clone());
     }
     if let Some(broken) = set.broken().iter().find(|b| b.name == name) {
         return Err(Failure::engine(anyhow::anyhow!("policy {name}: {}", broken.error)));
     }
-    let hint = crate::text::hint(name, policies.iter().map(|p| p.name.as_str()));
+    let hint = crate::text::hint(name, set.policies().iter().map(|p| p.name.as_str()));
     Err(Failure::usage(anyhow::anyhow!("there is neither a policy nor a file {name:?}{hint}")))
 }
 
-fn description(policy: &Policy) -> Value {
+fn description(policy: &Shown) -> Value {
     let d = &policy.descriptor;
     let operations = |operations: &[crate::review::Operation]| -> Vec<&str> {
         operations.iter().map(|o| o.as_str()).collect()
@@ -218,8 +228,8 @@ fn description(policy: &Policy) -> Value {
         "name": d.name,
         "version": d.version,
         "title": d.title,
-        "source": policy.source.to_string(),
-        "digest": policy.module.digest(),
+        "source": policy.source,
+        "digest": policy.digest,
         "matches": matches.collect::<Vec<_>>(),
         "reads": d.reads,
         "rules": rules.collect::<Vec<_>>(),
@@ -237,6 +247,6 @@ fn pack(module: &Path, output: Option<PathBuf>) -> Result<Outcome, Failure> {
         .map_err(|e| anyhow::anyhow!(named(&format!("does not make a component: {e:#}"))))?;
     let output = output.unwrap_or_else(|| module.with_extension("component.wasm"));
     std::fs::write(&output, component).map_err(|e| anyhow::anyhow!("{}: {e}", output.display()))?;
-    anstream::println!("{}", output.display());
+    writeln!(anstream::stdout(), "{}", output.display())?;
     Ok(Outcome::Ok)
 }

@@ -1,5 +1,6 @@
 //! `opgate replay`: decides recorded reviews as the server would.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,7 @@ impl Replay {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut report = Report::start(output, &set)?;
         let mut outcome = Outcome::Ok;
+        let mut decisions = 0usize;
         for file in files {
             for item in input::read(&file) {
                 let decided = item.checked().and_then(|text| {
@@ -52,7 +54,14 @@ impl Replay {
                 match decided {
                     Ok(record) => {
                         outcome = outcome.max(record.outcome());
-                        report.add(record)?;
+                        decisions += 1;
+                        match report.add(record) {
+                            // Whoever reads the output has seen enough; what was found counts.
+                            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                                return Ok(outcome);
+                            }
+                            other => other?,
+                        }
                     }
                     Err(why) => {
                         outcome = outcome.max(Outcome::Usage);
@@ -61,7 +70,13 @@ impl Replay {
                 }
             }
         }
-        report.end()?;
+        match report.end() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(outcome),
+            other => other?,
+        }
+        if decisions == 0 && outcome == Outcome::Ok {
+            return Err(Failure::usage(anyhow::anyhow!("there is no review in what was named")));
+        }
         Ok(outcome)
     }
 }

@@ -67,6 +67,9 @@ pub(crate) struct State {
     pub(crate) handles: ResourceTable,
     pub(crate) limiter: Limiter,
     pub(crate) log: Vec<(Severity, String)>,
+    /// Bytes of JSON that the guest had parsed. They are kept outside of its memory, and count
+    /// against the same limit.
+    pub(crate) parsed: usize,
 }
 
 impl State {
@@ -81,6 +84,8 @@ impl document::Host for State {}
 
 impl document::HostDocument for State {
     fn parse(&mut self, json: String) -> wasmtime::Result<Result<Resource<Handle>, String>> {
+        self.parsed = self.parsed.saturating_add(json.len());
+        self.limiter.check(self.parsed)?;
         match Document::parse(&json) {
             Ok(document) => Ok(Ok(self.handles.push(Handle::whole(Arc::new(document)))?)),
             Err(error) => Ok(Err(error.to_string())),
@@ -161,6 +166,10 @@ impl document::HostDocument for State {
 
 impl log::Host for State {
     fn log(&mut self, severity: Severity, message: String) -> wasmtime::Result<()> {
+        // The last place is for the last error: that is what a panic writes.
+        if self.log.len() == LOG_LINES && severity == Severity::Error {
+            self.log.pop();
+        }
         if self.log.len() < LOG_LINES {
             self.log.push((severity, crate::text::one_line(&message, LOG_BYTES)));
         }

@@ -42,7 +42,9 @@ impl Cache {
         let path = folder.join("key");
         let secret = match read_secret(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create_secret(&path)?,
-            other => other?,
+            other => {
+                other.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?
+            }
         };
         Ok(Self { folder: folder.to_path_buf(), key: Key::new(&secret) })
     }
@@ -124,7 +126,13 @@ fn read_secret(path: &Path) -> io::Result<[u8; 32]> {
 fn create_secret(path: &Path) -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("no randomness"))?;
-    match write_exclusive(path, &secret) {
+    // Written whole before it has its name; a link does not replace what is there.
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let written =
+        write_exclusive(&temporary, &secret).and_then(|()| fs::hard_link(&temporary, path));
+    let _ = fs::remove_file(&temporary);
+    match written {
         // Another process was faster; what it wrote is as good.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_secret(path),
         other => other.map(|()| secret),

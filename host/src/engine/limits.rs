@@ -123,6 +123,14 @@ impl Limiter {
         Self { memory, used: 0, hit: None }
     }
 
+    /// Fails where this many bytes are more than the memory of a call.
+    pub(crate) fn check(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        if bytes > self.memory {
+            self.refuse(Fault::Memory(self.memory))?;
+        }
+        Ok(())
+    }
+
     fn refuse(&mut self, fault: Fault) -> wasmtime::Result<bool> {
         let error = wasmtime::Error::msg(fault.to_string());
         self.hit = Some(fault);
@@ -139,9 +147,12 @@ impl ResourceLimiter for Limiter {
     ) -> wasmtime::Result<bool> {
         let used = self.used.saturating_sub(current).saturating_add(wanted);
         if used > self.memory {
-            return self.refuse(Fault::Memory(self.memory));
+            // The guest may ask for less; if it traps instead, this is why.
+            self.hit = Some(Fault::Memory(self.memory));
+            return Ok(false);
         }
         self.used = used;
+        self.hit = None;
         Ok(true)
     }
 

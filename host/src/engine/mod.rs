@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use opgate_document::Document;
 use opgate_unsafe::Image;
@@ -42,8 +42,8 @@ const TARGET: &str = env!("OPGATE_TARGET");
 const RESIDENT_MEMORY: usize = 256 << 10;
 const RESIDENT_TABLE: usize = 16 << 10;
 
-/// Core instances of a component of the SDK: the guest, and two for the borders.
-const CORE_INSTANCES: u32 = 4;
+/// An answer that comes this much after its time is still taken.
+const LATE: Duration = Duration::from_millis(10);
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -195,16 +195,18 @@ impl Engine {
 fn pooling(pool: Pool) -> PoolingAllocationConfig {
     // Some to spare for calls at load time, while others serve.
     let instances = u32::try_from(pool.instances).unwrap_or(u32::MAX).saturating_add(4);
-    let core = instances.saturating_mul(CORE_INSTANCES);
+    let many = |each: usize| u32::try_from(each).unwrap_or(u32::MAX);
+    let total = |each: usize| instances.saturating_mul(many(each));
     let mut config = PoolingAllocationConfig::new();
     config
         .total_component_instances(instances)
-        .total_core_instances(core)
-        .total_memories(instances)
-        .total_tables(core)
-        .max_memories_per_component(1)
-        .max_core_instances_per_component(CORE_INSTANCES * 2)
-        .max_tables_per_component(CORE_INSTANCES * 2)
+        .total_core_instances(total(limits::INSTANCES))
+        .total_memories(total(limits::MEMORIES))
+        .total_tables(total(limits::TABLES))
+        .max_memories_per_component(many(limits::MEMORIES))
+        .max_core_instances_per_component(many(limits::INSTANCES))
+        .max_tables_per_component(many(limits::TABLES))
+        .max_tables_per_module(many(limits::TABLES))
         .max_memory_size(pool.memory)
         .table_elements(limits::TABLE_ELEMENTS)
         .linear_memory_keep_resident(RESIDENT_MEMORY)
@@ -323,15 +325,19 @@ impl Module {
     ) -> Call<T> {
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(limits::HANDLES);
-        let state = State { handles, limiter: Limiter::new(budget.memory), log: Vec::new() };
+        let state =
+            State { handles, limiter: Limiter::new(budget.memory), log: Vec::new(), parsed: 0 };
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
         store.set_max_component_handles(limits::HANDLES);
-        self.set_deadline(&mut store, budget);
+        let end = Instant::now() + budget.time;
+        self.set_deadline(&mut store, budget, end);
         let running = self.engine.ticker.run();
         let answer = self.pre.instantiate(&mut store).and_then(|policy| call(&mut store, &policy));
         drop(running);
+        // A call of the host is not interrupted: what it took too long is noticed here.
+        let late = budget.cancelled.is_some() && answer.is_ok() && Instant::now() > end + LATE;
         let State { limiter, log, .. } = store.into_data();
         let result = answer.map_err(|error| {
             let cancelled = budget.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed));
@@ -343,22 +349,23 @@ impl Module {
             let panic = last_words.map(|(_, text)| text.clone());
             Fault::of(&error, &limiter, budget.time, panic)
         });
+        let result = if late { Err(Fault::Deadline(budget.time)) } else { result };
         let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
         Call { result, log }
     }
 
-    fn set_deadline(&self, store: &mut Store<State>, budget: Budget<'_>) {
-        // The first tick may come at once; one more makes the time at least what was promised.
-        let ticks = budget.time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
-        let mut left = u64::try_from(ticks).unwrap_or(u64::MAX);
+    fn set_deadline(&self, store: &mut Store<State>, budget: Budget<'_>, end: Instant) {
         let Some(cancelled) = budget.cancelled.cloned() else {
-            store.set_epoch_deadline(left);
+            // The first tick may come at once; one more makes the time at least what was promised.
+            let ticks = budget.time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
+            store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
             return;
         };
+        // By the clock and not by counting: ticks that pass during a call of the host, or while the
+        // thread waits for a processor, count like all others.
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
-            left = left.saturating_sub(1);
-            if left == 0 || cancelled.load(Ordering::Relaxed) {
+            if Instant::now() >= end || cancelled.load(Ordering::Relaxed) {
                 return Ok(UpdateDeadline::Interrupt);
             }
             Ok(UpdateDeadline::Continue(1))

@@ -172,16 +172,9 @@ struct PolicyEntry {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct LimitsEntry {
-    memory: Option<MemoryEntry>,
+    memory: Option<serde_json::Value>,
     time: Option<String>,
     concurrency: Option<usize>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum MemoryEntry {
-    Bytes(u64),
-    Text(String),
 }
 
 #[derive(Deserialize, Default)]
@@ -319,8 +312,8 @@ impl Origin {
         };
         let mut limits = Limits::default();
         let memory = entry.limits.memory.map(|memory| match memory {
-            MemoryEntry::Bytes(bytes) => parse_bytes(&bytes.to_string()),
-            MemoryEntry::Text(text) => parse_bytes(&text),
+            serde_json::Value::String(text) => parse_bytes(&text),
+            other => parse_bytes(&other.to_string()),
         });
         match memory {
             Some(Ok(memory)) if !((1 << 20)..=(1 << 30)).contains(&memory) => {

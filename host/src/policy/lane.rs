@@ -52,6 +52,12 @@ pub enum Overload {
         /// Length of its queue.
         waiting: usize,
     },
+    /// All permits are taken, and the policy is not worth a wait.
+    #[error("policy {policy}: all its calls are taken")]
+    Busy {
+        /// The policy.
+        policy: String,
+    },
     /// No permit came free in time.
     #[error("policy {policy}: no call ended in the {}ms that were left", .waited.as_millis())]
     Timeout {
@@ -60,6 +66,13 @@ pub enum Overload {
         /// How long it waited.
         waited: Duration,
     },
+}
+
+/// How long to wait for a permit: a policy that can never block a request does not delay it either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    UntilDeadline,
 }
 
 /// Permits and lane of one policy.
@@ -109,10 +122,14 @@ impl Lane {
     async fn permit(
         &self,
         policy: &str,
+        patience: Patience,
         deadline: Instant,
     ) -> Result<OwnedSemaphorePermit, Overload> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
+        }
+        if patience == Patience::None {
+            return Err(Overload::Busy { policy: policy.to_owned() });
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _counted = Waiting(&self.waiting);
@@ -137,7 +154,8 @@ pub(super) async fn validate(
     deadline: Instant,
 ) -> Result<Call<wit::Verdict>, Overload> {
     let lane = &policy.lane;
-    let permit = lane.permit(&policy.name, deadline).await?;
+    let patience = if policy.can_block() { Patience::UntilDeadline } else { Patience::None };
+    let permit = lane.permit(&policy.name, patience, deadline).await?;
     // Whoever asks must hear of it before they give up themselves.
     let left = deadline.saturating_duration_since(Instant::now());
     let budget = Budget { time: policy.limits.time.min(left), ..Budget::of(policy.limits) };

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::{Descriptor, Lane, Policy, Profile, builtin};
-use crate::engine::{Budget, Engine, Module};
+use crate::engine::{Budget, Engine, Limits, Module};
 
 /// What came of one policy of a configuration.
 pub(super) enum Loaded {
@@ -35,10 +35,7 @@ pub(super) fn load(
         Ok(module) => module,
         Err(why) => return Ok(Loaded::Broken(why)),
     };
-    let described = module.describe(Budget::of(config.limits));
-    log(&config.name, &described.log);
-    let descriptor = described.result.map_err(|fault| format!("describe: {fault}"));
-    let descriptor = match descriptor.and_then(|d| Descriptor::check(&d)) {
+    let descriptor = match describe(&module, &config.name, config.limits) {
         Ok(descriptor) => descriptor,
         Err(why) => return Ok(Loaded::Broken(why)),
     };
@@ -61,7 +58,11 @@ pub(super) fn load(
             }
         }
     }
-    errors.extend(check_schema(configuration, config, &descriptor));
+    match validator(&descriptor) {
+        Ok(Some(validator)) => errors.extend(check_settings(configuration, config, &validator)),
+        Ok(None) => errors.extend(check_no_settings(configuration, config)),
+        Err(why) => return Ok(Loaded::Broken(why)),
+    }
     errors.or(())?;
     let settings = settings(config, &descriptor, configuration.profile);
     let checked = module.validate_settings(&settings, Budget::of(config.limits));
@@ -95,6 +96,17 @@ pub(super) fn load(
         excluded_users: config.excluded_users.clone(),
         last_error: parking_lot::Mutex::new(None),
     })))
+}
+
+/// Asks a policy what it is.
+///
+/// # Errors
+/// Where it does not say, or says what breaks the contract.
+pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descriptor, String> {
+    let described = module.describe(Budget::of(limits));
+    log(name, &described.log);
+    let descriptor = described.result.map_err(|fault| format!("describe: {fault}"))?;
+    Descriptor::check(&descriptor)
 }
 
 fn open(engine: &Arc<Engine>, config: &PolicyConfig) -> Result<Module, String> {
@@ -139,15 +151,62 @@ fn settings(config: &PolicyConfig, descriptor: &Descriptor, profile: Profile) ->
             config.rules.iter().map(|(id, level)| (id.as_str(), level.as_str())).collect();
         settings.insert("rules".to_owned(), serde_json::json!(levels));
     }
-    let text = Arc::new(Value::Object(settings).to_string());
-    let end = text.len();
-    Arc::new(Document::part(text, 0..end))
+    // Too deep for a document is too deep for the parser of the configuration.
+    let text = Value::Object(settings).to_string();
+    Arc::new(Document::parse(&text).unwrap_or_default())
 }
 
-fn check_schema(
+/// A settings schema, ready for use.
+struct SettingsSchema {
+    schema: Value,
+    validator: jsonschema::Validator,
+}
+
+/// The policy's settings schema. It comes out of the sandbox: without references its work is bounded
+/// by its size (at most 256 KiB) times that of the settings.
+fn validator(descriptor: &Descriptor) -> Result<Option<SettingsSchema>, String> {
+    if descriptor.settings_schema.is_empty() {
+        return Ok(None);
+    }
+    let schema: Value = serde_json::from_str(&descriptor.settings_schema)
+        .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
+    let mut todo = vec![&schema];
+    while let Some(part) = todo.pop() {
+        match part {
+            Value::Object(members) => {
+                if members
+                    .keys()
+                    .any(|k| matches!(k.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef"))
+                {
+                    return Err(
+                        "its settings schema has references, which are not supported".to_owned()
+                    );
+                }
+                todo.extend(members.values());
+            }
+            Value::Array(items) => todo.extend(items),
+            _ => {}
+        }
+    }
+    let validator = jsonschema::draft202012::new(&schema).map_err(|e| {
+        format!("its settings schema is not valid: {}", crate::text::one_line(&e.to_string(), 512))
+    })?;
+    Ok(Some(SettingsSchema { schema, validator }))
+}
+
+fn check_no_settings(configuration: &Configuration, config: &PolicyConfig) -> ConfigErrors {
+    let mut errors = ConfigErrors::default();
+    if config.settings.as_object().is_some_and(|settings| !settings.is_empty()) {
+        let text = format!("policy {} takes no settings", config.name);
+        errors.push(configuration.at(config, "/settings", &text));
+    }
+    errors
+}
+
+fn check_settings(
     configuration: &Configuration,
     config: &PolicyConfig,
-    descriptor: &Descriptor,
+    SettingsSchema { schema, validator }: &SettingsSchema,
 ) -> ConfigErrors {
     let mut errors = ConfigErrors::default();
     let mut wrong = |pointer: &str, text: &str| {
@@ -160,44 +219,18 @@ fn check_schema(
         );
         return errors;
     }
-    if descriptor.settings_schema.is_empty() {
-        if config.settings.as_object().is_some_and(|settings| !settings.is_empty()) {
-            wrong("", &format!("policy {} takes no settings", config.name));
-        }
-        return errors;
-    }
-    let schema: Value = match serde_json::from_str(&descriptor.settings_schema) {
-        Ok(schema) => schema,
-        Err(error) => {
-            wrong(
-                "",
-                &format!("the settings schema of policy {} is not JSON: {error}", config.name),
-            );
-            return errors;
-        }
-    };
-    let validator = match jsonschema::draft202012::new(&schema) {
-        Ok(validator) => validator,
-        Err(error) => {
-            wrong(
-                "",
-                &format!("the settings schema of policy {} is not valid: {error}", config.name),
-            );
-            return errors;
-        }
-    };
     for error in validator.iter_errors(&config.settings) {
         let at = error.instance_path().as_str();
         if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
             let rule = error.schema_path().as_str();
             let around = rule.strip_suffix("/additionalProperties").unwrap_or_default();
             for key in unexpected {
-                let hint = key_hint(&schema, around, key);
+                let hint = key_hint(schema, around, key);
                 let escaped = key.replace('~', "~0").replace('/', "~1");
                 wrong(&format!("{at}/{escaped}"), &format!("unknown setting `{key}`{hint}"));
             }
         } else {
-            wrong(at, &error.to_string());
+            wrong(at, &crate::text::one_line(&error.to_string(), 512));
         }
     }
     errors

@@ -27,6 +27,7 @@ pub use config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig, Profil
 pub use decision::{Cause, Decision, Denial, Effect, PolicyFault, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Rule};
 pub use lane::{Lane, Overload};
+pub use load::describe;
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 
 use crate::engine::{Limits, Module};
@@ -146,6 +147,12 @@ impl Policy {
             && !(self.excluded_users.iter().any(|user| *user == review.username)
                 || (!review.namespace.is_empty()
                     && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
+    }
+
+    /// Whether the policy can keep a request from passing, by verdict or by fault.
+    #[must_use]
+    pub fn can_block(&self) -> bool {
+        self.mode == Mode::Enforce && self.on_error != OnError::Allow
     }
 
     /// The level that the configuration gives to a rule, if any.

@@ -167,18 +167,30 @@ impl Set {
             return Ok(builder.build());
         }
         let inputs = Arc::new(review.inputs());
+        let mut overload = None;
         let calls = matching.iter().map(|policy| ask(policy, &inputs, deadline, observer));
         for (policy, answer) in matching.iter().zip(futures_util::future::join_all(calls).await) {
-            match answer? {
-                Ok(finding) => builder.finding(policy, finding),
-                Err(fault) => {
+            match answer {
+                Ok(Ok(finding)) => builder.finding(policy, finding),
+                Err(error) if policy.can_block() => overload = overload.or(Some(error)),
+                Err(error) => {
+                    let (cause, class) = (error.to_string(), "overload");
+                    let fault = PolicyFault { policy: policy.name.clone(), cause, class };
+                    builder.fault(fault, policy.mode, policy.on_error);
+                }
+                Ok(Err(fault)) => {
                     let (cause, class) = (fault.to_string(), fault.class());
                     let fault = PolicyFault { policy: policy.name.clone(), cause, class };
                     builder.fault(fault, policy.mode, policy.on_error);
                 }
             }
         }
-        Ok(builder.build())
+        let decision = builder.build();
+        match overload {
+            // What one policy denies is denied whatever the others would say.
+            Some(error) if decision.denial.is_none() => Err(error.into()),
+            _ => Ok(decision),
+        }
     }
 
     fn find(&self, name: &str) -> Result<Found<'_>, DecideError> {
@@ -222,7 +234,7 @@ async fn ask(
             policy.note_error(fault.to_string());
             tracing::error!(
                 policy = policy.name,
-                uid = inputs.request.uid,
+                uid = crate::text::one_line(&inputs.request.uid, 128),
                 cause = %fault,
                 "no verdict"
             );

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use opgate_document::{Document, Text};
 use serde::Deserialize;
@@ -89,10 +90,10 @@ fn shape(why: impl Into<String>) -> ReviewError {
     ReviewError::Shape(why.into())
 }
 
-pub(super) fn read(text: &Text) -> Result<Review<'_>, ReviewError> {
+pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
     let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
         if error.is_data() {
-            shape(error.to_string())
+            shape(crate::text::one_line(&error.to_string(), 512))
         } else {
             let (line, column) = (error.line(), error.column().max(1));
             let text = error.to_string();
@@ -180,7 +181,7 @@ fn place(text: &str, part: &RawValue) -> Range<usize> {
     start..start.wrapping_add(part.get().len())
 }
 
-fn name_in<'a>(text: &Text, object: &Range<usize>) -> Option<Cow<'a, str>> {
+fn name_in<'a>(text: &Arc<Text>, object: &Range<usize>) -> Option<Cow<'a, str>> {
     let document = Document::part(text.clone(), object.clone());
     let name = document.get("/metadata/name")?.text()?;
     (!name.is_empty()).then(|| Cow::Owned(name.to_owned()))

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use opgate_document::{Document, Text};
+use opgate_document::{Document, Text, TooDeep};
 
 use crate::engine::{Inputs, wit};
 
@@ -111,24 +111,23 @@ impl ReviewError {
     }
 }
 
-/// Checks that bytes are text in which nothing nests too deep; both are needed by all that follows.
+/// Makes a text of bytes, in which nothing nests too deep.
 ///
 /// # Errors
 /// Where they are empty, not UTF-8, or nest too deep.
-pub fn text(body: Vec<u8>) -> Result<Text, ReviewError> {
+pub fn text(body: Vec<u8>) -> Result<Arc<Text>, ReviewError> {
     if body.is_empty() {
         return Err(ReviewError::Empty);
     }
-    let text =
+    let json =
         String::from_utf8(body).map_err(|e| ReviewError::Encoding(e.utf8_error().valid_up_to()))?;
-    opgate_document::check_depth(&text).map_err(ReviewError::Depth)?;
-    Ok(Arc::new(text))
+    Text::new(json).map(Arc::new).map_err(|TooDeep(offset)| ReviewError::Depth(offset))
 }
 
 /// A request for review, borrowed from its text.
 #[derive(Debug)]
 pub struct Review<'a> {
-    text: &'a Text,
+    text: &'a Arc<Text>,
     /// Version to answer in.
     pub version: Version,
     /// To be echoed.
@@ -160,7 +159,7 @@ impl<'a> Review<'a> {
     ///
     /// # Errors
     /// Where it is not JSON or not an AdmissionReview with a request.
-    pub fn read(text: &'a Text) -> Result<Self, ReviewError> {
+    pub fn read(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
         envelope::read(text)
     }
 

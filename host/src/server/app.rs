@@ -8,15 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{
-    ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
-};
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::metrics::{Counted, Metrics};
 use crate::policy::units::parse_duration;
@@ -42,7 +40,7 @@ pub(super) struct App {
     pub(super) draining: AtomicBool,
     body_limit: usize,
     /// KiB of bodies in memory, so that many large ones at once are shed and not swapped.
-    body_memory: Semaphore,
+    body_memory: Arc<Semaphore>,
     /// Reads the envelope and allows, for the baseline of the benchmarks.
     answer: Answer,
 }
@@ -67,7 +65,8 @@ impl App {
         answer: Answer,
     ) -> Arc<Self> {
         let metrics = Metrics::new(&set);
-        let body_memory = Semaphore::new((body_memory >> 10).min(Semaphore::MAX_PERMITS));
+        let body_memory = body_memory.div_ceil(1 << 10).min(Semaphore::MAX_PERMITS);
+        let body_memory = Arc::new(Semaphore::new(body_memory));
         let draining = AtomicBool::new(false);
         Arc::new(Self { set, metrics, draining, body_limit, body_memory, answer })
     }
@@ -184,13 +183,9 @@ impl App {
             discard(body).await;
             return refusal;
         }
-        let Ok(_memory) = self.body_memory.try_acquire_many(kib(self.expected(&head.headers)))
-        else {
-            return self.shed("opgate: too many bytes in flight");
-        };
         let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
-        let body = match tokio::time::timeout(time, self.read(body)).await {
-            Ok(Ok(body)) => body,
+        let (body, _memory) = match tokio::time::timeout(time, self.read(body)).await {
+            Ok(Ok(read)) => read,
             Ok(Err(refusal)) => return refusal,
             Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
         };
@@ -234,39 +229,42 @@ impl App {
         response
     }
 
-    /// Bytes of the body: what the client says, at most what is read.
-    fn expected(&self, headers: &HeaderMap) -> usize {
-        let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-        length.unwrap_or(self.body_limit).min(self.body_limit)
-    }
-
-    /// Reads the body. One that is too large is read to its end, within reason, and thrown away: a
-    /// client that is still sending would otherwise see a broken connection and no answer.
-    async fn read(&self, mut body: Body) -> Result<Vec<u8>, Response> {
-        let hint = body_hint(&body);
-        let mut bytes = Vec::with_capacity(hint.min(self.body_limit));
-        let mut discarded = 0usize;
+    /// Reads the body, and takes memory for what has come, not for what is announced. Give it back
+    /// by dropping the permit. One that is too large is read to its end, within reason, and thrown
+    /// away.
+    async fn read(&self, mut body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Response> {
+        let mut bytes = Vec::with_capacity(body_hint(&body).min(self.body_limit));
+        let mut reserved = self.reserve(0)?;
         while let Some(frame) = body.frame().await {
             let frame = frame
                 .map_err(|_| plain(StatusCode::BAD_REQUEST, "the body ended before its end"))?;
             let Ok(data) = frame.into_data() else { continue };
-            if discarded == 0 && bytes.len() + data.len() <= self.body_limit {
-                bytes.extend_from_slice(&data);
-            } else {
-                bytes = Vec::new();
-                discarded += data.len();
-                if discarded > MAX_DISCARDED {
-                    break;
+            let length = bytes.len() + data.len();
+            if length > self.body_limit {
+                drop((bytes, reserved, data));
+                discard(body).await;
+                let text = format!("the body has more than {} bytes", self.body_limit);
+                let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                return Err(response);
+            }
+            match self.reserve(length.div_ceil(1 << 10).saturating_sub(reserved.num_permits())) {
+                Ok(more) => reserved.merge(more),
+                Err(shed) => {
+                    drop((bytes, reserved, data));
+                    discard(body).await;
+                    return Err(shed);
                 }
             }
+            bytes.extend_from_slice(&data);
         }
-        if discarded == 0 {
-            return Ok(bytes);
-        }
-        let text = format!("the body has more than {} bytes", self.body_limit);
-        let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        Err(response)
+        Ok((bytes, reserved))
+    }
+
+    fn reserve(&self, kib: usize) -> Result<OwnedSemaphorePermit, Response> {
+        let kib = u32::try_from(kib).unwrap_or(u32::MAX);
+        let permit = self.body_memory.clone().try_acquire_many_owned(kib);
+        permit.map_err(|_| self.shed("opgate: too many bytes in flight"))
     }
 }
 
@@ -289,10 +287,6 @@ async fn discard(mut body: Body) {
 fn body_hint(body: &Body) -> usize {
     let lower = hyper::body::Body::size_hint(body).lower();
     usize::try_from(lower).unwrap_or(usize::MAX)
-}
-
-fn kib(bytes: usize) -> u32 {
-    u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX)
 }
 
 fn seconds(at: SystemTime) -> u64 {
@@ -328,9 +322,9 @@ fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: D
     }
     let rules: Vec<_> = decision.violations.iter().map(|v| v.rule.as_str()).collect();
     tracing::info!(
-        uid = %review.uid,
+        uid = crate::text::one_line(&review.uid, 128),
         operation = review.operation.as_str(),
-        resource = review.resource_path(),
+        resource = crate::text::one_line(&review.resource_path(), 512),
         namespace = %crate::text::one_line(&review.namespace, 253),
         name = %crate::text::one_line(&review.name, 253),
         user = %crate::text::one_line(&review.username, 253),

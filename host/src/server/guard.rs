@@ -1,18 +1,57 @@
-//! A stream that does not wait for ever for the head of a request.
+//! Streams that do not wait for ever.
 //!
-//! hyper has one time-out for the head, which also runs while a kept-alive connection is idle. An
-//! API server keeps connections for 90 s, so that time-out must be long; but a head that has begun
-//! must end soon. The first byte after a response starts the short time, the request ends it.
+//! hyper has one time-out for the head of a request, which also runs while a kept-alive connection
+//! is idle. An API server keeps connections for 90 s, so that time-out must be long; but a head that
+//! has begun must end soon. The first byte after a response starts the short time, the request ends
+//! it. A client that does not take its answer is let go, too. For h2, where hyper has no time-out
+//! before the first frame, [`Activity`] tells how long there has been no request.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+
+/// How long a client may take to make room for an answer.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+
+/// Requests of a connection, to know how long there has been none.
+#[derive(Clone, Default)]
+pub(super) struct Activity(Arc<(AtomicUsize, AtomicUsize)>);
+
+/// A request under way.
+pub(super) struct Active(Activity);
+
+impl Activity {
+    /// To be kept while a request is served.
+    pub(super) fn begin(&self) -> Active {
+        self.0.0.fetch_add(1, Ordering::Relaxed);
+        self.0.1.fetch_add(1, Ordering::Relaxed);
+        Active(self.clone())
+    }
+
+    /// Ends when for a whole period of this length there was no request.
+    pub(super) async fn quiet_for(&self, period: Duration) {
+        loop {
+            let before = self.0.1.load(Ordering::Relaxed);
+            tokio::time::sleep(period).await;
+            let none = self.0.0.load(Ordering::Relaxed) == 0;
+            if none && self.0.1.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Shared between the stream and the service behind it: whether a request is being served.
 #[derive(Clone, Default)]
@@ -37,11 +76,30 @@ pub(super) struct HeadGuard<S> {
     limit: Duration,
     /// Runs since the first byte of a head.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Runs while the client takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> HeadGuard<S> {
     pub(super) fn new(stream: S, serving: Serving, limit: Duration) -> Self {
-        Self { stream, serving, limit, timer: None }
+        Self { stream, serving, limit, timer: None, stalled: None }
+    }
+
+    /// Gives up where a write has been pending for too long.
+    fn patience<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let timer = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIME)));
+        match timer.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
@@ -80,11 +138,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HeadGuard<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.patience(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.patience(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -96,7 +156,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HeadGuard<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.patience(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

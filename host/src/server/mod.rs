@@ -38,7 +38,7 @@ use tower_service::Service as _;
 
 pub use app::Answer;
 use app::App;
-use guard::{HeadGuard, Serving};
+use guard::{Activity, HeadGuard, Serving};
 use metrics::Counted;
 
 use crate::policy::Set;
@@ -57,6 +57,9 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Open connections; more wait to be accepted. An API server opens some dozens.
 const MAX_CONNECTIONS: usize = 4_096;
+
+/// The same for the ops port: kubelets and Prometheus.
+const MAX_OPS_CONNECTIONS: usize = 128;
 
 /// Requests at the same time on one h2 connection.
 const MAX_STREAMS: u32 = 256;
@@ -231,6 +234,9 @@ async fn serve_ops(listener: TcpListener, router: Router) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
+        if connections.len() >= MAX_OPS_CONNECTIONS {
+            connections.join_next().await;
+        }
         let Some(stream) = next(&listener).await else { continue };
         let service = service(router.clone());
         let mut http = hyper::server::conn::http1::Builder::new();
@@ -340,7 +346,17 @@ async fn connection(
             .max_concurrent_streams(MAX_STREAMS)
             .keep_alive_interval(IDLE_TIME / 3)
             .keep_alive_timeout(HEAD_TIME);
-        let connection = http.serve_connection(TokioIo::new(stream), service(router));
+        let activity = Activity::default();
+        let counted = activity.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (mut router, active) = (router.clone(), counted.begin());
+            async move {
+                let response = router.call(request).await;
+                drop(active);
+                response
+            }
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         // h2 has a frame that says what `Connection: close` says; nothing is lost by sending it
         // early.
@@ -349,6 +365,10 @@ async fn connection(
             () = reached(&mut phases, Phase::Draining) => {
                 connection.as_mut().graceful_shutdown();
                 let _ = connection.await;
+            }
+            () = activity.quiet_for(IDLE_TIME) => {
+                connection.as_mut().graceful_shutdown();
+                let _ = tokio::time::timeout(HEAD_TIME, connection).await;
             }
         }
         return;

@@ -194,9 +194,12 @@ mod images {
         }
 
         /// For [`embedded_image!`] only.
+        ///
+        /// # Safety
+        /// The bytes must be those of [`Image::bytes`].
         #[doc(hidden)]
         #[must_use]
-        pub const fn from_this_binary(code: &'static [u8]) -> Self {
+        pub const unsafe fn from_this_binary(code: &'static [u8]) -> Self {
             Self(Cow::Borrowed(code))
         }
 
@@ -218,7 +221,8 @@ mod images {
     #[macro_export]
     macro_rules! embedded_image {
         ($path:expr) => {
-            $crate::Image::from_this_binary(include_bytes!($path))
+            // SAFETY: the build script wrote the file from `Image::bytes`.
+            unsafe { $crate::Image::from_this_binary(include_bytes!($path)) }
         };
     }
 }

@@ -103,6 +103,18 @@ impl Policy for Misbehaves {
                     verdict.deny("EVIL-1", "", why);
                 }
             }
+            // What the host keeps for a guest counts as the guest's.
+            "parse" => {
+                let json = format!("\"{}\"", "p".repeat(1 << 20));
+                let kept: Vec<_> = (0..number).map(|_| Document::parse(&json)).collect();
+                black_box(kept.len());
+            }
+            "chatter-and-panic" => {
+                for n in 0..100 {
+                    log(&format!("word {n}"));
+                }
+                panic!("after many words");
+            }
             "write-secret" => {
                 STATIC.store(SECRET, Relaxed);
                 let memory = black_box(vec![SECRET; WORDS]);
