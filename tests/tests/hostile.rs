@@ -6,13 +6,21 @@ use std::time::{Duration, Instant};
 
 use opgate::policy::{Configuration, Decision, Set};
 use opgate::review::{self, Review};
-use opgate_tests::{configuration, create_bundle, good_spec, hostile, misbehaves};
+use opgate_tests::{configuration, create_bundle, good_spec, hostile};
 use serde_json::{Value, json};
 
 fn load(policies: &[Value]) -> Set {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
     Set::load(&configuration, None, 64).unwrap()
+}
+
+/// With all the time that a slow machine may need, but for the case that is about time.
+fn misbehaves(name: &str, settings: &Value) -> Value {
+    let mut policy = opgate_tests::misbehaves(name, settings);
+    let time = if settings["do"] == "spin" { "100ms" } else { "30s" };
+    policy["limits"] = json!({"time": time});
+    policy
 }
 
 async fn decide(set: &Set, name: &str) -> Decision {
