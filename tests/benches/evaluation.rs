@@ -1,0 +1,206 @@
+//! Evaluation in process, beside its baseline: `cargo bench -p opgate-tests --bench evaluation`
+//!
+//! The baseline is wasmtime with the same component, a pool of instances and nothing else: no
+//! limits, no deadline, no log, no levels or modes. Both see the same two documents of one UPDATE of
+//! a Bundle (2 KB each, as an API server sends them), parse what they look at, and make a fresh
+//! instance for each evaluation.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use opgate::engine::{Budget, Engine, Limits, Pool, wit};
+use opgate::policy::{Configuration, Profile, Set, builtin};
+use opgate::review::{self, Review, response};
+use opgate_document::Document;
+use opgate_tests::recorded;
+use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
+
+#[allow(warnings, clippy::all, clippy::pedantic, unsafe_code, reason = "generated code")]
+mod bare {
+    wasmtime::component::bindgen!({
+        path: "../wit/policy.wit",
+        world: "policy",
+        with: { "opgate:policy/document.document": super::Handle },
+    });
+}
+use bare::opgate::policy::document::Kind;
+use bare::opgate::policy::types as bare_types;
+
+pub struct Handle(Arc<Document>);
+
+struct State(ResourceTable);
+
+impl bare_types::Host for State {}
+impl bare::opgate::policy::log::Host for State {
+    fn log(&mut self, _: bare::opgate::policy::log::Severity, _: String) {}
+}
+impl bare::opgate::policy::document::Host for State {}
+
+/// Whole documents only: that is all the policy asks for in this case.
+impl bare::opgate::policy::document::HostDocument for State {
+    fn parse(&mut self, json: String) -> Result<Resource<Handle>, String> {
+        Ok(self.0.push(Handle(Arc::new(Document::parse(&json).unwrap()))).unwrap())
+    }
+    fn kind(&mut self, of: Resource<Handle>, pointer: String) -> Kind {
+        use opgate_document::Kind as Found;
+        match self.0.get(&of).unwrap().0.get(&pointer).map(|v| v.kind()) {
+            None => Kind::Missing,
+            Some(Found::Null) => Kind::Null,
+            Some(Found::Boolean) => Kind::Boolean,
+            Some(Found::Number) => Kind::Number,
+            Some(Found::Text) => Kind::Text,
+            Some(Found::List) => Kind::List,
+            Some(Found::Object) => Kind::Object,
+        }
+    }
+    fn text(&mut self, of: Resource<Handle>, pointer: String) -> Option<String> {
+        self.0.get(&of).unwrap().0.get(&pointer)?.text().map(str::to_owned)
+    }
+    fn boolean(&mut self, of: Resource<Handle>, pointer: String) -> Option<bool> {
+        self.0.get(&of).unwrap().0.get(&pointer)?.boolean()
+    }
+    fn integer(&mut self, of: Resource<Handle>, pointer: String) -> Option<i64> {
+        self.0.get(&of).unwrap().0.get(&pointer)?.integer()
+    }
+    fn number(&mut self, of: Resource<Handle>, pointer: String) -> Option<f64> {
+        self.0.get(&of).unwrap().0.get(&pointer)?.number()
+    }
+    fn length(&mut self, of: Resource<Handle>, pointer: String) -> Option<u32> {
+        self.0.get(&of).unwrap().0.get(&pointer)?.length()?.try_into().ok()
+    }
+    fn keys(&mut self, of: Resource<Handle>, pointer: String) -> Vec<String> {
+        let members = self.0.get(&of).unwrap().0.get(&pointer).into_iter().flat_map(|v| v.members());
+        members.map(|(name, _)| name.to_owned()).collect()
+    }
+    fn at(&mut self, _: Resource<Handle>, _: String) -> Option<Resource<Handle>> {
+        unimplemented!("not asked for")
+    }
+    fn raw(&mut self, of: Resource<Handle>, pointer: String) -> Option<Vec<u8>> {
+        Some(self.0.get(&of).unwrap().0.get(&pointer)?.raw().as_bytes().to_vec())
+    }
+    fn equal(
+        &mut self,
+        of: Resource<Handle>,
+        pointer: String,
+        other: Resource<Handle>,
+        other_pointer: String,
+    ) -> bool {
+        let left = self.0.get(&of).unwrap().0.get(&pointer);
+        opgate_document::equal(left, self.0.get(&other).unwrap().0.get(&other_pointer))
+    }
+    fn drop(&mut self, of: Resource<Handle>) -> wasmtime::Result<()> {
+        self.0.delete(of)?;
+        Ok(())
+    }
+}
+
+fn bare_policy() -> (wasmtime::Engine, bare::PolicyPre<State>) {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(16).total_core_instances(64).total_memories(16).total_tables(64);
+    let mut config = Config::new();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    let engine = wasmtime::Engine::new(&config).unwrap();
+    let component = Component::new(&engine, builtin::BUILTINS[0].component).unwrap();
+    let mut linker = Linker::new(&engine);
+    bare::Policy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).unwrap();
+    let pre = bare::PolicyPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
+    (engine, pre)
+}
+
+fn bare_request(from: &wit::Request) -> bare_types::Request {
+    bare_types::Request {
+        uid: from.uid.clone(),
+        operation: bare_types::Operation::Update,
+        kind: bare_types::GroupVersionKind {
+            group: from.kind.group.clone(),
+            version: from.kind.version.clone(),
+            kind: from.kind.kind.clone(),
+        },
+        resource: bare_types::GroupVersionResource {
+            group: from.resource.group.clone(),
+            version: from.resource.version.clone(),
+            resource: from.resource.resource.clone(),
+        },
+        sub_resource: from.sub_resource.clone(),
+        name: from.name.clone(),
+        namespace: from.namespace.clone(),
+        user: bare_types::UserInfo {
+            username: from.user.username.clone(),
+            uid: from.user.uid.clone(),
+            groups: from.user.groups.clone(),
+        },
+        dry_run: from.dry_run,
+    }
+}
+
+fn benchmarks(c: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let set = Set::load(&Configuration::builtin(Profile::default()), None, 64).unwrap();
+    let pool = Pool { instances: 8, memory: 32 << 20 };
+    let engine = Arc::new(Engine::start(pool, None).unwrap());
+    let builtin = &builtin::BUILTINS[0];
+    let module = engine.load_builtin(builtin.component, &builtin.image).unwrap();
+    let (bare_engine, bare) = bare_policy();
+    let settings = Arc::new(Document::parse("{}").unwrap());
+    for (what, file) in [("label", "008"), ("tag", "007")] {
+        let body = recorded(file).into_bytes();
+        let text = review::text(body.clone()).unwrap();
+        let review = Review::read(&text).unwrap();
+        let mut group = c.benchmark_group(format!("bundle update, {what}"));
+        group.bench_function("bare wasmtime", |b| {
+            b.iter_batched(
+                || review.inputs(),
+                |inputs| {
+                    let mut store = Store::new(&bare_engine, State(ResourceTable::new()));
+                    let mut lend = |store: &mut Store<State>, document: &Arc<Document>| {
+                        let own = store.data_mut().0.push(Handle(document.clone())).unwrap();
+                        Resource::new_borrow(own.rep())
+                    };
+                    let object = lend(&mut store, inputs.object.as_ref().unwrap());
+                    let old = lend(&mut store, inputs.old_object.as_ref().unwrap());
+                    let settings = lend(&mut store, &settings);
+                    let request = bare_request(&inputs.request);
+                    let policy = bare.instantiate(&mut store).unwrap();
+                    let verdict = policy.call_validate(&mut store, &request, Some(object), Some(old), settings);
+                    black_box(verdict.unwrap());
+                },
+                BatchSize::SmallInput,
+            );
+        });
+        group.bench_function("engine (limits, deadline, log)", |b| {
+            let budget = Budget::of(Limits::default());
+            b.iter_batched(
+                || review.inputs(),
+                |inputs| black_box(module.validate(&inputs, &settings, budget).result.unwrap()),
+                BatchSize::SmallInput,
+            );
+        });
+        group.bench_function("decide (matching, permit, levels, decision)", |b| {
+            b.iter(|| {
+                let deadline = Instant::now() + Duration::from_secs(60);
+                black_box(runtime.block_on(set.decide(&review, None, deadline, &())).unwrap())
+            });
+        });
+        group.bench_function("bytes to bytes", |b| {
+            b.iter_batched(
+                || body.clone(),
+                |body| {
+                    let text = review::text(body).unwrap();
+                    let review = Review::read(&text).unwrap();
+                    let deadline = Instant::now() + Duration::from_secs(60);
+                    let decision = runtime.block_on(set.decide(&review, None, deadline, &())).unwrap();
+                    black_box(response::body(&review, &decision))
+                },
+                BatchSize::SmallInput,
+            );
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, benchmarks);
+criterion_main!(benches);
