@@ -33,9 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             let image = out.join(format!("{policy}.image"));
             fs::write(&wasm, &component)?;
             fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
+            let (wasm, image) = (wasm.display(), image.display());
             writeln!(
                 list,
-                "    Builtin {{ name: {policy:?}, component: include_bytes!({wasm:?}), image: opgate_unsafe::embedded_image!({image:?}) }},"
+                "    Builtin {{ name: \"{policy}\", component: include_bytes!(r\"{wasm}\"), image: opgate_unsafe::embedded_image!(r\"{image}\") }},"
             )?;
         }
     }

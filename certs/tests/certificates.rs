@@ -1,4 +1,12 @@
 //! Certificates that servers get: issued here or elsewhere, in every form, whole or broken.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -36,7 +44,9 @@ fn what_is_issued_is_what_an_api_server_accepts() {
     assert_eq!(pair.names(), names);
     let now = SystemTime::now();
     let ca = authority.certificate().as_bytes();
-    for good in ["opgate.opgate-system.svc", "opgate.opgate-system", "a.example.com", "10.0.0.1", "::1"] {
+    for good in
+        ["opgate.opgate-system.svc", "opgate.opgate-system", "a.example.com", "10.0.0.1", "::1"]
+    {
         verify(&pair, ca, Some(good), now).unwrap();
     }
     let day = Duration::from_secs(86_400);

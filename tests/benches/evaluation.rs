@@ -4,7 +4,18 @@
 //! limits, no deadline, no log, no levels or modes. Both see the same two documents of one UPDATE of
 //! a Bundle (2 KB each, as an API server sends them), parse what they look at, and make a fresh
 //! instance for each evaluation.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unimplemented,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "a benchmark"
+)]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -73,7 +84,8 @@ impl bare::opgate::policy::document::HostDocument for State {
         self.0.get(&of).unwrap().0.get(&pointer)?.length()?.try_into().ok()
     }
     fn keys(&mut self, of: Resource<Handle>, pointer: String) -> Vec<String> {
-        let members = self.0.get(&of).unwrap().0.get(&pointer).into_iter().flat_map(|v| v.members());
+        let members =
+            self.0.get(&of).unwrap().0.get(&pointer).into_iter().flat_map(|v| v.members());
         members.map(|(name, _)| name.to_owned()).collect()
     }
     fn at(&mut self, _: Resource<Handle>, _: String) -> Option<Resource<Handle>> {
@@ -156,7 +168,7 @@ fn benchmarks(c: &mut Criterion) {
                 || review.inputs(),
                 |inputs| {
                     let mut store = Store::new(&bare_engine, State(ResourceTable::new()));
-                    let mut lend = |store: &mut Store<State>, document: &Arc<Document>| {
+                    let lend = |store: &mut Store<State>, document: &Arc<Document>| {
                         let own = store.data_mut().0.push(Handle(document.clone())).unwrap();
                         Resource::new_borrow(own.rep())
                     };
@@ -165,7 +177,13 @@ fn benchmarks(c: &mut Criterion) {
                     let settings = lend(&mut store, &settings);
                     let request = bare_request(&inputs.request);
                     let policy = bare.instantiate(&mut store).unwrap();
-                    let verdict = policy.call_validate(&mut store, &request, Some(object), Some(old), settings);
+                    let verdict = policy.call_validate(
+                        &mut store,
+                        &request,
+                        Some(object),
+                        Some(old),
+                        settings,
+                    );
                     black_box(verdict.unwrap());
                 },
                 BatchSize::SmallInput,
@@ -192,7 +210,8 @@ fn benchmarks(c: &mut Criterion) {
                     let text = review::text(body).unwrap();
                     let review = Review::read(&text).unwrap();
                     let deadline = Instant::now() + Duration::from_secs(60);
-                    let decision = runtime.block_on(set.decide(&review, None, deadline, &())).unwrap();
+                    let decision =
+                        runtime.block_on(set.decide(&review, None, deadline, &())).unwrap();
                     black_box(response::body(&review, &decision))
                 },
                 BatchSize::SmallInput,

@@ -3,7 +3,18 @@
 //!
 //! Clients and server share the machine's processors. Every figure and its baseline are measured in
 //! turns in the same run, and the medians of the rounds are compared.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unimplemented,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "a benchmark"
+)]
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +25,9 @@ use std::time::{Duration, Instant};
 use opgate::policy::{Configuration, Set};
 use opgate::server::{Answer, Options, Server};
 use opgate_certs::{Reloader, Source};
-use opgate_tests::{Certificates, Client, configuration, create_bundle, good_spec, misbehaves, recorded};
+use opgate_tests::{
+    Certificates, Client, configuration, create_bundle, good_spec, misbehaves, recorded,
+};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -108,10 +121,13 @@ fn throughput(clients: &Runtime, certificates: &Arc<Certificates>) {
     ] {
         let server = start(Answer::Policies, certificates, &policies);
         let native = start(baseline, certificates, &policies);
-        let (mut ratios, mut rates, mut natives, mut p50, mut p99) = (vec![], vec![], vec![], vec![], vec![]);
+        let (mut ratios, mut rates, mut natives, mut p50, mut p99) =
+            (vec![], vec![], vec![], vec![], vec![]);
         for _ in 0..ROUNDS {
-            let ours = drive(clients, certificates, server.address, CONNECTIONS, "/validate", &body);
-            let theirs = drive(clients, certificates, native.address, CONNECTIONS, "/validate", &body);
+            let ours =
+                drive(clients, certificates, server.address, CONNECTIONS, "/validate", &body);
+            let theirs =
+                drive(clients, certificates, native.address, CONNECTIONS, "/validate", &body);
             ratios.push(ours.rate / theirs.rate);
             p50.push(ours.at(500) as f64);
             p99.push(ours.at(990) as f64);
@@ -135,8 +151,10 @@ fn large_update() -> String {
     let resource = json!({"group": "apiextensions.k8s.io", "version": "v1", "resource": "customresourcedefinitions"});
     review["request"]["resource"] = resource;
     review["request"]["operation"] = "UPDATE".into();
-    let property = json!({"type": "string", "description": "one of very many properties of a large schema"});
-    let properties: serde_json::Map<_, _> = (0..8_500).map(|n| (format!("property{n}"), property.clone())).collect();
+    let property =
+        json!({"type": "string", "description": "one of very many properties of a large schema"});
+    let properties: serde_json::Map<_, _> =
+        (0..8_500).map(|n| (format!("property{n}"), property.clone())).collect();
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
     let object = json!({"metadata": {"name": "c.example.com"}, "spec": {"versions": [{"name": "v1", "schema": schema}]}});
     review["request"]["object"] = object.clone();
@@ -147,7 +165,8 @@ fn large_update() -> String {
 /// p99 of a healthy policy alone, and while another one is asked without a pause and burns its
 /// whole deadline on every request.
 fn neighbour(clients: &Runtime, certificates: &Arc<Certificates>) {
-    let policies = [misbehaves("evil", &json!({"do": "spin"})), json!({"name": "bundle-immutability"})];
+    let policies =
+        [misbehaves("evil", &json!({"do": "spin"})), json!({"name": "bundle-immutability"})];
     let server = start(Answer::Policies, certificates, &policies);
     let path = "/validate/bundle-immutability";
     let spin = create_bundle("u", "b", &good_spec()).to_string();
@@ -183,13 +202,23 @@ fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
     for round in 0..ROUNDS * 3 {
         let started = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_opgate-under-test"))
-            .args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--tls-dir"])
+            .args([
+                "--log-format",
+                "json",
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--ops-listen",
+                "127.0.0.1:0",
+                "--tls-dir",
+            ])
             .arg(certificates.folder.path())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let stderr = child.stderr.take().unwrap();
-        let line = std::io::BufRead::lines(std::io::BufReader::new(stderr)).next().unwrap().unwrap();
+        let line =
+            std::io::BufRead::lines(std::io::BufReader::new(stderr)).next().unwrap().unwrap();
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
         let ops = line["ops"].as_str().unwrap();
         let mut stream = std::net::TcpStream::connect(ops).unwrap();
@@ -200,7 +229,8 @@ fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
         ready.push(started.elapsed().as_secs_f64() * 1e3);
         if round == 0 {
             let memory = |what: &str| {
-                let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+                let status =
+                    std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
                 let line = status.lines().find(|l| l.starts_with(what)).unwrap();
                 line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
             };
@@ -209,12 +239,20 @@ fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
             for _ in 0..3 {
                 drive(clients, certificates, address, CONNECTIONS, "/validate", &recorded("007"));
             }
-            println!("resident memory: {idle:.1} MiB after start, {:.1} MiB after load ({:.1} MiB at most)", memory("VmRSS"), memory("VmHWM"));
+            println!(
+                "resident memory: {idle:.1} MiB after start, {:.1} MiB after load ({:.1} MiB at most)",
+                memory("VmRSS"),
+                memory("VmHWM")
+            );
         }
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    println!("from start to ready (GET /readyz answered): median {:.1} ms of {}", median(ready.clone()), ready.len());
+    println!(
+        "from start to ready (GET /readyz answered): median {:.1} ms of {}",
+        median(ready.clone()),
+        ready.len()
+    );
 }
 
 fn main() {

@@ -1,4 +1,12 @@
 //! The command line as people and pipelines use it: outputs, exit status, what goes where.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;

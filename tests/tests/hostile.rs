@@ -1,5 +1,13 @@
 //! Policies that misbehave: each ends in a clear error that names the cause, and nothing of one
 //! evaluation reaches the next.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use std::path::Path;
 use std::time::{Duration, Instant};

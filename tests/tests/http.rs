@@ -1,4 +1,12 @@
 //! The webhook port as clients see it: what is answered to good, odd and broken requests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};

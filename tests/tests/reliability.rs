@@ -1,5 +1,13 @@
 //! What the server stands up to. Each test prints the figures of `docs/reliability.md`:
 //! `cargo test --release -p opgate-tests --test reliability -- --nocapture --test-threads 1`
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

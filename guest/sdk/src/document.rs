@@ -26,6 +26,7 @@ impl Document {
     }
 
     #[cfg(not(target_arch = "wasm32"))]
+    #[expect(clippy::unreachable, reason = "a handle of the host exists in components only")]
     pub(crate) fn of(_: &crate::bindings::opgate::policy::document::Document) -> &Self {
         unreachable!("a handle of the host exists in components only")
     }

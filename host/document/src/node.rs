@@ -184,7 +184,7 @@ impl Name {
     }
 }
 
-/// Reads as bytes, because serde_json refuses lone surrogates in text only.
+/// Reads as bytes, because `serde_json` refuses lone surrogates in text only.
 struct LossyText;
 
 impl<'de> Visitor<'de> for LossyText {

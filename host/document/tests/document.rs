@@ -1,4 +1,12 @@
 //! What a look at a document answers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use opgate_document::{Document, Kind, Text, equal};
 use proptest::prelude::*;

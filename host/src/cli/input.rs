@@ -177,7 +177,7 @@ impl Item {
             ReviewError::Depth(offset) | ReviewError::Encoding(offset) => {
                 let text = self.text.as_deref().unwrap_or_default();
                 let before = text.get(..*offset).unwrap_or_default();
-                let lines = before.iter().filter(|b| **b == b'\n').count();
+                let lines = memchr::memchr_iter(b'\n', before).count();
                 let column = before.iter().rev().take_while(|b| **b != b'\n').count() + 1;
                 format!("{file}:{}:{column}: {error}", lines + 1 + self.lines_before)
             }

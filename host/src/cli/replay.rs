@@ -42,7 +42,7 @@ impl Replay {
             tracing::warn!("--context is not used: no policy of this version reads the cluster");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let mut report = Report::start(output, &set)?;
+        let mut report = Report::start(output, &set);
         let mut outcome = Outcome::Ok;
         let mut decisions = 0usize;
         for file in files {

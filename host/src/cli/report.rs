@@ -128,12 +128,10 @@ impl Record {
             let (code, reason, message) = (denial.code, denial.reason, denial.message);
             self.status = Some(Status { code, reason, message });
         }
-        match decision.failure {
-            Some(fault) => self.fail(fault.policy, fault.cause),
-            None => {
-                let fault = decision.faults.into_iter().next();
-                self.error = fault.map(|f| Fault { policy: f.policy, cause: f.cause });
-            }
+        let fault = decision.faults.into_iter().next();
+        self.error = fault.map(|f| Fault { policy: f.policy, cause: f.cause });
+        if let Some(fault) = decision.failure {
+            self.fail(fault.policy, fault.cause);
         }
     }
 
@@ -179,12 +177,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn start(format: Format, set: &Set) -> io::Result<Self> {
+    pub(super) fn start(format: Format, set: &Set) -> Self {
         let rule = |rule: &crate::policy::Rule| json!({"id": rule.id, "shortDescription": {"text": rule.title}, "help": {"text": rule.source}});
         let rules =
             set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(rule)).collect();
         let out = BufWriter::new(AutoStream::auto(io::stdout()));
-        Ok(Self { format, out, kept: Vec::new(), rules, counts: [0; 3] })
+        Self { format, out, kept: Vec::new(), rules, counts: [0; 3] }
     }
 
     pub(super) fn add(&mut self, record: Record) -> io::Result<()> {
@@ -286,7 +284,7 @@ impl Report {
                     writeln!(out, "      <failure message=\"{message}\">{lines}</failure>")?;
                 }
                 Outcome::Engine => {
-                    writeln!(out, "      <error message=\"{message}\">{lines}</error>")?
+                    writeln!(out, "      <error message=\"{message}\">{lines}</error>")?;
                 }
             }
             writeln!(out, "    </testcase>")?;

@@ -95,13 +95,13 @@ impl Fault {
             // The stack of a guest's language lies at the start of its memory: running out of it
             // is an access below 0.
             Some(Trap::MemoryOutOfBounds) if panic.is_none() => Self::Bounds,
-            trap => match panic {
-                Some(text) => Self::Panic(text),
-                None => {
+            trap => panic.map_or_else(
+                || {
                     let text = trap.map_or_else(|| format!("{error:#}"), ToString::to_string);
                     Self::Trap(crate::text::one_line(&text, 512))
-                }
-            },
+                },
+                Self::Panic,
+            ),
         }
     }
 }

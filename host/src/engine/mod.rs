@@ -139,7 +139,7 @@ impl Engine {
             Some(loaded) => loaded,
             None => self.compile(component, &digest)?,
         };
-        self.link(loaded, digest)
+        self.link(&loaded, digest)
     }
 
     /// Loads a policy that the build compiled. Where the image does not fit this engine, which
@@ -153,7 +153,7 @@ impl Engine {
         image: &Image,
     ) -> Result<Module, LoadError> {
         match image.load(&self.engine) {
-            Ok(loaded) => self.link(loaded, digest(component)),
+            Ok(loaded) => self.link(&loaded, digest(component)),
             Err(error) => {
                 tracing::debug!(%error, "the embedded image does not fit; compiling");
                 self.load(component, true)
@@ -177,14 +177,14 @@ impl Engine {
 
     fn link(
         self: &Arc<Self>,
-        component: wasmtime::component::Component,
+        component: &wasmtime::component::Component,
         digest: String,
     ) -> Result<Module, LoadError> {
         let unusable = |e: wasmtime::Error| LoadError::Unusable(format!("{e:#}"));
         let mut linker = Linker::new(&self.engine);
         ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)
             .map_err(unusable)?;
-        let pre = linker.instantiate_pre(&component).map_err(unusable)?;
+        let pre = linker.instantiate_pre(component).map_err(unusable)?;
         let pre = ClusterPolicyPre::new(pre).map_err(unusable)?;
         // Now, not at the first request.
         component.initialize_copy_on_write_image().map_err(unusable)?;
@@ -332,7 +332,7 @@ impl Module {
         store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
         store.set_max_component_handles(limits::HANDLES);
         let end = Instant::now() + budget.time;
-        self.set_deadline(&mut store, budget, end);
+        Self::set_deadline(&mut store, budget, end);
         let running = self.engine.ticker.run();
         let answer = self.pre.instantiate(&mut store).and_then(|policy| call(&mut store, &policy));
         drop(running);
@@ -354,7 +354,7 @@ impl Module {
         Call { result, log }
     }
 
-    fn set_deadline(&self, store: &mut Store<State>, budget: Budget<'_>, end: Instant) {
+    fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, end: Instant) {
         let Some(cancelled) = budget.cancelled.cloned() else {
             // The first tick may come at once; one more makes the time at least what was promised.
             let ticks = budget.time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);

@@ -266,8 +266,8 @@ impl Origin {
         for segment in error.path() {
             use serde_path_to_error::Segment;
             match segment {
-                Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-                Segment::Map { key } => pointer.push_str(&format!("/{key}")),
+                Segment::Seq { index } => pointer.extend(["/", &index.to_string()]),
+                Segment::Map { key } => pointer.extend(["/", key]),
                 Segment::Enum { .. } | Segment::Unknown => {}
             }
         }

@@ -289,17 +289,11 @@ fn by_rule(denied: &[&Violation]) -> Vec<String> {
     let mut rules: Vec<((&str, &str), Vec<&str>)> = Vec::new();
     for violation in denied {
         let key = (violation.policy.as_str(), violation.rule.as_str());
-        let at = rules.iter().position(|(known, _)| *known == key);
-        let messages = match at.and_then(|at| rules.get_mut(at)) {
-            Some((_, messages)) => messages,
-            None => {
-                rules.push((key, Vec::new()));
-                let Some((_, messages)) = rules.last_mut() else { continue };
-                messages
-            }
-        };
-        if !messages.contains(&violation.message.as_str()) {
-            messages.push(&violation.message);
+        let message = violation.message.as_str();
+        match rules.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, messages)) if messages.contains(&message) => {}
+            Some((_, messages)) => messages.push(message),
+            None => rules.push((key, vec![message])),
         }
     }
     let line = |(_, messages): ((&str, &str), Vec<&str>)| match messages.as_slice() {

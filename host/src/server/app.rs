@@ -1,5 +1,7 @@
 //! Requests: what is asked of the webhook port, and what of the ops port.
 
+#![expect(clippy::result_large_err, reason = "an answer is as good as an error: both are sent")]
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -295,8 +297,8 @@ fn seconds(at: SystemTime) -> u64 {
 
 /// `?timeout=10s` is what the API server will wait.
 fn deadline(query: Option<&str>, started: Instant) -> Instant {
-    let pairs = query.into_iter().flat_map(|query| query.split('&'));
-    let timeout = pairs.filter_map(|pair| pair.strip_prefix("timeout=")).next();
+    let mut pairs = query.into_iter().flat_map(|query| query.split('&'));
+    let timeout = pairs.find_map(|pair| pair.strip_prefix("timeout="));
     let time = timeout.and_then(|text| parse_duration(text).ok()).unwrap_or(DEFAULT_TIME);
     let time = time.min(Duration::from_secs(60));
     started + time.checked_sub(MARGIN).filter(|left| *left > MARGIN).unwrap_or(time / 2)

@@ -2,7 +2,9 @@
 
 use opgate_sdk::{Descriptor, Document, Policy, Request, SettingsError, Verdict};
 
-struct Loops;
+/// The policy.
+#[derive(Debug)]
+pub struct Loops;
 
 opgate_sdk::export!(Loops);
 

@@ -1,11 +1,14 @@
 //! Does in `validate` what its setting `do` says.
+#![allow(clippy::panic, clippy::indexing_slicing, reason = "the point of it")]
 
 use std::hint::black_box;
 
 use opgate_hostile::{DESCRIPTOR, spin};
 use opgate_sdk::{Descriptor, Document, Level, Policy, Request, Verdict};
 
-struct Misbehaves;
+/// The policy.
+#[derive(Debug)]
+pub struct Misbehaves;
 
 opgate_sdk::export!(Misbehaves);
 

@@ -3,7 +3,9 @@
 use opgate_sdk::bindings::opgate::policy::cluster;
 use opgate_sdk::{Descriptor, Document, GroupVersionResource, Policy, Request, Verdict};
 
-struct Reads;
+/// The policy.
+#[derive(Debug)]
+pub struct Reads;
 
 opgate_sdk::export!(Reads);
 

@@ -2,7 +2,9 @@
 
 use opgate_sdk::{Descriptor, Document, Policy, Request, Verdict};
 
-struct Refers;
+/// The policy.
+#[derive(Debug)]
+pub struct Refers;
 
 opgate_sdk::export!(Refers);
 
