@@ -39,8 +39,8 @@ const TARGET: &str = env!("OPGATE_TARGET");
 
 /// Part of an instance's memory and table that is cleared in place; what a guest touches beyond is
 /// unmapped. Guests of the SDK keep stack, data and a small heap below it.
-const RESIDENT_MEMORY: usize = 256 << 10;
-const RESIDENT_TABLE: usize = 16 << 10;
+const RESIDENT_MEMORY: usize = 128 << 10;
+const RESIDENT_TABLE: usize = 4 << 10;
 
 /// An answer that comes this much after its time is still taken.
 const LATE: Duration = Duration::from_millis(10);
