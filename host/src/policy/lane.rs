@@ -3,14 +3,15 @@
 //! Most calls take microseconds, less than handing them to another thread would. They run right
 //! where the request is served, with a short deadline. A call that passes it is given up and done
 //! again on a thread of its own (which is sound: a policy has no effects and the same input gives
-//! the same verdict), with the whole deadline and less priority than the threads that serve. From
-//! then on the policy's calls start there, until they have been short for a while.
+//! the same verdict), with the whole deadline and less priority than the threads that serve. If it
+//! was long there, too, the policy's calls start there from then on, until they have been short for
+//! a while.
 //!
 //! ```text
 //!            permit ──▶ fast lane, 2 ms ──ok──▶ verdict
 //!              ▲             │ too long
 //!  queue (bounded)           ▼
-//!                    slow lane: own thread, nice 10, whole deadline ──▶ verdict or fault
+//!                    slow lane: own thread, nice 19, whole deadline ──▶ verdict or fault
 //! ```
 //!
 //! A permit belongs to the running call: when the client goes away, a call in the slow lane is told
@@ -28,15 +29,16 @@ use crate::engine::{Budget, Call, Fault, Inputs, Limits, wit};
 /// Deadline of a call where requests are served.
 const FAST: Duration = Duration::from_millis(2);
 
-/// A call in the slow lane that is shorter than this could have been in the fast one.
+/// A call in the slow lane that needs less of the processor could have been in the fast one. (Less
+/// of the processor, not of the clock: threads of the slow lane wait for one.)
 const SHORT: Duration = Duration::from_micros(500);
 
 /// That many short calls in a row bring a policy back to the fast lane.
 const RETURN_AFTER: u32 = 64;
 
-/// Lower than that of the threads that serve; a policy that burns its whole deadline gets what they
-/// leave over.
-const NICE: i32 = 10;
+/// The lowest priority; a policy that burns its whole deadline gets what the threads that serve leave
+/// over.
+const NICE: i32 = 19;
 
 /// Stack of a thread in the slow lane: the guest's, and room for the host.
 const THREAD_STACK: usize = 2 << 20;
@@ -166,8 +168,9 @@ pub(super) async fn validate(
         if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
             return Ok(call);
         }
-        lane.until_fast.store(RETURN_AFTER, Ordering::Relaxed);
-        tracing::debug!(policy = policy.name, "slow; its calls run apart from now on");
+        // Perhaps the call was long, perhaps its thread just had no processor: the second run tells.
+        lane.until_fast.fetch_max(1, Ordering::Relaxed);
+        tracing::debug!(policy = policy.name, "a long call; it is run again, apart");
     }
     Ok(slow(policy, inputs, permit, budget.time).await)
 }
@@ -189,11 +192,11 @@ async fn slow(
             // On Linux the priority is a thread's, and anybody may lower their own.
             let thread = Some(rustix::thread::gettid());
             let _ = rustix::process::setpriority_process(thread, NICE);
-            let started = Instant::now();
+            let started = processor_time();
             let memory = running.limits.memory;
             let budget = Budget { memory, time, cancelled: Some(&stop) };
             let call = running.module.validate(&inputs, &running.settings, budget);
-            running.lane.note(started.elapsed());
+            running.lane.note(processor_time().saturating_sub(started));
             drop(permit);
             let _ = answer.send(call);
         });
@@ -204,6 +207,12 @@ async fn slow(
     let call = answered.await;
     drop(stop_on_drop);
     call.unwrap_or_else(|_| failed("its thread ended without an answer".to_owned()))
+}
+
+/// What this thread has had of the processor.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl Lane {
