@@ -32,7 +32,7 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(2);
 const CONNECTIONS: usize = 16;
 
