@@ -3,7 +3,7 @@
 //! Most calls take microseconds, less than handing them to another thread would. They run right
 //! where the request is served, with a short deadline. A call that passes it is given up and done
 //! again on a thread of its own (which is sound: a policy has no effects and the same input gives
-//! the same verdict), with the whole deadline and less priority than the threads that serve. If it
+//! the same verdict), with the whole deadline and the lowest priority: it gets what the threads that serve leave over. If it
 //! was long there, too, the policy's calls start there from then on, until they have been short for
 //! a while.
 //!
@@ -11,7 +11,7 @@
 //!            permit ──▶ fast lane, 2 ms ──ok──▶ verdict
 //!              ▲             │ too long
 //!  queue (bounded)           ▼
-//!                    slow lane: own thread, nice 19, whole deadline ──▶ verdict or fault
+//!                    slow lane: own thread, SCHED_IDLE, whole deadline ──▶ verdict or fault
 //! ```
 //!
 //! A permit belongs to the running call: when the client goes away, a call in the slow lane is told
@@ -35,10 +35,6 @@ const SHORT: Duration = Duration::from_micros(500);
 
 /// That many short calls in a row bring a policy back to the fast lane.
 const RETURN_AFTER: u32 = 64;
-
-/// The lowest priority; a policy that burns its whole deadline gets what the threads that serve leave
-/// over.
-const NICE: i32 = 19;
 
 /// Stack of a thread in the slow lane: the guest's, and room for the host.
 const THREAD_STACK: usize = 2 << 20;
@@ -189,9 +185,8 @@ async fn slow(
         .name("opgate-slow".into())
         .stack_size(THREAD_STACK)
         .spawn(move || {
-            // On Linux the priority is a thread's, and anybody may lower their own.
-            let thread = Some(rustix::thread::gettid());
-            let _ = rustix::process::setpriority_process(thread, NICE);
+            // Where the system does not allow it, the call runs like any other.
+            let _ = opgate_unsafe::run_when_idle();
             let started = processor_time();
             let memory = running.limits.memory;
             let budget = Budget { memory, time, cancelled: Some(&stop) };

@@ -5,11 +5,27 @@
 //! * In the host (feature `images`): loading native code that was compiled before. Native code is
 //!   trusted by the processor, so an [`Image`] can only come from this process's compiler, from
 //!   this binary, or from bytes whose seal proves that this installation wrote them.
+//! * Also in the host: a scheduling class that the standard library does not know.
 #![cfg_attr(not(any(feature = "images", target_arch = "wasm32")), allow(unused))]
 #![expect(unsafe_code, reason = "the only file of the project that may have any")]
 
 #[cfg(feature = "images")]
 pub use images::{Image, Key, SealError};
+
+/// Lets the calling thread run only when no thread of normal priority wants its processor
+/// (`SCHED_IDLE`, Linux). Says whether the system took it.
+#[cfg(feature = "images")]
+#[must_use]
+pub fn run_when_idle() -> bool {
+    #[cfg(target_os = "linux")]
+    // SAFETY: all zeros is a `sched_param`; it is read during the call only.
+    return unsafe {
+        let param: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) == 0
+    };
+    #[cfg(not(target_os = "linux"))]
+    false
+}
 
 #[cfg(target_arch = "wasm32")]
 mod bump {
