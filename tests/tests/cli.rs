@@ -203,7 +203,7 @@ fn a_failing_policy_ends_a_replay_with_3() {
     let records = lines(&output);
     let failed = records.iter().find(|r| r["error"] != Value::Null).unwrap();
     assert_eq!(failed["error"]["policy"], "evil");
-    assert!(failed["error"]["cause"].as_str().unwrap().starts_with("panicked: "));
+    assert!(failed["error"]["cause"].as_str().unwrap().starts_with("panicked at "));
     assert_eq!((&failed["allowed"], &failed["status"]["code"]), (&json!(false), &json!(500)));
 
     write(

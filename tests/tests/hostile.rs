@@ -136,7 +136,7 @@ async fn a_fault_does_what_the_configuration_says() {
         assert_eq!((failure, denial, decision.warnings.len()), expected, "{mode} {on_error}");
         assert_eq!(decision.faults.len(), 1, "{mode} {on_error}");
         let note = &decision.audit_annotations["evil"];
-        assert!(note.starts_with("policy evil failed: panicked: "), "{note}");
+        assert!(note.starts_with("policy evil failed: panicked at "), "{note}");
     }
 }
 

@@ -352,7 +352,7 @@ async fn a_fault_is_a_failed_call_that_names_policy_and_cause() {
     let mut client = server.connect().await;
     let answer = client.review(create_bundle("u", "b", &good_spec()).to_string()).await.unwrap();
     assert_eq!(answer.status, 500);
-    assert!(answer.body.starts_with("policy evil: panicked: "), "{}", answer.body);
+    assert!(answer.body.starts_with("policy evil: panicked at "), "{}", answer.body);
     assert!(answer.body.ends_with("out of cheese  [31mredo from start"), "{}", answer.body);
     // What another policy denies stays denied, whatever the failurePolicy is.
     let answer = client.review(recorded("007")).await.unwrap();

@@ -48,7 +48,7 @@ pub enum Fault {
     #[error("ran out of stack or followed a bad pointer")]
     Bounds,
     /// A panic, with the text that it wrote to the log.
-    #[error("panicked: {0}")]
+    #[error("{}", panicked(.0))]
     Panic(String),
     /// Anything else that stops an instance.
     #[error("trapped: {0}")]
@@ -103,6 +103,15 @@ impl Fault {
                 Self::Panic,
             ),
         }
+    }
+}
+
+/// The last words of a guest: the SDK writes `panicked at …` itself, others may not.
+fn panicked(last_words: &str) -> String {
+    if last_words.starts_with("panicked") {
+        last_words.to_owned()
+    } else {
+        format!("panicked: {last_words}")
     }
 }
 

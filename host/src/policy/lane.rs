@@ -3,9 +3,9 @@
 //! Most calls take microseconds, less than handing them to another thread would. They run right
 //! where the request is served, with a short deadline. A call that passes it is given up and done
 //! again on a thread of its own (which is sound: a policy has no effects and the same input gives
-//! the same verdict), with the whole deadline and the lowest priority: it gets what the threads that serve leave over. If it
-//! was long there, too, the policy's calls start there from then on, until they have been short for
-//! a while.
+//! the same verdict), with the whole deadline and the lowest priority: it gets what the threads that
+//! serve leave over. If it was long there, too, the policy's calls start there from then on, until
+//! they have been short for a while.
 //!
 //! ```text
 //!            permit ──▶ fast lane, 2 ms ──ok──▶ verdict
