@@ -113,7 +113,12 @@ pub(crate) fn parse(
         return Err(content(certificate, why));
     };
     let private = PrivateKeyDer::from_pem_slice(private).map_err(|e| {
-        content(key, format!("no private key in PKCS#8, SEC1 or PKCS#1 without a password: {e}"))
+        content(
+            key,
+            format!(
+                "no private key in PKCS#8, SEC1 or PKCS#1 (an encrypted one cannot be read): {e}"
+            ),
+        )
     })?;
     let (_, parsed) = X509Certificate::from_der(&leaf)
         .map_err(|e| content(certificate, format!("not an X.509 certificate: {e}")))?;

@@ -63,13 +63,13 @@ pub enum DecideError {
 
 /// What is told about each call of a policy, for metrics.
 pub trait Observer {
-    /// A policy gave a verdict, or a fault in the words of [`Fault::class`].
-    fn called(&self, policy: &Policy, took: Duration, outcome: Result<(), &Fault>);
+    /// A policy was called, and has given a verdict or failed.
+    fn called(&self, policy: &Policy, took: Duration);
 }
 
 /// Nobody listens.
 impl Observer for () {
-    fn called(&self, _: &Policy, _: Duration, _: Result<(), &Fault>) {}
+    fn called(&self, _: &Policy, _: Duration) {}
 }
 
 /// The policies that serve.
@@ -227,19 +227,11 @@ async fn ask(
     let call = lane::validate(policy, inputs, deadline).await?;
     super::load::log(&policy.name, &call.log);
     let finding = call.result.and_then(|verdict| Finding::of(policy, verdict));
-    let took = started.elapsed();
-    match &finding {
-        Ok(_) => observer.called(policy, took, Ok(())),
-        Err(fault) => {
-            policy.note_error(fault.to_string());
-            tracing::error!(
-                policy = policy.name,
-                uid = crate::text::one_line(&inputs.request.uid, 128),
-                cause = %fault,
-                "no verdict"
-            );
-            observer.called(policy, took, Err(fault));
-        }
+    observer.called(policy, started.elapsed());
+    if let Err(fault) = &finding {
+        policy.note_error(fault.to_string());
+        let uid = crate::text::one_line(&inputs.request.uid, 128);
+        tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
     }
     Ok(finding)
 }

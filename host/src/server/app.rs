@@ -16,6 +16,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::metrics::{Counted, Metrics};
@@ -143,7 +145,7 @@ impl App {
                 "source": policy.source.to_string(),
                 "mode": policy.mode.as_str(),
                 "onError": policy.on_error.as_str(),
-                "loadedAt": seconds(policy.loaded_at),
+                "loadedAt": timestamp(policy.loaded_at),
                 "lastError": policy.last_error(),
             })
         });
@@ -291,8 +293,10 @@ fn body_hint(body: &Body) -> usize {
     usize::try_from(lower).unwrap_or(usize::MAX)
 }
 
-fn seconds(at: SystemTime) -> u64 {
-    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+/// `2026-11-20T15:19:09Z`
+fn timestamp(at: SystemTime) -> Option<String> {
+    let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
+    at.format(&Rfc3339).ok()
 }
 
 /// `?timeout=10s` is what the API server will wait.

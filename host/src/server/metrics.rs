@@ -12,7 +12,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::engine::Fault;
 use crate::policy::{Decision, Observer, Policy, Set};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -172,6 +171,10 @@ impl Metrics {
             };
             self.violations.get_or_create(&labels).inc();
         }
+        for fault in &decision.faults {
+            let labels = Class { policy: fault.policy.clone(), cause: fault.class };
+            self.faults.get_or_create(&labels).inc();
+        }
     }
 
     pub(super) fn reloaded(&self, result: &'static str) {
@@ -193,13 +196,9 @@ impl Metrics {
 }
 
 impl Observer for Metrics {
-    fn called(&self, policy: &Policy, took: Duration, outcome: std::result::Result<(), &Fault>) {
+    fn called(&self, policy: &Policy, took: Duration) {
         if let Some(durations) = self.evaluations.get(&policy.name) {
             durations.observe(took.as_secs_f64());
-        }
-        if let Err(fault) = outcome {
-            let labels = Class { policy: policy.name.clone(), cause: fault.class() };
-            self.faults.get_or_create(&labels).inc();
         }
     }
 }

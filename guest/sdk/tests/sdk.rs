@@ -1,0 +1,96 @@
+//! What a policy author relies on: documents, deserialising, equality by Go type, conventions.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
+
+use std::borrow::Cow;
+
+use opgate_sdk::conventions::Conventions;
+use opgate_sdk::{Document, Kind, Level, Request, Shape, Verdict, escape};
+
+fn document(json: &str) -> Document {
+    Document::parse(json).unwrap()
+}
+
+#[test]
+fn documents_answer_by_pointer_and_handles_are_relative() {
+    let doc = document(r#"{"a":{"b/c":[{"t":"x"},{"t":2},null]},"n":1.5,"f":false}"#);
+    let list = format!("/a/{}", escape("b/c"));
+    assert_eq!((doc.kind(&list), doc.length(&list)), (Kind::List, Some(3)));
+    assert_eq!(doc.kind("/nowhere"), Kind::Missing);
+    assert!(!doc.has("/a/b~1c/2") && doc.has("/f"));
+    let inner = doc.at(&list).unwrap();
+    assert_eq!((inner.text("/0/t").as_deref(), inner.integer("/1/t")), (Some("x"), Some(2)));
+    let kinds: Vec<_> = doc.items(&list).map(|item| item.kind("/t")).collect();
+    assert_eq!(kinds, [Kind::Text, Kind::Number, Kind::Missing]);
+    assert_eq!(doc.items("/n").count(), 0);
+    assert_eq!((doc.number("/n"), doc.integer("/n"), doc.boolean("/f")), (Some(1.5), None, Some(false)));
+    assert_eq!(doc.keys(""), ["a", "f", "n"]);
+    assert_eq!(doc.raw("/a/b~1c/0").unwrap(), br#"{"t":"x"}"#);
+    assert_eq!(document(r#"["x", 1, "y"]"#).texts(""), ["x", "y"]);
+    assert!(Document::parse("{").unwrap_err().contains("line 1"));
+}
+
+#[test]
+fn objects_are_deserialised_borrowed() {
+    #[derive(serde::Deserialize)]
+    struct Image<'a> {
+        #[serde(borrow, rename = "ref")]
+        reference: Cow<'a, str>,
+    }
+    let doc = document(r#"{"image":{"ref":"a@sha256:00","other":[1]},"broken":{"ref":1}}"#);
+    let raw = doc.json("/image").unwrap();
+    let image: Image<'_> = raw.parse().unwrap();
+    assert!(matches!(image.reference, Cow::Borrowed("a@sha256:00")));
+    let broken = doc.json("/broken").unwrap();
+    assert!(broken.parse::<Image<'_>>().is_err());
+    assert!(doc.json("/nowhere").is_none());
+}
+
+/// Absent and zero are the same for values, not for pointers; lists are ordered; members that the
+/// type does not have make no difference.
+#[test]
+fn shapes_compare_as_go_compares_decoded_values() {
+    const SHAPE: Shape = Shape::Struct(&[
+        ("text", Shape::Scalar),
+        ("value", Shape::Struct(&[("flag", Shape::Scalar)])),
+        ("pointer", Shape::Pointer(&[("number", Shape::Scalar)])),
+        ("list", Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]))),
+    ]);
+    let cases = [
+        ("{}", r#"{"text":"","value":{},"list":[]}"#, true),
+        ("{}", r#"{"value":{"flag":false},"pointer":null}"#, true),
+        ("{}", r#"{"pointer":{}}"#, false),
+        (r#"{"pointer":{}}"#, r#"{"pointer":{"number":0}}"#, true),
+        ("{}", r#"{"unknown":1}"#, true),
+        ("{}", r#"{"text":"x"}"#, false),
+        (r#"{"list":[{"name":"a"},{}]}"#, r#"{"list":[{"name":"a"},{"name":""}]}"#, true),
+        (r#"{"list":[{"name":"a"},{"name":"b"}]}"#, r#"{"list":[{"name":"b"},{"name":"a"}]}"#, false),
+        (r#"{"list":[{}]}"#, "{}", false),
+        (r#"{"value":{}}"#, r#"{"value":"text"}"#, false),
+        (r#"{"text":"1"}"#, r#"{"text":1}"#, false),
+    ];
+    for (left, right, equal) in cases {
+        let (l, r) = (document(left), document(right));
+        assert_eq!(SHAPE.equal(&l, &r, ""), equal, "{left} {right}");
+        assert_eq!(SHAPE.equal(&r, &l, ""), equal, "{right} {left}");
+    }
+}
+
+#[test]
+fn conventions_read_the_common_settings() {
+    let none = document("{}");
+    let none = Conventions(&none);
+    let mut request = Request::default();
+    request.user.username = "u".into();
+    request.user.groups = vec!["g".into()];
+    assert!(none.ratcheting() && !none.exempts(&request) && none.denies("R", true));
+    let settings = document(
+        r#"{"ratcheting":false,"exempt":{"groups":["g"]},"messages":{"prefixRuleId":true},"rules":{"R":"warn"},"strict":true}"#,
+    );
+    let set = Conventions(&settings);
+    assert!(!set.ratcheting() && set.exempts(&request) && !set.denies("R", true));
+    assert_eq!((set.deny_if("/strict"), set.deny_if("/other")), (Level::Deny, Level::Warn));
+    let mut verdict = Verdict::default();
+    verdict.deny("R", "spec", "no");
+    assert_eq!(none.finish(verdict.clone()).violations[0].message, "no");
+    assert_eq!(set.finish(verdict).violations[0].message, "R: no");
+}
