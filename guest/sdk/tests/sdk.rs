@@ -22,7 +22,10 @@ fn documents_answer_by_pointer_and_handles_are_relative() {
     let kinds: Vec<_> = doc.items(&list).map(|item| item.kind("/t")).collect();
     assert_eq!(kinds, [Kind::Text, Kind::Number, Kind::Missing]);
     assert_eq!(doc.items("/n").count(), 0);
-    assert_eq!((doc.number("/n"), doc.integer("/n"), doc.boolean("/f")), (Some(1.5), None, Some(false)));
+    assert_eq!(
+        (doc.number("/n"), doc.integer("/n"), doc.boolean("/f")),
+        (Some(1.5), None, Some(false))
+    );
     assert_eq!(doc.keys(""), ["a", "f", "n"]);
     assert_eq!(doc.raw("/a/b~1c/0").unwrap(), br#"{"t":"x"}"#);
     assert_eq!(document(r#"["x", 1, "y"]"#).texts(""), ["x", "y"]);
@@ -63,7 +66,11 @@ fn shapes_compare_as_go_compares_decoded_values() {
         ("{}", r#"{"unknown":1}"#, true),
         ("{}", r#"{"text":"x"}"#, false),
         (r#"{"list":[{"name":"a"},{}]}"#, r#"{"list":[{"name":"a"},{"name":""}]}"#, true),
-        (r#"{"list":[{"name":"a"},{"name":"b"}]}"#, r#"{"list":[{"name":"b"},{"name":"a"}]}"#, false),
+        (
+            r#"{"list":[{"name":"a"},{"name":"b"}]}"#,
+            r#"{"list":[{"name":"b"},{"name":"a"}]}"#,
+            false,
+        ),
         (r#"{"list":[{}]}"#, "{}", false),
         (r#"{"value":{}}"#, r#"{"value":"text"}"#, false),
         (r#"{"text":"1"}"#, r#"{"text":1}"#, false),

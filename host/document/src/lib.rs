@@ -145,7 +145,7 @@ impl fmt::Debug for Value<'_> {
 }
 
 impl<'d> Value<'d> {
-    fn content(&self) -> &'d Content {
+    fn content(&self) -> Content<'d> {
         self.node.content(&self.document.text)
     }
 
@@ -219,8 +219,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn text(&self) -> Option<&'d str> {
         match self.content() {
-            Content::Text(Some(unescaped)) => Some(unescaped),
-            Content::Text(None) => self.node.unquoted(&self.document.text),
+            Content::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -229,7 +228,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn boolean(&self) -> Option<bool> {
         match self.content() {
-            Content::Boolean(value) => Some(*value),
+            Content::Boolean(value) => Some(value),
             _ => None,
         }
     }
@@ -266,7 +265,7 @@ impl<'d> Value<'d> {
     pub fn members(&self) -> impl Iterator<Item = (&'d str, Value<'d>)> + use<'d> {
         let document = self.document;
         let members = match self.content() {
-            Content::Object(members) => members.as_ref(),
+            Content::Object(members) => members,
             _ => &[],
         };
         members.iter().map(move |m| (m.name(&document.text), Value { document, node: &m.value }))
@@ -276,7 +275,7 @@ impl<'d> Value<'d> {
     pub fn items(&self) -> impl Iterator<Item = Value<'d>> + use<'d> {
         let document = self.document;
         let items = match self.content() {
-            Content::List(items) => items.as_ref(),
+            Content::List(items) => items,
             _ => &[],
         };
         items.iter().map(move |node| Value { document, node })

@@ -10,22 +10,32 @@ use serde::de::{Deserializer as _, Visitor};
 use crate::Text;
 use crate::text::string_end;
 
-/// A value: its place in the text and, after the first look, its content.
+/// A value: its place in the text and, after the first look, what was made of it. 24 bytes, because
+/// a list of a million numbers has a million of them.
 pub(crate) struct Node {
     start: u32,
     end: u32,
-    content: OnceLock<Content>,
+    made: OnceLock<Box<Made>>,
 }
 
-pub(crate) enum Content {
-    Null,
-    Boolean(bool),
-    Number,
-    /// The text without its escapes; `None` where it has none and the text itself serves.
-    Text(Option<Box<str>>),
+/// What has to be made of a text and is kept.
+enum Made {
+    /// The text without its escapes.
+    Text(Box<str>),
     List(Box<[Node]>),
     /// Sorted by name, each name once.
     Object(Box<[Member]>),
+}
+
+/// What a value is.
+#[derive(Clone, Copy)]
+pub(crate) enum Content<'n> {
+    Null,
+    Boolean(bool),
+    Number,
+    Text(&'n str),
+    List(&'n [Node]),
+    Object(&'n [Member]),
 }
 
 pub(crate) struct Member {
@@ -65,8 +75,8 @@ impl Node {
     /// Offsets beyond 4 GiB do not occur (the largest body is far below); they would read as null.
     fn at(start: usize, end: usize) -> Self {
         match (u32::try_from(start), u32::try_from(end)) {
-            (Ok(start), Ok(end)) => Self { start, end, content: OnceLock::new() },
-            _ => Self { start: 0, end: 0, content: OnceLock::new() },
+            (Ok(start), Ok(end)) => Self { start, end, made: OnceLock::new() },
+            _ => Self { start: 0, end: 0, made: OnceLock::new() },
         }
     }
 
@@ -74,27 +84,30 @@ impl Node {
         slice(text, self.start, self.end)
     }
 
-    /// The text between the quotes, where this is a string without escapes.
-    pub(crate) fn unquoted<'t>(&self, text: &'t str) -> Option<&'t str> {
-        self.text(text).strip_prefix('"')?.strip_suffix('"')
-    }
-
-    pub(crate) fn content(&self, text: &Text) -> &Content {
-        self.content.get_or_init(|| self.read(text))
-    }
-
-    fn read(&self, text: &Text) -> Content {
+    pub(crate) fn content<'n>(&'n self, text: &'n Text) -> Content<'n> {
         let json = self.text(text);
-        match json.as_bytes().first() {
-            Some(b'{') => Content::Object(members(text, self.start)),
-            Some(b'[') => Content::List(items(text, self.start)),
-            Some(b'"') if !json.contains('\\') => Content::Text(None),
-            Some(b'"') => Content::Text(Some(unescape(json))),
-            Some(b't') => Content::Boolean(true),
-            Some(b'f') => Content::Boolean(false),
-            Some(b'-' | b'0'..=b'9') => Content::Number,
+        let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        match (json.as_bytes().first(), plain) {
+            (_, Some(plain)) if !plain.contains('\\') => Content::Text(plain),
+            (Some(b'{' | b'[' | b'"'), _) => match &**self.made.get_or_init(|| self.make(text)) {
+                Made::Text(unescaped) => Content::Text(unescaped),
+                Made::List(items) => Content::List(items),
+                Made::Object(members) => Content::Object(members),
+            },
+            (Some(b't'), _) => Content::Boolean(true),
+            (Some(b'f'), _) => Content::Boolean(false),
+            (Some(b'-' | b'0'..=b'9'), _) => Content::Number,
             _ => Content::Null,
         }
+    }
+
+    fn make(&self, text: &Text) -> Box<Made> {
+        let json = self.text(text);
+        Box::new(match json.as_bytes().first() {
+            Some(b'{') => Made::Object(members(text, self.start)),
+            Some(b'[') => Made::List(items(text, self.start)),
+            _ => Made::Text(unescape(json)),
+        })
     }
 }
 

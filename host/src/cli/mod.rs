@@ -32,9 +32,9 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct LogArgs {
-    /// Least important lines of the log
-    #[arg(long, global = true, env = "OPGATE_LOG", value_name = "LEVEL", default_value = "info")]
-    log: tracing::Level,
+    /// Least important lines of the log [default: info for `serve`, otherwise warn]
+    #[arg(long, global = true, env = "OPGATE_LOG", value_name = "LEVEL")]
+    log: Option<tracing::Level>,
     /// Form of the log
     #[arg(
         long,
@@ -183,7 +183,9 @@ impl From<io::Error> for Failure {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    init_log(&cli.log);
+    let serves = matches!(cli.command, Command::Serve(_));
+    let level = if serves { tracing::Level::INFO } else { tracing::Level::WARN };
+    init_log(&cli.log, cli.log.log.unwrap_or(level));
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),
@@ -214,10 +216,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn init_log(args: &LogArgs) {
+fn init_log(args: &LogArgs, level: tracing::Level) {
     use tracing_subscriber::fmt;
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let builder = fmt().with_max_level(args.log).with_writer(io::stderr).with_target(false);
+    let builder = fmt().with_max_level(level).with_writer(io::stderr).with_target(false);
     match args.log_format {
         LogFormat::Text => builder.with_ansi(colours).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

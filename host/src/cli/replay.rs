@@ -36,7 +36,7 @@ impl Replay {
         let set = config.complete_set()?;
         let (files, skipped) = input::files(&paths)?;
         if skipped > 0 {
-            tracing::info!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
+            tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
         if !context.is_empty() {
             tracing::warn!("--context is not used: no policy of this version reads the cluster");
