@@ -17,7 +17,7 @@
 //! Semantics follow the API server's decoder where JSON leaves room: the last of several members of
 //! one name counts, and a lone surrogate in a string reads as U+FFFD.
 
-mod equal;
+mod equality;
 mod node;
 mod pointer;
 mod text;
@@ -293,5 +293,5 @@ impl<'d> Value<'d> {
 /// value that is not there.
 #[must_use]
 pub fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
-    equal::equal(left, right)
+    equality::equal(left, right)
 }

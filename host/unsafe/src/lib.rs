@@ -180,7 +180,7 @@ mod images {
             engine.precompile_component(component).map(|code| Self(code.into()))
         }
 
-        /// The bytes of the image, to be embedded in a binary with [`embedded_image!`].
+        /// The bytes of the image, to be embedded in a binary with `embedded_image!`.
         #[must_use]
         pub fn bytes(&self) -> &[u8] {
             &self.0
@@ -209,7 +209,7 @@ mod images {
             Ok(Self(code.into()))
         }
 
-        /// For [`embedded_image!`] only.
+        /// For `embedded_image!` only.
         ///
         /// # Safety
         /// The bytes must be those of [`Image::bytes`].
