@@ -55,6 +55,11 @@ pub fn configuration(policies: &[Value]) -> String {
     configuration.to_string()
 }
 
+/// The built-in policy, with all the time that an unoptimised build on a busy machine may need.
+pub fn builtin() -> Value {
+    json!({"name": "bundle-immutability", "limits": {"time": "20s"}})
+}
+
 /// A policy entry for the hostile policy `misbehaves` with these settings.
 pub fn misbehaves(name: &str, settings: &Value) -> Value {
     json!({"name": name, "module": hostile("misbehaves"), "settings": settings})
@@ -173,8 +178,9 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts `binary serve` with a configuration and further arguments, on ports of the system's
-    /// choice.
+    /// Starts `binary serve` with a configuration (without one: the built-in policy, with all the
+    /// time that an unoptimised build on a busy machine may need) and further arguments, on ports of
+    /// the system's choice.
     pub fn start(binary: &str, configuration: Option<&str>, arguments: &[&str]) -> Self {
         let files = tempfile::tempdir().unwrap();
         let certificates = Certificates::new();
@@ -183,11 +189,10 @@ impl Server {
         command.args(["--ops-listen", "127.0.0.1:0", "--tls-reload", "20ms", "--tls-dir"]);
         command.arg(certificates.folder.path());
         command.arg("--cache-dir").arg(files.path().join("cache"));
-        if let Some(configuration) = configuration {
-            let path = files.path().join("opgate.yaml");
-            std::fs::write(&path, configuration).unwrap();
-            command.arg("--config").arg(path);
-        }
+        let patient = || self::configuration(&[builtin()]);
+        let path = files.path().join("opgate.yaml");
+        std::fs::write(&path, configuration.map_or_else(patient, str::to_owned)).unwrap();
+        command.arg("--config").arg(path);
         command.args(arguments).stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));

@@ -74,7 +74,7 @@ async fn every_misbehaviour_is_a_fault_with_its_cause() {
         let noted = set.policies()[0].last_error().unwrap();
         assert_eq!(noted, failure.cause, "{settings}");
         // The engine is as good as new: a healthy policy beside it still answers.
-        let set = load(&[misbehaves("evil", &settings), json!({"name": "bundle-immutability"})]);
+        let set = load(&[misbehaves("evil", &settings), opgate_tests::builtin()]);
         let decision = decide(&set, &"n".repeat(53)).await;
         let denial = decision.denial.unwrap_or_else(|| panic!("{settings}: not denied"));
         assert_eq!(denial.message, "metadata.name: Too long: may not be longer than 52");
@@ -148,7 +148,7 @@ async fn a_busy_policy_that_may_not_block_is_left_out() {
         watcher["mode"] = mode.into();
         watcher["onError"] = on_error.into();
         watcher["limits"] = json!({"time": "30s", "concurrency": 1});
-        let set = std::sync::Arc::new(load(&[watcher, json!({"name": "bundle-immutability"})]));
+        let set = std::sync::Arc::new(load(&[watcher, opgate_tests::builtin()]));
         let busy = set.clone();
         let slow = tokio::spawn(async move { decide(&busy, "slow").await });
         while set.policies()[0].lane.is_fast() {
@@ -206,10 +206,7 @@ fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
         cases.push((path, ""));
     }
     for (module, cause) in cases {
-        let set = load(&[
-            json!({"name": "broken", "module": module}),
-            json!({"name": "bundle-immutability"}),
-        ]);
+        let set = load(&[json!({"name": "broken", "module": module}), opgate_tests::builtin()]);
         assert_eq!(set.policies().len(), 1, "{}", module.display());
         let broken = &set.broken()[0];
         assert_eq!(broken.name, "broken");
@@ -239,7 +236,7 @@ async fn nothing_of_one_evaluation_reaches_the_next() {
 /// What a policy does depends on nothing but its input.
 #[tokio::test]
 async fn the_same_input_gives_the_same_verdict() {
-    let set = load(&[json!({"name": "bundle-immutability"})]);
+    let set = load(&[opgate_tests::builtin()]);
     let body = create_bundle("u", "b", &json!({"source": {"type": "git"}})).to_string();
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use opgate_tests::{
-    Client, HOST, Server, configuration, create_bundle, good_spec, misbehaves, recorded, tls,
+    Client, HOST, Server, builtin, configuration, create_bundle, good_spec, misbehaves, recorded,
+    tls,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -346,10 +347,7 @@ async fn the_ops_port_tells_how_it_is() {
 
 #[tokio::test]
 async fn a_fault_is_a_failed_call_that_names_policy_and_cause() {
-    let text = configuration(&[
-        misbehaves("evil", &json!({"do": "panic"})),
-        json!({"name": "bundle-immutability"}),
-    ]);
+    let text = configuration(&[misbehaves("evil", &json!({"do": "panic"})), builtin()]);
     let server = Server::start(BINARY, Some(&text), &[]);
     let mut client = server.connect().await;
     let answer = client.review(create_bundle("u", "b", &good_spec()).to_string()).await.unwrap();
@@ -374,7 +372,7 @@ async fn a_fault_is_a_failed_call_that_names_policy_and_cause() {
 #[tokio::test]
 async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() {
     let broken = json!({"name": "broken", "module": opgate_tests::hostile("loops-in-describe")});
-    let text = configuration(&[broken.clone(), json!({"name": "bundle-immutability"})]);
+    let text = configuration(&[broken.clone(), builtin()]);
     let server = Server::start(BINARY, Some(&text), &[]);
     let mut client = server.connect().await;
     assert_eq!(client.review(recorded("007")).await.unwrap().response()["allowed"], false);

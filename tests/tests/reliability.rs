@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use opgate_tests::{
-    Certificates, Client, HOST, Server, configuration, create_bundle, good_spec, misbehaves,
-    recorded, tls,
+    Certificates, Client, HOST, Server, builtin, configuration, create_bundle, good_spec,
+    misbehaves, recorded, tls,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -303,7 +303,7 @@ async fn a_signal_under_load_fails_no_request() {
 async fn a_slow_policy_slows_nobody_else() {
     let mut evil = misbehaves("evil", &json!({"do": "spin"}));
     evil["limits"] = json!({"time": "100ms", "concurrency": 4});
-    let text = configuration(&[evil, json!({"name": "bundle-immutability"})]);
+    let text = configuration(&[evil, builtin()]);
     let server = Server::start(BINARY, Some(&text), &["--queue", "16"]);
     let mut client = server.connect().await;
     figures("alone", &healthy(&mut client, "/validate/bundle-immutability", 300).await);

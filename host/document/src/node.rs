@@ -89,11 +89,13 @@ impl Node {
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match (json.as_bytes().first(), plain) {
             (_, Some(plain)) if !plain.contains('\\') => Content::Text(plain),
-            (Some(b'{' | b'[' | b'"'), _) => match &**self.made.get_or_init(|| self.make(text)) {
-                Made::Text(unescaped) => Content::Text(unescaped),
-                Made::List(items) => Content::List(items),
-                Made::Object(members) => Content::Object(members),
-            },
+            (Some(b'{' | b'[' | b'"'), _) => {
+                match &**self.made.get_or_init(|| Box::new(self.make(text))) {
+                    Made::Text(unescaped) => Content::Text(unescaped),
+                    Made::List(items) => Content::List(items),
+                    Made::Object(members) => Content::Object(members),
+                }
+            }
             (Some(b't'), _) => Content::Boolean(true),
             (Some(b'f'), _) => Content::Boolean(false),
             (Some(b'-' | b'0'..=b'9'), _) => Content::Number,
@@ -101,13 +103,13 @@ impl Node {
         }
     }
 
-    fn make(&self, text: &Text) -> Box<Made> {
+    fn make(&self, text: &Text) -> Made {
         let json = self.text(text);
-        Box::new(match json.as_bytes().first() {
+        match json.as_bytes().first() {
             Some(b'{') => Made::Object(members(text, self.start)),
             Some(b'[') => Made::List(items(text, self.start)),
             _ => Made::Text(unescape(json)),
-        })
+        }
     }
 }
 

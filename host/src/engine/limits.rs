@@ -75,7 +75,8 @@ impl Fault {
     }
 
     /// Whether a second try with more time could end better.
-    pub(crate) fn is_deadline(&self) -> bool {
+    #[must_use]
+    pub fn is_deadline(&self) -> bool {
         matches!(self, Self::Deadline(_))
     }
 

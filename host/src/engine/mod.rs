@@ -264,15 +264,30 @@ pub struct Budget<'c> {
     pub memory: usize,
     /// Wall-clock time.
     pub time: Duration,
+    /// For a call on a thread of its own.
+    pub apart: Option<&'c Apart>,
+}
+
+/// A call on a thread of its own can be stopped, and its thread can be made to yield.
+#[derive(Debug, Clone)]
+pub struct Apart {
     /// Set when nobody waits for the answer any more; looked at once a tick.
-    pub cancelled: Option<&'c Arc<AtomicBool>>,
+    pub cancelled: Arc<AtomicBool>,
+    /// Time of the processor after which the thread gets only what others leave over.
+    pub yield_after: Duration,
+}
+
+/// What this thread has had of the processor.
+pub(crate) fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl Budget<'_> {
     /// All that the limits of a policy allow.
     #[must_use]
     pub fn of(limits: Limits) -> Self {
-        Self { memory: limits.memory, time: limits.time, cancelled: None }
+        Self { memory: limits.memory, time: limits.time, apart: None }
     }
 }
 
@@ -337,10 +352,11 @@ impl Module {
         let answer = self.pre.instantiate(&mut store).and_then(|policy| call(&mut store, &policy));
         drop(running);
         // A call of the host is not interrupted: what it took too long is noticed here.
-        let late = budget.cancelled.is_some() && answer.is_ok() && Instant::now() > end + LATE;
+        let late = budget.apart.is_some() && answer.is_ok() && Instant::now() > end + LATE;
         let State { limiter, log, .. } = store.into_data();
         let result = answer.map_err(|error| {
-            let cancelled = budget.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed));
+            let cancelled =
+                budget.apart.is_some_and(|apart| apart.cancelled.load(Ordering::Relaxed));
             if cancelled {
                 return Fault::Cancelled;
             }
@@ -355,7 +371,7 @@ impl Module {
     }
 
     fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, end: Instant) {
-        let Some(cancelled) = budget.cancelled.cloned() else {
+        let Some(Apart { cancelled, yield_after }) = budget.apart.cloned() else {
             // The first tick may come at once; one more makes the time at least what was promised.
             let ticks = budget.time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
             store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
@@ -363,8 +379,15 @@ impl Module {
         };
         // By the clock and not by counting: ticks that pass during a call of the host, or while the
         // thread waits for a processor, count like all others.
+        let started = processor_time();
+        let mut yields = false;
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
+            if !yields && processor_time().saturating_sub(started) > yield_after {
+                // Where the system does not allow it, the call runs on like any other.
+                let _ = opgate_unsafe::run_when_idle();
+                yields = true;
+            }
             if Instant::now() >= end || cancelled.load(Ordering::Relaxed) {
                 return Ok(UpdateDeadline::Interrupt);
             }

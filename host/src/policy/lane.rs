@@ -3,7 +3,7 @@
 //! Most calls take microseconds, less than handing them to another thread would. They run right
 //! where the request is served, with a short deadline. A call that passes it is given up and done
 //! again on a thread of its own (which is sound: a policy has no effects and the same input gives
-//! the same verdict), with the whole deadline and the lowest priority: it gets what the threads that
+//! the same verdict), with the whole deadline; after a while there it gets only what the threads that
 //! serve leave over. If it was long there, too, the policy's calls start there from then on, until
 //! they have been short for a while.
 //!
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::Policy;
-use crate::engine::{Budget, Call, Fault, Inputs, Limits, wit};
+use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, processor_time, wit};
 
 /// Deadline of a call where requests are served.
 const FAST: Duration = Duration::from_millis(2);
@@ -35,6 +35,12 @@ const SHORT: Duration = Duration::from_micros(500);
 
 /// That many short calls in a row bring a policy back to the fast lane.
 const RETURN_AFTER: u32 = 64;
+
+/// Of the processor, in the slow lane, before the call gets only what the threads that serve leave
+/// over. Not at once: on a machine without a processor to spare, an ordinary call that was unlucky in
+/// the fast lane would starve. A policy that burned its whole time yields at once,
+/// until a call of it ends well.
+const YIELD_AFTER: Duration = Duration::from_millis(10);
 
 /// Stack of a thread in the slow lane: the guest's, and room for the host.
 const THREAD_STACK: usize = 2 << 20;
@@ -81,6 +87,8 @@ pub struct Lane {
     queue: usize,
     /// Short calls until the policy is back in the fast lane; 0 is there.
     until_fast: AtomicU32,
+    /// A call in the slow lane used up its time on the processor, and none has ended well since.
+    burns: AtomicBool,
 }
 
 /// One who waits for a permit; counted while it exists, also when the client goes away.
@@ -108,6 +116,7 @@ impl Lane {
             waiting: AtomicUsize::new(0),
             queue,
             until_fast: AtomicU32::new(0),
+            burns: AtomicBool::new(false),
         }
     }
 
@@ -185,13 +194,16 @@ async fn slow(
         .name("opgate-slow".into())
         .stack_size(THREAD_STACK)
         .spawn(move || {
-            // Where the system does not allow it, the call runs like any other.
-            let _ = opgate_unsafe::run_when_idle();
+            if running.lane.burns.load(Ordering::Relaxed) {
+                // Where the system does not allow it, the call runs like any other.
+                let _ = opgate_unsafe::run_when_idle();
+            }
+            let apart = Apart { cancelled: stop, yield_after: YIELD_AFTER };
             let started = processor_time();
             let memory = running.limits.memory;
-            let budget = Budget { memory, time, cancelled: Some(&stop) };
+            let budget = Budget { memory, time, apart: Some(&apart) };
             let call = running.module.validate(&inputs, &running.settings, budget);
-            running.lane.note(processor_time().saturating_sub(started));
+            running.lane.note(processor_time().saturating_sub(started), &call.result, time);
             drop(permit);
             let _ = answer.send(call);
         });
@@ -204,15 +216,15 @@ async fn slow(
     call.unwrap_or_else(|_| failed("its thread ended without an answer".to_owned()))
 }
 
-/// What this thread has had of the processor.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
 impl Lane {
-    fn note(&self, took: Duration) {
-        if took > SHORT {
+    fn note(&self, used: Duration, result: &Result<wit::Verdict, Fault>, time: Duration) {
+        let timed_out = result.as_ref().is_err_and(Fault::is_deadline);
+        if !timed_out {
+            self.burns.store(false, Ordering::Relaxed);
+        } else if used > YIELD_AFTER.min(time / 2) {
+            self.burns.store(true, Ordering::Relaxed);
+        }
+        if used > SHORT {
             self.until_fast.store(RETURN_AFTER, Ordering::Relaxed);
         } else {
             let one_less = |left: u32| left.checked_sub(1);
