@@ -18,6 +18,7 @@
 
 pub mod cli;
 pub mod engine;
+mod object;
 pub mod policy;
 pub mod review;
 pub mod server;

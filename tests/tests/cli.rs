@@ -186,6 +186,9 @@ fn what_cannot_be_read_is_named_with_its_place_and_the_rest_goes_on() {
     ] {
         assert!(errors.contains(expected), "{expected} is not in\n{errors}");
     }
+    let output = opgate(folder.path(), &["replay", "--context", "nowhere", "in"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("nowhere: No such file"), "{}", err(&output));
     let output = opgate(folder.path(), &["replay", "nowhere"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("nowhere: No such file or directory"), "{}", err(&output));
@@ -243,6 +246,30 @@ fn every_output_form_carries_the_denial() {
     let denied = results.iter().find(|r| r["level"] == "error").unwrap();
     assert_eq!(denied["ruleId"], "RPK-01");
     assert!(run["tool"]["driver"]["rules"].as_array().unwrap().iter().any(|r| r["id"] == "RPK-01"));
+}
+
+/// A Bundle that breaks a rule more often than a verdict can say is denied, and no fault.
+#[test]
+fn too_much_to_report_is_still_denied() {
+    let folder = folder();
+    let long = "../".to_owned() + &"\u{200b}".repeat(20_000);
+    for (what, path, count, code) in
+        [("denied", "../x", 1_000, 1), ("denied, long", &*long, 30, 1), ("warned", "/x", 1_000, 0)]
+    {
+        let entry = json!({"configMap": {"name": "a"}, "path": path});
+        let source = json!({"type": "configMaps", "configMaps": vec![entry; count]});
+        let spec = json!({"provisionerClassName": "core-rukpak-io-plain", "source": source});
+        write(&folder, "many.json", create_bundle("u", "b", &spec).to_string());
+        write(&folder, "opgate.yaml", configuration(&[opgate_tests::builtin()]));
+        let output = opgate(
+            folder.path(),
+            &["replay", "--config", "opgate.yaml", "--output", "jsonl", "many.json"],
+        );
+        assert_eq!(output.status.code(), Some(code), "{what}: {}", out(&output));
+        let record = lines(&output).remove(0);
+        assert_eq!(record["error"], Value::Null, "{what}");
+        assert!(record["violations"].as_array().unwrap().len() >= 30, "{what}");
+    }
 }
 
 #[test]

@@ -89,7 +89,14 @@ async fn what_is_no_review_gets_the_right_status_and_one_clear_line() {
         ("not UTF-8", b"{\"a\": \"\xff\"}".to_vec(), 400, "not UTF-8: invalid byte at offset 7"),
         ("deep", deep.into(), 400, "deeper than 512 levels at offset 512"),
         ("deep inside", nested.into(), 400, "deeper than 512 levels"),
-        ("list", b"[]".to_vec(), 422, "not an AdmissionReview"),
+        ("list", b"[]".to_vec(), 422, "expected an object"),
+        (
+            "fields in order",
+            b"[\"admission.k8s.io/v1\",\"AdmissionReview\",{}]".to_vec(),
+            422,
+            "expected an object",
+        ),
+        ("request as list", with("/request", Some(json!([]))).into(), 422, "expected an object"),
         ("null", b"null".to_vec(), 422, "not an AdmissionReview"),
         (
             "other object",
@@ -240,6 +247,17 @@ async fn bodies_up_to_the_limit_are_read_and_larger_ones_get_413() {
     };
     let limit = 7 << 20;
     assert_eq!(client.review(padded(limit)).await.unwrap().status, 200);
+    // Announced is enough: the answer does not wait for what will not come.
+    for expect in ["", "expect: 100-continue\r\n"] {
+        let head = format!(
+            "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {JSON}\r\n{expect}content-length: 99999999999\r\n\r\nx"
+        );
+        let mut stream = tls(server.address, &server.certificates.authority, &[]).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&start), "HTTP/1.1 413");
+    }
     for size in [limit + 1, 20 << 20] {
         let mut client = server.connect().await;
         let answer = client.review(padded(size)).await.unwrap();
@@ -375,8 +393,13 @@ async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() 
     let text = configuration(&[broken.clone(), builtin()]);
     let server = Server::start(BINARY, Some(&text), &[]);
     let mut client = server.connect().await;
+    // What another policy denies is denied; what it allows, nobody has checked.
     assert_eq!(client.review(recorded("007")).await.unwrap().response()["allowed"], false);
     let cause = "policy broken: describe: ran longer than 100ms";
+    let answer = client.review(recorded("006")).await.unwrap();
+    assert_eq!((answer.status, &*answer.body), (500, cause));
+    let path = "/validate/bundle-immutability";
+    assert_eq!(client.post(path, JSON, recorded("006")).await.unwrap().status, 200);
     assert_eq!(server.get("/readyz").await, (503, cause.to_owned()));
     let answer = client.post("/validate/broken", JSON, recorded("007")).await.unwrap();
     assert_eq!((answer.status, &*answer.body), (500, cause));

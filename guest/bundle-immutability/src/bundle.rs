@@ -72,13 +72,38 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
             type_names_source(object, &mut verdict);
         }
     }
+    if source_counts && object.text_or_empty("/spec/source/type") == "configMaps" {
+        not_evaluated(review, &mut verdict);
+    }
     verdict
+}
+
+/// Rules that need the ConfigMaps of the cluster (decision A-6): named in the audit log, and to the
+/// person who sends the request where `context.missing` asks for it.
+fn not_evaluated(review: &Review<'_>, verdict: &mut Verdict) {
+    let rules: &[&str] = if review.request.operation == Operation::Create {
+        &["RPK-07", "RPK-21"]
+    } else {
+        &["RPK-07"]
+    };
+    verdict.audit_annotations.push(("not-evaluated".to_owned(), rules.join(" ")));
+    if review.settings.text_or_empty("/context/missing") == "warn" {
+        for rule in rules {
+            let message =
+                format!("{rule} was not evaluated: the cluster's ConfigMaps are not available");
+            verdict.warn(rule, "spec.source.configMaps", message);
+        }
+    }
 }
 
 /// RPK-18: the type is a known one and names the member that is there. Where RPK-02, 03 or 04
 /// already says so, or no type is set at all (RPK-11), there is nothing to add.
 fn type_names_source(object: &opgate_sdk::Document, verdict: &mut Verdict) {
-    let kind = object.text_or_empty("/spec/source/type");
+    let pointer = "/spec/source/type";
+    // What is there and is no text is no known type either.
+    let other = || object.raw(pointer).filter(|_| object.has(pointer)).unwrap_or_default();
+    let kind = object.text(pointer);
+    let kind = kind.unwrap_or_else(|| String::from_utf8_lossy(&other()).into_owned());
     let members = source::present(object, "/spec/source");
     if !kind.is_empty() && !members.is_empty() && !members.contains(&kind.as_str()) {
         let message = format!(

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use clap::Args;
 
 use super::report::{Format, Record, Report};
@@ -37,6 +38,9 @@ impl Replay {
         let (files, skipped) = input::files(&paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
+        }
+        for path in &context {
+            std::fs::metadata(path).with_context(|| path.display().to_string())?;
         }
         if !context.is_empty() {
             tracing::warn!("--context is not used: no policy of this version reads the cluster");

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::units::{parse_bytes, parse_duration};
 use super::{Mode, OnError, RuleLevel, builtin};
 use crate::engine::Limits;
+use crate::object::Object;
 use crate::yaml::Located;
 
 /// Which edition of the documentation wins where they contradict each other.
@@ -146,7 +147,7 @@ struct File {
     kind: String,
     #[serde(default)]
     profile: Profile,
-    policies: Option<Vec<PolicyEntry>>,
+    policies: Option<Vec<Object<PolicyEntry>>>,
 }
 
 #[derive(Deserialize)]
@@ -162,9 +163,9 @@ struct PolicyEntry {
     rules: BTreeMap<String, RuleLevel>,
     settings: Option<serde_json::Map<String, serde_json::Value>>,
     #[serde(default)]
-    limits: LimitsEntry,
+    limits: Object<LimitsEntry>,
     #[serde(default)]
-    exclude: ExcludeEntry,
+    exclude: Object<ExcludeEntry>,
     #[serde(default)]
     cluster: Vec<String>,
 }
@@ -214,7 +215,7 @@ impl Configuration {
             ConfigErrors::one(format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.why))
         })?;
         let origin = Origin { path: path.to_path_buf(), located };
-        let file: File = serde_path_to_error::deserialize(&origin.located.value)
+        let Object(file): Object<File> = serde_path_to_error::deserialize(&origin.located.value)
             .map_err(|error| origin.type_error(&error))?;
         let mut errors = ConfigErrors::default();
         if file.api_version != "opgate.dev/v1alpha1" {
@@ -229,7 +230,7 @@ impl Configuration {
         match file.policies {
             None => policies = every_builtin(),
             Some(entries) => {
-                for (index, entry) in entries.into_iter().enumerate() {
+                for (index, Object(entry)) in entries.into_iter().enumerate() {
                     let pointer = format!("/policies/{index}");
                     if policies.iter().any(|p| p.name == entry.name) {
                         let text = format!("a policy named {:?} is already there", entry.name);
@@ -311,7 +312,7 @@ impl Origin {
             }
         };
         let mut limits = Limits::default();
-        let memory = entry.limits.memory.map(|memory| match memory {
+        let memory = entry.limits.0.memory.map(|memory| match memory {
             serde_json::Value::String(text) => parse_bytes(&text),
             other => parse_bytes(&other.to_string()),
         });
@@ -324,7 +325,7 @@ impl Origin {
             None => {}
         }
         let allowed = Duration::from_millis(1)..=Duration::from_secs(30);
-        match entry.limits.time.map(|text| parse_duration(&text)) {
+        match entry.limits.0.time.map(|text| parse_duration(&text)) {
             Some(Ok(time)) if !allowed.contains(&time) => {
                 wrong("/limits/time", "must be between 1ms and 30s");
             }
@@ -332,7 +333,7 @@ impl Origin {
             Some(Err(text)) => wrong("/limits/time", &text),
             None => {}
         }
-        match entry.limits.concurrency {
+        match entry.limits.0.concurrency {
             Some(concurrency) if !(1..=256).contains(&concurrency) => {
                 wrong("/limits/concurrency", "must be between 1 and 256");
             }
@@ -353,8 +354,8 @@ impl Origin {
             rules: entry.rules,
             settings: entry.settings.unwrap_or_default().into(),
             limits,
-            excluded_namespaces: entry.exclude.namespaces,
-            excluded_users: entry.exclude.users,
+            excluded_namespaces: entry.exclude.0.namespaces,
+            excluded_users: entry.exclude.0.users,
             cluster: entry.cluster,
             pointer,
         })

@@ -27,6 +27,11 @@ pub struct Broken {
 }
 
 impl Broken {
+    /// Nobody knows which requests the policy would have wanted to see: it fails on all of them.
+    fn fault(&self) -> PolicyFault {
+        PolicyFault { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
+    }
+
     /// Whether the administrator wants requests to fail rather than pass without this policy.
     #[must_use]
     pub fn is_missed(&self) -> bool {
@@ -152,13 +157,16 @@ impl Set {
     ) -> Result<Decision, DecideError> {
         let mut builder = Builder::default();
         let asked = match only.map(|name| self.find(name)).transpose()? {
-            None => self.policies.as_slice(),
+            None => {
+                for broken in &self.broken {
+                    builder.fault(broken.fault(), broken.mode, broken.on_error);
+                }
+                self.policies.as_slice()
+            }
             Some(Found::Policy(policy)) => std::slice::from_ref(policy),
             Some(Found::Off) => &[],
-            Some(Found::Broken(Broken { name, error, mode, on_error, .. })) => {
-                let fault =
-                    PolicyFault { policy: name.clone(), cause: error.clone(), class: "load" };
-                builder.fault(fault, *mode, *on_error);
+            Some(Found::Broken(broken)) => {
+                builder.fault(broken.fault(), broken.mode, broken.on_error);
                 &[]
             }
         };

@@ -8,6 +8,8 @@ use opgate_document::{Document, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::object::Object;
+
 use super::{GroupVersionName, Operation, Review, ReviewError, Version};
 
 /// A text that is borrowed where it has no escapes; `Cow` alone is always owned inside of lists.
@@ -23,7 +25,7 @@ struct Envelope<'a> {
     #[serde(borrow)]
     kind: Option<Str<'a>>,
     #[serde(borrow)]
-    request: Option<Request<'a>>,
+    request: Option<Object<Request<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -32,9 +34,9 @@ struct Request<'a> {
     #[serde(borrow)]
     uid: Option<Str<'a>>,
     #[serde(borrow)]
-    kind: Option<Kind<'a>>,
+    kind: Option<Object<Kind<'a>>>,
     #[serde(borrow)]
-    resource: Option<Resource<'a>>,
+    resource: Option<Object<Resource<'a>>>,
     #[serde(borrow)]
     sub_resource: Option<Str<'a>>,
     #[serde(borrow)]
@@ -44,7 +46,7 @@ struct Request<'a> {
     #[serde(borrow)]
     operation: Option<Str<'a>>,
     #[serde(borrow)]
-    user_info: Option<UserInfo<'a>>,
+    user_info: Option<Object<UserInfo<'a>>>,
     #[serde(borrow)]
     object: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -72,7 +74,7 @@ struct Resource<'a> {
     resource: Option<Str<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct UserInfo<'a> {
     #[serde(borrow)]
     username: Option<Str<'a>>,
@@ -91,7 +93,7 @@ fn shape(why: impl Into<String>) -> ReviewError {
 }
 
 pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
-    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
+    let Object(envelope): Object<Envelope<'_>> = serde_json::from_str(text).map_err(|error| {
         if error.is_data() {
             shape(crate::text::one_line(&error.to_string(), 512))
         } else {
@@ -117,7 +119,7 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
         let kind = crate::text::one_line(&kind, 128);
         return Err(shape(format!("kind is {kind:?}, not AdmissionReview")));
     }
-    let request = envelope.request.ok_or_else(|| shape("request is missing"))?;
+    let Object(request) = envelope.request.ok_or_else(|| shape("request is missing"))?;
     let uid = or_empty(request.uid);
     if uid.is_empty() {
         return Err(shape("request.uid is missing"));
@@ -135,9 +137,9 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
             )));
         }
     };
-    let kind = request.kind.ok_or_else(|| shape("request.kind is missing"))?;
-    let resource = request.resource.ok_or_else(|| shape("request.resource is missing"))?;
-    let user = request.user_info.unwrap_or(UserInfo { username: None, uid: None, groups: None });
+    let Object(kind) = request.kind.ok_or_else(|| shape("request.kind is missing"))?;
+    let Object(resource) = request.resource.ok_or_else(|| shape("request.resource is missing"))?;
+    let user = request.user_info.map(|Object(user)| user).unwrap_or_default();
     let object = request.object.map(|raw| place(text, raw));
     let old_object = request.old_object.map(|raw| place(text, raw));
     let mut name = or_empty(request.name);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -84,11 +84,13 @@ impl App {
             app.review(Some(&name), request).await
         };
         let elsewhere = async |request: Request| {
-            discard(request.into_body()).await;
+            let (head, body) = request.into_parts();
+            discard(&head.headers, body);
             plain(StatusCode::NOT_FOUND, "there is POST /validate and POST /validate/{policy}")
         };
         let other_method = async |request: Request| {
-            discard(request.into_body()).await;
+            let (head, body) = request.into_parts();
+            discard(&head.headers, body);
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "send the review with POST");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             response
@@ -184,11 +186,12 @@ impl App {
         let deadline = deadline(request.uri().query(), started);
         let (head, body) = request.into_parts();
         if let Err(refusal) = check_content(&head.headers) {
-            discard(body).await;
+            discard(&head.headers, body);
             return refusal;
         }
         let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
-        let (body, _memory) = match tokio::time::timeout(time, self.read(body)).await {
+        let (body, _memory) = match tokio::time::timeout(time, self.read(&head.headers, body)).await
+        {
             Ok(Ok(read)) => read,
             Ok(Err(refusal)) => return refusal,
             Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
@@ -236,7 +239,14 @@ impl App {
     /// Reads the body, and takes memory for what has come, not for what is announced. Give it back
     /// by dropping the permit. One that is too large is read to its end, within reason, and thrown
     /// away.
-    async fn read(&self, mut body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Response> {
+    async fn read(
+        &self,
+        headers: &HeaderMap,
+        mut body: Body,
+    ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Response> {
+        if body_hint(&body) > self.body_limit {
+            return Err(self.too_large(headers, body));
+        }
         let mut bytes = Vec::with_capacity(body_hint(&body).min(self.body_limit));
         let mut reserved = self.reserve(0)?;
         while let Some(frame) = body.frame().await {
@@ -245,24 +255,26 @@ impl App {
             let Ok(data) = frame.into_data() else { continue };
             let length = bytes.len() + data.len();
             if length > self.body_limit {
-                drop((bytes, reserved, data));
-                discard(body).await;
-                let text = format!("the body has more than {} bytes", self.body_limit);
-                let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                return Err(response);
+                return Err(self.too_large(headers, body));
             }
             match self.reserve(length.div_ceil(1 << 10).saturating_sub(reserved.num_permits())) {
                 Ok(more) => reserved.merge(more),
                 Err(shed) => {
-                    drop((bytes, reserved, data));
-                    discard(body).await;
+                    discard(headers, body);
                     return Err(shed);
                 }
             }
             bytes.extend_from_slice(&data);
         }
         Ok((bytes, reserved))
+    }
+
+    fn too_large(&self, headers: &HeaderMap, body: Body) -> Response {
+        discard(headers, body);
+        let text = format!("the body has more than {} bytes", self.body_limit);
+        let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
     }
 
     fn reserve(&self, kib: usize) -> Result<OwnedSemaphorePermit, Response> {
@@ -272,11 +284,15 @@ impl App {
     }
 }
 
-/// Reads a body that nobody wants: a client that is still sending would otherwise see a broken
-/// connection and no answer. Bounded in bytes and time.
-async fn discard(mut body: Body) {
-    let mut left = MAX_DISCARDED;
-    let reading = async {
+/// Reads a body that nobody wants, while the answer is on its way: a client that is still sending
+/// would otherwise see a broken connection and no answer. Bounded in bytes and time. One that waits
+/// for `100 Continue` is not told to send.
+fn discard(headers: &HeaderMap, mut body: Body) {
+    if headers.contains_key(EXPECT) {
+        return;
+    }
+    let reading = async move {
+        let mut left = MAX_DISCARDED;
         while let Some(Ok(frame)) = body.frame().await {
             let length = frame.data_ref().map_or(0, bytes::Buf::remaining);
             left = left.saturating_sub(length);
@@ -285,7 +301,7 @@ async fn discard(mut body: Body) {
             }
         }
     };
-    let _ = tokio::time::timeout(BODY_TIME, reading).await;
+    tokio::spawn(tokio::time::timeout(BODY_TIME, reading));
 }
 
 fn body_hint(body: &Body) -> usize {
