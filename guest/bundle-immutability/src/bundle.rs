@@ -88,7 +88,8 @@ fn not_evaluated(review: &Review<'_>, verdict: &mut Verdict) {
     };
     verdict.audit_annotations.push(("not-evaluated".to_owned(), rules.join(" ")));
     if review.settings.text_or_empty("/context/missing") == "warn" {
-        for rule in rules {
+        // A rule that the configuration sets to deny would turn this into a denial of every such Bundle.
+        for rule in rules.iter().filter(|rule| !review.conventions.denies(rule, false)) {
             let message =
                 format!("{rule} was not evaluated: the cluster's ConfigMaps are not available");
             verdict.warn(rule, "spec.source.configMaps", message);

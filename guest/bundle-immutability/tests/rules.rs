@@ -717,3 +717,31 @@ fn very_many_entries_are_compared_one_by_one() {
     changed["source"]["configMaps"][MANY - 1]["path"] = json!("x");
     assert!(!is_allowed(&plain, &changed));
 }
+
+/// Rules that need the cluster are named, to the user on demand, and never deny for not being
+/// evaluated.
+#[test]
+fn what_was_not_evaluated_is_said_on_demand() {
+    let bundle = r#"{"metadata":{"name":"b"},"spec":{"provisionerClassName":"core-rukpak-io-plain",
+        "source":{"type":"configMaps","configMaps":[{"configMap":{"name":"a"}}]}}}"#;
+    let bundle = Document::parse(bundle).unwrap();
+    let mut request = Request::default();
+    request.resource.group = "core.rukpak.io".into();
+    request.resource.version = "v1alpha1".into();
+    request.resource.resource = "bundles".into();
+    for (settings, expected) in [
+        ("{}", vec![]),
+        (r#"{"context":{"missing":"skip"}}"#, vec![]),
+        (r#"{"context":{"missing":"warn"}}"#, vec!["RPK-07", "RPK-21"]),
+        (r#"{"context":{"missing":"warn"},"rules":{"RPK-07":"deny"}}"#, vec!["RPK-21"]),
+    ] {
+        let settings_document = Document::parse(settings).unwrap();
+        let verdict =
+            BundleImmutability::validate(&request, Some(&bundle), None, &settings_document);
+        let rules: Vec<_> = verdict.violations.iter().map(|v| v.rule.as_str()).collect();
+        assert_eq!(rules, expected, "{settings}");
+        assert!(verdict.violations.iter().all(|v| v.level == Level::Warn), "{settings}");
+        let noted = ("not-evaluated".to_owned(), "RPK-07 RPK-21".to_owned());
+        assert_eq!(verdict.audit_annotations, [noted], "{settings}");
+    }
+}

@@ -153,8 +153,8 @@ impl Lane {
     }
 }
 
-/// Asks a policy for its verdict. `deadline` is that of the whole request and bounds the wait for a
-/// permit; the call itself has the policy's own.
+/// Asks a policy for its verdict. `deadline` is that of the whole request: it bounds the wait for a
+/// permit and, where it comes before the policy's own, the call.
 pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,

@@ -182,13 +182,11 @@ impl Set {
                 Ok(Ok(finding)) => builder.finding(policy, finding),
                 Err(error) if policy.can_block() => overload = overload.or(Some(error)),
                 Err(error) => {
-                    let (cause, class) = (error.to_string(), "overload");
-                    let fault = PolicyFault { policy: policy.name.clone(), cause, class };
+                    let fault = fault_of(policy, error.to_string(), "overload");
                     builder.fault(fault, policy.mode, policy.on_error);
                 }
                 Ok(Err(fault)) => {
-                    let (cause, class) = (fault.to_string(), fault.class());
-                    let fault = PolicyFault { policy: policy.name.clone(), cause, class };
+                    let fault = fault_of(policy, fault.to_string(), fault.class());
                     builder.fault(fault, policy.mode, policy.on_error);
                 }
             }
@@ -214,6 +212,10 @@ impl Set {
         let hint = crate::text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
         Err(DecideError::NoPolicy { name: crate::text::one_line(name, 64), hint })
     }
+}
+
+fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyFault {
+    PolicyFault { policy: policy.name.clone(), cause, class }
 }
 
 /// A policy by its name.

@@ -237,8 +237,7 @@ impl App {
     }
 
     /// Reads the body, and takes memory for what has come, not for what is announced. Give it back
-    /// by dropping the permit. One that is too large is read to its end, within reason, and thrown
-    /// away.
+    /// by dropping the permit. One that is too large is refused as soon as that is known.
     async fn read(
         &self,
         headers: &HeaderMap,
