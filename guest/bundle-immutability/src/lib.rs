@@ -39,12 +39,14 @@ impl Policy for BundleImmutability {
                     versions: &["v1alpha1"],
                     resources: &["bundles"],
                     operations: &[Operation::Create, Operation::Update],
+                    ..MatchRule::EMPTY
                 },
                 MatchRule {
                     groups: &[GROUP],
                     versions: &["v1alpha1", "v1alpha2"],
                     resources: &["bundledeployments"],
                     operations: &[Operation::Create, Operation::Update, Operation::Delete],
+                    ..MatchRule::EMPTY
                 },
             ],
             reads: &[],

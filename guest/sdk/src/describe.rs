@@ -1,7 +1,7 @@
 //! Descriptors: what a policy says about itself, as constants.
 
 use crate::bindings::opgate::policy::types as wit;
-use crate::{DefaultLevel, Operation};
+use crate::{DefaultLevel, Document, Operation};
 
 /// What a policy is. Start from [`Descriptor::EMPTY`].
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +82,45 @@ pub struct MatchRule {
     pub resources: &'static [&'static str],
     /// Operations.
     pub operations: &'static [Operation],
+    /// Only in this namespace.
+    pub namespace: Option<Setting>,
+    /// Rules that look at these requests; where all of them are off, the policy does not see the
+    /// requests. Empty: it always sees them.
+    pub rules: &'static [&'static str],
+}
+
+impl MatchRule {
+    /// Nothing but empty lists.
+    pub const EMPTY: Self =
+        Self { groups: &[], versions: &[], resources: &[], operations: &[], namespace: None, rules: &[] };
+}
+
+/// A text that the settings may name, for example the name of a namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// JSON pointer into the settings.
+    pub pointer: &'static str,
+    /// What counts where the settings have no text there.
+    pub default: &'static str,
+}
+
+impl Setting {
+    /// What the settings say.
+    #[must_use]
+    pub fn of(&self, settings: &Document) -> String {
+        settings.text(self.pointer).unwrap_or_else(|| self.default.to_owned())
+    }
+}
+
+/// A value by which objects of the cluster are found.
+#[derive(Debug, Clone, Copy)]
+pub struct Index {
+    /// Its name in queries.
+    pub name: &'static str,
+    /// JSON pointer of a text, with `*` for every element of a list or member of an object.
+    pub field: &'static str,
+    /// Where it is not empty, each text is a list separated by this.
+    pub separator: &'static str,
 }
 
 /// Objects of the cluster that a policy reads.
@@ -93,8 +132,43 @@ pub struct ClusterRead {
     pub version: &'static str,
     /// Plural, lower case.
     pub resource: &'static str,
-    /// JSON pointers of the fields that the policy needs.
+    /// JSON pointers of the fields that the policy needs, with `*` for every element of a list or
+    /// member of an object. Name, namespace, uid, labels, resourceVersion and deletionTimestamp are
+    /// always there.
     pub fields: &'static [&'static str],
+    /// JSON pointers of objects of which only the names of the members are kept.
+    pub keys: &'static [&'static str],
+    /// Label selector as JSON: other objects are not read. Empty: all.
+    pub labels: &'static str,
+    /// Only in this namespace.
+    pub namespace: Option<Setting>,
+    /// Values by which objects are found.
+    pub indexes: &'static [Index],
+    /// Rules that need these objects. Empty: always needed.
+    pub rules: &'static [&'static str],
+}
+
+impl ClusterRead {
+    /// Nothing but empty lists.
+    pub const EMPTY: Self = Self {
+        group: "",
+        version: "",
+        resource: "",
+        fields: &[],
+        keys: &[],
+        labels: "",
+        namespace: None,
+        indexes: &[],
+        rules: &[],
+    };
+
+    pub(crate) fn resource(&self) -> wit::GroupVersionResource {
+        wit::GroupVersionResource {
+            group: self.group.into(),
+            version: self.version.into(),
+            resource: self.resource.into(),
+        }
+    }
 }
 
 fn owned(texts: &[&str]) -> Vec<String> {
@@ -136,19 +210,38 @@ impl From<&MatchRule> for wit::MatchRule {
             versions: owned(from.versions),
             resources: owned(from.resources),
             operations: from.operations.to_vec(),
+            namespace: from.namespace.map(wit::Setting::from),
+            rules: owned(from.rules),
         }
+    }
+}
+
+impl From<Setting> for wit::Setting {
+    fn from(from: Setting) -> Self {
+        Self { pointer: from.pointer.into(), default: from.default.into() }
     }
 }
 
 impl From<&ClusterRead> for wit::ClusterRead {
     fn from(from: &ClusterRead) -> Self {
         Self {
-            resource: wit::GroupVersionResource {
-                group: from.group.into(),
-                version: from.version.into(),
-                resource: from.resource.into(),
-            },
+            resource: from.resource(),
             fields: owned(from.fields),
+            keys: owned(from.keys),
+            labels: from.labels.into(),
+            namespace: from.namespace.map(wit::Setting::from),
+            indexes: from.indexes.iter().map(wit::Index::from).collect(),
+            rules: owned(from.rules),
+        }
+    }
+}
+
+impl From<&Index> for wit::Index {
+    fn from(from: &Index) -> Self {
+        Self {
+            name: from.name.into(),
+            field: from.field.into(),
+            separator: from.separator.into(),
         }
     }
 }

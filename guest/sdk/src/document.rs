@@ -100,6 +100,17 @@ mod native {
 
     use super::{Document, Kind};
 
+    impl Document {
+        /// A document that the host would keep.
+        pub(crate) fn whole(document: opgate_document::Document) -> Self {
+            Self { shared: document.into(), path: Vec::new() }
+        }
+
+        pub(crate) fn root(&self) -> Value<'_> {
+            self.shared.follow(&self.path).unwrap_or_else(|| self.shared.root())
+        }
+    }
+
     /// The same functions as the generated ones of a handle, see `wit/policy.wit`.
     #[expect(missing_docs, reason = "documented once, in wit/policy.wit")]
     impl Document {

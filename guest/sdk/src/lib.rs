@@ -29,6 +29,7 @@
 //!                 versions: &["v1alpha1"],
 //!                 resources: &["bundles"],
 //!                 operations: &[Operation::Create],
+//!                 ..MatchRule::EMPTY
 //!             }],
 //!             ..Descriptor::EMPTY
 //!         }
@@ -60,6 +61,7 @@
 #[cfg(target_arch = "wasm32")]
 use opgate_unsafe as _;
 
+pub mod cluster;
 pub mod conventions;
 mod describe;
 mod document;
@@ -90,8 +92,9 @@ pub use bindings::opgate::policy::types::{
     DefaultLevel, GroupVersionKind, GroupVersionResource, Level, Operation, Request, SettingsError,
     UserInfo, Violation,
 };
-pub use describe::{ClusterRead, Descriptor, MatchRule, Rule};
+pub use describe::{ClusterRead, Descriptor, Index, MatchRule, Rule, Setting};
 pub use document::{Document, Items, escape};
+pub use opgate_labels::Selector;
 #[cfg(feature = "json")]
 pub use raw::Raw;
 pub use shape::Shape;

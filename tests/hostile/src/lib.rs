@@ -20,6 +20,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         versions: &["*"],
         resources: &["bundles"],
         operations: &[Operation::Create, Operation::Update],
+        ..MatchRule::EMPTY
     }],
     reads: &[],
     settings_schema: r#"{"type": "object"}"#,

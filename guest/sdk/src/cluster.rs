@@ -1,0 +1,340 @@
+//! Other objects of the cluster: what a policy declares as a [`ClusterRead`] it asks for here.
+//!
+//! In native tests the answers come from a [`Cluster`] that the test fills; it answers as the host
+//! does, from the same code.
+
+use crate::bindings::opgate::policy::cluster as wit;
+use crate::{ClusterRead, Document};
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadError {
+    /// There is no cluster to ask, or the rules that need the resource are off: a rule that needs it
+    /// is left out, and said to be.
+    Absent,
+    /// The query is wrong: what a selector lacks, in Kubernetes' words.
+    Invalid(String),
+}
+
+/// Namespace (empty for a cluster-scoped object) and name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// Which objects; every condition that is there must hold.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Query<'q> {
+    /// In this namespace.
+    pub namespace: Option<&'q str>,
+    /// With labels that this label selector (JSON) selects.
+    pub labels: Option<&'q str>,
+    /// With these values in indexes.
+    pub matches: &'q [Match<'q>],
+}
+
+/// A condition on an index of the [`ClusterRead`].
+#[derive(Debug, Clone, Copy)]
+pub struct Match<'q> {
+    /// Name of the index.
+    pub index: &'q str,
+    /// One of these values.
+    pub values: &'q [String],
+    /// Or none at all.
+    pub absent: bool,
+}
+
+/// Largest pages, see `wit/policy.wit`.
+const DOCUMENTS: u32 = 256;
+const NAMES: u32 = 16_384;
+
+impl ClusterRead {
+    /// One object, if it exists.
+    ///
+    /// # Errors
+    /// Where there is no cluster to ask.
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Document>, ReadError> {
+        self.taken(host::get(self, namespace, name))
+    }
+
+    /// Calls `visit` with each object that matches, in byte order of namespace and name, as long as
+    /// it gives `true`.
+    ///
+    /// # Errors
+    /// Where there is no cluster to ask, or a selector is wrong.
+    pub fn each(
+        &self,
+        query: Query<'_>,
+        mut visit: impl FnMut(Document) -> bool,
+    ) -> Result<(), ReadError> {
+        let mut after = None;
+        loop {
+            let page = self.taken(host::list(self, &query.page(after, DOCUMENTS)))?;
+            let full = page.len() == DOCUMENTS as usize;
+            after = page.last().filter(|_| full).map(name_of);
+            for document in page {
+                if !visit(document) {
+                    return Ok(());
+                }
+            }
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The names of the objects that match, in byte order.
+    ///
+    /// # Errors
+    /// Where there is no cluster to ask, or a selector is wrong.
+    pub fn names(&self, query: Query<'_>) -> Result<Vec<ObjectName>, ReadError> {
+        let mut names: Vec<ObjectName> = Vec::new();
+        loop {
+            let after = names.last().map(|last| wit::ObjectName {
+                namespace: last.namespace.clone(),
+                name: last.name.clone(),
+            });
+            let page = self.taken(host::names(self, &query.page(after, NAMES)))?;
+            let full = page.len() == NAMES as usize;
+            let name = |from: wit::ObjectName| ObjectName { namespace: from.namespace, name: from.name };
+            names.extend(page.into_iter().map(name));
+            if !full {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// Whether anything matches.
+    ///
+    /// # Errors
+    /// Where there is no cluster to ask, or a selector is wrong.
+    pub fn any(&self, query: Query<'_>) -> Result<bool, ReadError> {
+        Ok(!self.taken(host::names(self, &query.page(None, 1)))?.is_empty())
+    }
+
+    #[expect(clippy::panic, reason = "a policy that asks for what it did not declare is wrong")]
+    fn taken<T>(&self, answer: Result<T, wit::ReadError>) -> Result<T, ReadError> {
+        answer.map_err(|error| match error {
+            wit::ReadError::Absent(_) => ReadError::Absent,
+            wit::ReadError::Invalid(why) => ReadError::Invalid(why),
+            wit::ReadError::Denied(why) => panic!("{}: {why}", self.resource),
+        })
+    }
+}
+
+impl Query<'_> {
+    fn page(&self, after: Option<wit::ObjectName>, limit: u32) -> wit::Query {
+        let matches = self.matches.iter().map(|m| wit::IndexMatch {
+            index: m.index.to_owned(),
+            values: m.values.to_vec(),
+            absent: m.absent,
+        });
+        wit::Query {
+            namespace: self.namespace.map(str::to_owned),
+            labels: self.labels.map(str::to_owned),
+            matches: matches.collect(),
+            after,
+            limit,
+        }
+    }
+}
+
+fn name_of(document: &Document) -> wit::ObjectName {
+    wit::ObjectName {
+        namespace: document.text_or_empty("/metadata/namespace"),
+        name: document.text_or_empty("/metadata/name"),
+    }
+}
+
+/// The host's side: imports in a component, the test's cluster elsewhere.
+#[cfg(target_arch = "wasm32")]
+mod host {
+    use super::wit;
+    use crate::{ClusterRead, Document};
+
+    pub(super) fn get(
+        read: &ClusterRead,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Document>, wit::ReadError> {
+        wit::get(&read.resource(), namespace, name)
+    }
+
+    pub(super) fn list(
+        read: &ClusterRead,
+        query: &wit::Query,
+    ) -> Result<Vec<Document>, wit::ReadError> {
+        wit::list(&read.resource(), query)
+    }
+
+    pub(super) fn names(
+        read: &ClusterRead,
+        query: &wit::Query,
+    ) -> Result<Vec<wit::ObjectName>, wit::ReadError> {
+        wit::names(&read.resource(), query)
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod host {
+    use std::cell::RefCell;
+
+    use opgate_context as context;
+
+    use super::{Cluster, wit};
+    use crate::{ClusterRead, Document};
+
+    thread_local! {
+        pub(super) static CLUSTER: RefCell<Option<Cluster>> = const { RefCell::new(None) };
+    }
+
+    fn ask<T>(
+        read: &ClusterRead,
+        answer: impl FnOnce(&context::Declaration, &context::Store) -> Result<T, wit::ReadError>,
+    ) -> Result<T, wit::ReadError> {
+        CLUSTER.with_borrow(|cluster| {
+            let resource = read.resource();
+            let Some(cluster) = cluster else {
+                return Err(wit::ReadError::Absent("there is no cluster".to_owned()));
+            };
+            let found = cluster.kinds.iter().find(|kind| kind.resource == resource);
+            let Some(kind) = found else {
+                return Err(wit::ReadError::Denied("not declared".to_owned()));
+            };
+            answer(&kind.declaration, &kind.store)
+        })
+    }
+
+    pub(super) fn get(
+        read: &ClusterRead,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Document>, wit::ReadError> {
+        ask(read, |_, store| {
+            let found = store.get(&context::Key::new(namespace, name));
+            Ok(found.map(|object| Document::whole(object.document())))
+        })
+    }
+
+    fn select(
+        read: &ClusterRead,
+        query: &wit::Query,
+    ) -> Result<Vec<std::sync::Arc<context::Object>>, wit::ReadError> {
+        ask(read, |declaration, store| {
+            let mut asked = context::Query {
+                namespace: query.namespace.clone(),
+                limit: usize::try_from(query.limit).unwrap_or_default(),
+                ..context::Query::default()
+            };
+            asked.after = query.after.as_ref().map(|a| context::Key::new(&a.namespace, &a.name));
+            if let Some(labels) = &query.labels {
+                let json = opgate_document::Document::parse(labels);
+                let json = json.map_err(|e| wit::ReadError::Invalid(e.to_string()))?;
+                asked.labels = context::selector(json.root()).map_err(wit::ReadError::Invalid)?;
+            }
+            for m in &query.matches {
+                let index = declaration.index(&m.index).and_then(|i| declaration.index_like(i));
+                let index = index.ok_or_else(|| {
+                    wit::ReadError::Denied(format!("there is no index {:?}", m.index))
+                })?;
+                let values = m.values.iter().cloned().collect();
+                asked.matches.push(context::Match { index, values, absent: m.absent });
+            }
+            Ok(store.select(&asked))
+        })
+    }
+
+    pub(super) fn list(
+        read: &ClusterRead,
+        query: &wit::Query,
+    ) -> Result<Vec<Document>, wit::ReadError> {
+        let found = select(read, query)?;
+        Ok(found.iter().map(|object| Document::whole(object.document())).collect())
+    }
+
+    pub(super) fn names(
+        read: &ClusterRead,
+        query: &wit::Query,
+    ) -> Result<Vec<wit::ObjectName>, wit::ReadError> {
+        let name = |object: &std::sync::Arc<context::Object>| wit::ObjectName {
+            namespace: object.key().namespace.to_string(),
+            name: object.key().name.to_string(),
+        };
+        Ok(select(read, query)?.iter().map(name).collect())
+    }
+}
+
+/// A cluster for native tests. Without one, every read is [`ReadError::Absent`].
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Debug)]
+pub struct Cluster {
+    kinds: Vec<Watched>,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Debug)]
+struct Watched {
+    resource: crate::GroupVersionResource,
+    labels: opgate_context::Selector,
+    namespace: Option<String>,
+    declaration: opgate_context::Declaration,
+    store: opgate_context::Store,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Cluster {
+    /// An empty cluster for a policy that declares these reads. `settings` name the namespaces of
+    /// reads that are limited to one.
+    ///
+    /// # Panics
+    /// Where a declaration is wrong.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "for tests")]
+    pub fn new(reads: &[ClusterRead], settings: &Document) -> Self {
+        let owned = |texts: &[&str]| texts.iter().map(|&t| t.to_owned()).collect::<Vec<_>>();
+        let watched = |read: &ClusterRead| {
+            let index = |index: &crate::Index| opgate_context::Index {
+                name: index.name.to_owned(),
+                field: index.field.to_owned(),
+                separator: index.separator.to_owned(),
+            };
+            let indexes: Vec<_> = read.indexes.iter().map(index).collect();
+            let declaration =
+                opgate_context::Declaration::new(&owned(read.fields), &owned(read.keys), &indexes)
+                    .expect("the pointers are good");
+            let labels = if read.labels.is_empty() { "{}" } else { read.labels };
+            let labels = opgate_document::Document::parse(labels).expect("JSON");
+            Watched {
+                resource: read.resource(),
+                labels: opgate_context::selector(labels.root()).expect("a selector"),
+                namespace: read.namespace.map(|setting| setting.of(settings)),
+                store: opgate_context::Store::new(declaration.index_count()),
+                declaration,
+            }
+        };
+        Self { kinds: reads.iter().map(watched).collect() }
+    }
+
+    /// Adds or replaces an object of a resource, where the policy declares to read it.
+    pub fn insert(&mut self, resource: &str, object: &Document) {
+        let kinds = self.kinds.iter_mut().filter(|kind| kind.resource.resource == resource);
+        for kind in kinds {
+            let Some(object) = kind.declaration.project(object.root()) else { continue };
+            let inside = kind.namespace.as_ref().is_none_or(|ns| **ns == *object.key().namespace);
+            if inside && kind.labels.matches(|key| object.label(key)) {
+                kind.store.insert(object);
+            }
+        }
+    }
+
+    /// Runs `test` with this cluster as the one that policies on this thread ask.
+    pub fn during<T>(self, test: impl FnOnce() -> T) -> T {
+        host::CLUSTER.set(Some(self));
+        let result = test();
+        host::CLUSTER.set(None);
+        result
+    }
+}

@@ -1,0 +1,152 @@
+//! JSON pointers with `*`, and the part of an object that a set of them selects.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use opgate_document::{Kind, Value};
+
+use crate::{Index, MAX_LEVELS, is_something};
+
+/// A JSON pointer in which `*` stands for every element of a list or member of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern(Vec<String>);
+
+impl Pattern {
+    pub(crate) fn parse(pointer: &str) -> Result<Self, String> {
+        let Some(rest) = pointer.strip_prefix('/') else {
+            return Err(format!("{pointer:?} is not a JSON pointer to a field"));
+        };
+        let tokens: Vec<_> =
+            rest.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
+        if tokens.len() > MAX_LEVELS {
+            return Err(format!("{pointer:?} has more than {MAX_LEVELS} levels"));
+        }
+        Ok(Self(tokens))
+    }
+
+    /// The values of an index, sorted, each once.
+    pub(crate) fn tokens(&self, object: Value<'_>, index: &Index) -> Box<[Box<str>]> {
+        let mut at = vec![object];
+        for token in &self.0 {
+            at = at.into_iter().flat_map(|value| step(value, token)).collect();
+        }
+        let texts = at.iter().filter_map(Value::text);
+        let mut tokens: Vec<Box<str>> = Vec::new();
+        for text in texts {
+            if index.separator.is_empty() {
+                tokens.push(text.into());
+                continue;
+            }
+            for part in text.split(index.separator.as_str()) {
+                let part = part.replace(' ', "");
+                if !part.is_empty() {
+                    tokens.push(part.into());
+                }
+            }
+        }
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens.into()
+    }
+}
+
+fn step<'v>(value: Value<'v>, token: &str) -> Vec<Value<'v>> {
+    match (token, value.kind()) {
+        ("*", Kind::List) => value.items().collect(),
+        ("*", Kind::Object) => value.members().map(|(_, value)| value).collect(),
+        _ => value.get(&pointer(token)).into_iter().collect(),
+    }
+}
+
+fn pointer(token: &str) -> String {
+    format!("/{}", token.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Which parts of a value are kept. Not deeper than [`MAX_LEVELS`].
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keep {
+    /// The whole value.
+    all: bool,
+    /// The names of its members, each with the value `true`.
+    names: bool,
+    /// Of every element or member.
+    each: Option<Box<Keep>>,
+    members: BTreeMap<String, Keep>,
+}
+
+impl Keep {
+    pub(crate) fn add(&mut self, pattern: &Pattern, names: bool) {
+        let mut at = self;
+        for token in &pattern.0 {
+            at = if token == "*" {
+                at.each.get_or_insert_default()
+            } else {
+                at.members.entry(token.clone()).or_default()
+            };
+        }
+        if names {
+            at.names = true;
+        } else {
+            at.all = true;
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.all |= other.all;
+        self.names |= other.names;
+        if let Some(each) = &other.each {
+            self.each.get_or_insert_default().merge(each);
+        }
+        for (name, keep) in &other.members {
+            self.members.entry(name.clone()).or_default().merge(keep);
+        }
+    }
+
+    /// Writes the parts of a value that are kept. Elements of a list keep their positions.
+    pub(crate) fn write(&self, value: Value<'_>, json: &mut String) {
+        match value.kind() {
+            _ if self.all => json.push_str(value.raw()),
+            Kind::Object => {
+                json.push('{');
+                let mut first = true;
+                for (name, member) in value.members() {
+                    let keep = self.members.get(name).or(self.each.as_deref());
+                    if !self.names && !keep.is_some_and(|_| is_something(member)) {
+                        continue;
+                    }
+                    if !first {
+                        json.push(',');
+                    }
+                    first = false;
+                    write_text(name, json);
+                    json.push(':');
+                    match keep {
+                        Some(keep) => keep.write(member, json),
+                        None => json.push_str("true"),
+                    }
+                }
+                json.push('}');
+            }
+            Kind::List => {
+                json.push('[');
+                for (index, item) in value.items().enumerate() {
+                    if index > 0 {
+                        json.push(',');
+                    }
+                    match &self.each {
+                        Some(keep) => keep.write(item, json),
+                        None => json.push_str("null"),
+                    }
+                }
+                json.push(']');
+            }
+            // Something of another kind than what was expected, of which nothing was asked for.
+            _ => json.push_str("null"),
+        }
+    }
+}
+
+fn write_text(text: &str, json: &mut String) {
+    // Writing a text as JSON does not fail, nor does writing to a String.
+    let _ = write!(json, "{}", serde_json::Value::from(text));
+}

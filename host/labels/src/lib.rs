@@ -1,0 +1,279 @@
+//! Label selectors of Kubernetes (`metav1.LabelSelector`), without any JSON: whoever has one reads
+//! its parts and gives them here.
+//!
+//! The host uses it to answer policies and to ask the API server, the guest SDK to judge selectors
+//! in objects, so that both agree with each other and with upstream: what is valid and the texts of
+//! the errors follow `LabelSelectorAsSelector` and `labels.NewRequirement` of apimachinery.
+
+use std::fmt::{self, Write as _};
+
+/// A selector whose parts are valid. Without requirements it matches everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selector {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    /// Sorted.
+    values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+impl Selector {
+    /// Adds an entry of `matchLabels`.
+    ///
+    /// # Errors
+    /// Upstream's text.
+    pub fn label(&mut self, key: &str, value: &str) -> Result<(), String> {
+        self.require(key, Operator::In, &[value.to_owned()])
+    }
+
+    /// Adds an element of `matchExpressions`.
+    ///
+    /// # Errors
+    /// Upstream's text.
+    pub fn expression(
+        &mut self,
+        key: &str,
+        operator: &str,
+        values: &[String],
+    ) -> Result<(), String> {
+        let operator = match operator {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            other => return Err(format!("{other:?} is not a valid label selector operator")),
+        };
+        self.require(key, operator, values)
+    }
+
+    fn require(&mut self, key: &str, operator: Operator, values: &[String]) -> Result<(), String> {
+        let mut errors = Vec::new();
+        if let Some(why) = key_error(key) {
+            errors.push(format!("key: Invalid value: {key:?}: {why}"));
+        }
+        match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => errors.push(
+                "values: Invalid value: []string(nil): for 'in', 'notin' operators, values set can't be empty"
+                    .to_owned(),
+            ),
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                let list: Vec<_> = values.iter().map(|v| format!("{v:?}")).collect();
+                errors.push(format!(
+                    "values: Invalid value: []string{{{}}}: values set must be empty for exists and does not exist",
+                    list.join(", ")
+                ));
+            }
+            _ => {}
+        }
+        for (index, value) in values.iter().enumerate() {
+            if let Some(why) = value_error(value) {
+                errors.push(format!("values[{index}][{key}]: Invalid value: {value:?}: {why}"));
+            }
+        }
+        match errors.as_slice() {
+            [] => {
+                let mut values = values.to_vec();
+                values.sort_unstable();
+                self.requirements.push(Requirement { key: key.to_owned(), operator, values });
+                Ok(())
+            }
+            [one] => Err(one.clone()),
+            many => Err(format!("[{}]", many.join(", "))),
+        }
+    }
+
+    /// Whether there is nothing that it asks for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether an object with these labels is selected. `label` gives the value of a key.
+    pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+        self.requirements.iter().all(|requirement| {
+            let listed =
+                |value: &str| requirement.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok();
+            match (requirement.operator, label(&requirement.key)) {
+                (Operator::In, value) => value.is_some_and(listed),
+                // As upstream, an object without the label is among those that are "not in".
+                (Operator::NotIn, value) => !value.is_some_and(listed),
+                (Operator::Exists, value) => value.is_some(),
+                (Operator::DoesNotExist, value) => value.is_none(),
+            }
+        })
+    }
+}
+
+/// As the query parameter `labelSelector` and `kubectl -l` write it.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Requirement { key, operator, values }) in self.requirements.iter().enumerate() {
+            if index > 0 {
+                f.write_char(',')?;
+            }
+            match operator {
+                Operator::In => write!(f, "{key} in ({})", values.join(","))?,
+                Operator::NotIn => write!(f, "{key} notin ({})", values.join(","))?,
+                Operator::Exists => f.write_str(key)?,
+                Operator::DoesNotExist => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+const LABEL: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const NAME_PATTERN: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const VALUE_PATTERN: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// Why a text is no key of a label, `IsQualifiedName` of apimachinery.
+fn key_error(key: &str) -> Option<String> {
+    let mut errors = Vec::new();
+    let name = match key.split('/').collect::<Vec<_>>().as_slice() {
+        [name] => *name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                errors.push("prefix part must be non-empty".to_owned());
+            } else {
+                if prefix.len() > 253 {
+                    errors.push("prefix part must be no more than 253 characters".to_owned());
+                }
+                if !is_subdomain(prefix) {
+                    errors.push(format!("prefix part {SUBDOMAIN}"));
+                }
+            }
+            *name
+        }
+        _ => {
+            return Some(format!(
+                "a qualified name {LABEL} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME_PATTERN}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            ));
+        }
+    };
+    if name.is_empty() {
+        errors.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        errors.push("name part must be no more than 63 characters".to_owned());
+    }
+    if !is_label(name) {
+        errors.push(format!(
+            "name part {LABEL} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME_PATTERN}')"
+        ));
+    }
+    (!errors.is_empty()).then(|| errors.join("; "))
+}
+
+/// Why a text is no value of a label, `IsValidLabelValue` of apimachinery.
+fn value_error(value: &str) -> Option<String> {
+    let mut errors = Vec::new();
+    if value.len() > 63 {
+        errors.push("must be no more than 63 characters".to_owned());
+    }
+    if !value.is_empty() && !is_label(value) {
+        errors.push(format!(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{VALUE_PATTERN}')"
+        ));
+    }
+    (!errors.is_empty()).then(|| errors.join("; "))
+}
+
+fn ends_alphanumeric(text: &str) -> bool {
+    let ends = [text.bytes().next(), text.bytes().last()];
+    ends.iter().all(|end| end.is_some_and(|b| b.is_ascii_alphanumeric()))
+}
+
+fn is_label(text: &str) -> bool {
+    ends_alphanumeric(text)
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// Whether a text is an RFC 1123 subdomain, whatever its length.
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(|part| {
+        ends_alphanumeric(part)
+            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selector(expressions: &[(&str, &str, &[&str])]) -> Result<Selector, String> {
+        let mut selector = Selector::default();
+        for (key, operator, values) in expressions {
+            let values: Vec<_> = values.iter().map(|v| (*v).to_owned()).collect();
+            selector.expression(key, operator, &values)?;
+        }
+        Ok(selector)
+    }
+
+    #[test]
+    fn operators_select_as_upstream() {
+        let labels = |key: &str| (key == "env").then_some("prod");
+        let cases: [(&str, &str, &[&str], bool); 8] = [
+            ("env", "In", &["dev", "prod"], true),
+            ("env", "In", &["dev"], false),
+            ("env", "NotIn", &["dev"], true),
+            ("env", "NotIn", &["prod"], false),
+            ("tier", "NotIn", &["prod"], true),
+            ("env", "Exists", &[], true),
+            ("tier", "Exists", &[], false),
+            ("tier", "DoesNotExist", &[], true),
+        ];
+        for (key, operator, values, expected) in cases {
+            let selector = selector(&[(key, operator, values)]).unwrap();
+            assert_eq!(selector.matches(labels), expected, "{selector}");
+        }
+        assert!(Selector::default().matches(labels));
+        let both = selector(&[("env", "Exists", &[]), ("tier", "Exists", &[])]).unwrap();
+        assert!(!both.matches(labels), "all requirements must hold");
+        assert_eq!(both.to_string(), "env,tier");
+        let text = selector(&[("a", "NotIn", &["z", "b"]), ("b", "DoesNotExist", &[])]).unwrap();
+        assert_eq!(text.to_string(), "a notin (b,z),!b");
+    }
+
+    #[test]
+    fn errors_are_those_of_upstream() {
+        let name = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+        let bad_key = format!("key: Invalid value: \"a b\": {name}");
+        let cases: [(&str, &str, &[&str], &str); 6] = [
+            ("a", "Equals", &["b"], "\"Equals\" is not a valid label selector operator"),
+            ("a", "", &[], "\"\" is not a valid label selector operator"),
+            (
+                "a",
+                "In",
+                &[],
+                "values: Invalid value: []string(nil): for 'in', 'notin' operators, values set can't be empty",
+            ),
+            (
+                "a",
+                "Exists",
+                &["b"],
+                "values: Invalid value: []string{\"b\"}: values set must be empty for exists and does not exist",
+            ),
+            ("a b", "Exists", &[], &bad_key),
+            ("/a", "Exists", &[], "key: Invalid value: \"/a\": prefix part must be non-empty"),
+        ];
+        for (key, operator, values, error) in cases {
+            assert_eq!(selector(&[(key, operator, values)]).unwrap_err(), error);
+        }
+        let value = selector(&[("a", "In", &["-"])]).unwrap_err();
+        assert!(value.starts_with("values[0][a]: Invalid value: \"-\": a valid label must be"));
+        assert!(Selector::default().label(&"k".repeat(64), "v").is_err());
+        assert!(Selector::default().label("example.com/name", "").is_ok());
+    }
+}
