@@ -12,11 +12,16 @@
 //!
 //! * [`review`]: AdmissionReviews in and out.
 //! * [`engine`]: components, instances, limits.
+//! * [`cluster`]: what policies may ask about other objects of the cluster.
 //! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
 //! * [`server`]: TLS, HTTP, load shedding, drain, health, metrics.
 //! * [`cli`]: one file per subcommand.
 
+// For the feature that chooses a version of Kubernetes.
+use k8s_openapi as _;
+
 pub mod cli;
+pub mod cluster;
 pub mod engine;
 mod object;
 pub mod policy;

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use opgate::cluster::{Options, Source};
 use opgate::engine::{Budget, Engine, Limits, Pool, wit};
 use opgate::policy::{Configuration, Profile, Set, builtin};
 use opgate::review::{self, Review, response};
@@ -151,7 +152,13 @@ fn bare_request(from: &wit::Request) -> bare_types::Request {
 
 fn benchmarks(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let set = Set::load(&Configuration::builtin(Profile::default()), None, 64).unwrap();
+    let set = Set::load(
+        &Configuration::builtin(Profile::default()),
+        None,
+        64,
+        Options::of(Source::Absent),
+    )
+    .unwrap();
     let pool = Pool { instances: 8, memory: 32 << 20 };
     let engine = Arc::new(Engine::start(pool, None).unwrap());
     let builtin = &builtin::BUILTINS[0];

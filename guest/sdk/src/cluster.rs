@@ -99,7 +99,8 @@ impl ClusterRead {
             });
             let page = self.taken(host::names(self, &query.page(after, NAMES)))?;
             let full = page.len() == NAMES as usize;
-            let name = |from: wit::ObjectName| ObjectName { namespace: from.namespace, name: from.name };
+            let name =
+                |from: wit::ObjectName| ObjectName { namespace: from.namespace, name: from.name };
             names.extend(page.into_iter().map(name));
             if !full {
                 return Ok(names);

@@ -91,8 +91,14 @@ pub struct MatchRule {
 
 impl MatchRule {
     /// Nothing but empty lists.
-    pub const EMPTY: Self =
-        Self { groups: &[], versions: &[], resources: &[], operations: &[], namespace: None, rules: &[] };
+    pub const EMPTY: Self = Self {
+        groups: &[],
+        versions: &[],
+        resources: &[],
+        operations: &[],
+        namespace: None,
+        rules: &[],
+    };
 }
 
 /// A text that the settings may name, for example the name of a namespace.
@@ -238,10 +244,6 @@ impl From<&ClusterRead> for wit::ClusterRead {
 
 impl From<&Index> for wit::Index {
     fn from(from: &Index) -> Self {
-        Self {
-            name: from.name.into(),
-            field: from.field.into(),
-            separator: from.separator.into(),
-        }
+        Self { name: from.name.into(), field: from.field.into(), separator: from.separator.into() }
     }
 }

@@ -22,7 +22,7 @@ use pattern::{Keep, Pattern};
 pub use store::{Match, Query, Store};
 
 /// `group/version/resource`, for example `operators.coreos.com/v1/operatorgroups`; the core group is
-/// empty: `/v1/namespaces`.
+/// empty and not written: `v1/namespaces`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource {
     /// API group.
@@ -35,7 +35,10 @@ pub struct Resource {
 
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.group, self.version, self.resource)
+        if !self.group.is_empty() {
+            write!(f, "{}/", self.group)?;
+        }
+        write!(f, "{}/{}", self.version, self.resource)
     }
 }
 
@@ -140,7 +143,7 @@ impl Declaration {
             && self.keys.iter().all(|field| other.keys.contains(field))
     }
 
-    /// Position of an index of this declaration, by its name.
+    /// An index of this declaration, by its name.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().map(|(index, _)| index).find(|index| index.name == name)
@@ -149,9 +152,8 @@ impl Declaration {
     /// Position of the index over the same values, whatever its name.
     #[must_use]
     pub fn index_like(&self, wanted: &Index) -> Option<usize> {
-        let same = |index: &Index| {
-            index.field == wanted.field && index.separator == wanted.separator
-        };
+        let same =
+            |index: &Index| index.field == wanted.field && index.separator == wanted.separator;
         self.indexes.iter().position(|(index, _)| same(index))
     }
 
@@ -165,7 +167,8 @@ impl Declaration {
     #[must_use]
     pub fn project(&self, object: Value<'_>) -> Option<Object> {
         let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
-        let key = Key::new(text("/metadata/namespace").unwrap_or_default(), text("/metadata/name")?);
+        let key =
+            Key::new(text("/metadata/namespace").unwrap_or_default(), text("/metadata/name")?);
         let mut json = String::new();
         self.keep.write(object, &mut json);
         json.shrink_to_fit();
@@ -200,6 +203,15 @@ impl Object {
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The object in a namespace, where it does not say itself in which one it is.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        if self.key.namespace.is_empty() && !namespace.is_empty() {
+            self.key = Arc::new(Key::new(namespace, &self.key.name));
+        }
+        self
     }
 
     /// `metadata.resourceVersion`, empty where there is none.

@@ -103,8 +103,9 @@ impl Selector {
     /// Whether an object with these labels is selected. `label` gives the value of a key.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|requirement| {
-            let listed =
-                |value: &str| requirement.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok();
+            let listed = |value: &str| {
+                requirement.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
+            };
             match (requirement.operator, label(&requirement.key)) {
                 (Operator::In, value) => value.is_some_and(listed),
                 // As upstream, an object without the label is among those that are "not in".

@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 
 use super::report::ERROR;
 use super::{Failure, Outcome};
+use crate::cluster;
 use crate::policy::{Configuration, Profile, Set};
 use crate::server::{Options, Server};
 
@@ -75,7 +76,8 @@ impl Demo {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let Self {} = self;
         let started = Instant::now();
-        let set = Set::load(&Configuration::builtin(Profile::default()), None, 64)
+        let context = cluster::Options::of(cluster::Source::Absent);
+        let set = Set::load(&Configuration::builtin(Profile::default()), None, 64, context)
             .map_err(Failure::engine)?;
         let authority = Authority::create(1).map_err(Failure::engine)?;
         let certificate = certificate(&authority)?;

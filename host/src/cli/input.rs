@@ -9,6 +9,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use opgate_document::Document;
+
+use crate::cluster::Snapshot;
 use crate::review::{self, ReviewError};
 use crate::yaml::Located;
 
@@ -61,6 +64,31 @@ pub(super) fn files(paths: &[PathBuf]) -> io::Result<(Vec<PathBuf>, usize)> {
         }
     }
     Ok((files, skipped))
+}
+
+/// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them.
+///
+/// # Errors
+/// Everything that cannot be read, one line each.
+pub(super) fn context(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let mut errors = Vec::new();
+    let (files, skipped) = files(paths)?;
+    if skipped > 0 {
+        tracing::warn!(files = skipped, "left out of the context: not .json, .yaml or .yml");
+    }
+    for file in files {
+        for item in read(&file) {
+            let added = item.object().and_then(|document| {
+                snapshot.add(document).map_err(|why| format!("{}: {why}", item.source))
+            });
+            if let Err(why) = added {
+                errors.push(why);
+            }
+        }
+    }
+    anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    Ok(snapshot)
 }
 
 fn ending(path: &Path) -> String {
@@ -183,6 +211,17 @@ impl Item {
             }
             other => format!("{}: {other}", self.source),
         }
+    }
+
+    /// The text as a document.
+    fn object(&self) -> Result<Document, String> {
+        let text = self.checked()?;
+        serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
+            let (line, column) = (error.line() + self.lines_before, error.column());
+            format!("{}:{line}:{column}: not JSON: {error}", self.file)
+        })?;
+        let end = text.len();
+        Ok(Document::part(text, 0..end))
     }
 
     /// The checked text.

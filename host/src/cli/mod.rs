@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::cluster;
 use crate::policy::{Configuration, ModuleSource, PolicyConfig, Profile, Set, SetError};
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
@@ -102,17 +103,18 @@ impl ConfigArgs {
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }
 
-    fn set(&self, queue: usize) -> Result<Set, Failure> {
+    fn set(&self, queue: usize, context: cluster::Options) -> Result<Set, Failure> {
         let configuration = self.configuration()?;
-        Set::load(&configuration, self.cache(&configuration), queue).map_err(|error| match error {
+        let cache = self.cache(&configuration);
+        Set::load(&configuration, cache, queue, context).map_err(|error| match error {
             SetError::Config(error) => Failure::usage(error),
             SetError::Engine(error) => Failure::engine(error),
         })
     }
 
     /// The policies, all of which can be used.
-    fn complete_set(&self) -> Result<Set, Failure> {
-        let set = self.set(usize::MAX)?;
+    fn complete_set(&self, source: cluster::Source) -> Result<Set, Failure> {
+        let set = self.set(usize::MAX, cluster::Options::of(source))?;
         let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
         let lines: Vec<_> = broken.collect();
         if lines.is_empty() {

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, Failure, Outcome};
+use crate::cluster;
 use crate::engine::{Engine, Limits, Pool};
 use crate::policy::{Descriptor, Policy, Set, describe};
 
@@ -60,7 +61,9 @@ enum Format {
 impl PolicyArgs {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
-            Command::List { config, output } => list(&config.set(1)?, output),
+            Command::List { config, output } => {
+                list(&config.set(1, cluster::Options::of(cluster::Source::Absent))?, output)
+            }
             Command::Inspect { config, output, policy } => inspect(&config, output, &policy),
             Command::Pack { module, output } => pack(&module, output),
         }
@@ -124,7 +127,7 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
     let shown = if Path::new(name).is_file() {
         of_file(Path::new(name))?
     } else {
-        let set = config.set(1)?;
+        let set = config.set(1, cluster::Options::of(cluster::Source::Absent))?;
         let policy = named(&set, name)?;
         Shown {
             source: policy.source.to_string(),
@@ -161,7 +164,7 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
         )?;
     }
     for read in &d.reads {
-        writeln!(out, "reads    {read}")?;
+        writeln!(out, "reads    {}", read.resource)?;
     }
     for rule in &d.rules {
         writeln!(out, "rule     {:8} {:4} {}", rule.id, rule.default.as_str(), rule.title)?;
@@ -231,7 +234,7 @@ fn description(policy: &Shown) -> Value {
         "source": policy.source,
         "digest": policy.digest,
         "matches": matches.collect::<Vec<_>>(),
-        "reads": d.reads,
+        "reads": d.reads.iter().map(|read| read.resource.to_string()).collect::<Vec<_>>(),
         "rules": rules.collect::<Vec<_>>(),
         "settingsSchema": serde_json::from_str::<Value>(&d.settings_schema).unwrap_or_default(),
     })

@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::Args;
 
 use super::report::{Format, Record, Report};
 use super::{ConfigArgs, Failure, Outcome, input};
-use crate::policy::Set;
+use crate::cluster::Source;
+use crate::policy::{Decision, Set};
 use crate::review::Review;
 
 /// Arguments of `opgate replay`.
@@ -20,6 +20,10 @@ pub(super) struct Replay {
     /// The cluster as the policies see it: what `kubectl get -A -o yaml` prints
     #[arg(long, value_name = "PATH")]
     context: Vec<PathBuf>,
+    /// Apply each allowed review to the cluster of `--context` (or to an empty one), so that the next
+    /// ones see it
+    #[arg(long)]
+    evolve: bool,
     /// Form of the output
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
@@ -33,17 +37,17 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, context, output, paths } = self;
-        let set = config.complete_set()?;
+        let Self { config, context, evolve, output, paths } = self;
+        let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
+        let set = config.complete_set(source)?;
         let (files, skipped) = input::files(&paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
-        for path in &context {
-            std::fs::metadata(path).with_context(|| path.display().to_string())?;
-        }
-        if !context.is_empty() {
-            tracing::warn!("--context is not used: no policy of this version reads the cluster");
+        input::context(&context)?.fill(set.cluster());
+        for kind in set.cluster().kinds().iter().filter(|_| !context.is_empty()) {
+            let (resource, objects) = (kind.resource(), kind.status().objects);
+            tracing::info!(%resource, objects, "in the context");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut report = Report::start(output, &set);
@@ -53,7 +57,7 @@ impl Replay {
             for item in input::read(&file) {
                 let decided = item.checked().and_then(|text| {
                     let review = Review::read(&text).map_err(|e| item.error(&e))?;
-                    Ok(runtime.block_on(decide(&set, &review, &item.source)))
+                    Ok(runtime.block_on(decide(&set, &review, &item.source, evolve)))
                 });
                 match decided {
                     Ok(record) => {
@@ -85,8 +89,13 @@ impl Replay {
     }
 }
 
-async fn decide(set: &Set, review: &Review<'_>, source: &str) -> Record {
+async fn decide(set: &Set, review: &Review<'_>, source: &str, evolve: bool) -> Record {
     let started = Instant::now();
     let decided = set.decide(review, None, started + PATIENCE, &()).await;
-    Record::new(review, source, decided, started.elapsed())
+    let took = started.elapsed();
+    let allowed = |d: &Decision| d.denial.is_none() && d.failure.is_none();
+    if evolve && decided.as_ref().is_ok_and(allowed) {
+        set.cluster().evolve(review);
+    }
+    Record::new(review, source, decided, took)
 }

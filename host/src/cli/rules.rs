@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{ConfigArgs, Failure, Outcome};
+use crate::cluster::Source;
 use crate::policy::{Policy, Rule};
 
 /// Arguments of `opgate rules`.
@@ -31,7 +32,7 @@ enum Format {
 impl Rules {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let Self { config, output } = self;
-        let set = config.complete_set()?;
+        let set = config.complete_set(Source::Absent)?;
         let rules =
             set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(move |r| (p, r)));
         let mut out = anstream::AutoStream::auto(std::io::stdout());

@@ -1,6 +1,7 @@
 //! `opgate serve`: the webhook.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::certs::SourceArgs;
-use super::{ConfigArgs, Failure, Outcome, QUEUE};
+use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
+use crate::cluster::{self, Connection, Source};
 use crate::policy::units::{parse_bytes, parse_duration};
 use crate::server::{Options, Server};
 
@@ -43,9 +45,95 @@ pub(super) struct Serve {
     /// How long to wait then for requests under way
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     grace: Duration,
+    #[command(flatten)]
+    context: ContextArgs,
     /// How often to look for a new certificate
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     tls_reload: Duration,
+}
+
+/// Where policies read the other objects of the cluster.
+#[derive(Debug, Args)]
+struct ContextArgs {
+    /// Where policies read other objects of the cluster [default: `in-cluster` in a pod,
+    /// `kubeconfig` where one is named, otherwise `none`]
+    #[arg(long, value_name = "SOURCE")]
+    cluster: Option<ClusterSource>,
+    /// Kubeconfig of the cluster that policies read
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    kube_context: Option<String>,
+    /// Read the cluster from files, as `kubectl get -A -o yaml` prints it, instead of an API server
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["cluster", "kube_context"])]
+    context: Vec<PathBuf>,
+    /// What was last heard of longer ago has no answer: the policy's `onError` decides
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
+    context_max_age: Duration,
+    /// How long what was allowed counts before the watch shows it
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    reservation: Duration,
+    /// Ask the API server itself about the objects that decide, instead of trusting the watch
+    #[arg(long)]
+    consistent_reads: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ClusterSource {
+    /// The service account of this pod
+    InCluster,
+    /// `--kubeconfig`
+    Kubeconfig,
+    /// No cluster: rules that need it are not evaluated
+    None,
+}
+
+impl ContextArgs {
+    fn source(&self) -> anyhow::Result<Option<ClusterSource>> {
+        if !self.context.is_empty() {
+            return Ok(None);
+        }
+        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let source = match (self.cluster, &self.kubeconfig) {
+            (Some(ClusterSource::Kubeconfig), None) => {
+                anyhow::bail!("--cluster kubeconfig needs --kubeconfig FILE (or KUBECONFIG)");
+            }
+            (Some(source), _) => source,
+            (None, Some(_)) => ClusterSource::Kubeconfig,
+            (None, None) if in_pod => ClusterSource::InCluster,
+            (None, None) => ClusterSource::None,
+        };
+        anyhow::ensure!(
+            source != ClusterSource::None || !self.consistent_reads,
+            "--consistent-reads needs a cluster to ask"
+        );
+        Ok(Some(source))
+    }
+
+    async fn connection(&self, source: ClusterSource) -> Result<Option<Connection>, Failure> {
+        let connection = match (source, &self.kubeconfig) {
+            (ClusterSource::None, _) => return Ok(None),
+            (ClusterSource::Kubeconfig, Some(path)) => {
+                Connection::kubeconfig(path, self.kube_context.as_deref()).await
+            }
+            _ => Connection::in_cluster(),
+        };
+        Ok(Some(connection.map_err(Failure::usage)?))
+    }
+
+    fn options(&self, source: Option<ClusterSource>) -> cluster::Options {
+        let source = match source {
+            None => Source::Snapshot,
+            Some(ClusterSource::None) => Source::Absent,
+            Some(_) => Source::Live,
+        };
+        cluster::Options {
+            max_age: self.context_max_age,
+            reservation: self.reservation,
+            ..cluster::Options::of(source)
+        }
+    }
 }
 
 impl Serve {
@@ -60,11 +148,16 @@ impl Serve {
             queue,
             drain_delay,
             grace,
+            context,
             tls_reload,
         } = self;
         let source = tls.source()?;
         let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);
-        let set = config.set(queue)?;
+        let cluster_source = context.source()?;
+        let mut set = config.set(queue, context.options(cluster_source))?;
+        if cluster_source.is_none() {
+            input::context(&context.context)?.fill(set.cluster());
+        }
         for broken in set.broken() {
             tracing::error!(policy = broken.name, error = broken.error, "cannot be used");
         }
@@ -80,6 +173,20 @@ impl Serve {
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
+            let connection = match cluster_source {
+                Some(source) => context.connection(source).await?,
+                None => None,
+            };
+            if let Some(connection) = connection {
+                connection.watch(set.cluster());
+                if context.consistent_reads {
+                    set.read_consistently(connection);
+                }
+            } else if cluster_source.is_some() && !set.cluster().kinds().is_empty() {
+                tracing::warn!(
+                    "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
+                );
+            }
             let server = Server::bind(options, set, certificate).await.map_err(Failure::usage)?;
             let (address, ops) = (server.local_addr()?, server.ops_addr()?);
             tracing::info!(%address, %ops, "serving");

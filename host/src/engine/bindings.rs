@@ -8,7 +8,9 @@ use std::sync::Arc;
 use opgate_document::{Document, Value};
 use wasmtime::component::{Resource, ResourceTable};
 
-use super::limits::Limiter;
+use super::limits::{Fault, Limiter};
+use crate::cluster::Reader;
+use crate::cluster::reader::{Asked, ReadError};
 
 #[allow(
     clippy::all,
@@ -70,6 +72,8 @@ pub(crate) struct State {
     /// Bytes of JSON that the guest had parsed. They are kept outside of its memory, and count
     /// against the same limit.
     pub(crate) parsed: usize,
+    /// What the guest may read of the cluster.
+    pub(crate) reader: Option<Reader>,
 }
 
 impl State {
@@ -177,27 +181,87 @@ impl log::Host for State {
     }
 }
 
+impl State {
+    /// The reader of this call. Without one nothing was declared.
+    fn reader(&mut self) -> Result<&mut Reader, cluster::ReadError> {
+        let none = || cluster::ReadError::Denied("nothing is declared in `reads`".to_owned());
+        self.reader.as_mut().ok_or_else(none)
+    }
+
+    /// What the cluster answers. Where it has no current view the call ends here.
+    fn answer<T>(
+        &mut self,
+        answer: Result<Result<T, ReadError>, String>,
+    ) -> wasmtime::Result<Result<T, cluster::ReadError>> {
+        match answer {
+            Ok(answer) => Ok(answer.map_err(|error| match error {
+                ReadError::Absent(why) => cluster::ReadError::Absent(why),
+                ReadError::Denied(why) => cluster::ReadError::Denied(why),
+                ReadError::Invalid(why) => cluster::ReadError::Invalid(why),
+            })),
+            Err(why) => Err(self.limiter.end(Fault::Context(why))),
+        }
+    }
+}
+
+impl From<cluster::Query> for Asked {
+    fn from(query: cluster::Query) -> Self {
+        Self {
+            namespace: query.namespace,
+            labels: query.labels,
+            matches: query.matches.into_iter().map(|m| (m.index, m.values, m.absent)).collect(),
+            after: query.after.map(|after| (after.namespace, after.name)),
+            limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
+        }
+    }
+}
+
 impl cluster::Host for State {
     fn get(
         &mut self,
         resource: types::GroupVersionResource,
-        _: String,
-        _: String,
+        namespace: String,
+        name: String,
     ) -> wasmtime::Result<Result<Option<Resource<Handle>>, cluster::ReadError>> {
-        Ok(Err(unavailable(&resource)))
+        let found = match self.reader() {
+            Ok(reader) => reader.get(&resource, &namespace, &name),
+            Err(error) => return Ok(Err(error)),
+        };
+        match self.answer(found)? {
+            Ok(Some(document)) => Ok(Ok(Some(self.handles.push(Handle::whole(document))?))),
+            Ok(None) => Ok(Ok(None)),
+            Err(error) => Ok(Err(error)),
+        }
     }
 
     fn list(
         &mut self,
         resource: types::GroupVersionResource,
-        _: Option<String>,
+        query: cluster::Query,
     ) -> wasmtime::Result<Result<Vec<Resource<Handle>>, cluster::ReadError>> {
-        Ok(Err(unavailable(&resource)))
+        let found = match self.reader() {
+            Ok(reader) => reader.list(&resource, &query.into()),
+            Err(error) => return Ok(Err(error)),
+        };
+        match self.answer(found)? {
+            Ok(documents) => {
+                let push = |document| Ok(self.handles.push(Handle::whole(document))?);
+                documents.into_iter().map(push).collect::<wasmtime::Result<_>>().map(Ok)
+            }
+            Err(error) => Ok(Err(error)),
+        }
     }
-}
 
-/// This version has no view of the cluster.
-fn unavailable(resource: &types::GroupVersionResource) -> cluster::ReadError {
-    let types::GroupVersionResource { group, version, resource } = resource;
-    cluster::ReadError::Unavailable(format!("{group}/{version}/{resource} is not watched"))
+    fn names(
+        &mut self,
+        resource: types::GroupVersionResource,
+        query: cluster::Query,
+    ) -> wasmtime::Result<Result<Vec<cluster::ObjectName>, cluster::ReadError>> {
+        let found = match self.reader() {
+            Ok(reader) => reader.names(&resource, &query.into()),
+            Err(error) => return Ok(Err(error)),
+        };
+        let name = |(namespace, name)| cluster::ObjectName { namespace, name };
+        Ok(self.answer(found)?.map(|names| names.into_iter().map(name).collect()))
+    }
 }

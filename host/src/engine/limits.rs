@@ -26,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a call gave no answer. Always the policy's doing, or the engine's: never the request's.
+/// Why a call gave no answer: the policy's doing, the engine's or the cluster's, never the request's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The time ran out.
@@ -53,6 +53,9 @@ pub enum Fault {
     /// Anything else that stops an instance.
     #[error("trapped: {0}")]
     Trap(String),
+    /// What it asked about the cluster has no current answer.
+    #[error("the cluster context is not current: {0}")]
+    Context(String),
     /// The answer breaks the contract of `wit/policy.wit`.
     #[error("gave an answer that breaks the contract: {0}")]
     Answer(String),
@@ -70,6 +73,7 @@ impl Fault {
             Self::Stack | Self::Bounds => "stack",
             Self::Panic(_) => "panic",
             Self::Trap(_) => "trap",
+            Self::Context(_) => "context",
             Self::Answer(_) => "answer",
         }
     }
@@ -141,10 +145,15 @@ impl Limiter {
         Ok(())
     }
 
-    fn refuse(&mut self, fault: Fault) -> wasmtime::Result<bool> {
+    /// The error that ends a call with a fault.
+    pub(crate) fn end(&mut self, fault: Fault) -> wasmtime::Error {
         let error = wasmtime::Error::msg(fault.to_string());
         self.hit = Some(fault);
-        Err(error)
+        error
+    }
+
+    fn refuse(&mut self, fault: Fault) -> wasmtime::Result<bool> {
+        Err(self.end(fault))
     }
 }
 

@@ -34,6 +34,8 @@ use limits::Limiter;
 pub use limits::{Fault, Limits};
 use ticker::{TICK, Ticker};
 
+use crate::cluster::Reader;
+
 /// The target for which policies are compiled: the host's own, without optional processor features.
 const TARGET: &str = env!("OPGATE_TARGET");
 
@@ -255,6 +257,8 @@ pub struct Call<T> {
     pub result: Result<T, Fault>,
     /// Lines for the log.
     pub log: Vec<LogLine>,
+    /// What was read of the cluster.
+    pub reader: Option<Reader>,
 }
 
 /// What one call may use.
@@ -301,7 +305,7 @@ impl Module {
     /// Asks what the policy is.
     #[must_use]
     pub fn describe(&self, budget: Budget<'_>) -> Call<wit::Descriptor> {
-        self.call(budget, |store, policy| policy.call_describe(store))
+        self.call(budget, None, |store, policy| policy.call_describe(store))
     }
 
     /// Asks whether settings that fit the schema are good.
@@ -311,21 +315,22 @@ impl Module {
         settings: &Arc<Document>,
         budget: Budget<'_>,
     ) -> Call<Result<(), Vec<wit::SettingsError>>> {
-        self.call(budget, |store, policy| {
+        self.call(budget, None, |store, policy| {
             let settings = lend(store, settings)?;
             policy.call_validate_settings(store, settings)
         })
     }
 
-    /// Asks for a verdict.
+    /// Asks for a verdict. What the policy reads of the cluster comes from `reader`.
     #[must_use]
     pub fn validate(
         &self,
         inputs: &Inputs,
         settings: &Arc<Document>,
+        reader: Reader,
         budget: Budget<'_>,
     ) -> Call<wit::Verdict> {
-        self.call(budget, |store, policy| {
+        self.call(budget, Some(reader), |store, policy| {
             let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
             let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
             let settings = lend(store, settings)?;
@@ -336,12 +341,13 @@ impl Module {
     fn call<T>(
         &self,
         budget: Budget<'_>,
+        reader: Option<Reader>,
         call: impl FnOnce(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(limits::HANDLES);
-        let state =
-            State { handles, limiter: Limiter::new(budget.memory), log: Vec::new(), parsed: 0 };
+        let limiter = Limiter::new(budget.memory);
+        let state = State { handles, limiter, log: Vec::new(), parsed: 0, reader };
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
@@ -353,7 +359,7 @@ impl Module {
         drop(running);
         // A call of the host is not interrupted: what it took too long is noticed here.
         let late = budget.apart.is_some() && answer.is_ok() && Instant::now() > end + LATE;
-        let State { limiter, log, .. } = store.into_data();
+        let State { limiter, log, reader, .. } = store.into_data();
         let result = answer.map_err(|error| {
             let cancelled =
                 budget.apart.is_some_and(|apart| apart.cancelled.load(Ordering::Relaxed));
@@ -367,7 +373,7 @@ impl Module {
         });
         let result = if late { Err(Fault::Deadline(budget.time)) } else { result };
         let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
-        Call { result, log }
+        Call { result, log, reader }
     }
 
     fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, end: Instant) {

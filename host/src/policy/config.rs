@@ -341,8 +341,11 @@ impl Origin {
             None => {}
         }
         for (index, resource) in entry.cluster.iter().enumerate() {
-            if resource.split('/').count() != 3 || resource.ends_with('/') {
-                let text = format!("{resource:?} is not of the form group/version/resource");
+            let parts: Vec<_> = resource.trim_start_matches('/').split('/').collect();
+            if !matches!(parts.len(), 2 | 3) || parts.iter().any(|part| part.is_empty()) {
+                let text = format!(
+                    "{resource:?} is not of the form group/version/resource (version/resource in the core group)"
+                );
                 wrong(&format!("/cluster/{index}"), &text);
             }
         }
@@ -356,7 +359,12 @@ impl Origin {
             limits,
             excluded_namespaces: entry.exclude.0.namespaces,
             excluded_users: entry.exclude.0.users,
-            cluster: entry.cluster,
+            // The core group may be written as an empty one.
+            cluster: entry
+                .cluster
+                .iter()
+                .map(|resource| resource.trim_start_matches('/').to_owned())
+                .collect(),
             pointer,
         })
     }

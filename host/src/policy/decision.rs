@@ -98,7 +98,7 @@ pub struct Denial {
 }
 
 /// The answer to a review.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Decision {
     /// Set where the request is denied.
     pub denial: Option<Denial>,
@@ -193,7 +193,7 @@ fn effect(policy: &Policy, rule: &super::Rule, level: wit::Level) -> Option<Effe
 }
 
 /// Puts a decision together, policy by policy.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Builder {
     decision: Decision,
     reasons: Vec<Option<String>>,

@@ -1,5 +1,8 @@
 //! What a policy says about itself, checked: it comes out of the sandbox.
 
+use opgate_context::{Declaration, Index, Resource, Selector};
+use opgate_document::Document;
+
 use crate::engine::wit;
 use crate::review::{Operation, Review};
 use crate::text::one_line;
@@ -7,6 +10,8 @@ use crate::text::one_line;
 const MAX_RULES: usize = 512;
 const MAX_MATCHES: usize = 64;
 const MAX_READS: usize = 32;
+const MAX_FIELDS: usize = 64;
+const MAX_INDEXES: usize = 8;
 const MAX_SCHEMA: usize = 256 << 10;
 /// Of titles, sources and other texts for people.
 const MAX_TEXT: usize = 1_024;
@@ -64,6 +69,43 @@ pub struct MatchRule {
     pub resources: Vec<String>,
     /// Operations.
     pub operations: Vec<Operation>,
+    /// Only in this namespace.
+    pub namespace: Option<Setting>,
+    /// Rules that look at them; empty for all.
+    pub rules: Vec<String>,
+}
+
+/// A text that the settings may name.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// JSON pointer into the settings.
+    pub pointer: String,
+    /// What counts otherwise.
+    pub default: String,
+}
+
+impl Setting {
+    /// What the settings say.
+    #[must_use]
+    pub fn of(&self, settings: &Document) -> String {
+        let named = settings.get(&self.pointer).and_then(|value| value.text());
+        named.unwrap_or(&self.default).to_owned()
+    }
+}
+
+/// Objects of the cluster that a policy reads.
+#[derive(Debug, Clone)]
+pub struct Read {
+    /// Which resource.
+    pub resource: Resource,
+    /// Fields and indexes.
+    pub declaration: Declaration,
+    /// Only objects with these labels.
+    pub labels: Selector,
+    /// Only in this namespace.
+    pub namespace: Option<Setting>,
+    /// Rules that need them; empty for all.
+    pub rules: Vec<String>,
 }
 
 /// What a policy says about itself.
@@ -79,8 +121,8 @@ pub struct Descriptor {
     pub rules: Vec<Rule>,
     /// Requests that it wants.
     pub matches: Vec<MatchRule>,
-    /// `group/version/resource` that it reads.
-    pub reads: Vec<String>,
+    /// Objects of the cluster that it reads.
+    pub reads: Vec<Read>,
     /// JSON Schema of its settings; empty for none.
     pub settings_schema: String,
 }
@@ -127,6 +169,51 @@ fn operations(from: &[wit::Operation]) -> Vec<Operation> {
         wit::Operation::Connect => Operation::Connect,
     };
     from.iter().map(operation).collect()
+}
+
+fn setting(from: &wit::Setting) -> Setting {
+    Setting { pointer: from.pointer.clone(), default: one_line(&from.default, MAX_TEXT) }
+}
+
+/// A part of a URL that names a group, version or resource.
+fn is_segment(text: &str) -> bool {
+    text.len() <= 253
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b))
+}
+
+fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, String> {
+    let wit::GroupVersionResource { group, version, resource } = &read.resource;
+    let resource =
+        Resource { group: group.clone(), version: version.clone(), resource: resource.clone() };
+    let segments = [&resource.group, &resource.version, &resource.resource];
+    if !segments.iter().all(|segment| is_segment(segment))
+        || resource.version.is_empty()
+        || resource.resource.is_empty()
+    {
+        let text = one_line(&resource.to_string(), 128);
+        return Err(format!("declares to read {text:?}, which is not group/version/resource"));
+    }
+    let wrong = |why: String| {
+        format!("declares to read {resource} in a way that is not valid: {}", one_line(&why, 256))
+    };
+    let (fields, keys, indexes) = (read.fields.len(), read.keys.len(), read.indexes.len());
+    if fields.max(keys) > MAX_FIELDS || indexes > MAX_INDEXES {
+        return Err(wrong(format!("more than {MAX_FIELDS} fields or {MAX_INDEXES} indexes")));
+    }
+    let index = |index: &wit::Index| Index {
+        name: index.name.clone(),
+        field: index.field.clone(),
+        separator: index.separator.clone(),
+    };
+    let indexes: Vec<_> = read.indexes.iter().map(index).collect();
+    let declaration = Declaration::new(&read.fields, &read.keys, &indexes).map_err(wrong)?;
+    let mut labels = Selector::default();
+    if !read.labels.is_empty() {
+        let json = Document::parse(&read.labels).map_err(|e| wrong(e.to_string()))?;
+        labels = opgate_context::selector(json.root()).map_err(wrong)?;
+    }
+    let namespace = read.namespace.as_ref().map(setting);
+    Ok(Read { resource, declaration, labels, namespace, rules })
 }
 
 fn lines(texts: &[String]) -> Vec<String> {
@@ -180,23 +267,37 @@ impl Descriptor {
                 source: one_line(&rule.source, MAX_TEXT),
             });
         }
-        let matches = from.matches.iter().map(|rule| MatchRule {
-            groups: lines(&rule.groups),
-            versions: lines(&rule.versions),
-            resources: lines(&rule.resources),
-            operations: operations(&rule.operations),
-        });
-        let reads = from.reads.iter().map(|read| {
-            let wit::GroupVersionResource { group, version, resource } = &read.resource;
-            one_line(&format!("{group}/{version}/{resource}"), MAX_TEXT)
-        });
+        let known = |ids: &[String]| match ids.iter().find(|id| !rules.iter().any(|r| r.id == **id))
+        {
+            None => Ok(ids.to_vec()),
+            Some(id) => Err(format!("names a rule {:?}, which it does not have", one_line(id, 64))),
+        };
+        let mut matches = Vec::with_capacity(from.matches.len());
+        for rule in &from.matches {
+            matches.push(MatchRule {
+                groups: lines(&rule.groups),
+                versions: lines(&rule.versions),
+                resources: lines(&rule.resources),
+                operations: operations(&rule.operations),
+                namespace: rule.namespace.as_ref().map(setting),
+                rules: known(&rule.rules)?,
+            });
+        }
+        let mut reads: Vec<Read> = Vec::with_capacity(from.reads.len());
+        for read in &from.reads {
+            let checked = check_read(read, known(&read.rules)?)?;
+            if reads.iter().any(|other| other.resource == checked.resource) {
+                return Err(format!("declares to read {} twice", checked.resource));
+            }
+            reads.push(checked);
+        }
         Ok(Self {
             name: from.name.clone(),
             version: one_line(&from.version, 64),
             title: one_line(&from.title, MAX_TEXT),
             rules,
-            matches: matches.collect(),
-            reads: reads.collect(),
+            matches,
+            reads,
             settings_schema: from.settings_schema.clone(),
         })
     }

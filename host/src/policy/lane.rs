@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::Policy;
+use crate::cluster::{Fresh, Reader};
 use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, processor_time, wit};
 
 /// Deadline of a call where requests are served.
@@ -62,6 +63,9 @@ pub enum Overload {
         /// The policy.
         policy: String,
     },
+    /// Others changed the same objects again and again.
+    #[error("other requests changed the same objects again and again until the time was up")]
+    Contention,
     /// No permit came free in time.
     #[error("policy {policy}: no call ended in the {}ms that were left", .waited.as_millis())]
     Timeout {
@@ -158,6 +162,7 @@ impl Lane {
 pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
+    fresh: Option<&Arc<Fresh>>,
     deadline: Instant,
 ) -> Result<Call<wit::Verdict>, Overload> {
     let lane = &policy.lane;
@@ -169,7 +174,9 @@ pub(super) async fn validate(
     if lane.is_fast() {
         let short = budget.time > FAST;
         let time = if short { FAST } else { budget.time };
-        let call = policy.module.validate(inputs, &policy.settings, Budget { time, ..budget });
+        let reader = policy.view.reader(fresh.cloned());
+        let budget = Budget { time, ..budget };
+        let call = policy.module.validate(inputs, &policy.settings, reader, budget);
         if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
             return Ok(call);
         }
@@ -177,12 +184,14 @@ pub(super) async fn validate(
         lane.until_fast.fetch_max(1, Ordering::Relaxed);
         tracing::debug!(policy = policy.name, "a long call; it is run again, apart");
     }
-    Ok(slow(policy, inputs, permit, budget.time).await)
+    let reader = policy.view.reader(fresh.cloned());
+    Ok(slow(policy, inputs, reader, permit, budget.time).await)
 }
 
 async fn slow(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
+    reader: Reader,
     permit: OwnedSemaphorePermit,
     time: Duration,
 ) -> Call<wit::Verdict> {
@@ -202,12 +211,13 @@ async fn slow(
             let started = processor_time();
             let memory = running.limits.memory;
             let budget = Budget { memory, time, apart: Some(&apart) };
-            let call = running.module.validate(&inputs, &running.settings, budget);
+            let call = running.module.validate(&inputs, &running.settings, reader, budget);
             running.lane.note(processor_time().saturating_sub(started), &call.result, time);
             drop(permit);
             let _ = answer.send(call);
         });
-    let failed = |why: String| Call { result: Err(Fault::Trap(why)), log: Vec::new() };
+    let failed =
+        |why: String| Call { result: Err(Fault::Trap(why)), log: Vec::new(), reader: None };
     if let Err(error) = spawned {
         return failed(format!("no thread: {error}"));
     }

@@ -9,7 +9,9 @@ use opgate_document::Document;
 use serde_json::Value;
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
-use super::{Descriptor, Lane, Policy, Profile, builtin};
+use super::descriptor::{DefaultLevel, Read, Rule};
+use super::{Descriptor, Lane, Policy, Profile, Requests, RuleLevel, builtin};
+use crate::cluster::Reading;
 use crate::engine::{Budget, Engine, Limits, Module};
 
 /// What came of one policy of a configuration.
@@ -49,10 +51,10 @@ pub(super) fn load(
     }
     if let ModuleSource::File(_) = config.module {
         for read in &descriptor.reads {
-            if !config.cluster.contains(read) {
+            if !config.cluster.contains(&read.resource.to_string()) {
                 let text = format!(
-                    "policy {} reads {read}, which is not granted: add it to `cluster`",
-                    config.name
+                    "policy {} reads {}, which is not granted: add it to `cluster`",
+                    config.name, read.resource
                 );
                 errors.push(configuration.at(config, "/cluster", &text));
             }
@@ -80,9 +82,33 @@ pub(super) fn load(
         }
         Ok(Ok(())) => {}
     }
+    let is_needed = |rules: &[String]| {
+        let rules: Vec<_> = rules.iter().filter_map(|id| descriptor.rule(id)).collect();
+        rules.is_empty() || rules.iter().any(|rule| is_on(config, rule, &settings))
+    };
+    let requests = descriptor.matches.iter().filter(|rule| is_needed(&rule.rules));
+    let requests = requests.map(|rule| {
+        let namespace = rule.namespace.as_ref().map(|namespace| namespace.of(&settings));
+        Requests { rule: rule.clone(), namespace }
+    });
+    let requests = requests.collect();
+    let (needed, off): (Vec<_>, Vec<_>) =
+        descriptor.reads.iter().partition(|read| is_needed(&read.rules));
+    let reading = |read: &Read| Reading {
+        resource: read.resource.clone(),
+        declaration: read.declaration.clone(),
+        labels: read.labels.clone(),
+        namespace: read.namespace.as_ref().map(|namespace| namespace.of(&settings)),
+    };
+    let readings = needed.into_iter().map(reading).collect();
+    let off = off.into_iter().map(|read| read.resource.clone()).collect();
     Ok(Loaded::Policy(Box::new(Policy {
         name: config.name.clone(),
         source: config.module.clone(),
+        requests,
+        readings,
+        off,
+        view: Arc::default(),
         descriptor,
         mode: config.mode,
         on_error: config.on_error,
@@ -96,6 +122,17 @@ pub(super) fn load(
         excluded_users: config.excluded_users.clone(),
         last_error: parking_lot::Mutex::new(None),
     })))
+}
+
+/// Whether a rule can find anything: its level is not off, by the configuration or by default.
+fn is_on(config: &PolicyConfig, rule: &Rule, settings: &Document) -> bool {
+    match config.rules.get(&rule.id) {
+        Some(level) => *level != RuleLevel::Off,
+        None => {
+            rule.default != DefaultLevel::Off
+                || rule.enabled_by.iter().any(|pointer| settings.get(pointer).is_some())
+        }
+    }
 }
 
 /// Asks a policy what it is.

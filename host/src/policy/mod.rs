@@ -25,11 +25,12 @@ use serde::Deserialize;
 
 pub use config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig, Profile};
 pub use decision::{Cause, Decision, Denial, Effect, PolicyFault, Violation};
-pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Rule};
+pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 
+use crate::cluster::{Reading, View};
 use crate::engine::{Limits, Module};
 use crate::review::Review;
 
@@ -119,6 +120,12 @@ pub struct Policy {
     pub source: ModuleSource,
     /// What it says about itself.
     pub descriptor: Descriptor,
+    /// The requests that it wants to see with its settings and the levels of its rules.
+    pub requests: Vec<Requests>,
+    /// What it reads of the cluster with them.
+    pub readings: Vec<Reading>,
+    /// What it would read for rules that are off.
+    pub off: Vec<opgate_context::Resource>,
     /// What its verdicts do.
     pub mode: Mode,
     /// What its faults do.
@@ -135,7 +142,24 @@ pub struct Policy {
     settings: Arc<Document>,
     excluded_namespaces: Vec<String>,
     excluded_users: Vec<String>,
+    view: Arc<View>,
     last_error: parking_lot::Mutex<Option<String>>,
+}
+
+/// Requests that a policy wants to see, with its settings applied.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    /// What the descriptor says.
+    pub rule: MatchRule,
+    /// Only in this namespace.
+    pub namespace: Option<String>,
+}
+
+impl Requests {
+    fn matches(&self, review: &Review<'_>) -> bool {
+        self.namespace.as_deref().is_none_or(|ns| *ns == *review.namespace)
+            && self.rule.matches(review)
+    }
 }
 
 impl Policy {
@@ -143,7 +167,7 @@ impl Policy {
     #[must_use]
     pub fn matches(&self, review: &Review<'_>) -> bool {
         self.mode != Mode::Off
-            && self.descriptor.matches.iter().any(|rule| rule.matches(review))
+            && self.requests.iter().any(|requests| requests.matches(review))
             && !(self.excluded_users.iter().any(|user| *user == review.username)
                 || (!review.namespace.is_empty()
                     && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))

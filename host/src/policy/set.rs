@@ -1,4 +1,10 @@
 //! The policies that serve, and the way of a review through them.
+//!
+//! ```text
+//! review ─▶ every policy that matches ─▶ decision ─ allowed, and others read such objects ─▶ reserve
+//!                 ▲                                                                            │
+//!                 └──────── something was reserved meanwhile among what was read ◀─────────────┘
+//! ```
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,8 +14,9 @@ use super::config::{ConfigErrors, Configuration};
 use super::decision::{Builder, Finding};
 use super::load::{Loaded, load};
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
+use crate::cluster::{self, Cluster, Connection, Fresh, Needed, Reader, Seen, View};
 use crate::engine::{Engine, EngineError, Fault, Inputs, Pool};
-use crate::review::Review;
+use crate::review::{Operation, Review};
 
 /// A policy whose component cannot be used.
 #[derive(Debug)]
@@ -84,10 +91,16 @@ pub struct Set {
     broken: Vec<Broken>,
     off: Vec<String>,
     engine: Arc<Engine>,
+    cluster: Arc<Cluster>,
+    /// Asked instead of the watch about what requests like those under review change.
+    direct: Option<Connection>,
+    /// Kinds (positions) that reviews change and policies read.
+    contested: Vec<usize>,
 }
 
 impl Set {
-    /// Loads the policies of a configuration. `queue` is how many calls may wait for each.
+    /// Loads the policies of a configuration. `queue` is how many calls may wait for each;
+    /// `context` says where the objects of the cluster come from that they read.
     ///
     /// # Errors
     /// Where the configuration does not fit, or there is no engine. A policy whose component cannot
@@ -96,22 +109,23 @@ impl Set {
         configuration: &Configuration,
         cache: Option<PathBuf>,
         queue: usize,
+        context: cluster::Options,
     ) -> Result<Self, SetError> {
         let instances = configuration.policies.iter().map(|p| p.limits.concurrency).sum();
         let memory = configuration.policies.iter().map(|p| p.limits.memory).max();
         let memory = memory.unwrap_or(1 << 20);
         let engine = Arc::new(Engine::start(Pool { instances, memory }, cache)?);
-        let mut set = Self { policies: Vec::new(), broken: Vec::new(), off: Vec::new(), engine };
+        let (mut policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = ConfigErrors::default();
         for config in &configuration.policies {
             if config.mode == Mode::Off {
-                set.off.push(config.name.clone());
+                off.push(config.name.clone());
                 continue;
             }
-            match load(&set.engine, configuration, config, queue) {
-                Ok(Loaded::Policy(policy)) => set.policies.push(Arc::new(*policy)),
+            match load(&engine, configuration, config, queue) {
+                Ok(Loaded::Policy(policy)) => policies.push(*policy),
                 Ok(Loaded::Broken(error)) => {
-                    set.broken.push(Broken {
+                    broken.push(Broken {
                         name: config.name.clone(),
                         source: config.module.to_string(),
                         mode: config.mode,
@@ -122,7 +136,28 @@ impl Set {
                 Err(wrong) => errors.extend(wrong),
             }
         }
-        Ok(errors.or(set)?)
+        errors.or(())?;
+        let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
+        let cluster = Arc::new(Cluster::new(&readings, context));
+        for policy in &mut policies {
+            let view = View::new(&cluster, &policy.readings, std::mem::take(&mut policy.off));
+            policy.view = Arc::new(view);
+        }
+        let contested = contested(&cluster, &policies);
+        let policies = policies.into_iter().map(Arc::new).collect();
+        Ok(Self { policies, broken, off, engine, cluster, direct: None, contested })
+    }
+
+    /// What the policies read of the cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// From now on the API server itself is asked about the objects that decide, wherever two
+    /// requests of the same kind could get in each other's way.
+    pub fn read_consistently(&mut self, connection: Connection) {
+        self.direct = Some(connection);
     }
 
     /// Policies that serve, in the order of the configuration.
@@ -175,10 +210,83 @@ impl Set {
             return Ok(builder.build());
         }
         let inputs = Arc::new(review.inputs());
+        let changes = self.cluster.is_changed_by(review);
+        let mut fresh = None;
+        let mut needed = Needed::default();
+        loop {
+            let calls =
+                matching.iter().map(|p| ask(p, &inputs, fresh.as_ref(), deadline, observer));
+            let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
+            if let Some(direct) = &self.direct
+                && self.adds(&mut needed, &answers)
+            {
+                match self.read_directly(direct, &needed, deadline).await {
+                    Ok(read) => {
+                        fresh = Some(Arc::new(read));
+                        continue;
+                    }
+                    Err(why) => self.fail_readers(&matching, &mut answers, &why),
+                }
+            }
+            let seen: Vec<Seen> = answers.iter().flat_map(|answer| answer.seen.clone()).collect();
+            let mut answered = builder.clone();
+            let overload = self.take(&mut answered, &matching, answers);
+            let decision = answered.build();
+            if let Some(error) = overload
+                && decision.denial.is_none()
+            {
+                // What one policy denies is denied whatever the others would say.
+                return Err(error.into());
+            }
+            let allowed = decision.denial.is_none() && decision.failure.is_none();
+            if !(allowed && changes) || self.cluster.reserve(review, &seen) {
+                return Ok(decision);
+            }
+            if Instant::now() >= deadline {
+                return Err(Overload::Contention.into());
+            }
+        }
+    }
+
+    /// Notes what was asked about kinds that such requests change; says whether any of it is new.
+    fn adds(&self, needed: &mut Needed, answers: &[Answer]) -> bool {
+        let asked = answers.iter().flat_map(|answer| answer.asked.iter());
+        let contested = asked.filter(|(kind, _)| self.contested.contains(kind));
+        contested.fold(false, |new, (kind, scope)| needed.add(*kind, scope) || new)
+    }
+
+    async fn read_directly(
+        &self,
+        direct: &Connection,
+        needed: &Needed,
+        deadline: Instant,
+    ) -> Result<Fresh, String> {
+        let reading = direct.fresh(&self.cluster, needed);
+        let read = tokio::time::timeout_at(deadline.into(), reading).await;
+        read.unwrap_or_else(|_| Err("the API server did not answer in time".to_owned()))
+    }
+
+    /// Policies that would have had to read what could not be read have no verdict.
+    fn fail_readers(&self, matching: &[&Arc<Policy>], answers: &mut [Answer], why: &str) {
+        for (policy, answer) in matching.iter().zip(answers) {
+            if answer.asked.iter().any(|(kind, _)| self.contested.contains(kind)) {
+                let fault = Fault::Context(why.to_owned());
+                policy.note_error(fault.to_string());
+                answer.finding = Ok(Err(fault));
+            }
+        }
+    }
+
+    /// Puts the answers into a decision; gives the overload that keeps a policy from blocking.
+    fn take(
+        &self,
+        builder: &mut Builder,
+        matching: &[&Arc<Policy>],
+        answers: Vec<Answer>,
+    ) -> Option<Overload> {
         let mut overload = None;
-        let calls = matching.iter().map(|policy| ask(policy, &inputs, deadline, observer));
-        for (policy, answer) in matching.iter().zip(futures_util::future::join_all(calls).await) {
-            match answer {
+        for (policy, answer) in matching.iter().zip(answers) {
+            match answer.finding {
                 Ok(Ok(finding)) => builder.finding(policy, finding),
                 Err(error) if policy.can_block() => overload = overload.or(Some(error)),
                 Err(error) => {
@@ -191,12 +299,7 @@ impl Set {
                 }
             }
         }
-        let decision = builder.build();
-        match overload {
-            // What one policy denies is denied whatever the others would say.
-            Some(error) if decision.denial.is_none() => Err(error.into()),
-            _ => Ok(decision),
-        }
+        overload
     }
 
     fn find(&self, name: &str) -> Result<Found<'_>, DecideError> {
@@ -226,15 +329,29 @@ enum Found<'s> {
     Off,
 }
 
+/// What one policy answered.
+struct Answer {
+    finding: Result<Result<Finding, Fault>, Overload>,
+    /// What it has read, and what it asked.
+    seen: Vec<Seen>,
+    asked: Vec<(usize, cluster::Scope)>,
+}
+
 /// Asks one policy, writes its log lines, and takes over its verdict.
 async fn ask(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
+    fresh: Option<&Arc<Fresh>>,
     deadline: Instant,
     observer: &impl Observer,
-) -> Result<Result<Finding, Fault>, Overload> {
+) -> Answer {
     let started = Instant::now();
-    let call = lane::validate(policy, inputs, deadline).await?;
+    let call = match lane::validate(policy, inputs, fresh, deadline).await {
+        Ok(call) => call,
+        Err(overload) => {
+            return Answer { finding: Err(overload), seen: Vec::new(), asked: Vec::new() };
+        }
+    };
     super::load::log(&policy.name, &call.log);
     let finding = call.result.and_then(|verdict| Finding::of(policy, verdict));
     observer.called(policy, started.elapsed());
@@ -243,5 +360,27 @@ async fn ask(
         let uid = crate::text::one_line(&inputs.request.uid, 128);
         tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
     }
-    Ok(finding)
+    let seen = call.reader.as_ref().map(Reader::seen).unwrap_or_default();
+    let asked = call.reader.map(|reader| reader.asked().to_vec()).unwrap_or_default();
+    Answer { finding: Ok(finding), seen, asked }
+}
+
+/// Kinds that policies read and whose objects come under review: two requests can get in each
+/// other's way there.
+fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
+    let is_reviewed = |kind: &cluster::Kind| {
+        let resource = kind.resource();
+        policies.iter().flat_map(|policy| &policy.requests).any(|requests| {
+            let has = |list: &[String], name: &str| list.iter().any(|l| l == "*" || l == name);
+            has(&requests.rule.groups, &resource.group)
+                && has(&requests.rule.resources, &resource.resource)
+                && requests
+                    .rule
+                    .operations
+                    .iter()
+                    .any(|o| matches!(o, Operation::Create | Operation::Update))
+        })
+    };
+    let kinds = cluster.kinds().iter().enumerate();
+    kinds.filter(|(_, kind)| is_reviewed(kind)).map(|(position, _)| position).collect()
 }

@@ -108,7 +108,7 @@ impl App {
         let ready = |State(app): State<Arc<Self>>| async move { app.readiness() };
         let metrics = |State(app): State<Arc<Self>>| async move {
             let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            typed(StatusCode::OK, text, app.metrics.text())
+            typed(StatusCode::OK, text, app.metrics.text(app.set.cluster()))
         };
         let policies = |State(app): State<Arc<Self>>| async move {
             typed(StatusCode::OK, "application/json", app.policies().to_string())
@@ -130,7 +130,12 @@ impl App {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "draining");
         }
         let missed = self.set.broken().iter().filter(|b| b.is_missed());
-        let lines: Vec<_> = missed.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
+        let broken = missed.map(|b| format!("policy {}: {}", b.name, b.error));
+        let waiting = self.set.policies().iter().filter(|p| p.can_block()).flat_map(|policy| {
+            let kinds = self.set.cluster().never_seen(&policy.readings);
+            kinds.map(move |why| format!("policy {}: {why}", policy.name))
+        });
+        let lines: Vec<_> = broken.chain(waiting).collect();
         if lines.is_empty() {
             plain(StatusCode::OK, "ok")
         } else {

@@ -2,7 +2,7 @@
 //! faults, HTTP codes that the server gives.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::cluster::Cluster;
 use crate::policy::{Decision, Observer, Policy, Set};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -42,6 +43,11 @@ struct Result {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Read {
+    resource: String,
+}
+
 /// 5 µs to 10 s: a call of a policy takes tens of microseconds, a deadline is tens of milliseconds.
 const BUCKETS: [f64; 19] = [
     5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5,
@@ -64,6 +70,50 @@ pub(super) struct Metrics {
     pub(super) panics: Counter,
     reloads: Family<Result, Counter>,
     not_after: Gauge,
+    context: Context,
+}
+
+/// What policies read of the cluster, by resource.
+#[derive(Debug, Default)]
+struct Context {
+    current: Family<Read, Gauge>,
+    objects: Family<Read, Gauge>,
+    bytes: Family<Read, Gauge>,
+    last_event: Family<Read, Gauge>,
+}
+
+impl Context {
+    fn register(&self, registry: &mut Registry) {
+        let text = "Whether policies get an answer about a resource of the cluster";
+        registry.register("context_current", text, self.current.clone());
+        registry.register("context_objects", "Objects that are kept", self.objects.clone());
+        let text = "Bytes of the objects that are kept";
+        registry.register_with_unit("context_size", text, Unit::Bytes, self.bytes.clone());
+        let text = "When an object was last heard of, in seconds since 1970";
+        registry.register_with_unit(
+            "context_last_event",
+            text,
+            Unit::Seconds,
+            self.last_event.clone(),
+        );
+    }
+
+    fn update(&self, cluster: &Cluster) {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        for kind in cluster.kinds() {
+            let status = kind.status();
+            let read = Read { resource: kind.resource().to_string() };
+            self.current.get_or_create(&read).set(i64::from(status.current));
+            self.objects.get_or_create(&read).set(number(status.objects));
+            self.bytes.get_or_create(&read).set(number(status.bytes));
+            self.last_event.get_or_create(&read).set(status.last_event.map_or(0, seconds));
+        }
+    }
+}
+
+fn seconds(at: SystemTime) -> i64 {
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
 /// Counts in a gauge as long as it exists, also when the client goes away and all is dropped.
@@ -138,6 +188,8 @@ impl Metrics {
             Unit::Seconds,
             not_after.clone(),
         );
+        let context = Context::default();
+        context.register(&mut registry);
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "This build", info);
         Self {
@@ -154,6 +206,7 @@ impl Metrics {
             panics,
             reloads,
             not_after,
+            context,
         }
     }
 
@@ -181,13 +234,13 @@ impl Metrics {
         self.reloads.get_or_create(&Result { result }).inc();
     }
 
-    pub(super) fn certificate_ends(&self, at: std::time::SystemTime) {
-        let seconds = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.not_after.set(i64::try_from(seconds).unwrap_or(i64::MAX));
+    pub(super) fn certificate_ends(&self, at: SystemTime) {
+        self.not_after.set(seconds(at));
     }
 
     /// The text that Prometheus reads.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self, cluster: &Cluster) -> String {
+        self.context.update(cluster);
         let mut text = String::new();
         // Writing to a String does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);

@@ -21,7 +21,14 @@ impl Policy for Reads {
             version: "v1".into(),
             resource: "secrets".into(),
         };
-        let found = cluster::list(&secrets, None);
+        let query = cluster::Query {
+            namespace: None,
+            labels: None,
+            matches: Vec::new(),
+            after: None,
+            limit: 0,
+        };
+        let found = cluster::names(&secrets, &query);
         verdict.deny("EVIL-1", "", format!("{} secrets", found.map_or(0, |list| list.len())));
         verdict
     }

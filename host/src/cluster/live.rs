@@ -1,0 +1,465 @@
+//! A cluster behind an API server: one list and watch per kind, and direct reads.
+//!
+//! ```text
+//! list (pages) ─▶ watch ─▶ ADDED MODIFIED DELETED BOOKMARK ─▶ Kind
+//!   ▲              │ ended or cut: watch on from the last version
+//!   └── 410 Gone ──┘ 403, 404, 5xx: wait, list again
+//! ```
+//!
+//! The client (credentials, TLS, token renewal) is `kube`'s. The loop is our own for two reasons:
+//! objects go from the text of the answer into their projection without a tree in between, and
+//! bookmarks are seen, which tell how current a quiet resource is (docs/adr/0011).
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::AsyncBufReadExt as _;
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::core::Request;
+use kube::core::params::{GetParams, ListParams, WatchParams};
+use opgate_context::{Key, Object, Resource, Store};
+use opgate_document::{Document, Value};
+
+use super::kind::watch_time;
+use super::{Cluster, Kind, Scope};
+use crate::text::one_line;
+
+/// Objects of one page. CSVs have some 100 KB each, so that a page has some 10 MB.
+const PAGE: u32 = 100;
+
+/// How long one answer other than a watch may take.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Waits after failures: doubled from the first to the last.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// How often to look whether a resource that the API server does not know has appeared.
+const ABSENT_WAIT: Duration = Duration::from_secs(5);
+
+/// A watch that was to end by itself is given up this much later.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig {path}: {why}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The service account cannot be used.
+    #[error("in-cluster credentials: {0}")]
+    InCluster(String),
+    /// There is no client for them.
+    #[error("cannot make a client for the API server: {0}")]
+    Client(String),
+}
+
+/// An API server to ask. Nothing is sent before it is asked something.
+#[derive(Clone)]
+pub struct Connection {
+    client: Client,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// With the credentials of a kubeconfig; `context` is one of its contexts, otherwise the
+    /// current one.
+    ///
+    /// # Errors
+    /// Where it cannot be used.
+    pub async fn kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, ConnectionError> {
+        let failed = |why: String| {
+            let path = path.display().to_string();
+            ConnectionError::Kubeconfig { path, why: one_line(&why, 512) }
+        };
+        let kubeconfig = Kubeconfig::read_from(path).map_err(|e| failed(causes(&e)))?;
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        Self::with(config.map_err(|e| failed(causes(&e)))?)
+    }
+
+    /// With the service account of this pod.
+    ///
+    /// # Errors
+    /// Where it cannot be used.
+    pub fn in_cluster() -> Result<Self, ConnectionError> {
+        let config = Config::incluster();
+        Self::with(config.map_err(|e| ConnectionError::InCluster(one_line(&causes(&e), 512)))?)
+    }
+
+    fn with(config: Config) -> Result<Self, ConnectionError> {
+        let client = Client::try_from(config);
+        let client = client.map_err(|e| ConnectionError::Client(one_line(&causes(&e), 512)))?;
+        Ok(Self { client })
+    }
+
+    /// Keeps a view current, from now on, in tasks of the current runtime.
+    pub fn watch(&self, cluster: &Arc<Cluster>) {
+        for kind in cluster.kinds() {
+            let (client, kind) = (self.client.clone(), Arc::downgrade(kind));
+            let watch = watch_time(cluster.options().max_age);
+            tokio::spawn(async move {
+                let mut waits = Waits::default();
+                // Whoever drops the cluster ends the watches.
+                while let Some(kind) = kind.upgrade() {
+                    let wait = follow(&client, &kind, watch, &mut waits).await;
+                    drop(kind);
+                    tokio::time::sleep(wait).await;
+                }
+            });
+        }
+    }
+
+    /// Asks the API server itself.
+    ///
+    /// # Errors
+    /// Where it does not answer; the text says what.
+    pub async fn fresh(&self, cluster: &Cluster, needed: &Needed) -> Result<Fresh, String> {
+        let mut fresh = Fresh::default();
+        let asked = needed.0.iter().filter_map(|(position, scopes)| {
+            let kind = cluster.kinds.get(*position)?;
+            Some(async move { (*position, self.read(kind, scopes).await) })
+        });
+        for (position, store) in futures_util::future::join_all(asked).await {
+            let scopes = needed.0.get(&position).cloned().unwrap_or_default();
+            fresh.stores.insert(position, (store?, scopes));
+        }
+        Ok(fresh)
+    }
+
+    async fn read(&self, kind: &Kind, scopes: &[Scope]) -> Result<Store, String> {
+        let mut store = Store::new(kind.declaration().index_count());
+        let all = scopes.contains(&Scope::All).then_some(Scope::All);
+        let scopes = all.as_ref().map_or(scopes, std::slice::from_ref);
+        for scope in scopes {
+            let found = match scope {
+                Scope::All => list(&self.client, kind, kind.namespace()).await.map(|(o, _)| o),
+                Scope::Namespace(namespace) => {
+                    list(&self.client, kind, Some(namespace)).await.map(|(objects, _)| objects)
+                }
+                Scope::Object(key) => get(&self.client, kind, key).await,
+            };
+            match found {
+                Ok(objects) => objects.into_iter().for_each(|object| store.insert(object)),
+                Err(Trouble::Absent) => {}
+                Err(trouble) => return Err(format!("{}: {trouble}", kind.resource())),
+            }
+        }
+        Ok(store)
+    }
+}
+
+/// What has to be read freshly, per kind.
+#[derive(Debug, Clone, Default)]
+pub struct Needed(HashMap<usize, Vec<Scope>>);
+
+impl Needed {
+    /// Adds a scope; says whether it is a new one.
+    pub fn add(&mut self, kind: usize, scope: &Scope) -> bool {
+        let scopes = self.0.entry(kind).or_default();
+        let known = scopes.contains(scope) || scopes.contains(&Scope::All);
+        if !known {
+            scopes.push(scope.clone());
+        }
+        !known
+    }
+}
+
+/// What the API server itself has answered.
+#[derive(Debug, Default)]
+pub struct Fresh {
+    stores: HashMap<usize, (Store, Vec<Scope>)>,
+}
+
+impl Fresh {
+    /// The objects of a kind, where they are all there that a question is about.
+    pub(super) fn store(&self, kind: usize, scope: &Scope) -> Option<&Store> {
+        let (store, scopes) = self.stores.get(&kind)?;
+        let within = |known: &Scope| match (known, scope) {
+            (Scope::All, _) => true,
+            (Scope::Namespace(namespace), Scope::Object(key)) => **namespace == *key.namespace,
+            (known, scope) => known == scope,
+        };
+        scopes.iter().any(within).then_some(store)
+    }
+}
+
+/// What went wrong with one request.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    /// The API server does not know the resource.
+    #[error("the API server does not know the resource")]
+    Absent,
+    /// The version to go on from is too old.
+    #[error("the history that was asked for is gone")]
+    Gone,
+    #[error("forbidden: {0}; grant get, list and watch on it to the service account of opgate")]
+    Forbidden(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<kube::Error> for Trouble {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of(status.code, &status.message),
+            other => Self::Other(one_line(&causes(&other), 512)),
+        }
+    }
+}
+
+impl Trouble {
+    fn of(code: u16, message: &str) -> Self {
+        let message = one_line(message, 512);
+        match code {
+            404 => Self::Absent,
+            410 => Self::Gone,
+            403 => Self::Forbidden(message),
+            _ => Self::Other(format!("{code}: {message}")),
+        }
+    }
+}
+
+/// An error with what caused it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut at = error.source();
+    while let Some(cause) = at {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        at = cause.source();
+    }
+    text
+}
+
+/// Growing waits, never quite the same, so that replicas do not come back all at once.
+#[derive(Debug, Default)]
+struct Waits {
+    failures: u32,
+    /// The last text that was logged: the same trouble is told once.
+    told: Option<String>,
+}
+
+impl Waits {
+    fn next(&mut self) -> Duration {
+        let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(8)).min(LAST_WAIT);
+        self.failures = self.failures.saturating_add(1);
+        let mut random = [0; 1];
+        // Without randomness all wait as long as the longest.
+        let _ = aws_lc_rs::rand::fill(&mut random);
+        wait.mul_f64(1.0 - f64::from(random[0]) / 1024.0)
+    }
+
+    fn well(&mut self, kind: &Kind) {
+        if self.told.take().is_some() {
+            tracing::info!(resource = %kind.resource(), "the cluster context is current again");
+        }
+        self.failures = 0;
+    }
+
+    fn tell(&mut self, kind: &Kind, why: &str) {
+        if self.told.as_deref() != Some(why) {
+            tracing::warn!(resource = %kind.resource(), why, "the cluster context cannot be read");
+            self.told = Some(why.to_owned());
+        }
+    }
+}
+
+/// Lists, then watches until a new list is needed; gives how long to wait before.
+async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits) -> Duration {
+    let trouble = match list(client, kind, kind.namespace()).await {
+        Ok((objects, mut version)) => {
+            let objects_count = objects.len();
+            kind.replace(objects);
+            waits.well(kind);
+            tracing::info!(resource = %kind.resource(), objects = objects_count, "listed");
+            loop {
+                match follow_on(client, kind, watch, &mut version).await {
+                    Ok(()) => waits.well(kind),
+                    Err(Trouble::Other(why)) => {
+                        kind.failed(why.clone());
+                        waits.tell(kind, &why);
+                        tokio::time::sleep(waits.next()).await;
+                    }
+                    Err(trouble) => break trouble,
+                }
+            }
+        }
+        Err(trouble) => trouble,
+    };
+    match &trouble {
+        Trouble::Absent => {
+            if !kind.status().absent {
+                tracing::info!(resource = %kind.resource(), "not installed; looking for it again");
+            }
+            kind.absent();
+            ABSENT_WAIT
+        }
+        Trouble::Gone => {
+            tracing::debug!(resource = %kind.resource(), "listing again: the history is gone");
+            waits.next()
+        }
+        Trouble::Forbidden(_) | Trouble::Other(_) => {
+            let why = trouble.to_string();
+            kind.failed(why.clone());
+            waits.tell(kind, &why);
+            waits.next()
+        }
+    }
+}
+
+/// One watch, until it ends. `version` moves on with it.
+async fn follow_on(
+    client: &Client,
+    kind: &Kind,
+    watch: Duration,
+    version: &mut String,
+) -> Result<(), Trouble> {
+    let params = WatchParams {
+        label_selector: label_selector(kind),
+        field_selector: None,
+        timeout: u32::try_from(watch.as_secs().max(1)).ok(),
+        bookmarks: true,
+        send_initial_events: false,
+    };
+    let request = Request::new(path(kind.resource(), kind.namespace()));
+    let request = request.watch(&params, version).map_err(|e| Trouble::Other(e.to_string()))?;
+    let opening = tokio::time::timeout(ANSWER, client.request_stream(request));
+    let stream = opening.await.map_err(|_| Trouble::Other(no_answer(ANSWER)))??;
+    kind.contact();
+    let mut stream = std::pin::pin!(stream);
+    let silence = watch.saturating_add(GRACE);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let reading = tokio::time::timeout(silence, stream.read_until(b'\n', &mut line));
+        let read = reading.await.map_err(|_| Trouble::Other(no_answer(silence)))?;
+        let read = read.map_err(|e| Trouble::Other(one_line(&causes(&e), 512)))?;
+        if read == 0 {
+            return Ok(());
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        event(kind, &line, version)?;
+    }
+}
+
+fn no_answer(waited: Duration) -> String {
+    format!("no answer from the API server within {} s", waited.as_secs())
+}
+
+/// One line of a watch.
+fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> {
+    let document = read_document(line)?;
+    let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+    let object = document.get("/object");
+    match (text("/type"), object) {
+        ("ADDED" | "MODIFIED", Some(object)) => kind.apply(object, ""),
+        ("DELETED", Some(_)) => {
+            let (namespace, name) =
+                (text("/object/metadata/namespace"), text("/object/metadata/name"));
+            kind.delete(&Key::new(namespace, name));
+        }
+        ("BOOKMARK", _) => kind.contact(),
+        ("ERROR", _) => {
+            let code = document.get("/object/code").and_then(|c| c.integer()).unwrap_or_default();
+            let code = u16::try_from(code).unwrap_or_default();
+            return Err(Trouble::of(code, text("/object/message")));
+        }
+        (other, _) => {
+            return Err(Trouble::Other(format!("an event of type {:?}", one_line(other, 32))));
+        }
+    }
+    let now = text("/object/metadata/resourceVersion");
+    if !now.is_empty() {
+        now.clone_into(version);
+    }
+    Ok(())
+}
+
+fn read_document(json: &[u8]) -> Result<Document, Trouble> {
+    let json = std::str::from_utf8(json)
+        .map_err(|e| Trouble::Other(format!("the API server's answer is not UTF-8: {e}")))?;
+    Document::parse(json)
+        .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
+}
+
+/// `/apis/<group>/<version>[/namespaces/<namespace>]/<resource>`
+fn path(resource: &Resource, namespace: Option<&str>) -> String {
+    let Resource { group, version, resource } = resource;
+    let api = if group.is_empty() {
+        format!("/api/{version}")
+    } else {
+        format!("/apis/{group}/{version}")
+    };
+    match namespace {
+        Some(namespace) => format!("{api}/namespaces/{namespace}/{resource}"),
+        None => format!("{api}/{resource}"),
+    }
+}
+
+fn label_selector(kind: &Kind) -> Option<String> {
+    Some(kind.labels()).filter(|labels| !labels.is_empty()).map(ToString::to_string)
+}
+
+/// All objects of a kind, in pages, and the version that the list shows.
+async fn list(
+    client: &Client,
+    kind: &Kind,
+    namespace: Option<&str>,
+) -> Result<(Vec<Object>, String), Trouble> {
+    let mut objects = Vec::new();
+    let mut params = ListParams {
+        label_selector: label_selector(kind),
+        limit: Some(PAGE),
+        ..ListParams::default()
+    };
+    loop {
+        let request = Request::new(path(kind.resource(), namespace));
+        let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
+        let page = ask(client, request).await?;
+        let items = page.get("/items").into_iter().flat_map(|items| items.items());
+        let project = |item: Value<'_>| kind.project(item, namespace.unwrap_or_default());
+        objects.extend(items.filter_map(project));
+        let text = |pointer: &str| page.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+        let next = text("/metadata/continue");
+        if next.is_empty() {
+            return Ok((objects, text("/metadata/resourceVersion").to_owned()));
+        }
+        params.continue_token = Some(next.to_owned());
+    }
+}
+
+async fn get(client: &Client, kind: &Kind, key: &Key) -> Result<Vec<Object>, Trouble> {
+    let namespace = Some(&*key.namespace).filter(|namespace| !namespace.is_empty());
+    let request = Request::new(path(kind.resource(), namespace));
+    let request = request.get(&key.name, &GetParams::default());
+    let request = request.map_err(|e| Trouble::Other(e.to_string()))?;
+    let object = ask(client, request).await?;
+    Ok(kind.project(object.root(), &key.namespace).into_iter().collect())
+}
+
+async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> Result<Document, Trouble> {
+    let asking = tokio::time::timeout(ANSWER, client.request_text(request));
+    let answer = asking.await.map_err(|_| Trouble::Other(no_answer(ANSWER)))??;
+    read_document(answer.as_bytes())
+}

@@ -1,0 +1,304 @@
+//! What one policy sees: its own declarations over the kinds that all share, and one reader per call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use opgate_context::{Key, Match, Object, Query, Resource, Selector};
+use opgate_document::Document;
+
+use super::live::Fresh;
+use super::{Cluster, Reading, Source};
+use crate::engine::wit;
+
+/// Documents and names that one answer has at the most, as `wit/policy.wit` says.
+const DOCUMENTS: usize = 256;
+const NAMES: usize = 16_384;
+
+/// The part of the cluster that one policy may read.
+#[derive(Debug, Default)]
+pub struct View {
+    cluster: Option<Arc<Cluster>>,
+    windows: HashMap<Resource, Window>,
+    /// Declared, but only for rules that are off.
+    off: Vec<Resource>,
+}
+
+#[derive(Debug)]
+struct Window {
+    kind: usize,
+    reading: Reading,
+    /// What the kind holds beyond the policy's own declaration is taken away.
+    narrower: bool,
+    /// Labels and namespace, where the kind has more.
+    labels: Option<Selector>,
+    namespace: Option<String>,
+}
+
+/// How many reservations a kind had when an evaluation that has read it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Position among the kinds.
+    pub kind: usize,
+    /// Reservations at the start.
+    pub reservations: u64,
+}
+
+/// What an evaluation asked about a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// One object.
+    Object(Key),
+    /// A namespace.
+    Namespace(String),
+    /// All of it.
+    All,
+}
+
+impl View {
+    /// The view of a policy with these readings. `off` is what it declares only for rules that are
+    /// off.
+    #[must_use]
+    pub fn new(cluster: &Arc<Cluster>, readings: &[Reading], off: Vec<Resource>) -> Self {
+        let window = |reading: &Reading| {
+            let kind = cluster.position(&reading.resource)?;
+            let shared = cluster.kinds.get(kind)?;
+            let window = Window {
+                kind,
+                narrower: !shared.declaration().is_within(&reading.declaration),
+                labels: (shared.labels() != &reading.labels).then(|| reading.labels.clone()),
+                namespace: reading
+                    .namespace
+                    .clone()
+                    .filter(|ns| shared.namespace() != Some(ns.as_str())),
+                reading: reading.clone(),
+            };
+            Some((reading.resource.clone(), window))
+        };
+        let windows = readings.iter().filter_map(window).collect();
+        Self { cluster: Some(cluster.clone()), windows, off }
+    }
+
+    /// Resources that the policy reads.
+    pub fn resources(&self) -> impl Iterator<Item = &Resource> {
+        self.windows.keys()
+    }
+
+    /// A reader for one call. What was read freshly counts instead of what the watch shows.
+    #[must_use]
+    pub fn reader(self: &Arc<Self>, fresh: Option<Arc<Fresh>>) -> Reader {
+        let mut starts = Vec::new();
+        if let Some(cluster) = &self.cluster {
+            for window in self.windows.values() {
+                if let Some(kind) = cluster.kinds.get(window.kind) {
+                    starts.push(Seen { kind: window.kind, reservations: kind.reservations() });
+                }
+            }
+        }
+        Reader { view: self.clone(), starts, fresh, asked: Vec::new() }
+    }
+}
+
+/// The reads of one call.
+#[derive(Debug)]
+pub struct Reader {
+    view: Arc<View>,
+    starts: Vec<Seen>,
+    fresh: Option<Arc<Fresh>>,
+    asked: Vec<(usize, Scope)>,
+}
+
+/// The answer to a policy, or why the call must end.
+type Answer<T> = Result<Result<T, ReadError>, String>;
+
+/// Why a policy gets no answer.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    Absent(String),
+    Denied(String),
+    Invalid(String),
+}
+
+impl Reader {
+    /// What was read, with the reservations that there were when the call started.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen> {
+        let read = |seen: &&Seen| self.asked.iter().any(|(kind, _)| *kind == seen.kind);
+        self.starts.iter().filter(read).copied().collect()
+    }
+
+    /// What was asked.
+    #[must_use]
+    pub fn asked(&self) -> &[(usize, Scope)] {
+        &self.asked
+    }
+
+    /// One object.
+    ///
+    /// # Errors
+    /// Where there is no current view: the call must end.
+    pub(crate) fn get(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        namespace: &str,
+        name: &str,
+    ) -> Answer<Option<Arc<Document>>> {
+        let key = Key::new(namespace, name);
+        let view = self.view.clone();
+        let window = match view.window(resource) {
+            Ok(window) => window,
+            Err(error) => return Ok(Err(error)),
+        };
+        let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
+            return Ok(Ok(None));
+        };
+        let scope = Scope::Object(key.clone());
+        let fresh = self.fresh.clone();
+        let fresh = fresh.as_ref().and_then(|f| f.store(window.kind, &scope));
+        self.ask(window.kind, scope);
+        let found = kind.get(&key, fresh)?;
+        let found = found.filter(|object| window.shows(object));
+        Ok(Ok(found.map(|object| window.document(&object))))
+    }
+
+    /// Objects that match.
+    ///
+    /// # Errors
+    /// Where there is no current view: the call must end.
+    pub(crate) fn list(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        query: &Asked,
+    ) -> Answer<Vec<Arc<Document>>> {
+        self.select(resource, query, DOCUMENTS, |window, object| window.document(object))
+    }
+
+    /// Names of objects that match.
+    ///
+    /// # Errors
+    /// Where there is no current view: the call must end.
+    pub(crate) fn names(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        query: &Asked,
+    ) -> Answer<Vec<(String, String)>> {
+        self.select(resource, query, NAMES, |_, object| {
+            (object.key().namespace.to_string(), object.key().name.to_string())
+        })
+    }
+
+    fn select<T>(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        asked: &Asked,
+        most: usize,
+        take: impl Fn(&Window, &Arc<Object>) -> T,
+    ) -> Answer<Vec<T>> {
+        let view = self.view.clone();
+        let window = match view.window(resource) {
+            Ok(window) => window,
+            Err(error) => return Ok(Err(error)),
+        };
+        let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
+            return Ok(Ok(Vec::new()));
+        };
+        let limit = if asked.limit == 0 { most } else { asked.limit.min(most) };
+        let mut query = Query {
+            namespace: asked.namespace.clone().or_else(|| window.namespace.clone()),
+            limit,
+            after: asked.after.as_ref().map(|(namespace, name)| Key::new(namespace, name)),
+            ..Query::default()
+        };
+        if let Some(json) = &asked.labels {
+            let parsed = Document::parse(json).map_err(|e| e.to_string());
+            match parsed.and_then(|json| opgate_context::selector(json.root())) {
+                Ok(selector) => query.labels = selector,
+                Err(why) => return Ok(Err(ReadError::Invalid(why))),
+            }
+        }
+        for (name, values, absent) in &asked.matches {
+            let index = window.reading.declaration.index(name);
+            let Some(index) = index.and_then(|index| kind.declaration().index_like(index)) else {
+                let name = crate::text::one_line(name, 64);
+                let text = format!("the read of {} declares no index {name:?}", kind.resource());
+                return Ok(Err(ReadError::Denied(text)));
+            };
+            let values = values.iter().cloned().collect();
+            query.matches.push(Match { index, values, absent: *absent });
+        }
+        let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
+        let fresh = self.fresh.clone();
+        let fresh = fresh.as_ref().and_then(|f| f.store(window.kind, &scope));
+        self.ask(window.kind, scope);
+        let mut answer = Vec::new();
+        loop {
+            let page = kind.select(&query, fresh)?;
+            let last = page.last().map(|object| object.key().clone());
+            let full = page.len() == query.limit;
+            answer.extend(page.iter().filter(|o| window.shows(o)).map(|o| take(window, o)));
+            // Where some were left out the page is filled up from what follows.
+            query.limit = limit.saturating_sub(answer.len());
+            if !full || query.limit == 0 {
+                return Ok(Ok(answer));
+            }
+            query.after = last;
+        }
+    }
+
+    fn ask(&mut self, kind: usize, scope: Scope) {
+        let asked = (kind, scope);
+        if !self.asked.contains(&asked) {
+            self.asked.push(asked);
+        }
+    }
+}
+
+/// A query as a policy puts it.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) namespace: Option<String>,
+    pub(crate) labels: Option<String>,
+    pub(crate) matches: Vec<(String, Vec<String>, bool)>,
+    pub(crate) after: Option<(String, String)>,
+    pub(crate) limit: usize,
+}
+
+impl View {
+    fn window(&self, resource: &wit::GroupVersionResource) -> Result<&Window, ReadError> {
+        let wit::GroupVersionResource { group, version, resource } = resource;
+        let line = |text: &String| crate::text::one_line(text, 128);
+        let asked =
+            Resource { group: line(group), version: line(version), resource: line(resource) };
+        match self.windows.get(&asked) {
+            Some(_) if self.is_absent() => {
+                Err(ReadError::Absent(format!("{asked}: there is no cluster to ask")))
+            }
+            Some(window) => Ok(window),
+            None if self.off.contains(&asked) => Err(ReadError::Absent(format!(
+                "{asked} is not read: the rules that need it are off"
+            ))),
+            None => Err(ReadError::Denied(format!("{asked} is not among the declared reads"))),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.cluster.as_ref().is_none_or(|cluster| cluster.options.source == Source::Absent)
+    }
+}
+
+impl Window {
+    /// Whether the policy declares to read an object that the kind holds.
+    fn shows(&self, object: &Object) -> bool {
+        self.namespace.as_deref().is_none_or(|ns| *ns == *object.key().namespace)
+            && self.labels.as_ref().is_none_or(|labels| labels.matches(|key| object.label(key)))
+    }
+
+    /// An object with the fields that the policy declares, and no others.
+    fn document(&self, object: &Arc<Object>) -> Arc<Document> {
+        let document = object.document();
+        if !self.narrower {
+            return Arc::new(document);
+        }
+        let own = self.reading.declaration.project(document.root());
+        Arc::new(own.map(|object| object.document()).unwrap_or_default())
+    }
+}

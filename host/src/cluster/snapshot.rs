@@ -1,0 +1,93 @@
+//! A cluster in files: what `kubectl get -A -o yaml` prints, taken as the whole truth.
+
+use opgate_document::{Document, Value};
+
+use super::Cluster;
+
+/// Objects from files.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    documents: Vec<Document>,
+}
+
+impl Snapshot {
+    /// Adds an object or a list of objects; gives how many there were.
+    ///
+    /// # Errors
+    /// Where it is neither: what is missing, and at which JSON pointer.
+    pub fn add(&mut self, document: Document) -> Result<usize, String> {
+        let mut count = 0;
+        objects(document.root(), |pointer, object, _, _| {
+            let named = object.get("/metadata/name").and_then(|name| name.text());
+            if named.is_none_or(str::is_empty) {
+                return Err(format!("{pointer}/metadata/name is missing: not a Kubernetes object"));
+            }
+            count += 1;
+            Ok(())
+        })?;
+        self.documents.push(document);
+        Ok(count)
+    }
+
+    /// Puts the objects into a view of the cluster; what no policy reads is left out.
+    pub fn fill(&self, cluster: &Cluster) {
+        for document in &self.documents {
+            let filled = objects(document.root(), |_, object, group, resource| {
+                let read = |kind: &&std::sync::Arc<super::Kind>| {
+                    kind.resource().group == group && kind.resource().resource == resource
+                };
+                for kind in cluster.kinds().iter().filter(read) {
+                    kind.apply(object, "");
+                }
+                Ok(())
+            });
+            // They were looked at when they were added.
+            debug_assert!(filled.is_ok(), "{filled:?}");
+        }
+    }
+}
+
+/// Calls `visit` with each object: its JSON pointer, the object, its API group and resource.
+fn objects(
+    root: Value<'_>,
+    mut visit: impl FnMut(&str, Value<'_>, &str, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    let text =
+        |value: Value<'_>, name: &str| value.get(name).and_then(|v| v.text()).map(str::to_owned);
+    let missing =
+        |pointer: &str, name: &str| format!("{pointer}{name} is missing: not a Kubernetes object");
+    let api = text(root, "/apiVersion").ok_or_else(|| missing("", "/apiVersion"))?;
+    let kind = text(root, "/kind").ok_or_else(|| missing("", "/kind"))?;
+    let items = root.get("/items").filter(|v| v.kind() == opgate_document::Kind::List);
+    let Some(items) = items.filter(|_| kind.ends_with("List")) else {
+        return visit("", root, group(&api), &plural(&kind));
+    };
+    // The elements of a typed list do not say what they are.
+    let element = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+    for (index, item) in items.items().enumerate() {
+        let pointer = format!("/items/{index}");
+        let own_kind = text(item, "/kind").or_else(|| element.map(str::to_owned));
+        let own_kind = own_kind.ok_or_else(|| missing(&pointer, "/kind"))?;
+        let own_api = text(item, "/apiVersion").unwrap_or_else(|| api.clone());
+        visit(&pointer, item, group(&own_api), &plural(&own_kind))?;
+    }
+    Ok(())
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The resource of a kind, as Kubernetes guesses it (`UnsafeGuessKindToResource`): files do not tell.
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    if kind == "endpoints" {
+        kind
+    } else if kind.ends_with('s') || kind.ends_with('x') || kind.ends_with("ch") {
+        format!("{kind}es")
+    } else if let Some(stem) = kind.strip_suffix('y') {
+        format!("{stem}ies")
+    } else {
+        format!("{kind}s")
+    }
+}
