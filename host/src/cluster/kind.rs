@@ -325,3 +325,113 @@ fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
 pub(super) fn watch_time(max_age: Duration) -> Duration {
     (max_age / 3).clamp(Duration::from_secs(1), Duration::from_secs(280))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(options: Options) -> Kind {
+        let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
+        let declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
+        let labels = Selector::default();
+        Kind::new(Reading { resource, declaration, labels, namespace: None }, options)
+    }
+
+    fn live() -> Kind {
+        let kind = kind(Options::of(Source::Live));
+        kind.replace(Vec::new());
+        kind
+    }
+
+    fn object(name: &str, version: &str, spec: &str) -> Arc<Document> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"ns","resourceVersion":"{version}"}},"spec":"{spec}"}}"#
+        );
+        Arc::new(Document::parse(&json).unwrap())
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new("ns", name)
+    }
+
+    /// Names and specs of all objects, as an evaluation sees them.
+    fn shown(kind: &Kind) -> String {
+        let objects = kind.select(&Query::default(), None).unwrap();
+        let spec = |o: &Arc<Object>| o.document().get("/spec").unwrap().text().unwrap().to_owned();
+        let one = |o: &Arc<Object>| format!("{}={}", o.key().name, spec(o));
+        let listed = objects.iter().map(one).collect::<Vec<_>>().join(" ");
+        for object in &objects {
+            let got = kind.get(object.key(), None).unwrap().unwrap();
+            assert_eq!(spec(&got), spec(object), "get and select agree");
+        }
+        listed
+    }
+
+    #[test]
+    fn what_was_allowed_counts_until_the_watch_shows_it() {
+        let kind = live();
+        kind.reserve(&key("a"), &object("a", "", "new"), "");
+        assert_eq!(shown(&kind), "a=new", "a new object counts at once");
+        kind.apply(object("b", "3", "other").root(), "");
+        assert_eq!(shown(&kind), "a=new b=other");
+        kind.apply(object("a", "4", "stored").root(), "");
+        assert_eq!(shown(&kind), "a=stored b=other", "the watch has the last word");
+        kind.reserve(&key("a"), &object("a", "4", "changed"), "4");
+        assert_eq!(shown(&kind), "a=changed b=other");
+        kind.apply(object("a", "4", "stored").root(), "");
+        assert_eq!(shown(&kind), "a=changed b=other", "an old event does not settle a change");
+        kind.apply(object("a", "5", "changed and stored").root(), "");
+        assert_eq!(shown(&kind), "a=changed and stored b=other");
+        kind.reserve(&key("a"), &object("a", "5", "again"), "5");
+        kind.delete(&key("a"));
+        assert_eq!(shown(&kind), "b=other", "what was deleted meanwhile does not come back");
+        kind.reserve(&key("a"), &object("a", "", "anew"), "");
+        kind.delete(&key("a"));
+        assert_eq!(shown(&kind), "a=anew b=other", "the deletion was that of the one before");
+    }
+
+    #[test]
+    fn a_list_settles_what_it_shows() {
+        let kind = live();
+        kind.apply(object("old", "1", "old").root(), "");
+        kind.apply(object("gone", "2", "old").root(), "");
+        kind.reserve(&key("new"), &object("new", "", "new"), "");
+        kind.reserve(&key("unseen"), &object("unseen", "", "unseen"), "");
+        kind.reserve(&key("old"), &object("old", "1", "changed"), "1");
+        kind.reserve(&key("gone"), &object("gone", "2", "changed"), "2");
+        let project = |o: Arc<Document>| kind.project(o.root(), "").unwrap();
+        kind.replace(vec![project(object("new", "7", "listed")), project(object("old", "1", "old"))]);
+        assert_eq!(shown(&kind), "new=listed old=changed unseen=unseen");
+    }
+
+    #[test]
+    fn what_is_not_stored_in_time_does_not_count_any_more() {
+        let options = Options { reservation: Duration::ZERO, ..Options::of(Source::Live) };
+        let kind = kind(options);
+        kind.replace(Vec::new());
+        kind.reserve(&key("a"), &object("a", "", "refused by another webhook"), "");
+        assert_eq!(shown(&kind), "");
+        assert_eq!(kind.reservations(), 1, "whoever was evaluated meanwhile is evaluated again");
+    }
+
+    #[test]
+    fn there_is_no_answer_without_a_current_view() {
+        let kind = kind(Options::of(Source::Live));
+        let ask = |kind: &Kind| kind.get(&key("a"), None).map(|found| found.is_some());
+        assert_eq!(ask(&kind), Err("g/v1/r is not synced yet".to_owned()));
+        kind.failed("forbidden: because".to_owned());
+        assert_eq!(ask(&kind), Err("g/v1/r is not synced yet: forbidden: because".to_owned()));
+        kind.absent();
+        assert_eq!(ask(&kind), Ok(false), "a resource that is not installed has no objects");
+        assert!(kind.status().absent);
+
+        let options = Options { max_age: Duration::ZERO, ..Options::of(Source::Live) };
+        let old = self::kind(options);
+        old.replace(Vec::new());
+        old.failed("no answer".to_owned());
+        assert_eq!(ask(&old), Err("g/v1/r was last heard of 0 s ago: no answer".to_owned()));
+
+        let files = self::kind(Options { max_age: Duration::ZERO, ..Options::of(Source::Snapshot) });
+        assert_eq!(ask(&files), Ok(false), "files do not age");
+    }
+}
