@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use opgate::cluster::{Options, Source};
+use opgate::cluster;
 use opgate::engine::{Budget, Engine, Limits, Pool, wit};
 use opgate::policy::{Configuration, Profile, Set, builtin};
 use opgate::review::{self, Review, response};

@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opgate::cluster::{Options, Source};
+use opgate::cluster;
 use opgate::policy::{Configuration, Set};
 use opgate::server::{Answer, Options, Server};
 use opgate_certs::{Reloader, Source};
@@ -48,7 +48,7 @@ fn start(answer: Answer, certificates: &Certificates, policies: &[serde_json::Va
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("bench.yaml"), &text).unwrap();
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
+    let set = Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap();
     let source = Source::Directory(certificates.folder.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));

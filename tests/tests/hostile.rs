@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use opgate::cluster::{Options, Source};
+use opgate::cluster;
 use opgate::policy::{Configuration, Decision, Set};
 use opgate::review::{self, Review};
 use opgate_tests::{configuration, create_bundle, good_spec, hostile};
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 fn load(policies: &[Value]) -> Set {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
-    Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap()
+    Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap()
 }
 
 /// With all the time that a slow machine may need, but for the case that is about time.

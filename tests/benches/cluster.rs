@@ -1,0 +1,250 @@
+//! Evaluations that read the cluster, and what the cluster takes in memory, at three sizes:
+//! `cargo bench -p opgate-tests --bench cluster`
+//!
+//! Times are of whole decisions in process, beside the same reviews decided with an empty cluster in
+//! the same run. Memory is that of the real binary after it has listed everything from an API
+//! server on loopback.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "a benchmark"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use opgate::cluster::{Options, Snapshot, Source};
+use opgate::policy::{Configuration, Profile, Set};
+use opgate::review::{self, Review};
+use opgate_document::Document;
+use opgate_tests::Server;
+use opgate_tests::fake::FakeCluster;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
+const RUNS: usize = 2_000;
+
+/// Namespaces, OperatorGroups, CSVs.
+const SIZES: [(usize, usize, usize); 3] =
+    [(2_500, 500, 1_250), (5_000, 1_000, 2_500), (10_000, 2_000, 5_000)];
+
+fn namespace(number: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {
+            "name": format!("namespace-{number}"),
+            "labels": {
+                "kubernetes.io/metadata.name": format!("namespace-{number}"),
+                "team": format!("team-{}", number % 100),
+                "ten": (number % 10).to_string(),
+            },
+        },
+    })
+}
+
+fn api(number: usize) -> String {
+    format!("Kind{}.v1alpha1.group-{}.example.com", number % 500, number % 500)
+}
+
+/// Every tenth group is one that has no status yet; all others target two namespaces.
+fn group(number: usize) -> Value {
+    let targets = json!([format!("namespace-{number}"), format!("namespace-{}", number * 2)]);
+    let status = if number % 10 == 0 { json!({}) } else { json!({"namespaces": targets}) };
+    json!({
+        "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+        "metadata": {
+            "name": format!("group-{number}"),
+            "namespace": format!("namespace-{number}"),
+            "annotations": {"olm.providedAPIs": format!("{},{}", api(number), api(number + 1))},
+        },
+        "spec": {"targetNamespaces": targets},
+        "status": status,
+    })
+}
+
+/// A CSV with as much text around what is kept as real ones have: some 30 KB.
+fn csv(number: usize) -> Value {
+    let (kind, _) = api(number).split_once('.').map(|(k, _)| (k.to_owned(), ())).unwrap();
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {
+            "name": format!("operator-{number}.v1.0.0"),
+            "namespace": format!("namespace-{}", number % 2_000),
+            "annotations": {"alm-examples": "x".repeat(8_000)},
+        },
+        "spec": {
+            "icon": [{"base64data": "i".repeat(12_000), "mediatype": "image/png"}],
+            "description": "d".repeat(10_000),
+            "installModes": [
+                {"type": "OwnNamespace", "supported": true},
+                {"type": "SingleNamespace", "supported": true},
+                {"type": "MultiNamespace", "supported": true},
+                {"type": "AllNamespaces", "supported": false},
+            ],
+            "customresourcedefinitions": {"owned": [{
+                "name": format!("kinds.group-{}.example.com", number % 500),
+                "version": "v1alpha1", "kind": kind,
+            }]},
+        },
+    })
+}
+
+fn create(kind: &str, resource: &str, version: &str, object: &Value) -> String {
+    let group = "operators.coreos.com";
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "1",
+            "kind": {"group": group, "version": version, "kind": kind},
+            "resource": {"group": group, "version": version, "resource": resource},
+            "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"],
+            "operation": "CREATE",
+            "userInfo": {"username": "admin"},
+            "object": object, "oldObject": null, "dryRun": false,
+        },
+    })
+    .to_string()
+}
+
+fn new_group(spec: Value, apis: &str) -> String {
+    let object = json!({
+        "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+        "metadata": {
+            "name": "new", "namespace": "new",
+            "annotations": {"olm.providedAPIs": apis},
+        },
+        "spec": spec,
+    });
+    create("OperatorGroup", "operatorgroups", "v1", &object)
+}
+
+/// What is decided, by name.
+fn reviews() -> Vec<(&'static str, String)> {
+    let mut member = csv(7);
+    member["metadata"]["namespace"] = json!("namespace-7");
+    member["metadata"]["name"] = json!("another.v1.0.0");
+    let own = json!({"targetNamespaces": ["new"]});
+    let tenth = json!({"selector": {"matchLabels": {"ten": "3"}}});
+    vec![
+        ("group, own namespace, provides nothing", new_group(own.clone(), "")),
+        ("group, own namespace, an API of others", new_group(own, &api(3))),
+        ("group, selects a tenth, an API of others", new_group(tenth, &api(3))),
+        ("group, global, an API of others", new_group(json!({}), &api(3))),
+        (
+            "CSV in a group, 30 KB",
+            create("ClusterServiceVersion", "clusterserviceversions", "v1alpha1", &member),
+        ),
+    ]
+}
+
+fn set(runtime: &Runtime, size: (usize, usize, usize)) -> Set {
+    let _entered = runtime.enter();
+    let configuration = Configuration::builtin(Profile::default());
+    let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let mut snapshot = Snapshot::default();
+    let (namespaces, groups, csvs) = size;
+    let objects = (0..namespaces).map(namespace).chain((0..groups).map(group));
+    for object in objects.chain((0..csvs).map(csv)) {
+        snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
+    }
+    snapshot.fill(set.cluster());
+    set
+}
+
+/// Median and 99th percentile, in microseconds, and whether it was allowed.
+fn decide(runtime: &Runtime, set: &Set, json: &str) -> (f64, f64, bool) {
+    let text = review::text(json.as_bytes().to_vec()).unwrap();
+    let mut times = Vec::with_capacity(RUNS);
+    let mut allowed = false;
+    for _ in 0..RUNS {
+        let started = Instant::now();
+        let review = Review::read(&text).unwrap();
+        let deadline = started + Duration::from_secs(10);
+        let decided = runtime.block_on(set.decide(&review, None, deadline, &())).unwrap();
+        times.push(started.elapsed());
+        assert!(decided.faults.is_empty(), "{:?}", decided.faults);
+        allowed = decided.denial.is_none();
+    }
+    times.sort_unstable();
+    let at = |permille: usize| times[(RUNS - 1) * permille / 1_000].as_secs_f64() * 1e6;
+    (at(500), at(990), allowed)
+}
+
+fn memory(pid: u32, name: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib / 1_024.0
+}
+
+/// Resident memory of a server that has listed a cluster of this size: now, and at the most; and
+/// how long it took until it was ready.
+fn served(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration) {
+    runtime.block_on(async {
+        let cluster = FakeCluster::start().await;
+        let olm = "operators.coreos.com";
+        for (group, version, plural, kind) in [
+            ("", "v1", "namespaces", "Namespace"),
+            ("", "v1", "configmaps", "ConfigMap"),
+            ("", "v1", "serviceaccounts", "ServiceAccount"),
+            (olm, "v1", "operatorgroups", "OperatorGroup"),
+            (olm, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion"),
+            ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole"),
+            ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding"),
+        ] {
+            cluster.install(group, version, plural, kind);
+        }
+        let (namespaces, groups, csvs) = size;
+        (0..namespaces).for_each(|n| cluster.apply("", "v1", "namespaces", namespace(n)));
+        (0..groups).for_each(|n| cluster.apply(olm, "v1", "operatorgroups", group(n)));
+        (0..csvs).for_each(|n| cluster.apply(olm, "v1alpha1", "clusterserviceversions", csv(n)));
+        let started = Instant::now();
+        let kubeconfig = cluster.kubeconfig();
+        let kubeconfig = kubeconfig.to_str().unwrap();
+        let configuration = opgate_tests::configuration(&[
+            json!({"name": "bundle-immutability"}),
+            json!({"name": "operator-group"}),
+        ]);
+        let server =
+            Server::start(BINARY, Some(&configuration), &["--kubeconfig", kubeconfig]);
+        while server.get("/readyz").await.0 != 200 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let ready = started.elapsed();
+        let pid = server.id();
+        (memory(pid, "VmRSS:"), memory(pid, "VmHWM:"), ready)
+    })
+}
+
+fn main() {
+    let runtime = Runtime::new().unwrap();
+    let empty = Arc::new(set(&runtime, (0, 0, 0)));
+    println!("decisions in process, {RUNS} of each: p50 µs, p99 µs, and p50 with an empty cluster\n");
+    println!("| review | namespaces, groups, CSVs | p50 | p99 | empty | |");
+    println!("|---|---|---|---|---|---|");
+    for size in SIZES {
+        let set = set(&runtime, size);
+        for (name, review) in reviews() {
+            let (p50, p99, allowed) = decide(&runtime, &set, &review);
+            let (without, _, _) = decide(&runtime, &empty, &review);
+            let verdict = if allowed { "allowed" } else { "denied" };
+            let (n, g, c) = size;
+            println!("| {name} | {n}, {g}, {c} | {p50:.0} | {p99:.0} | {without:.0} | {verdict} |");
+        }
+    }
+    println!("\nmemory of `opgate serve` with all of it listed, both built-in policies\n");
+    println!("| namespaces, groups, CSVs | resident MiB | at the most | ready after |");
+    println!("|---|---|---|---|");
+    for size in std::iter::once((0, 0, 0)).chain(SIZES) {
+        let (now, most, ready) = served(&runtime, size);
+        let (n, g, c) = size;
+        println!("| {n}, {g}, {c} | {now:.0} | {most:.0} | {} ms |", ready.as_millis());
+    }
+}
