@@ -53,6 +53,9 @@ fn created(object: &Document, name: &str, verdict: &mut Verdict) -> Result<(), R
         if bundle.text_or_empty("/spec/source/type") == "configMaps" {
             let referrer = bundle.text_or_empty("/metadata/name");
             for _ in 0..references(&bundle, name, &mut to_look_at) {
+                if length >= MESSAGE {
+                    break;
+                }
                 length += referrer.len() + 1;
                 bundles.push(referrer.clone());
             }
