@@ -1,8 +1,9 @@
-//! Bundles: the spec never changes (RPK-01), and what is created is sound (RPK-02 to RPK-18).
+//! Bundles: the spec never changes (RPK-01), and what is created is sound (RPK-02 to RPK-18, RPK-21).
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Level, Operation, Shape, Verdict};
+use opgate_sdk::{Document, Level, Operation, Shape, Verdict};
 
+use crate::context::{ConfigMaps, LeftOut, NO_CONFIG_MAPS, TOO_MANY_FILES};
 use crate::{Review, findings, is_deleting, source};
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
@@ -41,8 +42,16 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
     {
         return verdict;
     }
-    let webhook =
-        if webhook_counts { source::webhook(object, SOURCE, "bundle") } else { Vec::new() };
+    let mut config_maps = ConfigMaps::new(review.settings);
+    let mut left_out = LeftOut::default();
+    let webhook = if webhook_counts {
+        source::webhook(object, SOURCE, "bundle", &mut config_maps)
+    } else {
+        Vec::new()
+    };
+    if config_maps.are_absent() {
+        left_out.add("RPK-07", NO_CONFIG_MAPS);
+    }
     let type_is_wrong = webhook.iter().any(|f| matches!(f.rule, "RPK-02" | "RPK-03" | "RPK-04"));
     for found in webhook {
         verdict.deny(found.rule, found.field, found.message);
@@ -71,35 +80,36 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
         if !type_is_wrong {
             type_names_source(object, &mut verdict);
         }
+        files_are_distinct(object, &mut config_maps, &mut left_out, &mut verdict);
     }
-    if source_counts && object.text_or_empty("/spec/source/type") == "configMaps" {
-        not_evaluated(review, &mut verdict);
-    }
+    left_out.report(review, "spec.source.configMaps", &mut verdict);
     verdict
 }
 
-/// Rules that need the ConfigMaps of the cluster (decision A-6): named in the audit log, and to the
-/// person who sends the request where `context.missing` asks for it.
-fn not_evaluated(review: &Review<'_>, verdict: &mut Verdict) {
-    let rules: &[&str] = if review.request.operation == Operation::Create {
-        &["RPK-07", "RPK-21"]
-    } else {
-        &["RPK-07"]
-    };
-    verdict.audit_annotations.push(("not-evaluated".to_owned(), rules.join(" ")));
-    if review.settings.text_or_empty("/context/missing") == "warn" {
-        // A rule that the configuration sets to deny would turn this into a denial of every such Bundle.
-        for rule in rules.iter().filter(|rule| !review.conventions.denies(rule, false)) {
-            let message =
-                format!("{rule} was not evaluated: the cluster's ConfigMaps are not available");
-            verdict.warn(rule, "spec.source.configMaps", message);
-        }
+/// RPK-21: what the ConfigMaps of a source give can be unpacked together.
+fn files_are_distinct(
+    object: &Document,
+    config_maps: &mut ConfigMaps,
+    left_out: &mut LeftOut,
+    verdict: &mut Verdict,
+) {
+    if object.text_or_empty("/spec/source/type") != "configMaps" {
+        return;
+    }
+    let duplicates = source::duplicate_files(object, SOURCE, config_maps);
+    if config_maps.are_absent() {
+        left_out.add("RPK-21", NO_CONFIG_MAPS);
+    } else if duplicates.is_none() {
+        left_out.add("RPK-21", TOO_MANY_FILES);
+    }
+    for found in duplicates.into_iter().flatten() {
+        verdict.warn(found.rule, found.field, found.message);
     }
 }
 
 /// RPK-18: the type is a known one and names the member that is there. Where RPK-02, 03 or 04
 /// already says so, or no type is set at all (RPK-11), there is nothing to add.
-fn type_names_source(object: &opgate_sdk::Document, verdict: &mut Verdict) {
+fn type_names_source(object: &Document, verdict: &mut Verdict) {
     let pointer = "/spec/source/type";
     // What is there and is no text is no known type either.
     let other = || object.raw(pointer).filter(|_| object.has(pointer)).unwrap_or_default();

@@ -5,6 +5,7 @@
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Operation, Request, Shape, Verdict};
 
+use crate::context::{ConfigMaps, LeftOut, NO_CONFIG_MAPS_IN_PART};
 use crate::{Review, findings, is_deleting, source};
 
 const CLASS: &str = "/spec/provisionerClassName";
@@ -52,16 +53,22 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
     if source_counts && (!templated || object.has(TEMPLATE)) {
         findings::required_object(object, source, &mut verdict);
     }
+    let mut config_maps = ConfigMaps::new(review.settings);
     if !templated && (source_counts || review.rechecks_sources()) {
-        for found in source::webhook(object, source, "bundledeployment") {
+        for found in source::webhook(object, source, "bundledeployment", &mut config_maps) {
             verdict.deny("RPK-22", found.field, found.message);
         }
     }
     if source_counts {
         if templated {
-            template_source(object, &mut verdict);
+            template_source(object, &mut config_maps, &mut verdict);
         }
         findings::pinned(object, source, &mut verdict);
+    }
+    if config_maps.are_absent() {
+        let mut left_out = LeftOut::default();
+        left_out.add(if templated { "RPK-23" } else { "RPK-22" }, NO_CONFIG_MAPS_IN_PART);
+        left_out.report(review, &findings::field(&format!("{source}/configMaps")), &mut verdict);
     }
     if templated {
         if review.request.operation == Operation::Create {
@@ -81,11 +88,11 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
 }
 
 /// RPK-23: the Bundle that the template gives will be accepted.
-fn template_source(object: &Document, verdict: &mut Verdict) {
+fn template_source(object: &Document, config_maps: &mut ConfigMaps, verdict: &mut Verdict) {
     if !object.has(TEMPLATE_SOURCE) {
         return;
     }
-    let webhook = source::webhook(object, TEMPLATE_SOURCE, "bundle");
+    let webhook = source::webhook(object, TEMPLATE_SOURCE, "bundle", config_maps);
     for found in webhook.into_iter().chain(source::schema(object, TEMPLATE_SOURCE)) {
         let message = format!(
             "spec.template.spec.source is invalid, the generated Bundle will be rejected: {}",

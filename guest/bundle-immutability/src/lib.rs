@@ -1,15 +1,20 @@
-//! Policy `bundle-immutability`: the documented rules of RukPak's Bundles and BundleDeployments.
+//! Policy `bundle-immutability`: the documented rules of RukPak's Bundles and BundleDeployments, and of
+//! the ConfigMaps that they refer to.
 //!
 //! ```text
 //! request ─┬─ Bundle            → bundle      immutability, then the source
-//!          └─ BundleDeployment  → deployment  who may write, names, template or source
-//!                                    both use → source  (what a `spec.source` must look like)
+//!          ├─ BundleDeployment  → deployment  who may write, names, template or source
+//!          │                         both use → source   (what a `spec.source` must look like)
+//!          └─ ConfigMap         → config_map  what Bundles refer to stays as it is
+//!                                     all use → context  (the cluster's ConfigMaps and Bundles)
 //! ```
 //!
 //! The texts are upstream's, byte for byte. What each rule says, and where it is written, is in
 //! [`rules`].
 
 mod bundle;
+mod config_map;
+mod context;
 mod deployment;
 mod findings;
 pub mod rules;
@@ -48,8 +53,16 @@ impl Policy for BundleImmutability {
                     operations: &[Operation::Create, Operation::Update, Operation::Delete],
                     ..MatchRule::EMPTY
                 },
+                MatchRule {
+                    groups: &[""],
+                    versions: &["v1"],
+                    resources: &["configmaps"],
+                    operations: &[Operation::Create, Operation::Delete],
+                    namespace: Some(context::SYSTEM_NAMESPACE),
+                    rules: &["RPK-19", "RPK-20"],
+                },
             ],
-            reads: &[],
+            reads: &[context::CONFIG_MAPS, context::BUNDLES],
             settings_schema: include_str!("settings.schema.json"),
         }
     }
@@ -60,16 +73,18 @@ impl Policy for BundleImmutability {
         old_object: Option<&Document>,
         settings: &Document,
     ) -> Verdict {
-        if request.resource.group != GROUP || !request.sub_resource.is_empty() {
+        if !request.sub_resource.is_empty() {
             return Verdict::default();
         }
         let conventions = Conventions(settings);
         // What is on its way out may be as unsound as it likes.
         let object = object.filter(|_| request.operation != Operation::Delete);
         let review = Review { request, object, old: old_object, settings, conventions };
-        let verdict = match request.resource.resource.as_str() {
-            "bundles" => bundle::judge(&review),
-            "bundledeployments" => deployment::judge(&review),
+        let resource = &request.resource;
+        let verdict = match (resource.group.as_str(), resource.resource.as_str()) {
+            (GROUP, "bundles") => bundle::judge(&review),
+            (GROUP, "bundledeployments") => deployment::judge(&review),
+            ("", "configmaps") => config_map::judge(&review),
             _ => Verdict::default(),
         };
         conventions.finish(verdict)

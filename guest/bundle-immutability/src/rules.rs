@@ -1,8 +1,7 @@
 //! The rules, with their levels and sources.
 //!
 //! RPK-07, RPK-19, RPK-20 and RPK-21, and the ConfigMap part of RPK-22 and RPK-23, need the
-//! cluster's ConfigMaps and Bundles and are not evaluated by this version; they are listed so that
-//! a configuration can already name them.
+//! cluster's ConfigMaps and Bundles and are left out where there is no cluster to ask.
 
 use opgate_sdk::Operation::{Create, Delete, Update};
 use opgate_sdk::Rule;

@@ -3,9 +3,12 @@
 //! The checks of RukPak's webhook ([`webhook`], rukpak v0.16.0 internal/webhook/bundle.go) and those
 //! of its CRD ([`schema`]), which matter where objects come past the CRD, as in files.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use opgate_sdk::go::{clean, quote};
 use opgate_sdk::{Document, Kind, Shape};
 
+use crate::context::ConfigMaps;
 use crate::findings::field;
 
 /// Members of `spec.source` of which exactly one says where the content is.
@@ -61,7 +64,7 @@ fn leaves_root(cleaned: &str) -> bool {
 
 /// Index and pointer of each entry of a list; nothing for other kinds. Pointers and not handles: an
 /// object of 1.5 MB has tens of thousands of entries, and a handle costs two calls of the host more.
-fn entries(object: &Document, list: &str) -> impl Iterator<Item = (u32, String)> {
+pub(crate) fn entries(object: &Document, list: &str) -> impl Iterator<Item = (u32, String)> {
     let is_list = object.kind(list) == Kind::List;
     let count = object.length(list).filter(|_| is_list).unwrap_or_default();
     (0..count).map(move |index| (index, format!("{list}/{index}")))
@@ -72,9 +75,14 @@ fn breaks_unpacking(cleaned: &str) -> bool {
     cleaned == ".." || cleaned.starts_with('/')
 }
 
-/// The checks of the webhook, RPK-02 to RPK-06. `owner` is what upstream's texts start with,
+/// The checks of the webhook, RPK-02 to RPK-07. `owner` is what upstream's texts start with,
 /// `bundle` or `bundledeployment`.
-pub(crate) fn webhook(object: &Document, source: &str, owner: &str) -> Vec<Finding> {
+pub(crate) fn webhook(
+    object: &Document,
+    source: &str,
+    owner: &str,
+    config_maps: &mut ConfigMaps,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     let kind = object.text_or_empty(&format!("{source}/type"));
     let member = format!("{source}/{kind}");
@@ -109,6 +117,15 @@ pub(crate) fn webhook(object: &Document, source: &str, owner: &str) -> Vec<Findi
                         quote(&path)
                     );
                     found.push(Finding { rule: "RPK-06", field, message });
+                }
+                let name = object.text_or_empty(&format!("{entry}/configMap/name"));
+                if config_maps.is_mutable(&name) {
+                    let field = format!("{}[{index}].configMap.name", field(&member));
+                    let message = format!(
+                        "{owner}.spec.source.configmaps[{index}].configmap.name is invalid: configmap {} is not immutable",
+                        quote(&name)
+                    );
+                    found.push(Finding { rule: "RPK-07", field, message });
                 }
             }
         }
@@ -199,4 +216,56 @@ pub(crate) fn unpackable(object: &Document, source: &str) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Bytes of paths and names that are compared for one source, so that neither time nor memory depend
+/// on how often it names a ConfigMap of many files.
+const COMPARED: usize = 1 << 20;
+
+/// RPK-21: files that more than one ConfigMap gives (rukpak v0.16.0 internal/source/configmaps.go).
+/// `None` where there is too much to compare.
+pub(crate) fn duplicate_files(
+    object: &Document,
+    source: &str,
+    config_maps: &mut ConfigMaps,
+) -> Option<Vec<Finding>> {
+    let member = format!("{source}/configMaps");
+    let mut directories: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (_, entry) in entries(object, &member) {
+        let directory = clean(&object.text_or_empty(&format!("{entry}/path")));
+        let name = object.text_or_empty(&format!("{entry}/configMap/name"));
+        directories.entry(directory).or_default().insert(name);
+    }
+    // A file's name has no slash, so that files of different directories are different.
+    directories.retain(|_, names| names.len() > 1);
+    let mut budget = COMPARED;
+    let mut files: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for name in directories.values().flatten() {
+        if !files.contains_key(name.as_str()) {
+            let found = config_maps.files(name);
+            for file in &found {
+                budget = budget.checked_sub(file.len() + 1)?;
+            }
+            files.insert(name, found);
+        }
+    }
+    let mut duplicates = Vec::new();
+    for (directory, names) in &directories {
+        let mut givers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in names {
+            for file in files.get(name.as_str()).into_iter().flatten() {
+                budget = budget.checked_sub(directory.len() + file.len() + name.len() + 1)?;
+                givers.entry(file).or_default().push(name);
+            }
+        }
+        for (file, names) in givers.into_iter().filter(|(_, names)| names.len() > 1) {
+            let message = format!(
+                "duplicate path {} found in configmaps [{}]",
+                quote(&clean(&format!("{directory}/{file}"))),
+                names.join(" ")
+            );
+            duplicates.push(Finding { rule: "RPK-21", field: field(&member), message });
+        }
+    }
+    Some(duplicates)
 }

@@ -5,6 +5,9 @@
 //! (`spec`, `oldSpec`), or, for a Bundle of the plain provisioner, as a source (`source`). What is
 //! left out is a CREATE of a v1alpha1 Bundle with empty settings, and no reason of its own.
 //!
+//! `cluster` lists the objects that the policy can read, `{"resource": "configmaps", "object": {…}}`;
+//! without it there is no cluster to ask. `notEvaluated` is the audit annotation of that name.
+//!
 //! Below the tables stand properties that hold for every case at once.
 #![expect(
     clippy::expect_used,
@@ -16,6 +19,7 @@
 use std::collections::BTreeSet;
 
 use bundle_immutability::BundleImmutability;
+use opgate_sdk::cluster::Cluster;
 use opgate_sdk::{
     DefaultLevel, Document, GroupVersionKind, GroupVersionResource, Level, Operation, Policy,
     Request, Verdict,
@@ -23,9 +27,10 @@ use opgate_sdk::{
 use serde_json::{Map, Value, json};
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
-const TABLES: [(&str, &str); 5] = [
+const TABLES: [(&str, &str); 6] = [
     ("bundle_create", include_str!("cases/bundle_create.json")),
     ("bundle_update", include_str!("cases/bundle_update.json")),
+    ("cluster", include_str!("cases/cluster.json")),
     ("deployment", include_str!("cases/deployment.json")),
     ("exemption", include_str!("cases/exemption.json")),
     ("hostile", include_str!("cases/hostile.json")),
@@ -33,13 +38,11 @@ const TABLES: [(&str, &str); 5] = [
 const EQUALITY: &str = include_str!("cases/equality.json");
 
 /// Rules that only creation can break.
-const CREATE_ONLY: [&str; 4] = ["RPK-08", "RPK-14", "RPK-15", "RPK-18"];
+const CREATE_ONLY: [&str; 6] = ["RPK-08", "RPK-14", "RPK-15", "RPK-18", "RPK-19", "RPK-21"];
 /// The checks of upstream's webhooks, which upstream repeats on every UPDATE.
-const WEBHOOK: [&str; 6] = ["RPK-02", "RPK-03", "RPK-04", "RPK-05", "RPK-06", "RPK-22"];
+const WEBHOOK: [&str; 7] = ["RPK-02", "RPK-03", "RPK-04", "RPK-05", "RPK-06", "RPK-07", "RPK-22"];
 /// Rules that nobody and nothing is exempt from.
 const WITHOUT_EXEMPTION: [&str; 2] = ["RPK-01", "RPK-24"];
-/// Rules that need objects of the cluster.
-const NEEDS_CLUSTER: [&str; 4] = ["RPK-07", "RPK-19", "RPK-20", "RPK-21"];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
@@ -56,8 +59,10 @@ struct Case {
     object: Option<Value>,
     old: Option<Value>,
     settings: Value,
+    cluster: Option<Vec<(String, Value)>>,
     expected: Vec<Finding>,
     reason: Option<String>,
+    not_evaluated: Option<String>,
 }
 
 fn text(value: &Value) -> String {
@@ -68,9 +73,11 @@ fn parsed(json: &str) -> Document {
     Document::parse(json).unwrap_or_else(|e| panic!("{json}: {e}"))
 }
 
-/// A request for one of the two kinds, as the API server fills it in.
+/// A request for one of the three kinds, as the API server fills it in.
 fn request(operation: Operation, kind: &str, version: &str) -> Request {
-    let (group, version) = ("core.rukpak.io".to_owned(), version.to_owned());
+    let core = kind == "ConfigMap";
+    let group = if core { "" } else { "core.rukpak.io" }.to_owned();
+    let version = if core { "v1" } else { version }.to_owned();
     let resource = format!("{}s", kind.to_lowercase());
     Request {
         operation,
@@ -117,6 +124,7 @@ impl Case {
                     | "version"
                     | "subResource"
                     | "requestName"
+                    | "namespace"
                     | "user"
                     | "groups"
                     | "object"
@@ -125,8 +133,10 @@ impl Case {
                     | "oldSpec"
                     | "source"
                     | "settings"
+                    | "cluster"
                     | "expected"
                     | "reason"
+                    | "notEvaluated"
             );
             assert!(known, "unknown key {key} in {case:?}");
         }
@@ -135,6 +145,7 @@ impl Case {
         let mut request =
             request(operation(&or("operation", "CREATE")), &kind, &or("version", "v1alpha1"));
         request.name = or("requestName", "");
+        request.namespace = or("namespace", "");
         request.sub_resource = or("subResource", "");
         request.user.username = or("user", "kubernetes-admin");
         let groups = case.get("groups").and_then(Value::as_array);
@@ -155,13 +166,17 @@ impl Case {
             case.get(whole).cloned().or_else(|| case.get(spec).map(with_spec))
         };
         let expected = case["expected"].as_array().expect("a list of findings");
+        let in_cluster = |entry: &Value| (text(&entry["resource"]), entry["object"].clone());
+        let cluster = case.get("cluster").map(|c| c.as_array().expect("a list of objects"));
         Self {
             name: text(&case["name"]),
             object: given("object", "spec").or_else(|| case.get("source").map(from_source)),
             old: given("oldObject", "oldSpec"),
             settings: case.get("settings").cloned().unwrap_or_else(|| json!({})),
+            cluster: cluster.map(|objects| objects.iter().map(in_cluster).collect()),
             expected: expected.iter().map(Finding::expected).collect(),
             reason: case.get("reason").map(text),
+            not_evaluated: case.get("notEvaluated").map(text),
             request,
         }
     }
@@ -170,7 +185,15 @@ impl Case {
         let document = |value: &Value| parsed(&value.to_string());
         let (object, old) = (self.object.as_ref().map(document), self.old.as_ref().map(document));
         let settings = document(&self.settings);
-        BundleImmutability::validate(&self.request, object.as_ref(), old.as_ref(), &settings)
+        let judge = || {
+            BundleImmutability::validate(&self.request, object.as_ref(), old.as_ref(), &settings)
+        };
+        let Some(objects) = &self.cluster else { return judge() };
+        let mut cluster = Cluster::new(BundleImmutability::describe().reads, &settings);
+        for (resource, object) in objects {
+            cluster.insert(resource, &document(object));
+        }
+        cluster.during(judge)
     }
 
     /// The findings in the order of their rules; those of one rule stay in the policy's order.
@@ -205,6 +228,11 @@ fn findings(verdict: Verdict) -> Vec<Finding> {
     by_rule(verdict.violations.into_iter().map(finding).collect())
 }
 
+fn not_evaluated(verdict: &Verdict) -> Option<String> {
+    let mut annotations = verdict.audit_annotations.iter();
+    annotations.find(|(key, _)| key == "not-evaluated").map(|(_, rules)| rules.clone())
+}
+
 fn by_rule(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by(|l, r| l.rule.cmp(&r.rule));
     findings
@@ -228,6 +256,10 @@ fn check(table: &str) {
         assert!(names.insert(&case.name), "two cases of {table} are called {}", case.name);
         let verdict = case.verdict();
         let reason = verdict.reason.clone();
+        let not_evaluated = not_evaluated(&verdict);
+        if table == "cluster" {
+            assert_eq!(not_evaluated, case.not_evaluated, "{}", case.name);
+        }
         let found = findings(verdict);
         if found != case.expected() || reason != case.reason {
             wrong.push(format!(
@@ -254,6 +286,11 @@ fn a_bundle_does_not_change() {
 #[test]
 fn a_deployment_may_pivot_to_sound_content() {
     check("deployment");
+}
+
+#[test]
+fn what_a_bundle_refers_to_is_sound_and_stays() {
+    check("cluster");
 }
 
 #[test]
@@ -392,17 +429,15 @@ fn findings_belong_to_declared_rules() {
             };
             let is_strict = finding.rule == "RPK-08"
                 && case.settings.pointer("/rukpak/strictPaths") == Some(&json!(true));
+            // That a rule was left out never denies.
+            let is_note = finding.message.starts_with(&format!("{} was ", finding.rule));
+            let level = if is_note { "warn" } else { level };
             assert_eq!(finding.level, if is_strict { "deny" } else { level }, "{}", case.name);
             found_rules.insert(finding.rule);
         }
     }
-    let evaluated: BTreeSet<String> = declared
-        .rules
-        .iter()
-        .map(|rule| rule.id.to_owned())
-        .filter(|id| !NEEDS_CLUSTER.contains(&id.as_str()))
-        .collect();
-    assert_eq!(found_rules, evaluated, "every rule that can be broken is broken by a case");
+    let rules: BTreeSet<String> = declared.rules.iter().map(|rule| rule.id.to_owned()).collect();
+    assert_eq!(found_rules, rules, "every rule that can be broken is broken by a case");
 }
 
 #[test]
@@ -610,7 +645,24 @@ fn everything() -> Vec<(&'static str, &'static str, Value)> {
         ("Bundle", "v1alpha1", object(&spec)),
         ("BundleDeployment", "v1alpha1", object(&template)),
         ("BundleDeployment", "v1alpha2", object(&spec)),
+        ("ConfigMap", "v1", json!({"metadata": {"name": "a"}, "immutable": false, "data": {}})),
     ]
+}
+
+/// A cluster of objects of these resources, for settings that say nothing.
+fn cluster(objects: &[(&str, Value)]) -> Cluster {
+    let mut cluster = Cluster::new(BundleImmutability::describe().reads, &parsed("{}"));
+    for (resource, object) in objects {
+        cluster.insert(resource, &parsed(&object.to_string()));
+    }
+    cluster
+}
+
+/// A ConfigMap of RukPak's namespace with these files.
+fn config_map(name: &str, immutable: bool, files: impl Iterator<Item = String>) -> Value {
+    let files: Map<String, Value> = files.map(|file| (file, json!(""))).collect();
+    let metadata = json!({"name": name, "namespace": "rukpak-system"});
+    json!({"metadata": metadata, "immutable": immutable, "data": files})
 }
 
 #[test]
@@ -621,17 +673,33 @@ fn no_value_in_any_place_brings_it_down() {
     ]);
     let declared = BundleImmutability::describe();
     let settings = parsed(r#"{"rukpak": {"allowedUsers": ["root"]}, "rules": {"RPK-01": "off"}}"#);
+    let source = json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]});
+    let objects = [
+        ("configmaps", config_map("a", false, ["m".to_owned()].into_iter())),
+        ("configmaps", config_map("b", true, ["m".to_owned()].into_iter())),
+        ("bundles", json!({"metadata": {"name": "b"}, "spec": {"source": source}})),
+    ];
+    cluster(&objects).during(|| no_value_brings_it_down(&replacements, &declared, &settings));
+}
+
+fn no_value_brings_it_down(
+    replacements: &Value,
+    declared: &opgate_sdk::Descriptor,
+    settings: &Document,
+) {
     let mut asked = 0;
     for (kind, version, sound) in everything() {
         let before = parsed(&sound.to_string());
         for replacement in replacements.as_array().expect("a list") {
             for mutated in mutations(&sound, replacement) {
                 let after = parsed(&mutated.to_string());
-                let create = request(Operation::Create, kind, version);
-                let update = request(Operation::Update, kind, version);
+                let namespace = "rukpak-system".to_owned();
+                let create = Request { namespace, ..request(Operation::Create, kind, version) };
+                let update = Request { operation: Operation::Update, ..create.clone() };
+                let delete = Request { operation: Operation::Delete, ..create.clone() };
                 let ask = |request: &Request, object, old| {
                     let verdict =
-                        BundleImmutability::validate(request, Some(object), old, &settings);
+                        BundleImmutability::validate(request, Some(object), old, settings);
                     for violation in &verdict.violations {
                         let rule = declared.rules.iter().find(|r| r.id == violation.rule);
                         assert!(rule.is_some(), "{mutated}: {violation:?}");
@@ -640,6 +708,7 @@ fn no_value_in_any_place_brings_it_down() {
                     findings(verdict)
                 };
                 ask(&create, &after, None);
+                ask(&delete, &after, Some(&after));
                 ask(&update, &after, Some(&before));
                 ask(&update, &before, Some(&after));
                 let same = ask(&update, &after, Some(&after));
@@ -706,6 +775,72 @@ fn each_of_very_many_paths_is_checked() {
         found.last().unwrap().message,
         r#"bundle.spec.source.configmaps[19999].path is invalid: "../x" is outside bundle root"#
     );
+}
+
+/// The verdict on a new Bundle with these references, and how often the rule says something.
+fn created_from(references: &[Value], rule: &str) -> (Verdict, usize) {
+    let source = json!({"type": "configMaps", "configMaps": references});
+    let spec = json!({"source": source, "provisionerClassName": "core-rukpak-io-plain"});
+    let bundle = parsed(&json!({"metadata": {"name": "b"}, "spec": spec}).to_string());
+    let request = request(Operation::Create, "Bundle", "v1alpha1");
+    let verdict = BundleImmutability::validate(&request, Some(&bundle), None, &parsed("{}"));
+    let count = verdict.violations.iter().filter(|v| v.rule == rule).count();
+    (verdict, count)
+}
+
+#[test]
+fn each_of_very_many_references_is_looked_up() {
+    let references: Vec<_> =
+        (0..MANY).map(|n| json!({"configMap": {"name": format!("a{}", n / 2)}})).collect();
+    let objects: Vec<_> = (0..MANY)
+        .step_by(1_000)
+        .map(|n| ("configmaps", config_map(&format!("a{n}"), n % 3_000 == 0, std::iter::empty())))
+        .collect();
+    let found = cluster(&objects).during(|| created_from(&references, "RPK-07").1);
+    // Of a0, a1000, … a9000 the first, the fourth, … are immutable; each is referred to twice.
+    assert_eq!(found, 2 * 6);
+}
+
+#[test]
+fn very_many_files_are_compared_up_to_a_limit_and_that_is_said() {
+    let files = |of: &str| (0..300).map(|n| format!("{of}{n:03}")).collect::<Vec<_>>().into_iter();
+    let objects = [
+        ("configmaps", config_map("a", true, files("x"))),
+        ("configmaps", config_map("b", true, files("y"))),
+        ("configmaps", config_map("c", true, files("x"))),
+    ];
+    let references = |directories: usize, names: [&str; 2]| {
+        let entry = |n| json!({"configMap": {"name": names[n % 2]}, "path": format!("{}", n / 2)});
+        (0..2 * directories).map(entry).collect::<Vec<_>>()
+    };
+    cluster(&objects).during(|| {
+        for (directories, names, duplicates, noted) in [
+            (1, ["a", "b"], 0, None),
+            (100, ["a", "b"], 0, None),
+            (10_000, ["a", "b"], 0, Some("RPK-21")),
+            (1, ["a", "c"], 300, None),
+            (10_000, ["a", "a"], 0, None),
+        ] {
+            let (verdict, found) = created_from(&references(directories, names), "RPK-21");
+            assert_eq!(found, duplicates, "{directories} of {names:?}");
+            assert_eq!(not_evaluated(&verdict).as_deref(), noted, "{directories} of {names:?}");
+        }
+    });
+}
+
+#[test]
+fn the_list_of_very_many_referring_bundles_ends() {
+    let source = many(&json!({"configMap": {"name": "a"}}));
+    let bundle = |n| ("bundles", json!({"metadata": {"name": format!("b{n}")}, "spec": source}));
+    let objects: Vec<_> = (0..3).map(bundle).collect();
+    let mut request = request(Operation::Create, "ConfigMap", "v1");
+    request.namespace = "rukpak-system".to_owned();
+    let object = parsed(r#"{"metadata":{"name":"a"}}"#);
+    let found = cluster(&objects).during(|| {
+        findings(BundleImmutability::validate(&request, Some(&object), None, &parsed("{}")))
+    });
+    assert!(found[0].message.contains("by bundles [b0 b0 b0"), "{found:?}");
+    assert!(found[0].message.len() < 5_000, "{}", found[0].message.len());
 }
 
 #[test]
