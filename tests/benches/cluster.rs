@@ -212,8 +212,7 @@ fn served(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration
             json!({"name": "bundle-immutability"}),
             json!({"name": "operator-group"}),
         ]);
-        let server =
-            Server::start(BINARY, Some(&configuration), &["--kubeconfig", kubeconfig]);
+        let server = Server::start(BINARY, Some(&configuration), &["--kubeconfig", kubeconfig]);
         while server.get("/readyz").await.0 != 200 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -226,7 +225,9 @@ fn served(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration
 fn main() {
     let runtime = Runtime::new().unwrap();
     let empty = Arc::new(set(&runtime, (0, 0, 0)));
-    println!("decisions in process, {RUNS} of each: p50 µs, p99 µs, and p50 with an empty cluster\n");
+    println!(
+        "decisions in process, {RUNS} of each: p50 µs, p99 µs, and p50 with an empty cluster\n"
+    );
     println!("| review | namespaces, groups, CSVs | p50 | p99 | empty | |");
     println!("|---|---|---|---|---|---|");
     for size in SIZES {

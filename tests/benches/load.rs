@@ -48,7 +48,8 @@ fn start(answer: Answer, certificates: &Certificates, policies: &[serde_json::Va
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("bench.yaml"), &text).unwrap();
-    let set = Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap();
+    let set =
+        Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap();
     let source = Source::Directory(certificates.folder.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -211,10 +211,8 @@ fn group(namespace: &str, name: &str, spec: &Value, apis: &str) -> DynamicObject
 
 fn csv(namespace: &str, name: &str, modes: &[&str], crd: &str) -> DynamicObject {
     let all = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
-    let modes: Vec<_> = all
-        .iter()
-        .map(|mode| json!({"type": mode, "supported": modes.contains(mode)}))
-        .collect();
+    let modes: Vec<_> =
+        all.iter().map(|mode| json!({"type": mode, "supported": modes.contains(mode)})).collect();
     object(json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
@@ -257,8 +255,7 @@ async fn a_real_api_server_gets_the_same_verdicts() {
             .ok()
     })
     .await;
-    let definition =
-        resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let definition = resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let definitions = Api::<DynamicObject>::all_with(admin.clone(), &definition);
     for crd in crds() {
         definitions.create(&PostParams::default(), &object(crd)).await.unwrap();
@@ -274,7 +271,8 @@ async fn a_real_api_server_gets_the_same_verdicts() {
         })
         .await;
     }
-    let namespaces = Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"));
+    let namespaces =
+        Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"));
     for name in ["a", "b", "c", "d", "e", "shared"] {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",
@@ -285,8 +283,7 @@ async fn a_real_api_server_gets_the_same_verdicts() {
 
     // Before it is granted anything, the server starts, is not ready, and says what it lacks.
     let patient = |name: &str| json!({"name": name, "limits": {"time": "20s"}});
-    let configuration =
-        configuration(&[patient("bundle-immutability"), patient("operator-group")]);
+    let configuration = configuration(&[patient("bundle-immutability"), patient("operator-group")]);
     let kubeconfig = plane.kubeconfig("opgate");
     let kubeconfig = kubeconfig.to_str().unwrap();
     let server = Server::start(BINARY, Some(&configuration), &["--kubeconfig", kubeconfig]);
@@ -387,10 +384,7 @@ async fn a_real_api_server_gets_the_same_verdicts() {
     groups_of_c.create(&post, &group("c", "g", &spec, "")).await.unwrap();
     let message =
         refused(of_c.create(&post, &csv("c", "all.v1", &["AllNamespaces"], goose_crd)).await);
-    assert!(
-        message.contains("OwnNamespace InstallModeType not supported"),
-        "{message}"
-    );
+    assert!(message.contains("OwnNamespace InstallModeType not supported"), "{message}");
     of_c.create(&post, &csv("c", "fine.v1", &own, goose_crd)).await.unwrap();
     let of_d = in_namespace("d", &csvs);
     let groups_of_d = in_namespace("d", &groups);

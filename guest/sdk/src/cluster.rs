@@ -73,7 +73,7 @@ impl ClusterRead {
         let mut after = None;
         loop {
             let page = self.taken(host::list(self, &query.page(after, DOCUMENTS)))?;
-            let full = page.len() == DOCUMENTS as usize;
+            let full = is_full(page.len(), DOCUMENTS);
             after = page.last().filter(|_| full).map(name_of);
             for document in page {
                 if !visit(document) {
@@ -98,7 +98,7 @@ impl ClusterRead {
                 name: last.name.clone(),
             });
             let page = self.taken(host::names(self, &query.page(after, NAMES)))?;
-            let full = page.len() == NAMES as usize;
+            let full = is_full(page.len(), NAMES);
             let name =
                 |from: wit::ObjectName| ObjectName { namespace: from.namespace, name: from.name };
             names.extend(page.into_iter().map(name));
@@ -141,6 +141,10 @@ impl Query<'_> {
             limit,
         }
     }
+}
+
+fn is_full(length: usize, page: u32) -> bool {
+    u32::try_from(length).is_ok_and(|length| length >= page)
 }
 
 fn name_of(document: &Document) -> wit::ObjectName {

@@ -49,9 +49,9 @@ fn only_declared_fields_are_kept() {
     for (fields, keys, rest, kept) in cases {
         let declaration = Declaration::new(&owned(fields), &owned(keys), &[]).unwrap();
         let object = project(&declaration, &format!("{{{metadata},{rest}}}"));
-        let (before, after) = kept.strip_prefix(r#","data""#).map_or((String::new(), kept), |_| {
-            (format!("{},", kept.trim_start_matches(',')), "")
-        });
+        let (before, after) = kept
+            .strip_prefix(r#","data""#)
+            .map_or((String::new(), kept), |_| (format!("{},", kept.trim_start_matches(',')), ""));
         let expected = format!("{{{before}{always}{after}}}");
         assert_eq!(object.document().root().raw(), expected, "{fields:?} {keys:?}");
     }

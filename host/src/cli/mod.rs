@@ -58,7 +58,7 @@ enum LogFormat {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve as an admission webhook
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Decide recorded AdmissionReviews
     Replay(replay::Replay),
     /// List the rules of the configured policies

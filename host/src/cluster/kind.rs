@@ -400,7 +400,10 @@ mod tests {
         kind.reserve(&key("old"), &object("old", "1", "changed"), "1");
         kind.reserve(&key("gone"), &object("gone", "2", "changed"), "2");
         let project = |o: Arc<Document>| kind.project(o.root(), "").unwrap();
-        kind.replace(vec![project(object("new", "7", "listed")), project(object("old", "1", "old"))]);
+        kind.replace(vec![
+            project(object("new", "7", "listed")),
+            project(object("old", "1", "old")),
+        ]);
         assert_eq!(shown(&kind), "new=listed old=changed unseen=unseen");
     }
 
@@ -431,7 +434,8 @@ mod tests {
         old.failed("no answer".to_owned());
         assert_eq!(ask(&old), Err("g/v1/r was last heard of 0 s ago: no answer".to_owned()));
 
-        let files = self::kind(Options { max_age: Duration::ZERO, ..Options::of(Source::Snapshot) });
+        let files =
+            self::kind(Options { max_age: Duration::ZERO, ..Options::of(Source::Snapshot) });
         assert_eq!(ask(&files), Ok(false), "files do not age");
     }
 }

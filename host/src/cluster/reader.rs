@@ -169,7 +169,7 @@ impl Reader {
         resource: &wit::GroupVersionResource,
         query: &Asked,
     ) -> Answer<Vec<Arc<Document>>> {
-        self.select(resource, query, DOCUMENTS, |window, object| window.document(object))
+        self.select(resource, query, DOCUMENTS, Window::document)
     }
 
     /// Names of objects that match.

@@ -230,7 +230,7 @@ impl Set {
             }
             let seen: Vec<Seen> = answers.iter().flat_map(|answer| answer.seen.clone()).collect();
             let mut answered = builder.clone();
-            let overload = self.take(&mut answered, &matching, answers);
+            let overload = Self::take(&mut answered, &matching, answers);
             let decision = answered.build();
             if let Some(error) = overload
                 && decision.denial.is_none()
@@ -279,7 +279,6 @@ impl Set {
 
     /// Puts the answers into a decision; gives the overload that keeps a policy from blocking.
     fn take(
-        &self,
         builder: &mut Builder,
         matching: &[&Arc<Policy>],
         answers: Vec<Answer>,
