@@ -1,7 +1,7 @@
 //! `opgate demo`: the main job in a few seconds, without a cluster.
 //!
-//! A server with throw-away certificates, the sample reviews over TLS to it, as an API server sends
-//! them, and what `kubectl` would print of the answers.
+//! A server with throw-away certificates and a small cluster from a file, the sample reviews over TLS to
+//! it, as an API server sends them, and what `kubectl` would print of the answers.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -15,6 +15,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use opgate_certs::{Authority, Reloader, Source, write_private};
+use opgate_document::Document;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
@@ -32,8 +33,11 @@ use crate::server::{Options, Server};
 #[derive(Debug, Args)]
 pub(super) struct Demo {}
 
-/// Recorded by an API server while the examples of the RukPak documentation were applied to it.
-const REVIEWS: [(&str, &str); 8] = [
+/// The cluster as the policies see it: an Operator group that serves the namespace `monitoring`.
+const CONTEXT: &str = include_str!("../../../tests/context/demo.json");
+
+/// Recorded by an API server while the examples of the documentation were applied to it.
+const REVIEWS: [(&str, &str); 10] = [
     (
         "create Bundle combo-tag-ref from a Git tag",
         include_str!("../../../tests/reviews/006-create-bundles-combo-tag-ref.json"),
@@ -67,18 +71,29 @@ const REVIEWS: [(&str, &str); 8] = [
         include_str!("../../../tests/reviews/012-update-bundles-status-my-bundle.json"),
     ),
     ("delete my-bundle", include_str!("../../../tests/reviews/013-delete-bundles-my-bundle.json")),
+    (
+        "create OperatorGroup my-group for its own namespace",
+        include_str!("../../../tests/reviews/014-create-operatorgroups-my-group.json"),
+    ),
+    (
+        "create OperatorGroup cluster-monitoring, where another group provides the same APIs",
+        include_str!("../../../tests/reviews/016-create-operatorgroups-cluster-monitoring.json"),
+    ),
 ];
 
 const HOST: &str = "opgate-demo.local";
-const WEBHOOK: &str = "vbundles.core.rukpak.io";
 
 impl Demo {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let Self {} = self;
         let started = Instant::now();
-        let context = cluster::Options::of(cluster::Source::Absent);
+        let context = cluster::Options::of(cluster::Source::Snapshot);
         let set = Set::load(&Configuration::builtin(Profile::default()), None, 64, context)
             .map_err(Failure::engine)?;
+        let mut snapshot = cluster::Snapshot::default();
+        let objects = Document::parse(CONTEXT).map_err(anyhow::Error::from)?;
+        snapshot.add(objects).map_err(anyhow::Error::msg)?;
+        snapshot.fill(set.cluster());
         let authority = Authority::create(1).map_err(Failure::engine)?;
         let certificate = certificate(&authority)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -175,9 +190,15 @@ async fn send(
     }
     if let Some(status) = response.get("status").filter(|_| !allowed) {
         let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
+        // The names that `opgate manifests webhook` gives.
+        let webhook = if review.contains("\"operators.coreos.com\"") {
+            "vclusterserviceversions.operators.coreos.com"
+        } else {
+            "vbundles.core.rukpak.io"
+        };
         writeln!(
             out,
-            "         Error from server ({}): admission webhook \"{WEBHOOK}\" denied the request: {}",
+            "         Error from server ({}): admission webhook \"{webhook}\" denied the request: {}",
             text("reason"),
             text("message")
         )?;
