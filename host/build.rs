@@ -16,7 +16,7 @@ use opgate_guest_build::{Guest, components};
 use opgate_unsafe::Image;
 
 /// Packages under `guest/` that the host carries, in the order in which they serve.
-const POLICIES: [&str; 1] = ["bundle-immutability"];
+const POLICIES: [&str; 2] = ["bundle-immutability", "operator-group"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,0 +1,169 @@
+//! Provided APIs: what annotation `olm.providedAPIs` of an OperatorGroup and the owned APIs of a
+//! ClusterServiceVersion say (OLM `pkg/controller/registry/resolver/cache/operators.go` and
+//! `pkg/controller/operators/olm/labeler.go`).
+//!
+//! ```text
+//! annotation ─ items ─▶ Part ─┐
+//!                             ├─▶ ApiSet ─ intersection, is_subset, Display
+//! owned APIs of a CSV ─▶ Api ─┘
+//! ```
+
+use std::fmt;
+
+use opgate_sdk::Document;
+
+use crate::texts;
+
+/// An API that a group of Operators provides.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Api {
+    /// Kind.
+    pub kind: String,
+    /// Version.
+    pub version: String,
+    /// Group.
+    pub group: String,
+}
+
+impl Api {
+    /// An API by its parts.
+    #[must_use]
+    pub fn new(kind: &str, version: &str, group: &str) -> Self {
+        Self { kind: kind.to_owned(), version: version.to_owned(), group: group.to_owned() }
+    }
+
+    /// Whether its text reads as this API again. Only such an API can ever stand in an annotation;
+    /// any other meets none.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let plain = |text: &str| !text.contains([' ', ',']);
+        let whole = |text: &str| plain(text) && !text.contains('.');
+        whole(&self.kind) && whole(&self.version) && plain(&self.group)
+    }
+}
+
+/// As it stands in the annotation: `<kind>.<version>.<group>`.
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.kind, self.version, self.group)
+    }
+}
+
+/// One item of the annotation, split at its first two dots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part<'t> {
+    /// Kind.
+    pub kind: &'t str,
+    /// Version.
+    pub version: &'t str,
+    /// Group, with all further dots.
+    pub group: &'t str,
+}
+
+impl<'t> Part<'t> {
+    /// An item that has two dots; OLM ignores any other.
+    #[must_use]
+    pub fn of(item: &'t str) -> Option<Self> {
+        let (kind, rest) = item.split_once('.')?;
+        let (version, group) = rest.split_once('.')?;
+        Some(Self { kind, version, group })
+    }
+}
+
+/// A set of APIs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApiSet(
+    /// Sorted, each once.
+    Vec<Api>,
+);
+
+impl ApiSet {
+    /// Reads the annotation. Spaces do not count, items without two dots are left out.
+    #[must_use]
+    pub fn parse(annotation: &str) -> Self {
+        let text = annotation.replace(' ', "");
+        let parts = text.split(',').filter_map(Part::of);
+        parts.map(|part| Api::new(part.kind, part.version, part.group)).collect()
+    }
+
+    /// What the owned custom resources and API services of a ClusterServiceVersion provide. The name
+    /// of a custom resource definition without a dot has no group and provides nothing.
+    #[must_use]
+    pub fn of_csv(csv: &Document) -> Self {
+        let resources = csv.items("/spec/customresourcedefinitions/owned").filter_map(|owned| {
+            let name = owned.text_or_empty("/name");
+            let (_, group) = name.split_once('.')?;
+            Some(Api::new(&owned.text_or_empty("/kind"), &owned.text_or_empty("/version"), group))
+        });
+        let services = csv.items("/spec/apiservicedefinitions/owned").map(|owned| {
+            let [kind, version, group] =
+                ["/kind", "/version", "/group"].map(|pointer| owned.text_or_empty(pointer));
+            Api { kind, version, group }
+        });
+        resources.chain(services).collect()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The APIs, in the order of their parts.
+    pub fn iter(&self) -> impl Iterator<Item = &Api> {
+        self.0.iter()
+    }
+
+    /// Whether an API is in it.
+    #[must_use]
+    pub fn contains(&self, api: &Api) -> bool {
+        self.0.binary_search(api).is_ok()
+    }
+
+    /// What both have.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.iter().filter(|api| other.contains(api)).cloned().collect()
+    }
+
+    /// Whether the other has all of it.
+    #[must_use]
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.iter().all(|api| other.contains(api))
+    }
+
+    /// Their texts, as they stand in an annotation, in byte order.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts: Vec<_> = self.iter().map(Api::to_string).collect();
+        texts.sort_unstable();
+        texts
+    }
+}
+
+impl FromIterator<Api> for ApiSet {
+    fn from_iter<I: IntoIterator<Item = Api>>(apis: I) -> Self {
+        let mut apis: Vec<_> = apis.into_iter().collect();
+        apis.sort_unstable();
+        apis.dedup();
+        Self(apis)
+    }
+}
+
+/// As OLM writes the annotation.
+impl fmt::Display for ApiSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.texts().join(","))
+    }
+}
+
+/// At most `shown` of them, for a message.
+pub(crate) fn some(apis: &ApiSet, shown: usize) -> String {
+    texts::some(&apis.texts(), shown)
+}

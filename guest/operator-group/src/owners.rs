@@ -1,0 +1,143 @@
+//! Two ClusterServiceVersions that own the same APIs: OPG-28 and OPG-29.
+//!
+//! One that replaces the other is no second owner: it follows. Who follows whom is told by
+//! `spec.replaces` and `spec.skips`, walked from one to the next.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::{Document, Level, Shape};
+
+use crate::Review;
+use crate::findings::Findings;
+use crate::reads::CSVS;
+use crate::texts;
+
+const RESOURCES: &str = "/spec/customresourcedefinitions/owned";
+const SERVICES: &str = "/spec/apiservicedefinitions/owned";
+const REPLACES: &str = "/spec/replaces";
+const SKIPS: &str = "/spec/skips";
+
+const RESOURCE_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
+const SERVICE_NAMES: Shape =
+    Shape::List(&Shape::Struct(&[("group", Shape::Scalar), ("version", Shape::Scalar)]));
+const TEXTS: Shape = Shape::List(&Shape::Scalar);
+
+/// Steps of one walk through replaced versions. A namespace holds two or three of them.
+const STEPS: usize = 64;
+
+pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
+    // A version on its way out gives up what it owns.
+    if gives_way(object) {
+        return;
+    }
+    let new_chain =
+        review.touches(object, REPLACES, &Shape::Scalar) || review.touches(object, SKIPS, &TEXTS);
+    let csv = Owner { name: review.name(object), namespace: review.namespace(), object };
+    if (new_chain || review.touches(object, RESOURCES, &RESOURCE_NAMES)) && findings.is_on("OPG-28")
+    {
+        let shared = csv.shares_resource();
+        if findings.answer(&["OPG-28"], "ClusterServiceVersions", shared) == Some(true) {
+            let message = "conflicting CRD owner in namespace";
+            let field = "spec.customresourcedefinitions.owned";
+            findings.add(Level::Deny, "OwnerConflict", "OPG-28", field, message);
+        }
+    }
+    if (new_chain || review.touches(object, SERVICES, &SERVICE_NAMES)) && findings.is_on("OPG-29") {
+        let shared = csv.shares_service();
+        if findings.answer(&["OPG-29"], "ClusterServiceVersions", shared) == Some(true) {
+            let field = "spec.apiservicedefinitions.owned";
+            findings.warn("OPG-29", field, "unable to adopt APIService");
+        }
+    }
+}
+
+fn gives_way(csv: &Document) -> bool {
+    csv.has("/metadata/deletionTimestamp")
+        || matches!(csv.text_or_empty("/status/phase").as_str(), "Replacing" | "Deleting")
+}
+
+/// The ClusterServiceVersion under review.
+struct Owner<'r> {
+    name: String,
+    namespace: &'r str,
+    object: &'r Document,
+}
+
+impl Owner<'_> {
+    /// Whether another version in the namespace owns one of its custom resource definitions.
+    fn shares_resource(&self) -> Result<bool, ReadError> {
+        let names: Vec<_> =
+            self.object.items(RESOURCES).filter_map(|owned| owned.text("/name")).collect();
+        let matches = [Match { index: "crd", values: &names, absent: false }];
+        let query =
+            Query { namespace: Some(self.namespace), matches: &matches, ..Query::default() };
+        self.any(names.is_empty(), query, |_| true)
+    }
+
+    /// Whether another version in the cluster owns one of its API services.
+    fn shares_service(&self) -> Result<bool, ReadError> {
+        let service =
+            |owned: Document| (owned.text_or_empty("/group"), owned.text_or_empty("/version"));
+        let services: BTreeSet<_> = self.object.items(SERVICES).map(service).collect();
+        let groups: Vec<_> = services.iter().map(|(group, _)| group.clone()).collect();
+        let matches = [Match { index: "apiservice", values: &groups, absent: false }];
+        self.any(groups.is_empty(), Query { matches: &matches, ..Query::default() }, |other| {
+            other.items(SERVICES).any(|owned| services.contains(&service(owned)))
+        })
+    }
+
+    /// Whether one of the versions of the query is an owner beside this one.
+    fn any(
+        &self,
+        owns_nothing: bool,
+        query: Query<'_>,
+        owns: impl Fn(&Document) -> bool,
+    ) -> Result<bool, ReadError> {
+        let mut found = Ok(false);
+        if owns_nothing {
+            return found;
+        }
+        CSVS.each(query, |other| {
+            if owns(&other)
+                && !gives_way(&other)
+                && other.text_or_empty("/status/reason") != "Copied"
+            {
+                found = self.is_beside(&other);
+            }
+            found == Ok(false)
+        })?;
+        found
+    }
+
+    /// Whether another version neither is this one, nor replaces it, nor is replaced by it.
+    fn is_beside(&self, other: &Document) -> Result<bool, ReadError> {
+        if other.text_or_empty("/metadata/namespace") != self.namespace {
+            return Ok(true);
+        }
+        let name = other.text_or_empty("/metadata/name");
+        Ok(name != self.name
+            && !self.leads(self.object, &name)?
+            && !self.leads(other, &self.name)?)
+    }
+
+    /// Whether what a version replaces or skips, and so on, comes to `target`.
+    fn leads(&self, from: &Document, target: &str) -> Result<bool, ReadError> {
+        let mut at: Option<Document> = None;
+        for _ in 0..STEPS {
+            let version = at.as_ref().unwrap_or(from);
+            let replaced = version.text_or_empty(REPLACES);
+            if replaced == target || texts::of(version, SKIPS).iter().any(|skip| skip == target) {
+                return Ok(true);
+            }
+            if replaced.is_empty() {
+                return Ok(false);
+            }
+            match CSVS.get(self.namespace, &replaced)? {
+                Some(next) => at = Some(next),
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+}

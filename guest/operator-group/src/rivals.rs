@@ -1,0 +1,156 @@
+//! Other groups that provide the same APIs in the same namespaces (OPG-18, OPG-25 to OPG-27).
+//!
+//! ```text
+//! APIs, reach ─▶ queries on the indexes of GROUPS ─▶ candidates ─ exact decision ─▶ Rivals
+//! ```
+//!
+//! A cluster has thousands of groups, their annotations have hundreds of kilobytes, their status has
+//! thousands of namespaces. The indexes find the few that matter, and decide most of the question:
+//! what is read of a candidate is its name and the start of its status. Only the few rivals that a
+//! message names are read as a whole.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::Document;
+use opgate_sdk::cluster::{Match, Query, ReadError};
+
+use crate::apis::{self, Api, ApiSet};
+use crate::groups::{Extent, PROVIDED_APIS, Selection, reach, status_extent, synchronised};
+use crate::namespaces::NamespaceSet;
+use crate::reads::GROUPS;
+use crate::{targets, texts};
+
+/// Rivals that a message names.
+const SHOWN: usize = 3;
+/// APIs, and namespaces, that a message names of each.
+const SHOWN_OF_EACH: usize = 5;
+
+/// Namespace and name, in the order of the host's answers.
+type Key = (String, String);
+
+/// Groups in the way of a group, told for people.
+#[derive(Debug, Default)]
+pub(crate) struct Rivals {
+    shown: Vec<String>,
+    more: usize,
+}
+
+impl Rivals {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shown.is_empty()
+    }
+
+    /// Which groups, where, and what they provide.
+    pub(crate) fn tell(&self) -> String {
+        let list = self.shown.join("; ");
+        match self.more {
+            0 => list,
+            more => format!("{list}; and {more} more"),
+        }
+    }
+}
+
+/// The groups other than `own` that reach what `mine` reaches and provide one of the APIs.
+pub(crate) fn find(
+    own: (&str, &str),
+    mine: &NamespaceSet,
+    wanted: &ApiSet,
+) -> Result<Rivals, ReadError> {
+    // An API whose text reads as another one is in no annotation.
+    let texts: Vec<_> = wanted.iter().filter(|api| api.is_readable()).map(Api::to_string).collect();
+    if mine.is_empty() || texts.is_empty() {
+        return Ok(Rivals::default());
+    }
+    let provided = Match { index: "provided", values: &texts, absent: false };
+    let mut search = Search { own, mine, found: BTreeSet::new(), undecided: None };
+    if mine.is_all() {
+        search.through(&[provided])?;
+    } else {
+        let names: Vec<String> = mine.iter().cloned().collect();
+        let here = Match { index: "namespace", values: &names, absent: false };
+        search.through(&[provided, here])?;
+        let mut names = names;
+        names.push(String::new());
+        let targets = Match { index: "targets", values: &names, absent: true };
+        search.through(&[provided, targets])?;
+    }
+    search.tell(wanted)
+}
+
+/// OLM's word for a conflict.
+pub(crate) const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
+
+/// What is said to whoever brings a conflict.
+pub(crate) fn message(rivals: &Rivals) -> String {
+    format!(
+        "intersecting operatorgroups provide the same apis: {}; choose other target namespaces, or remove the other Operator or group ({CONFLICT})",
+        rivals.tell()
+    )
+}
+
+struct Search<'s> {
+    own: (&'s str, &'s str),
+    mine: &'s NamespaceSet,
+    found: BTreeSet<Key>,
+    /// What a candidate without status selects could not be found out.
+    undecided: Option<ReadError>,
+}
+
+impl Search<'_> {
+    fn through(&mut self, matches: &[Match<'_>]) -> Result<(), ReadError> {
+        GROUPS.each(Query { matches, ..Query::default() }, |group| {
+            self.look_at(&group);
+            true
+        })
+    }
+
+    fn look_at(&mut self, group: &Document) {
+        let key =
+            (group.text_or_empty("/metadata/namespace"), group.text_or_empty("/metadata/name"));
+        if (key.0.as_str(), key.1.as_str()) == self.own
+            || self.found.contains(&key)
+            || group.has("/metadata/deletionTimestamp")
+        {
+            return;
+        }
+        match self.meets(group, &key.0) {
+            Ok(true) => drop(self.found.insert(key)),
+            Ok(false) => {}
+            Err(why) => self.undecided = Some(why),
+        }
+    }
+
+    /// Whether a candidate works where this group does. It was found by its own namespace, or by
+    /// a target, so that a status with plain names in it has been compared by the index already.
+    fn meets(&self, group: &Document, namespace: &str) -> Result<bool, ReadError> {
+        let targets = match status_extent(group) {
+            Extent::All | Extent::Names => return Ok(true),
+            Extent::Mixed => synchronised(group).unwrap_or_default(),
+            Extent::Unknown => targets::selected(Selection::of(group))?,
+        };
+        Ok(reach(&targets, namespace).meets(self.mine))
+    }
+
+    fn tell(self, wanted: &ApiSet) -> Result<Rivals, ReadError> {
+        let mut rivals = Rivals { shown: Vec::new(), more: self.found.len().saturating_sub(SHOWN) };
+        for (namespace, name) in self.found.iter().take(SHOWN) {
+            let Some(group) = GROUPS.get(namespace, name)? else { continue };
+            let apis = ApiSet::parse(&group.text_or_empty(PROVIDED_APIS)).intersection(wanted);
+            let shared = reach(&targets::of(&group)?, namespace).intersection(self.mine);
+            let shared = if shared.is_all() {
+                "all namespaces".to_owned()
+            } else {
+                let names: Vec<_> = shared.iter().cloned().collect();
+                format!("namespaces: {}", texts::some(&names, SHOWN_OF_EACH))
+            };
+            let apis = apis::some(&apis, SHOWN_OF_EACH);
+            rivals
+                .shown
+                .push(format!("OperatorGroup {namespace}/{name} ({shared}) also provides {apis}"));
+        }
+        match self.undecided {
+            Some(why) if rivals.is_empty() => Err(why),
+            _ => Ok(rivals),
+        }
+    }
+}
