@@ -85,16 +85,16 @@ fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len().saturating_add(2));
     quoted.push('"');
     for c in text.chars() {
-        if !(' '..'\u{80}').contains(&c) {
-            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                // Writing to a String does not fail.
-                let _ = write!(quoted, "\\x{byte:02x}");
-            }
-        } else {
+        if (' '..'\u{80}').contains(&c) {
             if matches!(c, '"' | '\\') {
                 quoted.push('\\');
             }
             quoted.push(c);
+        } else {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                // Writing to a String does not fail.
+                let _ = write!(quoted, "\\x{byte:02x}");
+            }
         }
     }
     quoted.push('"');

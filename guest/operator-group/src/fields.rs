@@ -15,7 +15,6 @@ use crate::texts;
 
 const STRATEGY: &str = "/spec/upgradeStrategy";
 const STRATEGIES: [&str; 2] = ["Default", "TechPreviewUnsafeFailForward"];
-const NAMES: Shape = Shape::List(&Shape::Scalar);
 
 /// Annotations of OLM that are misspelled in case more easily than they are missed.
 const ANNOTATIONS: [&str; 5] = [
@@ -44,7 +43,7 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
 
 fn spec(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
     let is_v1 = review.request.resource.version == "v1";
-    let new_names = review.touches(object, TARGETS, &NAMES);
+    let new_names = review.touches_json(object, TARGETS);
     let new_selector = review.touches_json(object, SELECTOR);
     let names = texts::of(object, TARGETS);
     if new_names {

@@ -21,7 +21,7 @@ use crate::{rivals, targets, texts};
 const SHOWN: usize = 3;
 
 pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    let group = Group { review, object, targets: OnceCell::new() };
+    let group = Group { review, object, keeps_targets: OnceCell::new(), targets: OnceCell::new() };
     if review.creates() {
         group.only_one(findings);
         group.unique_name(findings);
@@ -36,14 +36,17 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
 struct Group<'r> {
     review: &'r Review<'r>,
     object: &'r Document,
-    /// Found out once, and only where a rule asks.
+    /// Both are found out once, and only where a rule asks.
+    keeps_targets: OnceCell<bool>,
     targets: OnceCell<Result<NamespaceSet, ReadError>>,
 }
 
 impl Group<'_> {
     /// Whether the UPDATE leaves what the group selects as it is.
     fn keeps_targets(&self) -> bool {
-        self.review.updates_from().is_some_and(|old| Selection::is_same(old, self.object))
+        *self.keeps_targets.get_or_init(|| {
+            self.review.updates_from().is_some_and(|old| Selection::is_same(old, self.object))
+        })
     }
 
     /// The targets that the group will have. A status counts as long as the spec is the one that it

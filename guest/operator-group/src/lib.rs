@@ -133,6 +133,7 @@ impl Policy for OperatorGroup {
                     csv::judge(&review, object, &mut findings);
                 }
             }
+            // Roles and bindings: what they let ServiceAccounts do (OPG-33, OPG-36).
             _ => {}
         }
         findings.finish()
@@ -140,6 +141,7 @@ impl Policy for OperatorGroup {
 }
 
 /// One request with everything that the rules ask about.
+#[derive(Clone, Copy)]
 struct Review<'r> {
     request: &'r Request,
     object: Option<&'r Document>,
@@ -157,8 +159,9 @@ impl<'r> Review<'r> {
         self.object.filter(|object| !is_exempt(object))
     }
 
+    /// Whether there is nothing that the object was before.
     fn creates(&self) -> bool {
-        self.request.operation == Operation::Create
+        self.updates_from().is_none()
     }
 
     /// What an UPDATE starts from.

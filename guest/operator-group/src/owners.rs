@@ -21,7 +21,6 @@ const SKIPS: &str = "/spec/skips";
 const RESOURCE_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
 const SERVICE_NAMES: Shape =
     Shape::List(&Shape::Struct(&[("group", Shape::Scalar), ("version", Shape::Scalar)]));
-const TEXTS: Shape = Shape::List(&Shape::Scalar);
 
 /// Steps of one walk through replaced versions. A namespace holds two or three of them.
 const STEPS: usize = 64;
@@ -32,7 +31,7 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
         return;
     }
     let new_chain =
-        review.touches(object, REPLACES, &Shape::Scalar) || review.touches(object, SKIPS, &TEXTS);
+        review.touches(object, REPLACES, &Shape::Scalar) || review.touches_json(object, SKIPS);
     let csv = Owner { name: review.name(object), namespace: review.namespace(), object };
     if (new_chain || review.touches(object, RESOURCES, &RESOURCE_NAMES)) && findings.is_on("OPG-28")
     {

@@ -21,7 +21,9 @@ use operator_group::groups::{Outcome, Surface};
 use operator_group::install_modes::InstallModes;
 use operator_group::namespaces::NamespaceSet;
 use opgate_sdk::cluster::Cluster;
-use opgate_sdk::{DefaultLevel, Document, Level, Operation, Policy, Request, Verdict};
+use opgate_sdk::{
+    DefaultLevel, Document, GroupVersionResource, Level, Operation, Policy, Request, Verdict,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -54,6 +56,19 @@ fn api(name: &str) -> String {
 
 fn apis(names: &str) -> String {
     names.split(',').map(api).collect::<Vec<_>>().join(",")
+}
+
+/// A CREATE, as the API server sends it.
+fn request(resource: &str) -> Request {
+    let version = if resource == "operatorgroups" { "v1" } else { "v1alpha1" };
+    Request {
+        resource: GroupVersionResource {
+            group: "operators.coreos.com".to_owned(),
+            version: version.to_owned(),
+            resource: resource.to_owned(),
+        },
+        ..Request::default()
+    }
 }
 
 /// `ns/name:[targets]{APIs} static`
@@ -205,18 +220,15 @@ impl Case {
             let object = object.as_ref().or(old.as_ref()).expect("an object");
             text(&object["metadata"][key])
         };
-        let mut request = Request::default();
+        let kind = or("kind", "OperatorGroup");
+        let mut request = request(&format!("{}s", kind.to_lowercase()));
         request.operation = match or("operation", "CREATE").as_str() {
             "CREATE" => Operation::Create,
             "UPDATE" => Operation::Update,
             "DELETE" => Operation::Delete,
             other => panic!("no operation: {other}"),
         };
-        let kind = or("kind", "OperatorGroup");
-        request.resource.group = "operators.coreos.com".to_owned();
-        request.resource.resource = format!("{}s", kind.to_lowercase());
-        let version = if kind == "OperatorGroup" { "v1" } else { "v1alpha1" };
-        request.resource.version = or("version", version);
+        request.resource.version = or("version", &request.resource.version);
         request.sub_resource = or("subResource", "");
         request.user.username = or("user", "kubernetes-admin");
         request.user.groups = case.get("groups").map(texts).unwrap_or_default();
@@ -608,11 +620,7 @@ fn install_modes_support_what_upstream_says() {
 
 /// The answer to a CREATE in the cluster around it.
 fn create(resource: &str, object: &Value) -> Verdict {
-    let mut request = Request::default();
-    request.resource.group = "operators.coreos.com".to_owned();
-    request.resource.resource = resource.to_owned();
-    request.resource.version =
-        if resource == "operatorgroups" { "v1" } else { "v1alpha1" }.to_owned();
+    let mut request = request(resource);
     request.namespace = text(&object["metadata"]["namespace"]);
     request.name = text(&object["metadata"]["name"]);
     OperatorGroup::validate(&request, Some(&parsed(object)), None, &parsed(&json!({})))
@@ -793,10 +801,7 @@ fn no_value_in_any_place_brings_it_down() {
     for (resource, sound) in [("operatorgroups", &group), ("clusterserviceversions", &member)] {
         for replacement in replacements.as_array().expect("a list") {
             for mutated in mutations(sound, replacement) {
-                let mut request = Request::default();
-                request.resource.group = "operators.coreos.com".to_owned();
-                request.resource.version = "v1".to_owned();
-                request.resource.resource = resource.to_owned();
+                let mut request = request(resource);
                 (request.namespace, request.name) = ("ns".to_owned(), "x".to_owned());
                 let (before, after) = (parsed(sound), parsed(&mutated));
                 let ask = |request: &Request, object, old| {
@@ -853,9 +858,9 @@ fn very_many_names_and_apis_are_judged() {
     assert!(found.violations.len() < 50, "{}", found.violations.len());
 }
 
-/// The recorded requests of a cluster pass in the cluster that they came from.
+/// The documented member of a group for its own namespace.
 #[test]
-fn a_group_is_there_for_every_documented_member() {
+fn a_documented_member_passes_in_its_group() {
     let groups = group("tenant-a/my-group:[tenant-a]{}");
     let member = json!({"csv": "etcdoperator.v0.9.4", "namespace": "tenant-a", "modes": "OSmA",
         "own": "EtcdCluster.v1beta2.etcd.database.coreos.com", "replaces": "etcdoperator.v0.9.2"});
