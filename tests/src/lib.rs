@@ -28,6 +28,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+pub mod fake;
+
 /// Name in the serving certificates of the tests.
 pub const HOST: &str = "opgate.test";
 

@@ -18,7 +18,7 @@ use crate::groups::{Outcome, PROVIDED_APIS, STATIC, reach, reconcile};
 use crate::install_modes::InstallModes;
 use crate::namespaces::NamespaceSet;
 use crate::reads::GROUPS;
-use crate::{owners, rivals, targets, texts};
+use crate::{grants, owners, rivals, targets, texts};
 
 const MODES: Shape =
     Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
@@ -42,6 +42,7 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
     let review = Review { old, ..*review };
     Member::of(&review, object).judge(findings);
     owners::judge(&review, object, findings);
+    grants::csv(&review, object, findings);
 }
 
 fn is_copied(csv: &Document) -> bool {

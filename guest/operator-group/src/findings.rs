@@ -17,8 +17,8 @@ pub(crate) struct Findings<'s> {
     verdict: Verdict,
     /// Words by which OLM names the failures, for those that deny.
     reasons: BTreeSet<&'static str>,
-    /// Rules that were left out, and what they needed.
-    missing: BTreeMap<&'static str, &'static str>,
+    /// Rules that were left out, and why.
+    missing: BTreeMap<&'static str, String>,
 }
 
 impl<'s> Findings<'s> {
@@ -59,6 +59,16 @@ impl<'s> Findings<'s> {
         self.settings.text_or_empty(&format!("/rules/{rule}")) != "off"
     }
 
+    /// Whether the configuration turns on a rule that is off by default.
+    pub(crate) fn is_enabled(&self, rule: &str) -> bool {
+        self.settings.text(&format!("/rules/{rule}")).is_some_and(|level| level != "off")
+    }
+
+    /// Notes that a rule could not be evaluated, and why.
+    pub(crate) fn left_out(&mut self, rule: &'static str, why: &str) {
+        self.missing.entry(rule).or_insert_with(|| why.to_owned());
+    }
+
     /// The answer of the cluster, if there is one. Otherwise the rules that need it are left out
     /// (decision A-6). A selector that is wrong is no business of theirs.
     pub(crate) fn answer<T>(
@@ -70,8 +80,9 @@ impl<'s> Findings<'s> {
         match answer {
             Ok(answer) => Some(answer),
             Err(ReadError::Absent) => {
+                let why = format!("the cluster's {needed} are not available");
                 for rule in rules {
-                    self.missing.entry(rule).or_insert(needed);
+                    self.left_out(rule, &why);
                 }
                 None
             }
@@ -90,11 +101,8 @@ impl<'s> Findings<'s> {
         let conventions = Conventions(self.settings);
         if self.settings.text_or_empty("/context/missing") == "warn" {
             // A rule that the configuration sets to deny would refuse everything without a cluster.
-            for (rule, needed) in
-                missing.iter().filter(|(rule, _)| !conventions.denies(rule, false))
-            {
-                let message =
-                    format!("{rule} was not evaluated: the cluster's {needed} are not available");
+            for (rule, why) in missing.iter().filter(|(rule, _)| !conventions.denies(rule, false)) {
+                let message = format!("{rule} was not evaluated: {why}");
                 self.verdict.warn(rule, "", message);
             }
         }

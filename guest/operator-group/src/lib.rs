@@ -4,6 +4,7 @@
 //! request ─┬─ OperatorGroup ─────────▶ access   who writes it
 //!          │                           fields   what it says
 //!          │                           group    what else there is in the cluster ──┐
+//!          ├─ Role, binding ─────────▶ grants   what they let ServiceAccounts do ──▶ rbac
 //!          └─ ClusterServiceVersion ─▶ csv      the group of its namespace ─────────┼─▶ rivals
 //!                                      owners   who else owns the same APIs         │
 //!                                                     targets  (Namespaces by label) ◀──┘
@@ -20,11 +21,13 @@ mod csv;
 pub mod duration;
 mod fields;
 mod findings;
+mod grants;
 mod group;
 pub mod groups;
 pub mod install_modes;
 pub mod namespaces;
 mod owners;
+mod rbac;
 pub mod reads;
 mod rivals;
 pub mod rules;
@@ -126,6 +129,7 @@ impl Policy for OperatorGroup {
                 if let Some(object) = review.subject() {
                     fields::judge(&review, object, &mut findings);
                     group::judge(&review, object, &mut findings);
+                    grants::group(&review, object, &mut findings);
                 }
             }
             (OLM, "clusterserviceversions") => {
@@ -133,7 +137,16 @@ impl Policy for OperatorGroup {
                     csv::judge(&review, object, &mut findings);
                 }
             }
-            // Roles and bindings: what they let ServiceAccounts do (OPG-33, OPG-36).
+            (RBAC, "clusterrolebindings") => {
+                if let Some(object) = review.subject() {
+                    grants::binding(&review, object, &mut findings);
+                }
+            }
+            (RBAC, "clusterroles" | "roles") => {
+                if let Some(object) = review.subject() {
+                    grants::role(&review, object, &mut findings);
+                }
+            }
             _ => {}
         }
         findings.finish()

@@ -1,0 +1,832 @@
+//! A stand-in for a Kubernetes API server: resource types, objects and their history in memory, over
+//! plain HTTP, and the misfortunes that clients of a real one meet, when a test asks for them.
+//!
+//! It answers as a real one where clients can tell: lists in pages of one snapshot, watches that
+//! replay and then follow, bookmarks, selectors, metadata alone, discovery, creation and changes,
+//! and errors as `Status`. It checks neither tokens nor schemas, speaks JSON only, takes every patch
+//! for a merge patch, and knows no subresources.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+/// Whom the server takes every client for.
+const USER: &str = "system:serviceaccount:opgate:opgate";
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Group and plural, which name a resource type in all its versions.
+type Type = (String, String);
+
+/// Namespace (empty for objects of the cluster) and name, in the order of lists.
+type Key = (String, String);
+
+type Objects = BTreeMap<Key, Arc<Value>>;
+
+/// Where objects of a type live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In the cluster itself.
+    Cluster,
+    /// In a namespace.
+    Namespaced,
+}
+
+/// A fake API server on a thread of its own, so that it answers while the test blocks. It stops,
+/// and its port is closed, when it is dropped.
+pub struct FakeCluster {
+    address: SocketAddr,
+    files: TempDir,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for FakeCluster {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl FakeCluster {
+    /// Starts one without any resource types, on a port of the system's choice.
+    pub fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let files = tempfile::tempdir().unwrap();
+        // JSON is YAML, too.
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "fake", "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": "opgate", "user": {"token": "not-checked"}}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "opgate"}}],
+            "current-context": "fake",
+        });
+        std::fs::write(files.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
+        // Zero is no version: in a request it means "any".
+        let cluster = Mutex::new(Cluster { version: 1, ..Cluster::default() });
+        let shared = Arc::new(Shared { cluster, changed: watch::Sender::default() });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = accept(listener, shared.clone());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                tokio::select! { _ = stopped => (), () = server => () }
+            });
+        });
+        Self { address, files, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Address of the port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Path of a kubeconfig that names this server and a user with a token; the file lives as long
+    /// as the server.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.files.path().join("kubeconfig")
+    }
+
+    /// Makes a version of a resource type exist. The versions of a type share its objects, which
+    /// are shown in the version that is asked for; discovery prefers the first one.
+    pub fn install(&self, group: &str, version: &str, plural: &str, kind: &str, scope: Scope) {
+        self.shared.change(|cluster| {
+            let (kind, objects) = (kind.to_owned(), Objects::new());
+            let new = Resource { versions: BTreeSet::new(), kind, scope, objects };
+            let resource = cluster.resources.entry(of(group, plural)).or_insert(new);
+            resource.versions.insert(version.to_owned());
+        });
+    }
+
+    /// Removes a resource type as the removal of its definition does: watches see the objects
+    /// deleted and end, requests are answered with 404.
+    pub fn uninstall(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| {
+            let of = of(group, plural);
+            for key in cluster.resources[&of].objects.clone().into_keys() {
+                cluster.record(&of, key, None);
+            }
+            cluster.resources.remove(&of);
+            cluster.watches.retain(|watch| watch.view.of != of);
+        });
+    }
+
+    /// Creates an object or replaces the one of the same name: ADDED or MODIFIED for watches. Its
+    /// `resourceVersion` is new, its `uid` that of the one it replaces. It has to have a namespace
+    /// if its type is namespaced, and only then.
+    pub fn apply(&self, group: &str, version: &str, plural: &str, object: Value) {
+        self.shared.change(|cluster| {
+            let of = of(group, plural);
+            let resource = cluster.resources.get(&of).expect("an installed resource type");
+            let namespaced = resource.scope == Scope::Namespaced;
+            assert_eq!(object["metadata"]["namespace"].is_string(), namespaced, "{object}");
+            cluster.put(&of, version, object);
+        });
+    }
+
+    /// Deletes an object (`namespace` is empty for one of the cluster): DELETED for watches.
+    pub fn delete(&self, group: &str, plural: &str, namespace: &str, name: &str) {
+        self.shared.change(|cluster| {
+            cluster.record(&of(group, plural), (namespace.to_owned(), name.to_owned()), None);
+        });
+    }
+
+    /// BOOKMARK, with the present version, for every watch that allows it.
+    pub fn bookmark(&self) {
+        self.shared.change(|cluster| {
+            let allowed = |watch: &&Watch| watch.view.call.asks("allowWatchBookmarks");
+            for watch in cluster.watches.iter().filter(allowed) {
+                let _ = watch.lines.send(cluster.bookmark(&watch.view, &json!({})));
+            }
+        });
+    }
+
+    /// Answers every request for a resource type with 403, as without a role for it. As with a real
+    /// server, watches that are open stay open.
+    pub fn forbid(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| cluster.forbidden.insert(of(group, plural)));
+    }
+
+    /// Takes [`forbid`](Self::forbid) back.
+    pub fn allow(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| cluster.forbidden.remove(&of(group, plural)));
+    }
+
+    /// Forgets the history, as a compaction does. The counter of versions moves on as well, so that
+    /// every version that a client has seen is too old: 410.
+    pub fn expire(&self) {
+        self.shared.change(|cluster| {
+            cluster.version += 1;
+            cluster.oldest = cluster.version;
+            cluster.history.clear();
+        });
+    }
+
+    /// Cuts the connections of all open watches in the middle of the answer; what they have not
+    /// sent yet is lost.
+    pub fn disconnect(&self) {
+        self.shared.change(|cluster| {
+            cluster.cuts += 1;
+            cluster.watches.clear();
+        });
+    }
+
+    /// Falls silent: connections are accepted, but requests hang and watches say nothing more.
+    pub fn pause(&self) {
+        self.shared.change(|cluster| cluster.paused = true);
+    }
+
+    /// Answers what has come in since [`pause`](Self::pause), and goes on.
+    pub fn resume(&self) {
+        self.shared.change(|cluster| cluster.paused = false);
+    }
+
+    /// Answers the next requests, of any kind, with an HTTP error: 429 with `Retry-After: 1`.
+    pub fn fail(&self, code: u16, times: usize) {
+        self.shared.change(|cluster| cluster.failures.extend(std::iter::repeat_n(code, times)));
+    }
+
+    /// Method and path with the query of every request so far, refused ones included.
+    pub fn requests(&self) -> Vec<String> {
+        self.shared.cluster.lock().unwrap().requests.clone()
+    }
+
+    /// Waits until at least so many requests have come in that fulfil a condition.
+    pub async fn requested(&self, count: usize, is_it: impl Fn(&str) -> bool) {
+        let enough = |cluster: &Cluster| {
+            cluster.requests.iter().filter(|request| is_it(request)).count() >= count
+        };
+        self.shared.until(enough).await;
+    }
+
+    /// Waits until at least so many watches of a resource are open.
+    pub async fn watching(&self, plural: &str, count: usize) {
+        let is_it = |watch: &&Watch| watch.view.of.1 == plural && !watch.lines.is_closed();
+        let enough = |cluster: &Cluster| cluster.watches.iter().filter(is_it).count() >= count;
+        self.shared.until(enough).await;
+    }
+}
+
+/// What the test and the server's thread share.
+struct Shared {
+    cluster: Mutex<Cluster>,
+    changed: watch::Sender<()>,
+}
+
+impl Shared {
+    fn change<T>(&self, change: impl FnOnce(&mut Cluster) -> T) -> T {
+        let result = change(&mut self.cluster.lock().unwrap());
+        self.changed.send_replace(());
+        result
+    }
+
+    async fn until(&self, is_so: impl Fn(&Cluster) -> bool) {
+        let mut changed = self.changed.subscribe();
+        while !is_so(&self.cluster.lock().unwrap()) {
+            changed.changed().await.unwrap();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Cluster {
+    /// The last version given, to objects of all types.
+    version: u64,
+    /// The first version from which the history is known.
+    oldest: u64,
+    history: Vec<Change>,
+    resources: BTreeMap<Type, Resource>,
+    watches: Vec<Watch>,
+    forbidden: BTreeSet<Type>,
+    failures: VecDeque<u16>,
+    requests: Vec<String>,
+    paused: bool,
+    /// How often the watches were cut.
+    cuts: u64,
+}
+
+struct Resource {
+    versions: BTreeSet<String>,
+    kind: String,
+    scope: Scope,
+    objects: Objects,
+}
+
+struct Change {
+    version: u64,
+    of: Type,
+    key: Key,
+    old: Option<Arc<Value>>,
+    new: Option<Arc<Value>>,
+}
+
+struct Watch {
+    view: View,
+    lines: UnboundedSender<Bytes>,
+}
+
+/// What a request wants to see of a type's objects, and how.
+struct View {
+    of: Type,
+    version: String,
+    namespace: Option<String>,
+    call: Call,
+}
+
+/// A request, with path and query decoded.
+struct Call {
+    method: String,
+    path: Vec<String>,
+    query: BTreeMap<String, String>,
+    partial: bool,
+    body: Bytes,
+}
+
+enum Reply {
+    Json(u16, Value),
+    Watch { lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64 },
+}
+
+/// A request's result; the error is a `Status`.
+type Answer<T = Reply> = Result<T, Value>;
+
+fn of(group: &str, plural: &str) -> Type {
+    (group.to_owned(), plural.to_owned())
+}
+
+fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    let listener = TcpListener::from_std(listener).unwrap();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let shared = shared.clone();
+        let service = service_fn(move |request| answer(shared.clone(), request));
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Result<Response<Body>> {
+    let (head, body) = request.into_parts();
+    shared.change(|cluster| cluster.requests.push(format!("{} {}", head.method, head.uri)));
+    let call = Call::new(&head, body.collect().await?.to_bytes());
+    shared.until(|cluster| !cluster.paused).await;
+    let (code, body) = match shared.change(|cluster| cluster.serve(call)) {
+        Ok(Reply::Watch { lines, seconds, cuts }) => (200, stream(shared, lines, seconds, cuts)),
+        Ok(Reply::Json(code, body)) => (code, whole(&body)),
+        Err(body) => (body["code"].as_u64().unwrap().try_into().unwrap(), whole(&body)),
+    };
+    let mut response = Response::builder().status(code).header("content-type", "application/json");
+    if code == 429 {
+        response = response.header("retry-after", "1");
+    }
+    Ok(response.body(body).unwrap())
+}
+
+fn whole(body: &Value) -> Body {
+    Full::from(body.to_string()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// The body of a watch. A cut is an error of the body, upon which the connection is closed without
+/// the end of the answer.
+fn stream(shared: Arc<Shared>, lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64) -> Body {
+    // Without a timeout: longer than any test.
+    let seconds = if seconds == 0 { 86_400 } else { seconds };
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let step = move |mut lines: UnboundedReceiver<Bytes>| {
+        let shared = shared.clone();
+        async move {
+            let cut = |cluster: &Cluster| cluster.cuts != cuts;
+            let line = async {
+                let line = lines.recv().await;
+                shared.until(|cluster| !cluster.paused || cut(cluster)).await;
+                if cut(&shared.cluster.lock().unwrap()) {
+                    return Some(Err(io::Error::other("the test cut the connection")));
+                }
+                line.map(|line| Ok(Frame::data(line)))
+            };
+            let item = tokio::select! { line = line => line, () = sleep_until(end) => None };
+            item.map(|item| (item, lines))
+        }
+    };
+    StreamBody::new(stream::unfold(lines, step)).boxed_unsync()
+}
+
+impl Call {
+    fn new(head: &Parts, body: Bytes) -> Self {
+        let query = head.uri.query().unwrap_or_default().replace('+', " ");
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let segments = head.uri.path().split('/').filter(|segment| !segment.is_empty());
+        let accept = head.headers.get("accept").map_or("", |value| value.to_str().unwrap());
+        Self {
+            method: head.method.to_string(),
+            path: segments.map(decoded).collect(),
+            query: pairs.map(|(name, value)| (decoded(name), decoded(value))).collect(),
+            partial: accept.contains("as=PartialObjectMetadata"),
+            body,
+        }
+    }
+
+    fn query(&self, name: &str) -> &str {
+        self.query.get(name).map_or("", String::as_str)
+    }
+
+    fn asks(&self, name: &str) -> bool {
+        matches!(self.query(name), "true" | "1")
+    }
+
+    /// A number in the query; 0 when it is missing.
+    fn number(&self, name: &str) -> Answer<u64> {
+        number(if self.query(name).is_empty() { "0" } else { self.query(name) })
+    }
+
+    fn object(&self) -> Answer<Value> {
+        let object: Option<Value> = serde_json::from_slice(&self.body).ok();
+        let bad = || status(400, "the object provided is unrecognized");
+        object.filter(Value::is_object).ok_or_else(bad)
+    }
+}
+
+fn number(text: &str) -> Answer<u64> {
+    text.parse().map_err(|_| status(400, &format!("invalid number: {text}")))
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::new();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let digits = String::from_utf8(bytes.by_ref().take(2).collect()).unwrap();
+            decoded.push(u8::from_str_radix(&digits, 16).unwrap());
+        } else {
+            decoded.push(byte);
+        }
+    }
+    String::from_utf8(decoded).unwrap()
+}
+
+/// A `Status` of failure.
+fn status(code: u16, message: &str) -> Value {
+    let reason = match code {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        409 if message.ends_with("already exists") => "AlreadyExists",
+        409 => "Conflict",
+        410 => "Expired",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "",
+    };
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    })
+}
+
+fn not_found() -> Value {
+    status(404, "the server could not find the requested resource")
+}
+
+fn line(kind: &str, object: &Value) -> Bytes {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
+}
+
+/// Whether a selector takes what has these values: `a=b`, `a==b`, `a!=b`, `a`, `!a`, `a in (b,c)`,
+/// `a notin (b,c)`, or many of them between commas.
+fn selects<'a>(selector: &str, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+    let mut inside = false;
+    let mut terms = selector.split(|c| {
+        inside = c == '(' || (inside && c != ')');
+        c == ',' && !inside
+    });
+    terms.all(|term| {
+        let operators =
+            [(" notin ", false), (" in ", true), ("!=", false), ("==", true), ("=", true)];
+        for (operator, wanted) in operators {
+            if let Some((key, values)) = term.split_once(operator) {
+                let mut values = values.trim().trim_matches(['(', ')']).split(',');
+                let value = value(key.trim());
+                return values.any(|one| value == Some(one.trim())) == wanted;
+            }
+        }
+        let key = term.trim().trim_start_matches('!');
+        key.is_empty() || value(key).is_some() != term.contains('!')
+    })
+}
+
+impl View {
+    fn takes(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let label = |key: &str| metadata["labels"][key].as_str();
+        let field = |key: &str| metadata[key.trim_start_matches("metadata.")].as_str();
+        self.namespace.as_ref().is_none_or(|namespace| metadata["namespace"] == **namespace)
+            && selects(self.call.query("labelSelector"), label)
+            && selects(self.call.query("fieldSelector"), field)
+    }
+
+    fn show(&self, object: &Value) -> Value {
+        if self.call.partial {
+            let (kind, metadata) = ("PartialObjectMetadata", &object["metadata"]);
+            return json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+        }
+        let mut object = object.clone();
+        object["apiVersion"] = json!(api_version(&self.of.0, &self.version));
+        object
+    }
+
+    /// What a watch says of a change. An object that begins or ceases to be selected by it is as
+    /// good as new or deleted.
+    fn event(&self, change: &Change) -> Option<Bytes> {
+        let seen = |object: &&Value| self.takes(object);
+        let old = change.old.as_deref().filter(seen);
+        match (old, change.new.as_deref().filter(seen)) {
+            (None, None) => None,
+            (None, Some(new)) => Some(line("ADDED", &self.show(new))),
+            (Some(_), Some(new)) => Some(line("MODIFIED", &self.show(new))),
+            (Some(old), None) => {
+                let mut last = self.show(old);
+                last["metadata"]["resourceVersion"] = json!(change.version.to_string());
+                Some(line("DELETED", &last))
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// Completes and keeps an object under the name in its metadata.
+    fn put(&mut self, of: &Type, version: &str, mut object: Value) -> Arc<Value> {
+        let resource = &self.resources[of];
+        let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+        let key = (text("namespace").unwrap_or_default(), text("name").expect("a name"));
+        let uid = json!(format!("00000000-0000-4000-8000-{:012}", self.version));
+        let old = resource.objects.get(&key);
+        object["metadata"]["uid"] = old.map_or(uid, |old| old["metadata"]["uid"].clone());
+        object["metadata"]["resourceVersion"] = json!((self.version + 1).to_string());
+        object["apiVersion"] = json!(api_version(&of.0, version));
+        object["kind"] = json!(resource.kind);
+        let object = Arc::new(object);
+        self.record(of, key, Some(object.clone()));
+        object
+    }
+
+    /// Makes a change, without an object a deletion, and tells the watches.
+    fn record(&mut self, of: &Type, key: Key, new: Option<Arc<Value>>) {
+        self.version += 1;
+        let objects = &mut self.resources.get_mut(of).expect("an installed resource type").objects;
+        let old = match &new {
+            Some(new) => objects.insert(key.clone(), new.clone()),
+            None => Some(objects.remove(&key).expect("an object to delete")),
+        };
+        let change = Change { version: self.version, of: of.clone(), key, old, new };
+        self.watches.retain(|watch| !watch.lines.is_closed());
+        for watch in self.watches.iter().filter(|watch| watch.view.of == *of) {
+            let _ = watch.view.event(&change).map(|line| watch.lines.send(line));
+        }
+        self.history.push(change);
+    }
+
+    /// The objects of a type as they were at a version.
+    fn snapshot(&self, of: &Type, version: u64) -> Objects {
+        let mut objects = self.resources[of].objects.clone();
+        let later = self.history.iter().rev().take_while(|change| change.version > version);
+        for change in later.filter(|change| change.of == *of) {
+            match &change.old {
+                Some(old) => objects.insert(change.key.clone(), old.clone()),
+                None => objects.remove(&change.key),
+            };
+        }
+        objects
+    }
+
+    fn bookmark(&self, view: &View, annotations: &Value) -> Bytes {
+        let version = self.version.to_string();
+        let metadata = json!({"resourceVersion": version, "annotations": annotations});
+        let kind = &self.resources[&view.of].kind;
+        line("BOOKMARK", &view.show(&json!({"kind": kind, "metadata": metadata})))
+    }
+
+    fn serve(&mut self, mut call: Call) -> Answer {
+        if let Some(code) = self.failures.pop_front() {
+            return Err(status(code, "the test asked for this answer"));
+        }
+        let path = std::mem::take(&mut call.path);
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        match *path {
+            ["version"] => Ok(Reply::Json(200, release())),
+            ["api"] => Ok(Reply::Json(200, json!({"kind": "APIVersions", "versions": ["v1"]}))),
+            ["apis"] => Ok(Reply::Json(200, self.groups())),
+            ["apis", group] => Ok(Reply::Json(200, self.group(group).ok_or_else(not_found)?)),
+            ["api", "v1", ref rest @ ..] => self.resource("", "v1", rest, call),
+            ["apis", group, version, ref rest @ ..] => self.resource(group, version, rest, call),
+            _ => Err(not_found()),
+        }
+    }
+
+    /// Requests below a group and version.
+    fn resource(&mut self, group: &str, version: &str, rest: &[&str], call: Call) -> Answer {
+        let (namespace, plural, name) = match *rest {
+            [] => return self.types(group, version),
+            ["namespaces", namespace, plural] => (Some(namespace), plural, None),
+            ["namespaces", namespace, plural, name] => (Some(namespace), plural, Some(name)),
+            [plural] => (None, plural, None),
+            [plural, name] => (None, plural, Some(name)),
+            _ => return Err(not_found()),
+        };
+        let verb = match (call.method.as_str(), name) {
+            ("GET", None) if call.asks("watch") => "watch",
+            ("GET", None) => "list",
+            ("GET", Some(_)) => "get",
+            ("POST", None) => "create",
+            ("PUT", Some(_)) => "update",
+            ("PATCH", Some(_)) => "patch",
+            ("DELETE", Some(_)) => "delete",
+            _ => return Err(status(405, "the server does not allow this method")),
+        };
+        let of = of(group, plural);
+        if self.forbidden.contains(&of) {
+            let inside = |namespace| format!("in the namespace \"{namespace}\"");
+            let place = namespace.map_or("at the cluster scope".to_owned(), inside);
+            let message = format!(
+                "{{}} is forbidden: User \"{USER}\" cannot {verb} resource \"{plural}\" in API \
+                 group \"{group}\" {place}"
+            );
+            return Err(about(&of, name, 403, &message));
+        }
+        let collection = matches!(verb, "list" | "watch");
+        let fits = |resource: &&Resource| match resource.scope {
+            _ if !resource.versions.contains(version) => false,
+            Scope::Cluster => namespace.is_none(),
+            Scope::Namespaced => namespace.is_some() || collection,
+        };
+        self.resources.get(&of).filter(fits).ok_or_else(not_found)?;
+        let mut fields = call.query("fieldSelector").split(',').map(str::trim_start);
+        // Of "metadata.namespace", too.
+        let strange = |term: &&str| !term.is_empty() && !term.starts_with("metadata.name");
+        if let Some(term) = fields.find(strange) {
+            return Err(status(400, &format!("field label not supported: {term}")));
+        }
+        let namespace = namespace.map(str::to_owned);
+        let view = View { of, version: version.to_owned(), namespace, call };
+        match verb {
+            "list" => self.list(&view),
+            "watch" => self.watch(view),
+            _ => self.one(verb, name, &view),
+        }
+    }
+
+    fn list(&self, view: &View) -> Answer {
+        let call = &view.call;
+        let token: Vec<&str> = call.query("continue").split('/').collect();
+        let (version, after) = match *token.as_slice() {
+            [""] => (self.version, Bound::Unbounded),
+            [version, namespace, name] => {
+                (number(version)?, Bound::Excluded((namespace.to_owned(), name.to_owned())))
+            }
+            _ => return Err(status(400, "continue key is not valid")),
+        };
+        if version < self.oldest {
+            let message = "The provided continue parameter is too old to display a consistent list \
+                           result. You can start a new list without the continue parameter.";
+            return Err(status(410, message));
+        }
+        // As a real server, which answers a list of any version from a cache that has no pages.
+        let any = call.query("resourceVersion") == "0";
+        let limit = usize::try_from(call.number("limit")?).unwrap();
+        let limit = if any || limit == 0 { usize::MAX } else { limit };
+        let objects = self.snapshot(&view.of, version);
+        let mut rest = objects.range((after, Bound::Unbounded)).filter(|(_, o)| view.takes(o));
+        let page: Vec<_> = rest.by_ref().take(limit).collect();
+        let remaining = rest.count();
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        if let Some(((namespace, name), _)) = page.last().filter(|_| remaining > 0) {
+            metadata["continue"] = json!(format!("{version}/{namespace}/{name}"));
+            if call.query("labelSelector").is_empty() && call.query("fieldSelector").is_empty() {
+                metadata["remainingItemCount"] = json!(remaining);
+            }
+        }
+        let items: Vec<_> = page.iter().map(|(_, object)| view.show(object)).collect();
+        let mut list = view.show(&json!({"kind": self.resources[&view.of].kind}));
+        list["kind"] = json!(format!("{}List", list["kind"].as_str().unwrap()));
+        list["metadata"] = metadata;
+        list["items"] = json!(items);
+        Ok(Reply::Json(200, list))
+    }
+
+    fn watch(&mut self, view: View) -> Answer {
+        let since = view.call.number("resourceVersion")?;
+        let seconds = view.call.number("timeoutSeconds")?;
+        let initial = view.call.asks("sendInitialEvents");
+        let (sender, lines) = unbounded_channel();
+        let send = |line| drop(sender.send(line));
+        let reply = Reply::Watch { lines, seconds, cuts: self.cuts };
+        if since == 0 || initial {
+            let objects = self.resources[&view.of].objects.values();
+            objects.filter(|o| view.takes(o)).for_each(|o| send(line("ADDED", &view.show(o))));
+            if initial {
+                send(self.bookmark(&view, &json!({"k8s.io/initial-events-end": "true"})));
+            }
+        } else if since < self.oldest {
+            let message = format!("too old resource version: {since} ({})", self.oldest);
+            send(line("ERROR", &status(410, &message)));
+            return Ok(reply);
+        } else {
+            let missed = self.history.iter().filter(|change| change.version > since);
+            let missed = missed.filter(|change| change.of == view.of);
+            missed.filter_map(|change| view.event(change)).for_each(send);
+        }
+        self.watches.push(Watch { view, lines: sender });
+        Ok(reply)
+    }
+
+    /// Requests that concern one object.
+    fn one(&mut self, verb: &str, name: Option<&str>, view: &View) -> Answer {
+        let reads = matches!(verb, "get" | "delete");
+        let mut sent = if reads { Value::Null } else { view.call.object()? };
+        let given = sent["metadata"]["name"].as_str().map(str::to_owned);
+        let name = name.map(str::to_owned).or(given);
+        let name = name.ok_or_else(|| status(400, "name must be provided"))?;
+        let refused = |code, message| Err(about(&view.of, Some(&name), code, message));
+        let key = (view.namespace.clone().unwrap_or_default(), name.clone());
+        let old = self.resources[&view.of].objects.get(&key).cloned();
+        match (verb, old.as_deref()) {
+            ("create", Some(_)) => return refused(409, "{} already exists"),
+            ("create", None) => {}
+            (_, None) => return refused(404, "{} not found"),
+            ("get", Some(old)) => return Ok(Reply::Json(200, view.show(old))),
+            ("delete", Some(_)) => {
+                self.record(&view.of, key, None);
+                let done = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+                return Ok(Reply::Json(200, done));
+            }
+            ("patch", Some(old)) => {
+                let patch = std::mem::replace(&mut sent, old.clone());
+                merge(&mut sent, patch);
+            }
+            (_, Some(_)) => {}
+        }
+        let seen = sent["metadata"]["resourceVersion"].as_str().filter(|seen| !seen.is_empty());
+        if let Some(old) = old
+            && seen.is_some_and(|seen| old["metadata"]["resourceVersion"] != seen)
+        {
+            let message = "Operation cannot be fulfilled on {}: the object has been modified; \
+                           please apply your changes to the latest version and try again";
+            return refused(409, message);
+        }
+        sent["metadata"]["name"] = json!(name);
+        if let Some(namespace) = &view.namespace {
+            sent["metadata"]["namespace"] = json!(namespace);
+        }
+        let new = self.put(&view.of, &view.version, sent);
+        Ok(Reply::Json(if verb == "create" { 201 } else { 200 }, view.show(&new)))
+    }
+
+    fn groups(&self) -> Value {
+        let names: BTreeSet<&str> = self.resources.keys().map(|of| of.0.as_str()).collect();
+        let groups: Vec<_> = names.into_iter().filter_map(|name| self.group(name)).collect();
+        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    }
+
+    /// Describes a group, unless it is the core group or there is none of that name.
+    fn group(&self, name: &str) -> Option<Value> {
+        let types = self.resources.iter().filter(|(of, _)| of.0 == name && !name.is_empty());
+        let versions: BTreeSet<&String> = types.flat_map(|(_, r)| &r.versions).collect();
+        let describe = |v: &String| json!({"groupVersion": api_version(name, v), "version": v});
+        let versions: Vec<_> = versions.into_iter().map(describe).collect();
+        let mut group = json!({"kind": "APIGroup", "apiVersion": "v1", "name": name});
+        group["preferredVersion"] = versions.first()?.clone();
+        group["versions"] = json!(versions);
+        Some(group)
+    }
+
+    fn types(&self, group: &str, version: &str) -> Answer {
+        let types = self.resources.iter().filter(|(of, _)| of.0 == group);
+        let types = types.filter(|(_, resource)| resource.versions.contains(version));
+        let describe = |((_, plural), resource): (&Type, &Resource)| {
+            json!({
+                "name": plural,
+                "singularName": resource.kind.to_lowercase(),
+                "kind": resource.kind,
+                "namespaced": resource.scope == Scope::Namespaced,
+                "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+            })
+        };
+        let types: Vec<_> = types.map(describe).collect();
+        if types.is_empty() && !group.is_empty() {
+            return Err(not_found());
+        }
+        let mut list = json!({"kind": "APIResourceList", "apiVersion": "v1", "resources": types});
+        list["groupVersion"] = json!(api_version(group, version));
+        Ok(Reply::Json(200, list))
+    }
+}
+
+/// A `Status` about a type or an object of it, which stands for `{}` in the message.
+fn about((group, plural): &Type, name: Option<&str>, code: u16, message: &str) -> Value {
+    let dot = if group.is_empty() { "" } else { "." };
+    let quoted = name.map_or(String::new(), |name| format!(" \"{name}\""));
+    let called = format!("{plural}{dot}{group}{quoted}");
+    let mut status = status(code, &message.replace("{}", &called));
+    // What is called kind there is the plural.
+    status["details"] = json!({"name": name.unwrap_or_default(), "group": group, "kind": plural});
+    status
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(&name);
+        } else {
+            merge(&mut target[name], value);
+        }
+    }
+}
+
+fn release() -> Value {
+    json!({
+        "major": "1", "minor": "34", "gitVersion": "v1.34.0", "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "2025-01-01T00:00:00Z", "goVersion": "go1.24",
+        "compiler": "gc", "platform": "linux/amd64",
+    })
+}
