@@ -1,0 +1,478 @@
+//! Policies that read the cluster, through the real binary and an API server that misbehaves on
+//! demand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests may panic"
+)]
+
+use std::path::PathBuf;
+
+use futures_util::future::join_all;
+use opgate_tests::fake::{FakeCluster, Scope};
+use opgate_tests::{Answer, Client, Server, configuration, hostile};
+use serde_json::{Value, json};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
+const OLM: &str = "operators.coreos.com";
+const GROUPS: &str = "operators.coreos.com/v1/operatorgroups";
+const RBAC: &str = "rbac.authorization.k8s.io";
+const GOOSE: &str = "Goose.v1alpha1.birds.com";
+
+/// Everything that the built-in policies read, with the rules as they are by default.
+const RESOURCES: [(&str, &str, &str, &str, Scope); 8] = [
+    ("", "v1", "namespaces", "Namespace", Scope::Cluster),
+    ("", "v1", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
+    ("", "v1", "configmaps", "ConfigMap", Scope::Namespaced),
+    (OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced),
+    (OLM, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion", Scope::Namespaced),
+    (RBAC, "v1", "clusterroles", "ClusterRole", Scope::Cluster),
+    (RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", Scope::Cluster),
+    ("core.rukpak.io", "v1alpha1", "bundles", "Bundle", Scope::Cluster),
+];
+
+fn cluster() -> FakeCluster {
+    let cluster = FakeCluster::start();
+    for (group, version, plural, kind, scope) in RESOURCES {
+        cluster.install(group, version, plural, kind, scope);
+    }
+    for name in ["a", "b", "c", "shared"] {
+        cluster.apply("", "v1", "namespaces", namespace(name));
+    }
+    cluster
+}
+
+fn policies() -> String {
+    let patient = |name: &str| json!({"name": name, "limits": {"time": "20s"}});
+    configuration(&[patient("bundle-immutability"), patient("operator-group")])
+}
+
+fn serve(cluster: &FakeCluster, arguments: &[&str]) -> Server {
+    let kubeconfig = cluster.kubeconfig();
+    let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
+    all.extend(arguments);
+    Server::start(BINARY, Some(&policies()), &all)
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name}}})
+}
+
+fn group(namespace: &str, name: &str, targets: &[&str], apis: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1",
+        "kind": "OperatorGroup",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": {"olm.providedAPIs": apis},
+        },
+        "spec": {"targetNamespaces": targets},
+    })
+}
+
+/// A CREATE as an API server sends it.
+fn create(object: &Value, dry_run: bool) -> String {
+    let kind = json!({"group": OLM, "version": "v1", "kind": "OperatorGroup"});
+    let resource = json!({"group": OLM, "version": "v1", "resource": "operatorgroups"});
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "1",
+            "kind": kind,
+            "resource": resource,
+            "name": object["metadata"]["name"],
+            "namespace": object["metadata"]["namespace"],
+            "operation": "CREATE",
+            "userInfo": {"username": "admin"},
+            "object": object,
+            "oldObject": null,
+            "dryRun": dry_run,
+        },
+    })
+    .to_string()
+}
+
+/// Looks until it is so.
+async fn until(what: &str, look: impl AsyncFn() -> bool) {
+    for _ in 0..20_000 {
+        if look().await {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("{what} does not come");
+}
+
+async fn ready(server: &Server) {
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+}
+
+async fn objects(server: &Server, resource: &str) -> Option<f64> {
+    server.metric(&format!("opgate_context_objects{{resource=\"{resource}\"}}")).await
+}
+
+/// Waits until the server has seen so many groups.
+async fn groups(server: &Server, count: u32) {
+    let what = format!("{count} groups");
+    until(&what, async || objects(server, GROUPS).await == Some(count.into())).await;
+}
+
+fn message(answer: &Answer) -> String {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let response = answer.response();
+    if response["allowed"] == true {
+        return "allowed".to_owned();
+    }
+    response["status"]["message"].as_str().unwrap().to_owned()
+}
+
+async fn decide(client: &mut Client, object: &Value) -> String {
+    message(&client.review(create(object, false)).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_follows_what_the_watch_shows() {
+    let cluster = cluster();
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let new = group("b", "new", &["shared"], GOOSE);
+    assert_eq!(message(&client.review(create(&new, true)).await.unwrap()), "allowed");
+
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    groups(&server, 1).await;
+    let refused = decide(&mut client, &new).await;
+    assert!(refused.starts_with("intersecting operatorgroups provide the same apis"), "{refused}");
+    assert!(refused.contains("a/first") && refused.contains(GOOSE), "{refused}");
+    let elsewhere = group("b", "new", &["b"], GOOSE);
+    assert_eq!(message(&client.review(create(&elsewhere, true)).await.unwrap()), "allowed");
+
+    // What it reaches is found out from namespaces, too, as long as it has no status.
+    let mut selecting = group("a", "first", &[], GOOSE);
+    selecting["spec"] = json!({"selector": {"matchLabels": {"team": "b"}}});
+    cluster.apply(OLM, "v1", "operatorgroups", selecting);
+    until("the change", async || {
+        let mut client = server.connect().await;
+        message(&client.review(create(&new, true)).await.unwrap()).contains("(namespaces: b)")
+    })
+    .await;
+
+    cluster.delete(OLM, "operatorgroups", "a", "first");
+    groups(&server, 0).await;
+    assert_eq!(decide(&mut client, &new).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_list_comes_in_pages() {
+    let cluster = cluster();
+    for number in 0..250 {
+        let name = format!("n{number}");
+        cluster.apply("", "v1", "namespaces", namespace(&name));
+        cluster.apply(OLM, "v1", "operatorgroups", group(&name, "g", &[&name], GOOSE));
+    }
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    groups(&server, 250).await;
+    let pages = cluster.requests();
+    let pages = pages.iter().filter(|r| r.contains("/operatorgroups?") && !r.contains("watch="));
+    assert_eq!(pages.clone().count(), 3);
+    assert!(pages.clone().all(|request| request.contains("limit=100")), "{pages:?}");
+    let copied = "labelSelector=%21olm.copiedFrom";
+    let requests = cluster.requests();
+    let csvs = requests.iter().filter(|r| r.contains("/clusterserviceversions?"));
+    assert!(csvs.clone().all(|request| request.contains(copied)), "copies are not read");
+    let maps = requests.iter().find(|r| r.contains("/configmaps")).unwrap();
+    assert!(maps.contains("/namespaces/rukpak-system/"), "{maps}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_start_gives_faults_and_no_guesses() {
+    let cluster = cluster();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    cluster.pause();
+    let server = serve(&cluster, &[]);
+    let (code, text) = server.get("/readyz").await;
+    assert_eq!(code, 503);
+    assert!(text.contains(&format!("policy operator-group: {GROUPS} is not synced yet")), "{text}");
+    assert_eq!(server.get("/livez").await.0, 200);
+    let mut client = server.connect().await;
+    let review = create(&group("b", "new", &["shared"], GOOSE), false);
+    let answer = client.review(review.clone()).await.unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.contains("operator-group"), "{}", answer.body);
+    assert!(answer.body.contains("is not synced yet"), "{}", answer.body);
+    // What needs no cluster is decided.
+    let answer = client.review(opgate_tests::recorded("007")).await.unwrap();
+    assert_eq!(message(&answer), "bundle.spec is immutable");
+    cluster.resume();
+    ready(&server).await;
+    let refused = message(&client.review(review).await.unwrap());
+    assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_installed_is_an_empty_list_until_it_appears() {
+    let cluster = cluster();
+    cluster.uninstall(OLM, "operatorgroups");
+    cluster.uninstall("core.rukpak.io", "bundles");
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let new = group("b", "new", &["shared"], GOOSE);
+    assert_eq!(message(&client.review(create(&new, true)).await.unwrap()), "allowed");
+    cluster.install(OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced);
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    cluster.watching("operatorgroups", 1).await;
+    groups(&server, 1).await;
+    let refused = decide(&mut client, &new).await;
+    assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
+    // And back: the CRD is removed.
+    cluster.uninstall(OLM, "operatorgroups");
+    groups(&server, 0).await;
+    assert_eq!(decide(&mut client, &new).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_permission_is_named_everywhere() {
+    let cluster = cluster();
+    cluster.forbid(OLM, "operatorgroups");
+    let server = serve(&cluster, &[]);
+    let forbidden = "operatorgroups.operators.coreos.com is forbidden";
+    until("the refusal", async || {
+        let (code, text) = server.get("/readyz").await;
+        code == 503 && text.contains(forbidden) && text.contains("grant get, list and watch")
+    })
+    .await;
+    let current = format!("opgate_context_current{{resource=\"{GROUPS}\"}}");
+    assert_eq!(server.metric(&current).await, Some(0.0));
+    let mut client = server.connect().await;
+    let new = group("b", "new", &["shared"], GOOSE);
+    let answer = client.review(create(&new, false)).await.unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.contains(forbidden), "{}", answer.body);
+    let told = |line: &Value| {
+        line["level"] == "WARN"
+            && line["resource"] == GROUPS
+            && line.to_string().contains(forbidden)
+    };
+    assert_eq!(server.log().iter().filter(|line| told(line)).count(), 1, "told once");
+    cluster.allow(OLM, "operatorgroups");
+    ready(&server).await;
+    assert_eq!(server.metric(&current).await, Some(1.0));
+    assert_eq!(decide(&mut client, &new).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_watch_goes_on_where_it_was() {
+    let cluster = cluster();
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    cluster.watching("operatorgroups", 1).await;
+    cluster.disconnect();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    groups(&server, 1).await;
+    let requests = cluster.requests();
+    let lists = requests.iter().filter(|r| r.contains("/operatorgroups?") && !r.contains("watch="));
+    assert_eq!(lists.count(), 1, "nothing is listed again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_that_is_gone_is_listed_again() {
+    let cluster = cluster();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "gone", &["shared"], GOOSE));
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    groups(&server, 1).await;
+    cluster.watching("operatorgroups", 1).await;
+    cluster.pause();
+    cluster.delete(OLM, "operatorgroups", "a", "gone");
+    cluster.apply(OLM, "v1", "operatorgroups", group("b", "first", &["b"], GOOSE));
+    cluster.apply(OLM, "v1", "operatorgroups", group("c", "second", &["c"], GOOSE));
+    cluster.expire();
+    cluster.disconnect();
+    cluster.resume();
+    groups(&server, 2).await;
+    let mut client = server.connect().await;
+    let new = group("a", "new", &["shared"], GOOSE);
+    assert_eq!(decide(&mut client, &new).await, "allowed", "what is gone does not count");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_api_server_are_outlived() {
+    for code in [429, 500, 503] {
+        let cluster = cluster();
+        cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+        cluster.fail(code, 12);
+        let server = serve(&cluster, &[]);
+        ready(&server).await;
+        groups(&server, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_is_too_old_is_no_view() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--context-max-age", "1500ms"]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let review = create(&group("b", "new", &["shared"], GOOSE), true);
+    assert_eq!(message(&client.review(review.clone()).await.unwrap()), "allowed");
+    cluster.pause();
+    until("the end of patience", async || {
+        let mut client = server.connect().await;
+        let answer = client.review(review.clone()).await.unwrap();
+        answer.status == 500 && answer.body.contains("was last heard of")
+    })
+    .await;
+    assert_eq!(server.get("/readyz").await.0, 200, "other replicas know no more");
+    cluster.resume();
+    cluster.disconnect();
+    until("the return", async || {
+        let mut client = server.connect().await;
+        client.review(review.clone()).await.unwrap().status == 200
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_thousand_that_exclude_each_other_one_wins() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--queue", "100000"]);
+    ready(&server).await;
+    for (round, direct) in [("first", false), ("second", true)] {
+        let consistent =
+            direct.then(|| serve(&cluster, &["--consistent-reads", "--queue", "100000"]));
+        let server = consistent.as_ref().unwrap_or(&server);
+        ready(server).await;
+        let api = format!("{round}.v1.race.com");
+        // In each namespace another group, all of them reaching into the same one.
+        let racing = (0..20).map(|lane| {
+            let api = api.clone();
+            async move {
+                let mut client = server.connect().await;
+                let mut won = 0;
+                for number in 0..50 {
+                    let namespace = format!("racer-{lane}-{number}");
+                    let racer = group(&namespace, "g", &["shared"], &api);
+                    let decided = decide(&mut client, &racer).await;
+                    if decided == "allowed" {
+                        won += 1;
+                    } else {
+                        assert!(decided.starts_with("intersecting"), "{decided}");
+                    }
+                }
+                won
+            }
+        });
+        assert_eq!(join_all(racing).await.into_iter().sum::<usize>(), 1, "{round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_allowed_counts_before_the_watch_shows_it() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--reservation", "1h"]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let first = group("a", "first", &["shared"], GOOSE);
+    let second = group("b", "second", &["shared"], GOOSE);
+    // What is not stored leaves nothing behind.
+    assert_eq!(message(&client.review(create(&first, true)).await.unwrap()), "allowed");
+    assert_eq!(message(&client.review(create(&second, true)).await.unwrap()), "allowed");
+    // Neither does what is denied.
+    let mut wrong = group("c", "wrong", &["shared", ""], GOOSE);
+    assert!(decide(&mut client, &wrong).await.contains("NamespaceAll"));
+    assert_eq!(decide(&mut client, &first).await, "allowed");
+    assert!(decide(&mut client, &second).await.starts_with("intersecting"));
+    assert_eq!(decide(&mut client, &first).await, "allowed", "a retry is in nobody's way");
+    cluster.apply(OLM, "v1", "operatorgroups", first);
+    groups(&server, 1).await;
+    assert!(decide(&mut client, &second).await.starts_with("intersecting"));
+    cluster.delete(OLM, "operatorgroups", "a", "first");
+    groups(&server, 0).await;
+    assert_eq!(decide(&mut client, &second).await, "allowed", "it lives as long as the object");
+    wrong["spec"]["targetNamespaces"] = json!(["c"]);
+    assert_eq!(decide(&mut client, &wrong).await, "allowed");
+
+    // Another webhook refused it: after its time it does not count any more.
+    let hasty = serve(&cluster, &["--reservation", "1ms"]);
+    ready(&hasty).await;
+    let mut client = hasty.connect().await;
+    assert_eq!(decide(&mut client, &group("a", "x", &["shared"], GOOSE)).await, "allowed");
+    until("its end", async || {
+        let mut client = hasty.connect().await;
+        decide(&mut client, &group("b", "y", &["shared"], GOOSE)).await == "allowed"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consistent_reads_ask_the_api_server_itself() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--consistent-reads"]);
+    ready(&server).await;
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    let mut client = server.connect().await;
+    let before = cluster.requests().len();
+    let refused = decide(&mut client, &group("b", "new", &["shared"], GOOSE)).await;
+    assert!(refused.starts_with("intersecting"), "{refused}");
+    let requests = cluster.requests().split_off(before);
+    let asked =
+        |part: &str| requests.iter().filter(|r| r.contains(part) && !r.contains("watch=")).count();
+    assert!(asked("/operatorgroups") > 0, "{requests:?}");
+    assert_eq!(asked("/namespaces?"), 0, "nobody changes namespaces under review: {requests:?}");
+    // A narrow question stays narrow.
+    let before = cluster.requests().len();
+    let quiet = group("c", "quiet", &["c"], "");
+    assert_eq!(decide(&mut client, &quiet).await, "allowed");
+    let requests = cluster.requests().split_off(before);
+    let lists = requests.iter().filter(|r| r.contains("/operatorgroups") && !r.contains("watch="));
+    assert!(lists.clone().all(|r| r.contains("/namespaces/c/")), "{requests:?}");
+    // Without an answer there is no verdict.
+    cluster.forbid(OLM, "operatorgroups");
+    let review = create(&group("b", "new", &["shared"], GOOSE), false);
+    let answer = client.review(review).await.unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.contains("forbidden"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn without_a_cluster_the_rules_that_need_one_are_left_out_and_named() {
+    let server = Server::start(BINARY, Some(&policies()), &["--cluster", "none"]);
+    assert_eq!(server.get("/readyz").await.0, 200);
+    let mut client = server.connect().await;
+    let review = create(&group("b", "new", &["shared"], GOOSE), false);
+    let answer = client.review(review).await.unwrap();
+    assert_eq!(message(&answer), "allowed");
+    let response = answer.response();
+    let left_out = response["auditAnnotations"]["operator-group.not-evaluated"].as_str().unwrap();
+    assert!(left_out.split(' ').any(|rule| rule == "OPG-18"), "{left_out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_gets_nothing_that_it_did_not_declare() {
+    let cluster = cluster();
+    cluster.install("", "v1", "secrets", "Secret", Scope::Namespaced);
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "a"},
+        "data": {"password": "eA=="},
+    });
+    cluster.apply("", "v1", "secrets", secret);
+    let module: PathBuf = hostile("reads-cluster");
+    let policy = json!({
+        "name": "curious", "module": module, "cluster": ["v1/namespaces", "v1/secrets"],
+        "limits": {"time": "20s"},
+    });
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let server = Server::start(BINARY, Some(&configuration(&[policy])), &arguments);
+    let mut client = server.connect().await;
+    let bundle = opgate_tests::create_bundle("1", "x", &opgate_tests::good_spec());
+    let answer = client.review(bundle.to_string()).await.unwrap();
+    assert_eq!(message(&answer), "0 secrets");
+    assert!(!cluster.requests().iter().any(|request| request.contains("secrets")));
+}
