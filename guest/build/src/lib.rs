@@ -74,7 +74,7 @@ pub enum Guest<'a> {
 /// Where the target is missing, cargo fails, or a module does not follow `wit/policy.wit`.
 pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let workspace = workspace()?;
-    for input in ["Cargo.toml", "Cargo.lock", "guest", "wit", "host/document", "host/unsafe"] {
+    for input in ["Cargo.toml", "Cargo.lock", "guest", "wit", "host/labels", "host/unsafe"] {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
     ensure_target()?;

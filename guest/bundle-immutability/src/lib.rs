@@ -60,6 +60,7 @@ impl Policy for BundleImmutability {
                     operations: &[Operation::Create, Operation::Delete],
                     namespace: Some(context::SYSTEM_NAMESPACE),
                     rules: &["RPK-19", "RPK-20"],
+                    ..MatchRule::EMPTY
                 },
             ],
             reads: &[context::CONFIG_MAPS, context::BUNDLES],

@@ -46,7 +46,7 @@ pub(crate) fn group(review: &Review<'_>, object: &Document, findings: &mut Findi
 
 /// A new member of a group whose account installs it: OPG-37.
 pub(crate) fn csv(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    if !review.creates() || !findings.is_enabled("OPG-37") {
+    if !review.creates() || !findings.is_enabled("OPG-37") || !rbac::asks_for_permissions(object) {
         return;
     }
     let namespace = review.namespace();
@@ -64,7 +64,7 @@ pub(crate) fn csv(review: &Review<'_>, object: &Document, findings: &mut Finding
 
 /// A ClusterRoleBinding: OPG-33.
 pub(crate) fn binding(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    if !findings.is_on("OPG-33") {
+    if !findings.is_on("OPG-33") || !changes(review, object, &["/subjects", "/roleRef"]) {
         return;
     }
     let found = rbac::widening_binding(&READS, object, review.spares());
@@ -75,6 +75,9 @@ pub(crate) fn binding(review: &Review<'_>, object: &Document, findings: &mut Fin
 
 /// A Role or ClusterRole: OPG-33 for the latter, OPG-36 for both.
 pub(crate) fn role(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
+    if !changes(review, object, &["/rules", "/aggregationRule"]) {
+        return;
+    }
     if review.request.resource.resource == "clusterroles" && findings.is_on("OPG-33") {
         let found = rbac::widening_role(&READS, object, review.spares());
         if let Some(Some(through)) = answer(findings, "OPG-33", found) {
@@ -88,6 +91,12 @@ pub(crate) fn role(review: &Review<'_>, object: &Document, findings: &mut Findin
             findings.warn("OPG-36", "rules", message);
         }
     }
+}
+
+/// Whether there is anything at one of the pointers that was not there before. What stays as it is
+/// needs no cluster, however large it is.
+fn changes(review: &Review<'_>, object: &Document, pointers: &[&str]) -> bool {
+    pointers.iter().any(|pointer| review.touches_json(object, pointer))
 }
 
 fn privileges(through: &str) -> String {

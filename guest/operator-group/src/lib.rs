@@ -85,6 +85,7 @@ impl Policy for OperatorGroup {
                     resources: &["clusterrolebindings"],
                     operations: WRITES,
                     rules: &["OPG-33"],
+                    advisory: true,
                     ..MatchRule::EMPTY
                 },
                 MatchRule {
@@ -93,6 +94,7 @@ impl Policy for OperatorGroup {
                     resources: &["clusterroles"],
                     operations: WRITES,
                     rules: &["OPG-33", "OPG-36"],
+                    advisory: true,
                     ..MatchRule::EMPTY
                 },
                 MatchRule {
@@ -101,6 +103,7 @@ impl Policy for OperatorGroup {
                     resources: &["roles"],
                     operations: WRITES,
                     rules: &["OPG-36"],
+                    advisory: true,
                     ..MatchRule::EMPTY
                 },
             ],

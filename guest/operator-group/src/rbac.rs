@@ -18,6 +18,8 @@ use opgate_sdk::cluster::{Match, Query, ReadError};
 use opgate_sdk::go::quote;
 use opgate_sdk::{ClusterRead, Document, Kind};
 
+use crate::findings::MOST;
+
 /// What is read of the cluster.
 pub(crate) struct Reads {
     /// Fields `/rules`, `/aggregationRule`.
@@ -31,7 +33,7 @@ pub(crate) struct Reads {
     pub(crate) role_bindings: ClusterRead,
     /// Field and index `account` (`/spec/serviceAccountName`).
     pub(crate) groups: ClusterRead,
-    /// Field `/spec/install/spec/deployments/*/spec/template/spec/imagePullSecrets`.
+    /// Fields `/status/reason`, `/spec/install/spec/deployments/*/spec/template/spec/imagePullSecrets`.
     pub(crate) csvs: ClusterRead,
 }
 
@@ -75,8 +77,6 @@ impl Work {
 
 /// Names that one message lists.
 const LISTED: usize = 10;
-/// Missing permissions that one verdict lists; the host takes no more.
-const MISSING: usize = 256;
 
 // Questions.
 
@@ -187,7 +187,9 @@ pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Result<
 pub(crate) fn group_account(reads: &Reads, namespace: &str) -> Result<Option<String>, Unanswered> {
     let mut accounts = Vec::new();
     reads.groups.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
-        accounts.push(group.text_or_empty("/spec/serviceAccountName"));
+        if !is_leaving(&group) {
+            accounts.push(group.text_or_empty("/spec/serviceAccountName"));
+        }
         accounts.len() < 2
     })?;
     let only = accounts.pop().filter(|_| accounts.is_empty());
@@ -203,6 +205,14 @@ pub(crate) struct Missing {
     pub(crate) permission: String,
 }
 
+const PERMISSIONS: &str = "/spec/install/spec/permissions";
+const CLUSTER_PERMISSIONS: &str = "/spec/install/spec/clusterPermissions";
+
+/// Whether a CSV asks for anything that an account could lack.
+pub(crate) fn asks_for_permissions(csv: &Document) -> bool {
+    [PERMISSIONS, CLUSTER_PERMISSIONS].iter().any(|list| length(csv, list) > 0)
+}
+
 /// OPG-37: what a CSV asks for and the account of its namespace's Operator group does not have.
 /// `permissions` are granted in that namespace, `clusterPermissions` everywhere.
 pub(crate) fn missing_permissions(
@@ -213,31 +223,31 @@ pub(crate) fn missing_permissions(
 ) -> Result<Vec<Missing>, Unanswered> {
     let mut work = Work::new();
     let asked = [
-        ("permissions", format!(" in namespace {namespace}")),
-        ("clusterPermissions", " at the cluster scope".to_owned()),
+        (PERMISSIONS, format!(" in namespace {namespace}")),
+        (CLUSTER_PERMISSIONS, " at the cluster scope".to_owned()),
     ];
-    let list = |member: &str| format!("/spec/install/spec/{member}");
     let mut missing = Vec::new();
-    if asked.iter().all(|(member, _)| length(csv, &list(member)) == 0) {
+    if !asks_for_permissions(csv) {
         return Ok(missing);
     }
     let grants = Grants::of(reads, &Account::new(namespace, account), &mut work)?;
-    for (member, scope) in &asked {
+    for (list, scope) in &asked {
         let everywhere = grants.everywhere.iter();
-        let inside = grants.inside.iter().filter(|_| *member == "permissions");
+        let inside = grants.inside.iter().filter(|_| *list == PERMISSIONS);
         let held = Held {
             resources: everywhere.clone().chain(inside).collect(),
             urls: everywhere.collect(),
         };
-        for permission in 0..length(csv, &list(member)) {
+        for permission in 0..length(csv, list) {
             work.spend(CALL)?;
-            let rules = format!("{}/{permission}/rules", list(member));
+            let rules = format!("{list}/{permission}/rules");
             for rule in 0..length(csv, &rules) {
                 let wanted = Grant::read(csv, &format!("{rules}/{rule}"), &mut work)?;
                 if let Some(lacking) = held.lack(&wanted, scope, &mut work)? {
-                    let field = format!("spec.install.spec.{member}[{permission}].rules[{rule}]");
+                    let member = list.trim_start_matches('/').replace('/', ".");
+                    let field = format!("{member}[{permission}].rules[{rule}]");
                     missing.push(Missing { field, permission: lacking });
-                    if missing.len() == MISSING {
+                    if missing.len() == MOST {
                         return Ok(missing);
                     }
                 }
@@ -293,6 +303,11 @@ fn each(
         outcome.is_ok()
     })?;
     outcome
+}
+
+/// What is being deleted does not count.
+fn is_leaving(object: &Document) -> bool {
+    object.has("/metadata/deletionTimestamp")
 }
 
 /// Elements of a list, none for anything else.
@@ -487,7 +502,7 @@ fn accounts_among(
         let account = group.text_or_empty("/spec/serviceAccountName");
         let namespace = group.text_or_empty("/metadata/namespace");
         let is_new = after.contain(&namespace, &account) && !before.contain(&namespace, &account);
-        if !account.is_empty() && is_new {
+        if !account.is_empty() && is_new && !is_leaving(&group) {
             found.insert(format!("ServiceAccount {namespace}/{account}"));
         }
         Ok(())
@@ -542,7 +557,8 @@ const GROUPS: Watched = Watched {
     resources: &[("operators.coreos.com", "operatorgroups")],
 };
 
-/// Requests that name no object, so that a rule with `resourceNames` does not allow them.
+/// Requests that name no object, so that a rule with `resourceNames` does not allow them, unless the
+/// empty name is one of those.
 const NAMELESS: [&str; 2] = ["create", "deletecollection"];
 
 /// Pairs of a watched resource and a verb, as bits, by the name of the object; those for all objects
@@ -576,9 +592,13 @@ impl Rights {
             if names.is_empty() {
                 *self.0.entry(None).or_default() |= bits;
             }
-            let bits = bits & !watched.nameless();
-            for name in names.into_iter().filter(|_| bits != 0) {
-                *self.0.entry(Some(name)).or_default() |= bits;
+            // What names no object has the empty name.
+            let nameless = watched.nameless();
+            for name in names {
+                let bits = bits & if name.is_empty() { nameless } else { !nameless };
+                if bits != 0 {
+                    *self.0.entry(Some(name)).or_default() |= bits;
+                }
             }
         }
         Ok(())
@@ -863,13 +883,16 @@ fn permission(verb: &str, group: &str, resource: &str, name: Option<&str>, scope
     format!("{verb} {resource}{group}{name}{scope}")
 }
 
-/// The pull secrets that an Operator's deployments name. Copies of a CSV install nothing.
+/// The pull secrets that an Operator's deployments name. Copies of a CSV, and those that are being
+/// deleted, install nothing.
 fn pull_secrets(
     csv: &Document,
     secrets: &mut BTreeSet<String>,
     work: &mut Work,
 ) -> Result<(), Unanswered> {
-    if csv.has("/metadata/labels/olm.copiedFrom") {
+    let is_copied = csv.has("/metadata/labels/olm.copiedFrom")
+        || csv.text_or_empty("/status/reason") == "Copied";
+    if is_copied || is_leaving(csv) {
         return Ok(());
     }
     let deployments = "/spec/install/spec/deployments";
@@ -926,7 +949,10 @@ mod tests {
             group: "operators.coreos.com",
             version: "v1alpha1",
             resource: "clusterserviceversions",
-            fields: &["/spec/install/spec/deployments/*/spec/template/spec/imagePullSecrets"],
+            fields: &[
+                "/status/reason",
+                "/spec/install/spec/deployments/*/spec/template/spec/imagePullSecrets",
+            ],
             ..ClusterRead::EMPTY
         },
     };

@@ -87,6 +87,9 @@ pub struct MatchRule {
     /// Rules that look at these requests; where all of them are off, the policy does not see the
     /// requests. Empty: it always sees them.
     pub rules: &'static [&'static str],
+    /// The policy only warns about these requests, unless the configuration lets one of `rules`
+    /// deny: they need not wait for a server that is away.
+    pub advisory: bool,
 }
 
 impl MatchRule {
@@ -98,6 +101,7 @@ impl MatchRule {
         operations: &[],
         namespace: None,
         rules: &[],
+        advisory: false,
     };
 }
 
@@ -218,6 +222,7 @@ impl From<&MatchRule> for wit::MatchRule {
             operations: from.operations.to_vec(),
             namespace: from.namespace.map(wit::Setting::from),
             rules: owned(from.rules),
+            advisory: from.advisory,
         }
     }
 }

@@ -192,7 +192,7 @@ async fn send(
         let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
         // The names that `opgate manifests webhook` gives.
         let webhook = if review.contains("\"operators.coreos.com\"") {
-            "vclusterserviceversions.operators.coreos.com"
+            "voperatorgroups.operators.coreos.com"
         } else {
             "vbundles.core.rukpak.io"
         };

@@ -6,6 +6,7 @@
 mod certs;
 mod demo;
 mod input;
+mod manifests;
 mod policy;
 mod replay;
 mod report;
@@ -67,6 +68,8 @@ enum Command {
     Policy(policy::PolicyArgs),
     /// Issue and check certificates
     Certs(certs::Certs),
+    /// Print what a cluster has to know about the server
+    Manifests(manifests::Manifests),
     /// Start a server, send sample reviews over TLS, print what it decides
     Demo(demo::Demo),
 }
@@ -194,6 +197,7 @@ pub fn main() -> ExitCode {
         Command::Rules(rules) => rules.run(),
         Command::Policy(policy) => policy.run(),
         Command::Certs(certs) => certs.run(),
+        Command::Manifests(manifests) => manifests.run(),
         Command::Demo(demo) => demo.run(),
     };
     match done {

@@ -73,6 +73,8 @@ pub struct MatchRule {
     pub namespace: Option<Setting>,
     /// Rules that look at them; empty for all.
     pub rules: Vec<String>,
+    /// Only warnings come of them, unless the configuration lets one of the rules deny.
+    pub advisory: bool,
 }
 
 /// A text that the settings may name.
@@ -281,6 +283,7 @@ impl Descriptor {
                 operations: operations(&rule.operations),
                 namespace: rule.namespace.as_ref().map(setting),
                 rules: known(&rule.rules)?,
+                advisory: rule.advisory,
             });
         }
         let mut reads: Vec<Read> = Vec::with_capacity(from.reads.len());

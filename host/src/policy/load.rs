@@ -89,7 +89,9 @@ pub(super) fn load(
     let requests = descriptor.matches.iter().filter(|rule| is_needed(&rule.rules));
     let requests = requests.map(|rule| {
         let namespace = rule.namespace.as_ref().map(|namespace| namespace.of(&settings));
-        Requests { rule: rule.clone(), namespace }
+        let denies = |id: &String| config.rules.get(id) == Some(&RuleLevel::Deny);
+        let can_deny = !rule.advisory || rule.rules.iter().any(denies);
+        Requests { rule: rule.clone(), namespace, can_deny }
     });
     let requests = requests.collect();
     let (needed, off): (Vec<_>, Vec<_>) =

@@ -153,6 +153,8 @@ pub struct Requests {
     pub rule: MatchRule,
     /// Only in this namespace.
     pub namespace: Option<String>,
+    /// Whether more than a warning can come of them.
+    pub can_deny: bool,
 }
 
 impl Requests {
@@ -171,6 +173,12 @@ impl Policy {
             && !(self.excluded_users.iter().any(|user| *user == review.username)
                 || (!review.namespace.is_empty()
                     && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
+    }
+
+    /// Namespaces whose requests the policy does not see.
+    #[must_use]
+    pub fn excluded_namespaces(&self) -> &[String] {
+        &self.excluded_namespaces
     }
 
     /// Whether the policy can keep a request from passing, by verdict or by fault.
