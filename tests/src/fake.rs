@@ -157,6 +157,11 @@ impl FakeCluster {
         });
     }
 
+    /// The last version that an object got.
+    pub fn version(&self) -> u64 {
+        self.shared.cluster.lock().unwrap().version
+    }
+
     /// BOOKMARK, with the present version, for every watch that allows it.
     pub fn bookmark(&self) {
         self.shared.change(|cluster| {

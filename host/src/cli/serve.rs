@@ -177,8 +177,8 @@ impl Serve {
                 Some(source) => context.connection(source).await?,
                 None => None,
             };
+            let _watches = connection.as_ref().map(|connection| connection.watch(set.cluster()));
             if let Some(connection) = connection {
-                connection.watch(set.cluster());
                 if context.consistent_reads {
                     set.read_consistently(connection);
                 }

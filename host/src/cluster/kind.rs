@@ -30,6 +30,8 @@ struct State {
     /// The API server does not know the resource.
     absent: bool,
     contact: Instant,
+    /// `resourceVersion` up to which everything was heard.
+    version: String,
     last_event: Option<SystemTime>,
     error: Option<String>,
 }
@@ -64,6 +66,8 @@ pub struct Status {
     pub objects: usize,
     /// Bytes that they take.
     pub bytes: usize,
+    /// `resourceVersion` of the API server up to which everything is known; empty for files.
+    pub version: String,
     /// When an object was last heard of.
     pub last_event: Option<SystemTime>,
     /// Why there is no answer, or why there will be none soon.
@@ -81,6 +85,7 @@ impl Kind {
             synced: options.source == Source::Snapshot,
             absent: false,
             contact: Instant::now(),
+            version: String::new(),
             last_event: None,
             error: None,
         };
@@ -185,6 +190,11 @@ impl Kind {
         state.error = None;
     }
 
+    /// Everything up to this version was heard.
+    pub(super) fn heard_up_to(&self, version: &str) {
+        version.clone_into(&mut self.state.write().version);
+    }
+
     /// Something went wrong; what is known stays until it is too old.
     pub(super) fn failed(&self, error: String) {
         self.state.write().error = Some(error);
@@ -276,6 +286,7 @@ impl Kind {
             synced: state.synced,
             absent: state.absent,
             objects: state.objects.len(),
+            version: state.version.clone(),
             bytes: state.objects.bytes().saturating_add(state.pending.bytes()),
             last_event: state.last_event,
             error: why.or_else(|| state.error.clone()),

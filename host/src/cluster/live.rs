@@ -12,7 +12,6 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::AsyncBufReadExt as _;
@@ -22,6 +21,7 @@ use kube::core::Request;
 use kube::core::params::{GetParams, ListParams, WatchParams};
 use opgate_context::{Key, Object, Resource, Store};
 use opgate_document::{Document, Value};
+use tokio::task::JoinSet;
 
 use super::kind::watch_time;
 use super::{Cluster, Kind, Scope};
@@ -109,21 +109,22 @@ impl Connection {
         Ok(Self { client })
     }
 
-    /// Keeps a view current, from now on, in tasks of the current runtime.
-    pub fn watch(&self, cluster: &Arc<Cluster>) {
+    /// Keeps a view current in tasks of the current runtime, until what it gives is dropped.
+    #[must_use]
+    pub fn watch(&self, cluster: &Cluster) -> Watches {
+        let watch = watch_time(cluster.options().max_age);
+        let mut tasks = JoinSet::new();
         for kind in cluster.kinds() {
-            let (client, kind) = (self.client.clone(), Arc::downgrade(kind));
-            let watch = watch_time(cluster.options().max_age);
-            tokio::spawn(async move {
+            let (client, kind) = (self.client.clone(), kind.clone());
+            tasks.spawn(async move {
                 let mut waits = Waits::default();
-                // Whoever drops the cluster ends the watches.
-                while let Some(kind) = kind.upgrade() {
+                loop {
                     let wait = follow(&client, &kind, watch, &mut waits).await;
-                    drop(kind);
                     tokio::time::sleep(wait).await;
                 }
             });
         }
+        Watches { _tasks: tasks }
     }
 
     /// Asks the API server itself.
@@ -163,6 +164,12 @@ impl Connection {
         }
         Ok(store)
     }
+}
+
+/// The watches of a view; they end with it.
+#[derive(Debug)]
+pub struct Watches {
+    _tasks: JoinSet<()>,
 }
 
 /// What has to be read freshly, per kind.
@@ -289,6 +296,7 @@ async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits
         Ok((objects, mut version)) => {
             let objects_count = objects.len();
             kind.replace(objects);
+            kind.heard_up_to(&version);
             waits.well(kind);
             tracing::info!(resource = %kind.resource(), objects = objects_count, "listed");
             loop {
@@ -392,6 +400,7 @@ fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> 
     let now = text("/object/metadata/resourceVersion");
     if !now.is_empty() {
         now.clone_into(version);
+        kind.heard_up_to(now);
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ use opgate_context::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
 pub use kind::{Kind, Status};
-pub use live::{Connection, ConnectionError, Fresh, Needed};
+pub use live::{Connection, ConnectionError, Fresh, Needed, Watches};
 pub use reader::{Reader, Scope, Seen, View};
 pub use snapshot::Snapshot;
 

@@ -29,8 +29,12 @@ impl Snapshot {
         Ok(count)
     }
 
-    /// Puts the objects into a view of the cluster; what no policy reads is left out.
+    /// Makes these the objects of a view of the cluster, and no others; what no policy reads is left
+    /// out.
     pub fn fill(&self, cluster: &Cluster) {
+        for kind in cluster.kinds() {
+            kind.replace(Vec::new());
+        }
         for document in &self.documents {
             let filled = objects(document.root(), |_, object, group, resource| {
                 let read = |kind: &&std::sync::Arc<super::Kind>| {
