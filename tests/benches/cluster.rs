@@ -24,7 +24,7 @@ use opgate::policy::{Configuration, Profile, Set};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use opgate_tests::Server;
-use opgate_tests::fake::FakeCluster;
+use opgate_tests::fake::{FakeCluster, Scope};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -56,7 +56,7 @@ fn api(number: usize) -> String {
 /// Every tenth group is one that has no status yet; all others target two namespaces.
 fn group(number: usize) -> Value {
     let targets = json!([format!("namespace-{number}"), format!("namespace-{}", number * 2)]);
-    let status = if number % 10 == 0 { json!({}) } else { json!({"namespaces": targets}) };
+    let status = if number.is_multiple_of(10) { json!({}) } else { json!({"namespaces": targets}) };
     json!({
         "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
         "metadata": {
@@ -71,7 +71,7 @@ fn group(number: usize) -> Value {
 
 /// A CSV with as much text around what is kept as real ones have: some 30 KB.
 fn csv(number: usize) -> Value {
-    let (kind, _) = api(number).split_once('.').map(|(k, _)| (k.to_owned(), ())).unwrap();
+    let kind = format!("Kind{}", number % 500);
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {
@@ -113,7 +113,7 @@ fn create(kind: &str, resource: &str, version: &str, object: &Value) -> String {
     .to_string()
 }
 
-fn new_group(spec: Value, apis: &str) -> String {
+fn new_group(spec: &Value, apis: &str) -> String {
     let object = json!({
         "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
         "metadata": {
@@ -133,10 +133,10 @@ fn reviews() -> Vec<(&'static str, String)> {
     let own = json!({"targetNamespaces": ["new"]});
     let tenth = json!({"selector": {"matchLabels": {"ten": "3"}}});
     vec![
-        ("group, own namespace, provides nothing", new_group(own.clone(), "")),
-        ("group, own namespace, an API of others", new_group(own, &api(3))),
-        ("group, selects a tenth, an API of others", new_group(tenth, &api(3))),
-        ("group, global, an API of others", new_group(json!({}), &api(3))),
+        ("group, own namespace, provides nothing", new_group(&own, "")),
+        ("group, own namespace, an API of others", new_group(&own, &api(3))),
+        ("group, selects a tenth, an API of others", new_group(&tenth, &api(3))),
+        ("group, global, an API of others", new_group(&json!({}), &api(3))),
         (
             "CSV in a group, 30 KB",
             create("ClusterServiceVersion", "clusterserviceversions", "v1alpha1", &member),
@@ -188,18 +188,22 @@ fn memory(pid: u32, name: &str) -> f64 {
 /// how long it took until it was ready.
 fn served(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration) {
     runtime.block_on(async {
-        let cluster = FakeCluster::start().await;
+        let cluster = FakeCluster::start();
         let olm = "operators.coreos.com";
         for (group, version, plural, kind) in [
             ("", "v1", "namespaces", "Namespace"),
             ("", "v1", "configmaps", "ConfigMap"),
+            ("core.rukpak.io", "v1alpha1", "bundles", "Bundle"),
             ("", "v1", "serviceaccounts", "ServiceAccount"),
             (olm, "v1", "operatorgroups", "OperatorGroup"),
             (olm, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion"),
             ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole"),
             ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding"),
         ] {
-            cluster.install(group, version, plural, kind);
+            let namespaced =
+                !matches!(kind, "Namespace" | "Bundle" | "ClusterRole" | "ClusterRoleBinding");
+            let scope = if namespaced { Scope::Namespaced } else { Scope::Cluster };
+            cluster.install(group, version, plural, kind, scope);
         }
         let (namespaces, groups, csvs) = size;
         (0..namespaces).for_each(|n| cluster.apply("", "v1", "namespaces", namespace(n)));

@@ -156,7 +156,7 @@ fn benchmarks(c: &mut Criterion) {
         &Configuration::builtin(Profile::default()),
         None,
         64,
-        Options::of(Source::Absent),
+        cluster::Options::of(cluster::Source::Absent),
     )
     .unwrap();
     let pool = Pool { instances: 8, memory: 32 << 20 };
@@ -198,9 +198,13 @@ fn benchmarks(c: &mut Criterion) {
         });
         group.bench_function("engine (limits, deadline, log)", |b| {
             let budget = Budget::of(Limits::default());
+            let view = Arc::new(cluster::View::default());
             b.iter_batched(
                 || review.inputs(),
-                |inputs| black_box(module.validate(&inputs, &settings, budget).result.unwrap()),
+                |inputs| {
+                    let call = module.validate(&inputs, &settings, view.reader(None), budget);
+                    black_box(call.result.unwrap())
+                },
                 BatchSize::SmallInput,
             );
         });

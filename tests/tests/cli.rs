@@ -277,7 +277,8 @@ fn rules_and_policies_are_listed() {
     let folder = folder();
     let output = opgate(folder.path(), &["rules", "--output", "json"]);
     let rules: Vec<Value> = serde_json::from_str(&out(&output)).unwrap();
-    assert_eq!(rules.len(), 25);
+    let of = |policy: &str| rules.iter().filter(|rule| rule["policy"] == policy).count();
+    assert_eq!((of("bundle-immutability"), of("operator-group"), rules.len()), (25, 38, 63));
     let first = &rules[0];
     assert_eq!(
         (&first["id"], &first["policy"], &first["default"]),
@@ -289,7 +290,7 @@ fn rules_and_policies_are_listed() {
             && !r["source"].as_str().unwrap().is_empty())
     );
     let markdown = out(&opgate(folder.path(), &["rules", "--output", "markdown"]));
-    assert_eq!(markdown.lines().count(), 27);
+    assert_eq!(markdown.lines().count(), 65);
     let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules.md");
     let documented = std::fs::read_to_string(documented).unwrap();
     assert!(
@@ -476,7 +477,7 @@ fn nothing_to_replay_is_an_error_and_a_broken_link_is_not_the_end() {
     std::os::unix::fs::symlink(".", folder.path().join("reviews/circle")).unwrap();
     write(&folder, "reviews/..hidden/x.json", "not JSON");
     let output = opgate(folder.path(), &["replay", "--output", "jsonl", "reviews"]);
-    assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 10));
+    assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 11));
     assert!(err(&output).contains("reviews/000.json: No such file"), "{}", err(&output));
 }
 
@@ -666,8 +667,115 @@ fn the_demo_shows_the_main_job() {
     let shown = out(&output);
     let denial = "Error from server (bundle.spec is immutable): admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable";
     assert!(shown.contains(denial), "{shown}");
-    assert_eq!(shown.matches("denied  ").count(), 1, "{shown}");
-    assert_eq!(shown.matches("allowed ").count(), 7, "{shown}");
+    let conflict = "admission webhook \"voperatorgroups.operators.coreos.com\" denied the request: intersecting operatorgroups provide the same apis: OperatorGroup metrics/metrics-operators (namespaces: monitoring) also provides Prometheus.v1.monitoring.coreos.com";
+    assert!(shown.contains(conflict), "{shown}");
+    assert_eq!(shown.matches("denied  ").count(), 2, "{shown}");
+    assert_eq!(shown.matches("allowed ").count(), 8, "{shown}");
+}
+
+/// What `kubectl get -o yaml` prints, in all its forms, is the cluster that replays see.
+#[test]
+fn a_replay_sees_the_cluster_of_its_context() {
+    let folder = folder();
+    let group = |name: &str, namespace: &str| {
+        format!(
+            "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{targetNamespaces: [x]}}\n"
+        )
+    };
+    let indented = |text: &str| text.lines().map(|l| format!("  {l}\n")).collect::<String>();
+    let item = format!("- {}", indented(&group("other", "tenant-a")).trim_start());
+    let typed = json!({
+        "apiVersion": "operators.coreos.com/v1",
+        "kind": "OperatorGroupList",
+        "items": [{"metadata": {"name": "other", "namespace": "tenant-a"}}],
+    });
+    let contexts = [
+        ("one.yaml", group("other", "tenant-a")),
+        ("stream.yaml", format!("{}---\n{}", group("far", "away"), group("other", "tenant-a"))),
+        ("list.yaml", format!("apiVersion: v1\nkind: List\nitems:\n{item}")),
+        ("typed.json", typed.to_string()),
+    ];
+    let review = recorded("014");
+    write(&folder, "review.json", &review);
+    let replay = |context: &[&str]| {
+        let mut arguments = vec!["replay", "--output", "jsonl", "review.json"];
+        context.iter().for_each(|path| arguments.extend(["--context", path]));
+        let output = opgate(folder.path(), &arguments);
+        (output.status.code(), out(&output), err(&output))
+    };
+    for (name, text) in contexts {
+        write(&folder, &format!("context/{name}"), text);
+        let path = format!("context/{name}");
+        let (code, shown, _) = replay(&[&path]);
+        let denied =
+            "Multiple OperatorGroup found in the same namespace: tenant-a already has other";
+        assert!(code == Some(1) && shown.contains(denied), "{name}: {shown}");
+    }
+    assert_eq!(replay(&["context"]).0, Some(1), "a folder");
+    write(&folder, "elsewhere.yaml", group("far", "away"));
+    assert_eq!(replay(&["elsewhere.yaml"]).0, Some(0));
+    assert_eq!(replay(&["elsewhere.yaml", "context/one.yaml"]).0, Some(1), "several");
+    write(&folder, "none/readme.txt", "nothing");
+    assert_eq!(replay(&["none"]).0, Some(0), "an empty cluster");
+    let broken = [
+        ("missing.yaml", "", "missing.yaml: No such file"),
+        ("cut.yaml", "kind: [", "cut.yaml:1:"),
+        ("cut.json", "{\"kind\": ", "cut.json:1:"),
+        ("kind.yaml", "apiVersion: v1\n", "kind.yaml: /kind is missing"),
+        ("name.yaml", "apiVersion: v1\nkind: Secret\n", "name.yaml: /metadata/name is missing"),
+        (
+            "item.yaml",
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret}\n",
+            "item.yaml: /items/0/metadata/name is missing",
+        ),
+    ];
+    for (name, text, why) in broken {
+        if !text.is_empty() {
+            write(&folder, name, text);
+        }
+        let (code, _, error) = replay(&["context", name]);
+        assert!(code == Some(2) && error.contains(why), "{name}: {error}");
+    }
+}
+
+/// With `--evolve` the cluster follows what was allowed.
+#[test]
+fn a_replayed_directory_evolves_its_cluster() {
+    let folder = folder();
+    let mut create: Value = serde_json::from_str(&recorded("014")).unwrap();
+    let mut review = |number: usize, operation: &str, name: &str, dry_run: bool| {
+        let request = &mut create["request"];
+        let mut object = request["object"].take();
+        object["metadata"]["name"] = json!(name);
+        request["operation"] = json!(operation);
+        request["name"] = json!(name);
+        request["dryRun"] = json!(dry_run);
+        request["oldObject"] = if operation == "DELETE" { object.clone() } else { Value::Null };
+        request["object"] = object;
+        let mut sent = create.clone();
+        if operation == "DELETE" {
+            sent["request"]["object"] = Value::Null;
+        }
+        write(&folder, &format!("evolving/{number}.json"), sent.to_string());
+    };
+    review(0, "CREATE", "tried", true);
+    review(1, "CREATE", "first", false);
+    review(2, "CREATE", "second", false);
+    review(3, "DELETE", "first", false);
+    review(4, "CREATE", "third", false);
+    let decided = |arguments: &[&str]| {
+        let all = [&["replay", "--output", "jsonl", "evolving"], arguments].concat();
+        let records = lines(&opgate(folder.path(), &all));
+        records.iter().map(|r| r["allowed"].as_bool().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(decided(&["--evolve"]), [true, true, false, true, true]);
+    assert_eq!(decided(&[]), [true; 5], "without a cluster there is nothing to compare with");
+    let group = "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: old, namespace: tenant-a}\n";
+    write(&folder, "context.yaml", group);
+    let context = ["--context", "context.yaml"];
+    assert_eq!(decided(&context), [false, false, false, true, false], "nothing evolves");
+    let both = [&context[..], &["--evolve"]].concat();
+    assert_eq!(decided(&both), [false, false, false, true, false]);
 }
 
 #[test]

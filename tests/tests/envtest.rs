@@ -1,6 +1,13 @@
 //! Against a real kube-apiserver and etcd, where `KUBEBUILDER_ASSETS` names a folder with them (the
 //! convention of envtest). `OPGATE_CRDS` may name a folder with the real CRDs; otherwise small ones
 //! of our own are installed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests may panic"
+)]
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -8,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config};
@@ -295,7 +302,7 @@ async fn a_real_api_server_gets_the_same_verdicts() {
     };
     for resource in [&groups, &csvs] {
         eventually("the new resources", || async {
-            in_namespace("default", resource).list(&Default::default()).await.ok()
+            in_namespace("default", resource).list(&ListParams::default()).await.ok()
         })
         .await;
     }

@@ -1,4 +1,5 @@
 //! Objects, projections, indexes, queries.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::HashSet;
 
@@ -104,7 +105,7 @@ fn indexes_find_by_texts_lists_and_separated_texts() {
         };
         let matches = conditions.iter().map(condition).collect();
         let found = store.select(&Query { matches, ..Query::default() });
-        found.iter().map(|object| object.key().name.to_string()).collect::<Vec<_>>().join("")
+        found.iter().map(|object| object.key().name.to_string()).collect::<String>()
     };
     assert_eq!(find(&[(0, &["Goose.v1.birds.com"], false)]), "ab");
     assert_eq!(find(&[(0, &["Moose.v1.mammals.com", "Goose.v1.birds.com"], false)]), "ab");
