@@ -195,7 +195,7 @@ async fn an_api_server_gives_the_same_verdicts() {
         for (group, version, plural, kind, scope) in RESOURCES {
             cluster.install(group, version, plural, kind, scope);
         }
-        let connection = Connection::kubeconfig(&cluster.kubeconfig(), None).await.unwrap();
+        let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
         let set = load(&configuration, Source::Live);
         let _watches = connection.watch(set.cluster());
         for kind in set.cluster().kinds() {

@@ -2,7 +2,7 @@
 //! OPG-18.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
 use opgate_sdk::go::quote;
@@ -210,9 +210,14 @@ impl Group<'_> {
         let old_names: Vec<_> = old.iter().map(String::as_str).collect();
         let lost =
             members.iter().filter(|(_, modes)| modes.supports(namespace, &old_names).is_ok());
-        let lost: BTreeSet<_> =
-            lost.filter_map(|(_, modes)| modes.supports(namespace, &new_names).err()).collect();
-        for message in lost {
+        let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, modes) in lost {
+            if let Err(why) = modes.supports(namespace, &new_names) {
+                reasons.entry(why).or_default().push(name.clone());
+            }
+        }
+        for (why, names) in reasons {
+            let message = format!("{why} (csv {})", texts::some(&names, SHOWN));
             let word = "UnsupportedOperatorGroup";
             findings.add(Level::Deny, word, "OPG-16", "spec.targetNamespaces", message);
         }
@@ -229,12 +234,11 @@ impl Group<'_> {
         if let Some(old) = review.updates_from() {
             let is_static = |group: &Document| group.boolean(STATIC).unwrap_or_default();
             let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
-            let keeps_targets = self.keeps_targets();
-            if keeps_targets && review.conventions.ratcheting() {
+            let same_spec = self.keeps_targets() && is_static(old) == is_static(self.object);
+            if same_spec && review.conventions.ratcheting() {
                 // What has been there before is not brought by this change.
                 apis = apis.iter().filter(|api| !old_apis.contains(api)).cloned().collect();
             }
-            let same_spec = keeps_targets && is_static(old) == is_static(self.object);
             if same_spec
                 && !is_static(self.object)
                 && !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS)

@@ -36,17 +36,20 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
     if (new_chain || review.touches(object, RESOURCES, &RESOURCE_NAMES)) && findings.is_on("OPG-28")
     {
         let shared = csv.shares_resource();
-        if findings.answer(&["OPG-28"], "ClusterServiceVersions", shared) == Some(true) {
-            let message = "conflicting CRD owner in namespace";
+        if let Some(Some(other)) = findings.answer(&["OPG-28"], "ClusterServiceVersions", shared) {
+            let message = format!(
+                "conflicting CRD owner in namespace: csv {other} owns the same CRD; replace it with spec.replaces, or remove it first"
+            );
             let field = "spec.customresourcedefinitions.owned";
             findings.add(Level::Deny, "OwnerConflict", "OPG-28", field, message);
         }
     }
     if (new_chain || review.touches(object, SERVICES, &SERVICE_NAMES)) && findings.is_on("OPG-29") {
         let shared = csv.shares_service();
-        if findings.answer(&["OPG-29"], "ClusterServiceVersions", shared) == Some(true) {
+        if let Some(Some(other)) = findings.answer(&["OPG-29"], "ClusterServiceVersions", shared) {
             let field = "spec.apiservicedefinitions.owned";
-            findings.warn("OPG-29", field, "unable to adopt APIService");
+            let message = format!("unable to adopt APIService: csv {other} owns it");
+            findings.warn("OPG-29", field, message);
         }
     }
 }
@@ -64,8 +67,8 @@ struct Owner<'r> {
 }
 
 impl Owner<'_> {
-    /// Whether another version in the namespace owns one of its custom resource definitions.
-    fn shares_resource(&self) -> Result<bool, ReadError> {
+    /// Another version in the namespace that owns one of its custom resource definitions.
+    fn shares_resource(&self) -> Result<Option<String>, ReadError> {
         let names: Vec<_> =
             self.object.items(RESOURCES).filter_map(|owned| owned.text("/name")).collect();
         let matches = [Match { index: "crd", values: &names, absent: false }];
@@ -74,8 +77,8 @@ impl Owner<'_> {
         self.any(names.is_empty(), query, |_| true)
     }
 
-    /// Whether another version in the cluster owns one of its API services.
-    fn shares_service(&self) -> Result<bool, ReadError> {
+    /// Another version in the cluster that owns one of its API services.
+    fn shares_service(&self) -> Result<Option<String>, ReadError> {
         let service =
             |owned: Document| (owned.text_or_empty("/group"), owned.text_or_empty("/version"));
         let services: BTreeSet<_> = self.object.items(SERVICES).map(service).collect();
@@ -86,27 +89,36 @@ impl Owner<'_> {
         })
     }
 
-    /// Whether one of the versions of the query is an owner beside this one.
+    /// The first version of the query that is an owner beside this one.
     fn any(
         &self,
         owns_nothing: bool,
         query: Query<'_>,
         owns: impl Fn(&Document) -> bool,
-    ) -> Result<bool, ReadError> {
-        let mut found = Ok(false);
+    ) -> Result<Option<String>, ReadError> {
         if owns_nothing {
-            return found;
+            return Ok(None);
         }
+        let mut found = Ok(None);
         CSVS.each(query, |other| {
             if owns(&other)
                 && !gives_way(&other)
                 && other.text_or_empty("/status/reason") != "Copied"
             {
-                found = self.is_beside(&other);
+                found = self.is_beside(&other).map(|beside| beside.then(|| self.name_of(&other)));
             }
-            found == Ok(false)
+            found == Ok(None)
         })?;
         found
+    }
+
+    /// Name of another version, with its namespace where that is another one.
+    fn name_of(&self, other: &Document) -> String {
+        let name = other.text_or_empty("/metadata/name");
+        match other.text_or_empty("/metadata/namespace") {
+            namespace if namespace == self.namespace => name,
+            namespace => format!("{namespace}/{name}"),
+        }
     }
 
     /// Whether another version neither is this one, nor replaces it, nor is replaced by it.

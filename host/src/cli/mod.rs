@@ -223,11 +223,20 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn init_log(args: &LogArgs, level: tracing::Level) {
-    use tracing_subscriber::fmt;
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::{
+        Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    };
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let builder = fmt().with_max_level(level).with_writer(io::stderr).with_target(false);
-    match args.log_format {
-        LogFormat::Text => builder.with_ansi(colours).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-    }
+    // What the client of the API server has to say is told once, with the resource, by its caller.
+    let ours = Targets::new()
+        .with_default(level)
+        .with_target("kube_client", LevelFilter::OFF)
+        .with_target("tower", LevelFilter::OFF);
+    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
+    let lines = match args.log_format {
+        LogFormat::Text => lines.with_ansi(colours).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(lines.with_filter(ours)).init();
 }

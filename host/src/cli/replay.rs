@@ -1,5 +1,6 @@
 //! `opgate replay`: decides recorded reviews as the server would.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -53,11 +54,12 @@ impl Replay {
         let mut report = Report::start(output, &set);
         let mut outcome = Outcome::Ok;
         let mut decisions = 0usize;
+        let mut left_out = BTreeSet::new();
         for file in files {
             for item in input::read(&file) {
                 let decided = item.checked().and_then(|text| {
                     let review = Review::read(&text).map_err(|e| item.error(&e))?;
-                    Ok(runtime.block_on(decide(&set, &review, &item.source, evolve)))
+                    Ok(runtime.block_on(decide(&set, &review, &item.source, evolve, &mut left_out)))
                 });
                 match decided {
                     Ok(record) => {
@@ -82,6 +84,13 @@ impl Replay {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(outcome),
             other => other?,
         }
+        if !left_out.is_empty() {
+            let rules = left_out.into_iter().collect::<Vec<_>>().join(" ");
+            tracing::warn!(
+                rules,
+                "not evaluated: they need other objects of the cluster; name files with --context"
+            );
+        }
         if decisions == 0 && outcome == Outcome::Ok {
             return Err(Failure::usage(anyhow::anyhow!("there is no review in what was named")));
         }
@@ -89,13 +98,24 @@ impl Replay {
     }
 }
 
-async fn decide(set: &Set, review: &Review<'_>, source: &str, evolve: bool) -> Record {
+async fn decide(
+    set: &Set,
+    review: &Review<'_>,
+    source: &str,
+    evolve: bool,
+    left_out: &mut BTreeSet<String>,
+) -> Record {
     let started = Instant::now();
     let decided = set.decide(review, None, started + PATIENCE, &()).await;
     let took = started.elapsed();
     let allowed = |d: &Decision| d.denial.is_none() && d.failure.is_none();
     if evolve && decided.as_ref().is_ok_and(allowed) {
         set.cluster().evolve(review);
+    }
+    if let Ok(decision) = &decided {
+        let notes = decision.audit_annotations.iter();
+        let rules = notes.filter(|(key, _)| key.ends_with(".not-evaluated"));
+        left_out.extend(rules.flat_map(|(_, rules)| rules.split(' ').map(str::to_owned)));
     }
     Record::new(review, source, decided, took)
 }

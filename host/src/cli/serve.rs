@@ -1,5 +1,6 @@
 //! `opgate serve`: the webhook.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,9 +60,9 @@ struct ContextArgs {
     /// `kubeconfig` where one is named, otherwise `none`]
     #[arg(long, value_name = "SOURCE")]
     cluster: Option<ClusterSource>,
-    /// Kubeconfig of the cluster that policies read
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
+    /// Kubeconfig of the cluster that policies read; several are merged, as `kubectl` does it
+    #[arg(long, value_name = "FILE[:FILE]", env = "KUBECONFIG")]
+    kubeconfig: Option<OsString>,
     /// A context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     kube_context: Option<String>,
@@ -75,7 +76,7 @@ struct ContextArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     reservation: Duration,
     /// Ask the API server itself about the objects that decide, instead of trusting the watch
-    #[arg(long)]
+    #[arg(long, conflicts_with = "context")]
     consistent_reads: bool,
 }
 
@@ -114,8 +115,9 @@ impl ContextArgs {
     async fn connection(&self, source: ClusterSource) -> Result<Option<Connection>, Failure> {
         let connection = match (source, &self.kubeconfig) {
             (ClusterSource::None, _) => return Ok(None),
-            (ClusterSource::Kubeconfig, Some(path)) => {
-                Connection::kubeconfig(path, self.kube_context.as_deref()).await
+            (ClusterSource::Kubeconfig, Some(paths)) => {
+                let paths: Vec<_> = std::env::split_paths(paths).collect();
+                Connection::kubeconfig(&paths, self.kube_context.as_deref()).await
             }
             _ => Connection::in_cluster(),
         };
@@ -173,16 +175,18 @@ impl Serve {
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
+            // Where nothing is read, no credentials are needed.
+            let reads = !set.cluster().kinds().is_empty();
             let connection = match cluster_source {
-                Some(source) => context.connection(source).await?,
-                None => None,
+                Some(source) if reads => context.connection(source).await?,
+                _ => None,
             };
             let _watches = connection.as_ref().map(|connection| connection.watch(set.cluster()));
             if let Some(connection) = connection {
                 if context.consistent_reads {
                     set.read_consistently(connection);
                 }
-            } else if cluster_source.is_some() && !set.cluster().kinds().is_empty() {
+            } else if cluster_source.is_some() && reads {
                 tracing::warn!(
                     "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
                 );

@@ -11,7 +11,7 @@
 //! bookmarks are seen, which tell how current a quiet resource is (docs/adr/0011).
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::AsyncBufReadExt as _;
@@ -75,17 +75,25 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// With the credentials of a kubeconfig; `context` is one of its contexts, otherwise the
-    /// current one.
+    /// With the credentials of kubeconfigs, merged as `kubectl` merges them: the first one that
+    /// says something counts, and one of several may be missing. `context` is one of their contexts,
+    /// otherwise the current one.
     ///
     /// # Errors
-    /// Where it cannot be used.
-    pub async fn kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, ConnectionError> {
+    /// Where they cannot be used.
+    pub async fn kubeconfig(
+        paths: &[PathBuf],
+        context: Option<&str>,
+    ) -> Result<Self, ConnectionError> {
         let failed = |why: String| {
-            let path = path.display().to_string();
-            ConnectionError::Kubeconfig { path, why: one_line(&why, 512) }
+            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            ConnectionError::Kubeconfig { path: paths.join(", "), why: one_line(&why, 512) }
         };
-        let kubeconfig = Kubeconfig::read_from(path).map_err(|e| failed(causes(&e)))?;
+        let mut kubeconfig = Kubeconfig::default();
+        for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
+            let more = Kubeconfig::read_from(path).map_err(|e| failed(causes(&e)))?;
+            kubeconfig = kubeconfig.merge(more).map_err(|e| failed(causes(&e)))?;
+        }
         let options = KubeConfigOptions {
             context: context.map(str::to_owned),
             ..KubeConfigOptions::default()

@@ -49,17 +49,6 @@ pub(super) fn load(
             errors.push(configuration.at(config, &format!("/rules/{rule}"), &text));
         }
     }
-    if let ModuleSource::File(_) = config.module {
-        for read in &descriptor.reads {
-            if !config.cluster.contains(&read.resource.to_string()) {
-                let text = format!(
-                    "policy {} reads {}, which is not granted: add it to `cluster`",
-                    config.name, read.resource
-                );
-                errors.push(configuration.at(config, "/cluster", &text));
-            }
-        }
-    }
     match validator(&descriptor) {
         Ok(Some(validator)) => errors.extend(check_settings(configuration, config, &validator)),
         Ok(None) => errors.extend(check_no_settings(configuration, config)),
@@ -96,6 +85,19 @@ pub(super) fn load(
     let requests = requests.collect();
     let (needed, off): (Vec<_>, Vec<_>) =
         descriptor.reads.iter().partition(|read| is_needed(&read.rules));
+    let mut errors = ConfigErrors::default();
+    if let ModuleSource::File(_) = config.module {
+        for read in &needed {
+            if !config.cluster.contains(&read.resource.to_string()) {
+                let text = format!(
+                    "policy {} reads {}, which is not granted: add it to `cluster`",
+                    config.name, read.resource
+                );
+                errors.push(configuration.at(config, "/cluster", &text));
+            }
+        }
+    }
+    errors.or(())?;
     let reading = |read: &Read| Reading {
         resource: read.resource.clone(),
         declaration: read.declaration.clone(),
