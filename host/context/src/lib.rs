@@ -236,7 +236,7 @@ impl Object {
     /// Bytes that it takes, as far as they depend on its content; for metrics.
     #[must_use]
     pub fn size(&self) -> usize {
-        let labels: usize = self.labels.iter().map(|(k, v)| k.len() + v.len() + 32).sum();
+        let labels: usize = self.labels.iter().map(|(k, v)| 2 * (k.len() + v.len()) + 96).sum();
         let tokens = self.tokens.iter().flat_map(|tokens| tokens.iter());
         let tokens: usize = tokens.map(|token| token.len() + 64).sum();
         let key = self.key.namespace.len() + self.key.name.len();

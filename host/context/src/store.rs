@@ -1,6 +1,6 @@
 //! The objects of one resource, and the questions about them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -43,18 +43,46 @@ impl Match {
     }
 }
 
+type Objects = BTreeMap<Arc<Key>, Arc<Object>>;
+
+/// Objects by a value that conditions ask for.
+type ByValue = HashMap<Box<str>, Objects>;
+
 #[derive(Debug, Default)]
 struct Postings {
-    by_value: HashMap<Box<str>, BTreeSet<Arc<Key>>>,
-    absent: BTreeSet<Arc<Key>>,
+    by_value: ByValue,
+    absent: Objects,
 }
 
 /// The objects of one resource.
 #[derive(Debug, Default)]
 pub struct Store {
-    objects: BTreeMap<Arc<Key>, Arc<Object>>,
+    objects: Objects,
     postings: Vec<Postings>,
+    /// By `key=value`.
+    labels: ByValue,
     bytes: usize,
+}
+
+fn file(by_value: &mut ByValue, value: &str, object: &Arc<Object>) {
+    let (key, object) = (object.key.clone(), object.clone());
+    match by_value.get_mut(value) {
+        Some(objects) => drop(objects.insert(key, object)),
+        None => drop(by_value.insert(value.into(), Objects::from([(key, object)]))),
+    }
+}
+
+fn unfile(by_value: &mut ByValue, value: &str, key: &Key) {
+    if let Some(objects) = by_value.get_mut(value) {
+        objects.remove(key);
+        if objects.is_empty() {
+            by_value.remove(value);
+        }
+    }
+}
+
+fn label(key: &str, value: &str) -> String {
+    format!("{key}={value}")
 }
 
 impl Store {
@@ -62,22 +90,26 @@ impl Store {
     #[must_use]
     pub fn new(indexes: usize) -> Self {
         let postings = std::iter::repeat_with(Postings::default).take(indexes).collect();
-        Self { objects: BTreeMap::new(), postings, bytes: 0 }
+        Self { postings, ..Self::default() }
     }
 
     /// Adds an object, or replaces the one of the same key.
     pub fn insert(&mut self, object: Object) {
-        self.remove(&object.key.clone());
+        let object = Arc::new(object);
+        self.remove(&object.key);
         self.bytes = self.bytes.saturating_add(object.size());
         for (postings, tokens) in self.postings.iter_mut().zip(&object.tokens) {
             if tokens.is_empty() {
-                postings.absent.insert(object.key.clone());
+                postings.absent.insert(object.key.clone(), object.clone());
             }
             for token in tokens {
-                postings.by_value.entry(token.clone()).or_default().insert(object.key.clone());
+                file(&mut postings.by_value, token, &object);
             }
         }
-        self.objects.insert(object.key.clone(), Arc::new(object));
+        for (name, value) in &object.labels {
+            file(&mut self.labels, &label(name, value), &object);
+        }
+        self.objects.insert(object.key.clone(), object);
     }
 
     /// Takes an object out.
@@ -89,13 +121,11 @@ impl Store {
                 postings.absent.remove(key);
             }
             for token in tokens {
-                if let Some(keys) = postings.by_value.get_mut(token) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        postings.by_value.remove(token);
-                    }
-                }
+                unfile(&mut postings.by_value, token, key);
             }
+        }
+        for (name, value) in &object.labels {
+            unfile(&mut self.labels, &label(name, value), key);
         }
         Some(object)
     }
@@ -130,7 +160,7 @@ impl Store {
     }
 
     /// The objects that a query asks for, in the order of their keys. The cost is that of the rarest
-    /// condition on an index, otherwise that of the namespace.
+    /// condition on an index or on a label's value, otherwise that of the namespace.
     #[must_use]
     pub fn select(&self, query: &Query) -> Vec<Arc<Object>> {
         let limit = if query.limit == 0 { usize::MAX } else { query.limit };
@@ -139,13 +169,27 @@ impl Store {
                 && query.matches.iter().all(|m| m.holds(object))
                 && (query.labels.is_empty() || query.labels.matches(|key| object.label(key)))
         };
-        let rarest = query.matches.iter().min_by_key(|m| self.count(m));
-        if let Some(rarest) = rarest {
-            let keys = self.keys_of(rarest).into_iter();
-            let keys = keys.filter(|key| query.after.as_ref().is_none_or(|after| ***key > *after));
-            let objects = keys.filter_map(|key| self.objects.get(key));
-            return objects.filter(wanted).take(limit).cloned().collect();
-        }
+        let indexed = query.matches.iter().filter_map(|m| {
+            let postings = self.postings.get(m.index)?;
+            let found = m.values.iter().filter_map(|v| postings.by_value.get(v.as_str()));
+            Some(found.chain(m.absent.then_some(&postings.absent)).collect::<Vec<_>>())
+        });
+        let labelled = query.labels.listed().map(|(key, values)| {
+            let found = values.iter().map(|value| label(key, value));
+            found.filter_map(|label| self.labels.get(label.as_str())).collect::<Vec<_>>()
+        });
+        let count = |sets: &Vec<&Objects>| sets.iter().map(|set| set.len()).sum::<usize>();
+        let rarest = indexed.chain(labelled).min_by_key(count);
+        let united: Objects;
+        let among = match rarest.as_deref() {
+            None => &self.objects,
+            Some(&[only]) => only,
+            Some(several) => {
+                let all = several.iter().flat_map(|set| set.iter());
+                united = all.map(|(key, object)| (key.clone(), object.clone())).collect();
+                &united
+            }
+        };
         let start = query.namespace.as_deref().map(|namespace| Key::new(namespace, ""));
         let from = match (&query.after, &start) {
             (Some(after), Some(start)) if after < start => Bound::Included(start),
@@ -153,24 +197,10 @@ impl Store {
             (None, Some(start)) => Bound::Included(start),
             (None, None) => Bound::Unbounded,
         };
-        let objects = self.objects.range::<Key, _>((from, Bound::Unbounded)).map(|(_, o)| o);
+        let objects = among.range::<Key, _>((from, Bound::Unbounded)).map(|(_, object)| object);
         let inside = |object: &&Arc<Object>| {
             query.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
         };
         objects.take_while(inside).filter(wanted).take(limit).cloned().collect()
-    }
-
-    fn count(&self, m: &Match) -> usize {
-        let Some(postings) = self.postings.get(m.index) else { return 0 };
-        let found = m.values.iter().filter_map(|v| postings.by_value.get(v.as_str()));
-        let absent = if m.absent { postings.absent.len() } else { 0 };
-        found.map(BTreeSet::len).sum::<usize>().saturating_add(absent)
-    }
-
-    fn keys_of(&self, m: &Match) -> BTreeSet<&Arc<Key>> {
-        let Some(postings) = self.postings.get(m.index) else { return BTreeSet::new() };
-        let found = m.values.iter().filter_map(|v| postings.by_value.get(v.as_str())).flatten();
-        let absent = postings.absent.iter().filter(|_| m.absent);
-        found.chain(absent).collect()
     }
 }

@@ -100,6 +100,12 @@ impl Selector {
         self.requirements.is_empty()
     }
 
+    /// Keys with the values of which an object must have one: what an index can answer.
+    pub fn listed(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let listed = self.requirements.iter().filter(|r| r.operator == Operator::In);
+        listed.map(|requirement| (requirement.key.as_str(), requirement.values.as_slice()))
+    }
+
     /// Whether an object with these labels is selected. `label` gives the value of a key.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|requirement| {
