@@ -1,6 +1,7 @@
 //! YAML (and with it JSON) into JSON values that know their places.
 //!
-//! The only module that knows the YAML parser. Aliases, depth and size are bounded by it.
+//! The only module that knows the YAML parser. What aliases may expand to is bounded by the size of
+//! the text, nesting by [`MAX_DEPTH`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,16 +32,21 @@ pub(crate) struct YamlError {
 impl Located {
     /// Reads one document.
     pub(crate) fn read(yaml: &str) -> Result<Self, YamlError> {
-        let tree: Spanned<Tree> =
-            serde_saphyr::from_str_with_options(yaml, options()).map_err(|e| YamlError::of(&e))?;
-        Ok(Self::of(tree))
+        with_room(|| {
+            let tree: Spanned<Tree> = serde_saphyr::from_str_with_options(yaml, options(yaml))
+                .map_err(|e| YamlError::of(&e))?;
+            Ok(Self::of(tree))
+        })
     }
 
     /// Reads a stream of documents; empty ones are left out.
     pub(crate) fn read_all(yaml: &str) -> Result<Vec<Self>, YamlError> {
-        let trees: Vec<Spanned<Tree>> = serde_saphyr::from_multiple_with_options(yaml, options())
-            .map_err(|e| YamlError::of(&e))?;
-        Ok(trees.into_iter().map(Self::of).filter(|l| !l.value.is_null()).collect())
+        with_room(|| {
+            let trees: Vec<Spanned<Tree>> =
+                serde_saphyr::from_multiple_with_options(yaml, options(yaml))
+                    .map_err(|e| YamlError::of(&e))?;
+            Ok(trees.into_iter().map(Self::of).filter(|l| !l.value.is_null()).collect())
+        })
     }
 
     fn of(tree: Spanned<Tree>) -> Self {
@@ -73,13 +79,55 @@ impl YamlError {
         // The place is reported beside the text.
         let why = text.split(" at line ").next().unwrap_or_default();
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Self { line, column, why: crate::text::one_line(why, 512) }
+        let why = match why.strip_prefix("budget breached: ") {
+            Some(limit) if limit.starts_with("Depth") => too_deep(),
+            Some(limit) => format!(
+                "its aliases or anchors stand for more than a text of this size may hold ({limit}): write it out"
+            ),
+            // Of nested `[` and `{` the parser keeps its own count.
+            None if why == "recursion limit exceeded" => too_deep(),
+            None => why.to_owned(),
+        };
+        Self { line, column, why: crate::text::one_line(&why, 512) }
     }
 }
 
-/// YAML 1.2: `off` and `no` are texts, as in `rules: {RPK-07: off}`.
-fn options() -> serde_saphyr::Options {
-    serde_saphyr::options! { strict_booleans: true }
+/// Stack for a text that nests as deep as it may: a level takes some 10 KB of it in a debug build.
+const STACK: usize = 32 << 20;
+
+/// Reads on a thread that has stack enough.
+fn with_room<T: Send>(read: impl FnOnce() -> Result<T, YamlError> + Send) -> Result<T, YamlError> {
+    let failed = |why: &str| YamlError { line: 1, column: 1, why: why.to_owned() };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
+        let thread = thread.map_err(|e| failed(&format!("no thread to read it: {e}")))?;
+        thread.join().unwrap_or_else(|_| Err(failed("the YAML parser failed on it")))
+    })
+}
+
+/// Deepest nesting. The schema of a CRD nests some 130 levels deep.
+const MAX_DEPTH: usize = 256;
+
+fn too_deep() -> String {
+    format!("nests deeper than {MAX_DEPTH} levels")
+}
+
+/// Nodes that any text may have, in bytes of text that a node without an alias takes at least.
+const SPARE: usize = 250_000;
+
+/// YAML 1.2: `off` and `no` are texts, as in `rules: {RPK-07: off}`. No node takes less than a byte
+/// and no document less than four: what counts more than the text has bytes comes from aliases.
+fn options(yaml: &str) -> serde_saphyr::Options {
+    let nodes = yaml.len().saturating_add(SPARE);
+    let budget = serde_saphyr::budget! {
+        max_depth: MAX_DEPTH,
+        flow_nesting_limit: MAX_DEPTH,
+        max_nodes: nodes,
+        max_events: nodes.saturating_mul(4),
+        max_documents: nodes,
+        max_total_scalar_bytes: nodes.saturating_mul(4),
+    };
+    serde_saphyr::options! { strict_booleans: true, budget: budget }
 }
 
 fn place(location: &Location) -> (u64, u64) {
@@ -222,5 +270,25 @@ mod tests {
         assert!(error.line >= 2, "{error:?}");
         let error = Located::read("a: 1\na: 2\n").unwrap_err();
         assert_eq!(error.line, 2, "{error:?}");
+    }
+
+    /// The size of a text bounds what it may hold, nothing else does.
+    #[test]
+    fn large_texts_are_read_and_bombs_are_not() {
+        let list = "- {a: 1, b: [x, y]}\n".repeat(60_000);
+        assert_eq!(Located::read(&list).unwrap().value.as_array().map(Vec::len), Some(60_000));
+        let stream = "---\na: 1\n".repeat(5_000);
+        assert_eq!(Located::read_all(&stream).unwrap().len(), 5_000);
+        let deep = |levels: usize| format!("{}x{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(Located::read(&deep(200)).is_ok());
+        let error = Located::read(&deep(300)).unwrap_err();
+        assert_eq!(error.why, "nests deeper than 256 levels");
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..9 {
+            let line = format!("*a{}, ", level - 1).repeat(10);
+            bomb.push_str(&format!("a{level}: &a{level} [{}]\n", line.trim_end_matches(", ")));
+        }
+        let error = Located::read(&bomb).unwrap_err();
+        assert!(error.why.starts_with("its aliases or anchors stand for more"), "{}", error.why);
     }
 }

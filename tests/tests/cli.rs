@@ -721,6 +721,12 @@ fn a_replay_sees_the_cluster_of_its_context() {
         ("missing.yaml", "", "missing.yaml: No such file"),
         ("cut.yaml", "kind: [", "cut.yaml:1:"),
         ("cut.json", "{\"kind\": ", "cut.json:1:"),
+        ("comment.yaml", "# nothing\n", "comment.yaml: there is no object in it"),
+        (
+            "items.yaml",
+            "apiVersion: v1\nkind: List\nitems: x\n",
+            "items.yaml: /items is not a list",
+        ),
         ("kind.yaml", "apiVersion: v1\n", "kind.yaml: /kind is missing"),
         ("name.yaml", "apiVersion: v1\nkind: Secret\n", "name.yaml: /metadata/name is missing"),
         (

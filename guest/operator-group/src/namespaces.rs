@@ -77,6 +77,12 @@ impl NamespaceSet {
         }
     }
 
+    /// Whether every namespace of this set is in the other one.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        other.is_all() || (!self.is_all() && self.0.is_subset(&other.0))
+    }
+
     /// The names, in byte order.
     pub fn iter(&self) -> impl Iterator<Item = &String> {
         self.0.iter()

@@ -22,8 +22,8 @@ const RESOURCE_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scala
 const SERVICE_NAMES: Shape =
     Shape::List(&Shape::Struct(&[("group", Shape::Scalar), ("version", Shape::Scalar)]));
 
-/// Steps of one walk through replaced versions. A namespace holds two or three of them.
-const STEPS: usize = 64;
+/// Versions that one walk looks at. A namespace holds two or three of them.
+const STEPS: usize = 256;
 
 pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
     // A version on its way out gives up what it owns.
@@ -35,7 +35,11 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
     let csv = Owner { name: review.name(object), namespace: review.namespace(), object };
     if (new_chain || review.touches(object, RESOURCES, &RESOURCE_NAMES)) && findings.is_on("OPG-28")
     {
-        let shared = csv.shares_resource();
+        let known: BTreeSet<_> = match review.spares().filter(|_| !new_chain) {
+            Some(old) => old.items(RESOURCES).filter_map(|owned| owned.text("/name")).collect(),
+            None => BTreeSet::new(),
+        };
+        let shared = csv.shares_resource(&known);
         if let Some(Some(other)) = findings.answer(&["OPG-28"], "ClusterServiceVersions", shared) {
             let message = format!(
                 "conflicting CRD owner in namespace: csv {other} owns the same CRD; replace it with spec.replaces, or remove it first"
@@ -67,10 +71,11 @@ struct Owner<'r> {
 }
 
 impl Owner<'_> {
-    /// Another version in the namespace that owns one of its custom resource definitions.
-    fn shares_resource(&self) -> Result<Option<String>, ReadError> {
-        let names: Vec<_> =
-            self.object.items(RESOURCES).filter_map(|owned| owned.text("/name")).collect();
+    /// Another version in the namespace that owns one of its custom resource definitions, those that
+    /// it has had before left out.
+    fn shares_resource(&self, known: &BTreeSet<String>) -> Result<Option<String>, ReadError> {
+        let names = self.object.items(RESOURCES).filter_map(|owned| owned.text("/name"));
+        let names: Vec<_> = names.filter(|name| !known.contains(name)).collect();
         let matches = [Match { index: "crd", values: &names, absent: false }];
         let query =
             Query { namespace: Some(self.namespace), matches: &matches, ..Query::default() };
@@ -132,23 +137,30 @@ impl Owner<'_> {
             && !self.leads(other, &self.name)?)
     }
 
-    /// Whether what a version replaces or skips, and so on, comes to `target`.
+    /// Whether what a version replaces or skips, and so on, comes to `target`. Versions that are not
+    /// there any more end the walk.
     fn leads(&self, from: &Document, target: &str) -> Result<bool, ReadError> {
-        let mut at: Option<Document> = None;
-        for _ in 0..STEPS {
-            let version = at.as_ref().unwrap_or(from);
-            let replaced = version.text_or_empty(REPLACES);
-            if replaced == target || texts::of(version, SKIPS).iter().any(|skip| skip == target) {
+        let mut seen = BTreeSet::new();
+        let mut next = before(from);
+        while let Some(name) = next.pop() {
+            if name == target {
                 return Ok(true);
             }
-            if replaced.is_empty() {
-                return Ok(false);
-            }
-            match CSVS.get(self.namespace, &replaced)? {
-                Some(next) => at = Some(next),
-                None => return Ok(false),
+            if seen.len() < STEPS
+                && seen.insert(name.clone())
+                && let Some(version) = CSVS.get(self.namespace, &name)?
+            {
+                next.extend(before(&version));
             }
         }
         Ok(false)
     }
+}
+
+/// What a version follows; what it replaces comes last, to be looked at first.
+fn before(version: &Document) -> Vec<String> {
+    let mut names = texts::of(version, SKIPS);
+    names.push(version.text_or_empty(REPLACES));
+    names.retain(|name| !name.is_empty());
+    names
 }

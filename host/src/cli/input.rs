@@ -27,6 +27,9 @@ pub(super) struct Item {
     pub(super) lines_before: usize,
 }
 
+/// A context without anything in it.
+const NO_OBJECT: &str = "there is no object in it: a context is what `kubectl get -o yaml` prints";
+
 /// Endings of files that are read in folders.
 const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
 
@@ -215,7 +218,12 @@ impl Item {
 
     /// The text as a document.
     fn object(&self) -> Result<Document, String> {
-        let text = self.checked()?;
+        if self.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
+            return Err(format!("{}: {NO_OBJECT}", self.source));
+        }
+        let text = self
+            .checked()
+            .map_err(|why| why.replace(&ReviewError::Empty.to_string(), NO_OBJECT))?;
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
             let (line, column) = (error.line() + self.lines_before, error.column());
             format!("{}:{line}:{column}: not JSON: {error}", self.file)

@@ -62,10 +62,15 @@ fn objects(
         |pointer: &str, name: &str| format!("{pointer}{name} is missing: not a Kubernetes object");
     let api = text(root, "/apiVersion").ok_or_else(|| missing("", "/apiVersion"))?;
     let kind = text(root, "/kind").ok_or_else(|| missing("", "/kind"))?;
-    let items = root.get("/items").filter(|v| v.kind() == opgate_document::Kind::List);
-    let Some(items) = items.filter(|_| kind.ends_with("List")) else {
+    let items = root.get("/items").filter(|_| kind.ends_with("List"));
+    let Some(items) = items else {
         return visit("", root, group(&api), &plural(&kind));
     };
+    match items.kind() {
+        // Go writes an empty list like this.
+        opgate_document::Kind::List | opgate_document::Kind::Null => {}
+        _ => return Err("/items is not a list".to_owned()),
+    }
     // The elements of a typed list do not say what they are.
     let element = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
     for (index, item) in items.items().enumerate() {
