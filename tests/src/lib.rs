@@ -187,6 +187,8 @@ impl Server {
         let files = tempfile::tempdir().unwrap();
         let certificates = Certificates::new();
         let mut command = Command::new(binary);
+        // The cluster in which the tests may run is none of theirs.
+        command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
         command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
         command.args(["--ops-listen", "127.0.0.1:0", "--tls-reload", "20ms", "--tls-dir"]);
         command.arg(certificates.folder.path());

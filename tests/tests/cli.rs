@@ -29,6 +29,8 @@ fn opgate_with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
         .current_dir(folder)
         .env("OPGATE_CACHE_DIR", folder.join("cache"))
         .env_remove("OPGATE_CONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("KUBECONFIG")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
