@@ -35,10 +35,11 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, Stor
 mod bare {
     wasmtime::component::bindgen!({
         path: "../wit/policy.wit",
-        world: "policy",
+        world: "cluster-policy",
         with: { "opgate:policy/document.document": super::Handle },
     });
 }
+use bare::opgate::policy::cluster::{ObjectName, Query, ReadError};
 use bare::opgate::policy::document::Kind;
 use bare::opgate::policy::types as bare_types;
 
@@ -111,7 +112,33 @@ impl bare::opgate::policy::document::HostDocument for State {
     }
 }
 
-fn bare_policy() -> (wasmtime::Engine, bare::PolicyPre<State>) {
+/// There is no cluster; what is measured does not ask for one.
+impl bare::opgate::policy::cluster::Host for State {
+    fn get(
+        &mut self,
+        _: bare_types::GroupVersionResource,
+        _: String,
+        _: String,
+    ) -> Result<Option<Resource<Handle>>, ReadError> {
+        Err(ReadError::Absent(String::new()))
+    }
+    fn list(
+        &mut self,
+        _: bare_types::GroupVersionResource,
+        _: Query,
+    ) -> Result<Vec<Resource<Handle>>, ReadError> {
+        Err(ReadError::Absent(String::new()))
+    }
+    fn names(
+        &mut self,
+        _: bare_types::GroupVersionResource,
+        _: Query,
+    ) -> Result<Vec<ObjectName>, ReadError> {
+        Err(ReadError::Absent(String::new()))
+    }
+}
+
+fn bare_policy() -> (wasmtime::Engine, bare::ClusterPolicyPre<State>) {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(16).total_core_instances(64).total_memories(16).total_tables(64);
     let mut config = Config::new();
@@ -119,8 +146,8 @@ fn bare_policy() -> (wasmtime::Engine, bare::PolicyPre<State>) {
     let engine = wasmtime::Engine::new(&config).unwrap();
     let component = Component::new(&engine, builtin::BUILTINS[0].component).unwrap();
     let mut linker = Linker::new(&engine);
-    bare::Policy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).unwrap();
-    let pre = bare::PolicyPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
+    bare::ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).unwrap();
+    let pre = bare::ClusterPolicyPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
     (engine, pre)
 }
 

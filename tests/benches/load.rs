@@ -208,6 +208,8 @@ fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
                 "--log-format",
                 "json",
                 "serve",
+                "--cluster",
+                "none",
                 "--listen",
                 "127.0.0.1:0",
                 "--ops-listen",

@@ -186,7 +186,8 @@ impl Serve {
                 if context.consistent_reads {
                     set.read_consistently(connection);
                 }
-            } else if cluster_source.is_some() && reads {
+            } else if cluster_source.is_some() && reads && context.cluster.is_none() {
+                // Who says `none` knows it.
                 tracing::warn!(
                     "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
                 );
