@@ -122,7 +122,7 @@ impl Case {
             get("directories").as_array().into_iter().flatten().map(text).collect();
         for path in &paths {
             for (end, _) in path.match_indices('/') {
-                directories.insert(path[..end].to_owned());
+                directories.insert(path.split_at(end).0.to_owned());
             }
         }
         let files: Vec<_> = files.iter().map(|(path, content)| file(path, content)).collect();
