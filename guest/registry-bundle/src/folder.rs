@@ -1,0 +1,169 @@
+//! The folder as the host describes it: files in byte order of their paths, directories, links.
+//!
+//! [`Folder::read`] asks once for everything that the rules ask about a file as a whole. Documents
+//! inside the files stay with the host; [`Folder::first`] gives a handle for one. Handles are kept no
+//! longer than a rule needs them: a call has room for a thousand, and a folder may have more files.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::{Document, Kind};
+
+/// What is known of a file's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// So many YAML or JSON documents.
+    Documents(u32),
+    /// YAML or JSON that cannot be parsed, and why.
+    Failed(String),
+    /// Neither YAML nor JSON.
+    Other,
+}
+
+/// A file.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// Relative to the folder, with `/`.
+    pub(crate) path: String,
+    /// Bytes.
+    pub(crate) size: u64,
+    pub(crate) content: Content,
+    index: u32,
+}
+
+impl File {
+    /// The folder that it is in, empty for the root.
+    pub(crate) fn directory(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(directory, _)| directory)
+    }
+
+    /// The name without the folder.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit_once('/').map_or(&self.path, |(_, name)| name)
+    }
+
+    /// The field of the file itself.
+    pub(crate) fn field(&self) -> String {
+        format!("spec.files[{}]", self.index)
+    }
+
+    /// A field of its first document; `rest` as in `metadata.name`, empty for the whole document.
+    pub(crate) fn within(&self, rest: &str) -> String {
+        let dot = if rest.is_empty() || rest.starts_with('[') { "" } else { "." };
+        format!("spec.files[{}].documents[0]{dot}{rest}", self.index)
+    }
+
+    /// Where its parser stopped.
+    pub(crate) fn error_field(&self) -> String {
+        format!("spec.files[{}].error", self.index)
+    }
+
+    /// The field of a further document.
+    pub(crate) fn document_field(&self, index: u32) -> String {
+        format!("spec.files[{}].documents[{index}]", self.index)
+    }
+
+    /// The field of its text.
+    pub(crate) fn text_field(&self) -> String {
+        format!("spec.files[{}].text", self.index)
+    }
+
+    pub(crate) fn has_documents(&self) -> bool {
+        matches!(self.content, Content::Documents(1..))
+    }
+}
+
+/// The folder under review.
+pub(crate) struct Folder<'d> {
+    document: &'d Document,
+    pub(crate) files: Vec<File>,
+    directories: BTreeSet<String>,
+    links: Vec<String>,
+}
+
+impl<'d> Folder<'d> {
+    pub(crate) fn read(document: &'d Document) -> Self {
+        let mut files = Vec::new();
+        for (index, file) in (0..).zip(document.items("/spec/files")) {
+            // A file without a path is nothing that a host writes; its index still counts.
+            let Some(path) = file.text("/path") else { continue };
+            let content = if file.kind("/error") == Kind::Object {
+                Content::Failed(file.text_or_empty("/error/message"))
+            } else if file.kind("/documents") == Kind::List {
+                Content::Documents(file.length("/documents").unwrap_or_default())
+            } else {
+                Content::Other
+            };
+            let size = file.integer("/size").and_then(|size| u64::try_from(size).ok());
+            files.push(File { path, size: size.unwrap_or_default(), content, index });
+        }
+        let mut directories: BTreeSet<_> =
+            document.texts("/spec/directories").into_iter().collect();
+        // A folder that holds a file is there, whether it is listed or not.
+        for file in &files {
+            if let Some((top, _)) = file.path.split_once('/') {
+                if !directories.contains(top) {
+                    directories.insert(top.to_owned());
+                }
+                if !directories.contains(file.directory()) {
+                    directories.insert(file.directory().to_owned());
+                }
+            }
+        }
+        Self { document, files, directories, links: document.texts("/spec/links") }
+    }
+
+    pub(crate) fn has_directory(&self, path: &str) -> bool {
+        self.directories.contains(path)
+    }
+
+    /// Directories directly below one (`""` for the root), as whole paths.
+    pub(crate) fn directories_in<'f>(&'f self, parent: &'f str) -> impl Iterator<Item = &'f str> {
+        self.directories.iter().map(String::as_str).filter(move |path| {
+            path.rsplit_once('/').map_or("", |(directory, _)| directory) == parent
+        })
+    }
+
+    /// Files directly below a directory (`""` for the root).
+    pub(crate) fn files_in<'f>(&'f self, directory: &'f str) -> impl Iterator<Item = &'f File> {
+        self.files.iter().filter(move |file| file.directory() == directory)
+    }
+
+    /// Links directly below a directory, with their fields.
+    pub(crate) fn links_in<'f>(
+        &'f self,
+        directory: &'f str,
+    ) -> impl Iterator<Item = (String, &'f str)> {
+        self.links.iter().enumerate().filter_map(move |(index, link)| {
+            let parent = link.rsplit_once('/').map_or("", |(directory, _)| directory);
+            (parent == directory).then(|| (format!("spec.links[{index}]"), link.as_str()))
+        })
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// The first document of a file: the only one that the registry reads.
+    pub(crate) fn first(&self, file: &File) -> Option<Document> {
+        if !file.has_documents() {
+            return None;
+        }
+        self.document.at(&format!("/spec/files/{}/documents/0", file.index))
+    }
+
+    /// The text of a file that is neither YAML nor JSON.
+    pub(crate) fn text(&self, file: &File) -> Option<String> {
+        self.document.text(&format!("/spec/files/{}/text", file.index))
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn size(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
+    }
+
+    /// Bytes of all files compressed one by one, where the host says so.
+    pub(crate) fn compressed_size(&self) -> Option<u64> {
+        let size = self.document.integer("/spec/compressedSize")?;
+        u64::try_from(size).ok()
+    }
+}

@@ -1,0 +1,172 @@
+//! RBF-26: APIs that Kubernetes 1.22, 1.25 and 1.26 removed.
+//! After api `pkg/validation/internal/removed_apis.go`.
+//!
+//! ```text
+//! manifests ─┐
+//! CSV: resources of its CRDs ─┼─▶ Removed, by version and kind ─▶ one finding per version
+//! CSV: permissions ───────────┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::{Document, Level};
+
+use crate::findings::Findings;
+use crate::folder::Folder;
+use crate::manifests::{CRD, CSV, Manifest};
+use crate::{ascii, versions};
+
+/// The kinds that a minor version of Kubernetes no longer serves.
+const REMOVED: [(u64, &str, &[&str]); 18] = [
+    (22, "scheduling.k8s.io/v1beta1", &["PriorityClass"]),
+    (
+        22,
+        "rbac.authorization.k8s.io/v1beta1",
+        &["Role", "ClusterRoleBinding", "RoleBinding", "ClusterRole"],
+    ),
+    (22, "apiregistration.k8s.io/v1beta1", &["APIService"]),
+    (22, "authentication.k8s.io/v1beta1", &["TokenReview"]),
+    (
+        22,
+        "authorization.k8s.io/v1beta1",
+        &["LocalSubjectAccessReview", "SelfSubjectAccessReview", "SubjectAccessReview"],
+    ),
+    (
+        22,
+        "admissionregistration.k8s.io/v1beta1",
+        &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    ),
+    (22, "coordination.k8s.io/v1beta1", &["Lease"]),
+    (22, "extensions/v1beta1", &["Ingress"]),
+    (22, "networking.k8s.io/v1beta1", &["Ingress", "IngressClass"]),
+    (22, "storage.k8s.io/v1beta1", &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
+    (22, "certificates.k8s.io/v1beta1", &["CertificateSigningRequest"]),
+    (25, "batch/v1beta1", &["CronJob"]),
+    (25, "discovery.k8s.io/v1beta1", &["EndpointSlice"]),
+    (25, "events.k8s.io/v1beta1", &["Event"]),
+    (25, "autoscaling/v2beta1", &["HorizontalPodAutoscaler"]),
+    (25, "policy/v1beta1", &["PodDisruptionBudget", "PodSecurityPolicy"]),
+    (25, "node.k8s.io/v1beta1", &["RuntimeClass"]),
+    (26, "autoscaling/v2beta2", &["HorizontalPodAutoscaler"]),
+];
+
+fn removed_in(api_version: &str, kind: &str) -> Option<u64> {
+    let found = REMOVED.iter().find(|(_, v, kinds)| *v == api_version && kinds.contains(&kind));
+    found.map(|(minor, ..)| *minor)
+}
+
+/// What one version removed: names by kind, and where the first one stands.
+#[derive(Default)]
+struct Removed {
+    names: BTreeMap<String, Vec<String>>,
+    field: Option<String>,
+}
+
+impl Removed {
+    fn add(&mut self, kind: &str, name: String, field: impl FnOnce() -> String) {
+        self.names.entry(kind.to_owned()).or_default().push(name);
+        self.field.get_or_insert_with(field);
+    }
+
+    fn report(&self, minor: u64, level: Level, findings: &mut Findings<'_>) {
+        let Some(field) = &self.field else { return };
+        let kind =
+            |(kind, names): (&String, &Vec<String>)| format!("{kind}: ({})", ascii::list(names));
+        let kinds: Vec<_> = self.names.iter().map(kind).collect();
+        let message = format!(
+            "this bundle is using APIs which were deprecated and removed in v1.{minor}. More info: https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}. Migrate the API(s) for {}",
+            kinds.join(",")
+        );
+        findings.add(level, "RBF-26", field.as_str(), message);
+    }
+}
+
+pub(crate) fn judge(
+    folder: &Folder<'_>,
+    manifests: &[Manifest<'_>],
+    settings: &Document,
+    findings: &mut Findings<'_>,
+) {
+    let mut removed: BTreeMap<u64, Removed> = BTreeMap::new();
+    // A rule of RBAC names no version: what it may use is not known to be gone.
+    let mut permitted = Removed::default();
+    let mut lowest = Vec::new();
+    for manifest in manifests {
+        if manifest.kind == CRD && manifest.api_version == "apiextensions.k8s.io/v1beta1" {
+            let found = removed.entry(22).or_default();
+            found.add("CRD", manifest.name.clone(), || manifest.file.within("apiVersion"));
+        }
+        if let Some(minor) = removed_in(&manifest.api_version, &manifest.kind) {
+            let found = removed.entry(minor).or_default();
+            let field = || manifest.file.within("apiVersion");
+            found.add(&manifest.kind, manifest.name.clone(), field);
+        }
+        if manifest.kind == CSV
+            && let Some(object) = folder.first(manifest.file)
+        {
+            let used = resources(&object, manifest, removed.entry(25).or_default());
+            permissions(&object, manifest, &used, &mut permitted);
+            lowest.push(object.text_or_empty("/spec/minKubeVersion"));
+        }
+    }
+    lowest.push(settings.text_or_empty("/bundle/k8sVersion"));
+    for (&minor, found) in &removed {
+        let is_gone = lowest.iter().any(|version| versions::is_at_least(version, minor));
+        found.report(minor, if is_gone { Level::Deny } else { Level::Warn }, findings);
+    }
+    permitted.report(25, Level::Warn, findings);
+}
+
+/// Resources that the CRDs of a `ClusterServiceVersion` are said to use. Gives their plurals.
+fn resources(csv: &Document, manifest: &Manifest<'_>, removed: &mut Removed) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for (list, member) in [("Owned", "owned"), ("Required", "required")] {
+        let path = format!("spec.customresourcedefinitions.{member}");
+        let crds = csv.items(&format!("/spec/customresourcedefinitions/{member}"));
+        for (i, crd) in crds.enumerate() {
+            for (j, resource) in crd.items("/resources").enumerate() {
+                let kind = resource.text_or_empty("/kind");
+                used.insert(format!("{}s", kind.to_lowercase()));
+                if removed_in(&resource.text_or_empty("/version"), &kind) == Some(25) {
+                    let name = format!(
+                        "ClusterServiceVersion.Spec.CustomResourceDefinitions.{list}[{i}].Resource[{j}]"
+                    );
+                    let field = || manifest.file.within(&format!("{path}[{i}].resources[{j}]"));
+                    removed.add(&kind, name, field);
+                }
+            }
+        }
+    }
+    used
+}
+
+/// Permissions for `PodSecurityPolicies`, the only API that went without a successor in its group.
+fn permissions(
+    csv: &Document,
+    manifest: &Manifest<'_>,
+    used: &BTreeSet<String>,
+    permitted: &mut Removed,
+) {
+    const POLICIES: &str = "podsecuritypolicies";
+    if used.contains(POLICIES) {
+        return;
+    }
+    let lists = [("ClusterPermissions", "clusterPermissions"), ("Permissions", "permissions")];
+    for (list, member) in lists {
+        let grants = csv.items(&format!("/spec/install/spec/{member}"));
+        for (i, grant) in grants.enumerate() {
+            for (j, rule) in grant.items("/rules").enumerate() {
+                let has = |pointer: &str, wanted: &str| {
+                    rule.items(pointer).any(|item| item.text("").is_some_and(|t| t == wanted))
+                };
+                if has("/apiGroups", "policy") && has("/resources", POLICIES) {
+                    let name = format!(
+                        "ClusterServiceVersion.Spec.InstallStrategy.StrategySpec.{list}[{i}].Rules[{j}]"
+                    );
+                    let path = format!("spec.install.spec.{member}[{i}].rules[{j}]");
+                    permitted.add(POLICIES, name, || manifest.file.within(&path));
+                }
+            }
+        }
+    }
+}
