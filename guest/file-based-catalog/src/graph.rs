@@ -16,8 +16,8 @@ use crate::channel::{Channel, Entry};
 use crate::findings::{Findings, joined};
 use crate::version::Version;
 
-/// Ranges along the chain from the latest release of a minor version that FBC-24 looks at. What is
-/// farther away is replaced by `replaces`.
+/// Ranges of a minor version that FBC-24 looks at, those of the latest release first. More would
+/// make it look at everything for everything.
 const RANGES: usize = 16;
 
 /// The graph of one channel. Positions are those in its list of entries.
@@ -124,71 +124,6 @@ impl<'c> Graph<'c> {
         let message = format!("channel contains one or more stranded bundles: {names}");
         Some(("FBC-21", channel.entry_field(first, "name"), message))
     }
-
-    /// How `replaces` hangs together.
-    fn chains(&self) -> Chains {
-        let mut children = vec![Vec::new(); self.entries.len()];
-        let mut parents = Vec::with_capacity(self.entries.len());
-        for (at, entry) in self.entries.iter().enumerate() {
-            let parent = self.positions.get(entry.replaces.as_str()).copied();
-            if let Some(children) = parent.and_then(|parent| children.get_mut(parent)) {
-                children.push(at);
-            }
-            parents.push(parent);
-        }
-        let mut spans = vec![None; self.entries.len()];
-        let mut time = 0_usize;
-        for (root, _) in parents.iter().enumerate().filter(|(_, parent)| parent.is_none()) {
-            let mut open = vec![(root, 0_usize)];
-            set(&mut spans, root, (time, time));
-            while let Some((at, next)) = open.last_mut() {
-                let child = children.get(*at).and_then(|children| children.get(*next)).copied();
-                *next += 1;
-                if let Some(child) = child {
-                    time += 1;
-                    set(&mut spans, child, (time, time));
-                    open.push((child, 0));
-                } else {
-                    if let Some(Some((_, last))) = spans.get_mut(*at) {
-                        *last = time;
-                    }
-                    open.pop();
-                }
-            }
-            time += 1;
-        }
-        Chains { parents, spans }
-    }
-}
-
-fn set(spans: &mut [Option<(usize, usize)>], at: usize, span: (usize, usize)) {
-    if let Some(slot) = spans.get_mut(at) {
-        *slot = Some(span);
-    }
-}
-
-/// The forest that `replaces` makes of the entries: what is replaced is the parent.
-struct Chains {
-    parents: Vec<Option<usize>>,
-    /// For each entry, when a walk over its tree comes to it and when it has seen all that leads to
-    /// it. None for entries that a cycle keeps from being walked to.
-    spans: Vec<Option<(usize, usize)>>,
-}
-
-impl Chains {
-    /// Whether the chain from one entry comes to another, or starts there.
-    fn reaches(&self, from: usize, to: usize) -> bool {
-        let span = |at: usize| self.spans.get(at).copied().flatten();
-        match (span(from), span(to)) {
-            (Some((at, _)), Some((first, last))) => first <= at && at <= last,
-            _ => false,
-        }
-    }
-
-    /// The chain from an entry.
-    fn from(&self, at: usize) -> impl Iterator<Item = usize> {
-        std::iter::successors(Some(at), |at| self.parents.get(*at).copied().flatten())
-    }
 }
 
 /// Judges the graph of a channel.
@@ -234,59 +169,55 @@ fn ranges_without_replaces(
     }
 }
 
-/// FBC-24. Prereleases are no patch releases.
+/// FBC-24. Prereleases are no patch releases. What a release replaces, it replaces with all that is
+/// replaced by that; the walk stays within the minor version, so that no entry is walked twice.
 fn patch_releases(
     channel: &Channel,
     graph: &Graph<'_>,
     versions: &[Option<Version>],
     findings: &mut Findings<'_>,
 ) {
-    let released = || {
-        let all = channel.entries.iter().zip(versions).enumerate();
-        all.filter_map(|(at, (entry, version))| {
-            let version = version.as_ref().filter(|version| !version.is_prerelease())?;
-            Some((at, entry, version))
-        })
-    };
-    let mut latest: BTreeMap<(u64, u64), (usize, &Entry, &Version)> = BTreeMap::new();
-    for (at, entry, version) in released() {
-        let best = latest.entry(version.minor()).or_insert((at, entry, version));
-        if version > best.2 {
-            *best = (at, entry, version);
+    let mut minors: BTreeMap<(u64, u64), Vec<(&Entry, &Version)>> = BTreeMap::new();
+    for (entry, version) in channel.entries.iter().zip(versions) {
+        if let Some(version) = version.as_ref().filter(|version| !version.is_prerelease()) {
+            minors.entry(version.minor()).or_default().push((entry, version));
         }
     }
-    if latest.len() == channel.entries.len() {
-        return;
-    }
-    let chains = graph.chains();
-    let mut skippers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (at, entry) in channel.entries.iter().enumerate() {
-        for skip in &entry.skips {
-            skippers.entry(skip).or_default().push(at);
-        }
-    }
-    let mut ranges = BTreeMap::new();
-    for (at, entry, version) in released() {
-        let Some(&(head, best, newest)) = latest.get(&version.minor()) else { continue };
-        if version >= newest {
+    minors.retain(|_, releases| releases.len() > 1);
+    for (minor, releases) in minors {
+        let Some(&(latest, newest)) = releases.iter().max_by_key(|(_, version)| *version) else {
             continue;
+        };
+        let is_of_minor = |at: usize| {
+            versions.get(at).is_some_and(|v| v.as_ref().is_some_and(|v| v.minor() == minor))
+        };
+        let (mut replaced, mut ranges) = (BTreeSet::new(), Vec::new());
+        let mut waiting = vec![latest];
+        while let Some(entry) = waiting.pop() {
+            if ranges.len() < RANGES {
+                ranges.extend(&entry.skip_range);
+            }
+            for name in entry.skips.iter().chain([&entry.replaces]) {
+                let position = graph.positions.get(name.as_str()).copied();
+                if replaced.insert(name.as_str())
+                    && let Some(next) = position.filter(|at| is_of_minor(*at))
+                {
+                    waiting.extend(channel.entries.get(next));
+                }
+            }
         }
-        let ranges = ranges.entry(version.minor()).or_insert_with(|| {
-            let chain = chains.from(head).take(RANGES);
-            let entries = chain.filter_map(|at| channel.entries.get(at));
-            entries.filter_map(|entry| entry.skip_range.as_ref()).collect::<Vec<_>>()
-        });
-        let skips = skippers.get(entry.name.as_str());
-        let is_replaced = chains.reaches(head, at)
-            || skips.is_some_and(|skips| skips.iter().any(|&by| chains.reaches(head, by)))
-            || ranges.iter().any(|range| range.contains(version));
-        if !is_replaced {
-            let message = format!(
-                "{} does not replace z-stream release {} of the same minor version",
-                quote(&best.name),
-                quote(&entry.name)
-            );
-            findings.add("FBC-24", channel.entry_field(best, "name"), message);
+        for (entry, version) in releases {
+            let is_replaced = version >= newest
+                || replaced.contains(entry.name.as_str())
+                || ranges.iter().any(|range| range.contains(version));
+            if !is_replaced {
+                let message = format!(
+                    "{} does not replace z-stream release {} of the same minor version",
+                    quote(&latest.name),
+                    quote(&entry.name)
+                );
+                findings.add("FBC-24", channel.entry_field(latest, "name"), message);
+            }
         }
     }
 }
