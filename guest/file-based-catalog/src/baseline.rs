@@ -1,0 +1,162 @@
+//! What was published before: FBC-45 and FBC-46.
+//!
+//! Whoever installed a bundle must get away from it, and finds it as it was. New edges and new
+//! channels are what catalogs grow by, and nobody's concern here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind};
+
+use crate::blob::{self, Blob, place};
+use crate::catalog::{self, Catalog};
+use crate::findings::Findings;
+use crate::graph::Graph;
+use crate::version::{Range, Version};
+
+/// Types of properties that hold whole objects. They are compared where they are.
+const LARGE: [&str; 2] = ["olm.bundle.object", "olm.csv.metadata"];
+
+/// Judges a document against the published one.
+pub(crate) fn judge(
+    catalog: &Catalog,
+    document: &Document,
+    published: &Document,
+    findings: &mut Findings<'_>,
+) {
+    // A package may go as a whole.
+    let Some(package) = catalog.package() else { return };
+    let mut current = BTreeMap::new();
+    for bundle in &catalog.bundles {
+        current.entry(bundle.name.as_str()).or_insert(bundle);
+    }
+    let mut connected = BTreeSet::new();
+    for channel in &catalog.channels {
+        connected.extend(Graph::of(channel).connected());
+    }
+    let mut lost = Vec::new();
+    let mut names = BTreeSet::new();
+    for at in 0..catalog::count(published) {
+        let Some(value) = published.at(&catalog::pointer(at)) else { continue };
+        let old = Blob::new(&value, at);
+        let name = value.text(&old.pointer("name")).unwrap_or_default();
+        let is_bundle = value.text(&old.pointer("schema")).as_deref() == Some(blob::BUNDLE);
+        if !is_bundle || name.is_empty() || !names.insert(name.clone()) {
+            continue;
+        }
+        if let Some(bundle) = current.get(name.as_str())
+            && let Some(value) = document.at(&catalog::pointer(bundle.at))
+        {
+            let new = Blob::new(&value, bundle.at);
+            if let Some(member) = change(&old, &new) {
+                let message = format!(
+                    "bundle {} changed: bundle images and their metadata should be treated as immutable",
+                    quote(&name)
+                );
+                let field = match new.kind(member) {
+                    Kind::Missing => new.path(),
+                    _ => new.field(member),
+                };
+                findings.add("FBC-46", field, message);
+            }
+        }
+        if !connected.contains(name.as_str()) {
+            lost.push((name, version(&old)));
+        }
+    }
+    for name in stranded(&lost, catalog) {
+        let message = format!(
+            "bundle {} of package {} has no update path to the current or newer channel head",
+            quote(&name),
+            quote(&package.name)
+        );
+        findings.add("FBC-45", place(package.at, ""), message);
+    }
+}
+
+/// The version that a published bundle says it has.
+fn version(bundle: &Blob<'_>) -> Option<Version> {
+    let properties = bundle.value.items(&bundle.pointer("properties"));
+    let mut packages =
+        properties.filter(|item| item.text("/type").as_deref() == Some(blob::PACKAGE));
+    Version::parse(&packages.next()?.text("/value/version")?).ok()
+}
+
+/// Those that no head skips by its range either, in the order given. Versions are sorted once, and
+/// each interval of each range is a cut through them.
+fn stranded(lost: &[(String, Option<Version>)], catalog: &Catalog) -> Vec<String> {
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let mut versions: Vec<_> = lost.iter().filter_map(|(_, version)| version.as_ref()).collect();
+    versions.sort();
+    versions.dedup();
+    let mut changes = vec![0_i64; versions.len() + 1];
+    for channel in &catalog.channels {
+        for head in Graph::of(channel).heads() {
+            for (low, high) in head.skip_range.iter().flat_map(Range::spans) {
+                let from = low.map_or(0, |(low, included)| {
+                    versions.partition_point(|v| *v < low || *v == low && !included)
+                });
+                let to = high.map_or(versions.len(), |(high, included)| {
+                    versions.partition_point(|v| *v < high || *v == high && included)
+                });
+                if from < to {
+                    changes.get_mut(from).into_iter().for_each(|change| *change += 1);
+                    changes.get_mut(to).into_iter().for_each(|change| *change -= 1);
+                }
+            }
+        }
+    }
+    let mut covered = BTreeSet::new();
+    let mut depth = 0;
+    for (version, change) in versions.iter().zip(changes) {
+        depth += change;
+        if depth > 0 {
+            covered.insert(*version);
+        }
+    }
+    let is_stranded =
+        |version: &Option<Version>| !version.as_ref().is_some_and(|v| covered.contains(v));
+    let names = lost.iter().filter(|(_, version)| is_stranded(version));
+    names.map(|(name, _)| name.clone()).collect()
+}
+
+/// The first member of a bundle that is not what it was.
+fn change(old: &Blob<'_>, new: &Blob<'_>) -> Option<&'static str> {
+    ["image", "properties", "relatedImages"].into_iter().find(|member| {
+        let (before, after) = (old.pointer(member), new.pointer(member));
+        !old.value.equal(&before, new.value, &after)
+            && !same_items(old.value, &before, new.value, &after)
+    })
+}
+
+/// Whether two lists differ in their order only: to OLM, they are sets.
+fn same_items(old: &Document, before: &str, new: &Document, after: &str) -> bool {
+    if old.kind(before) != Kind::List || old.length(before) != new.length(after) {
+        return false;
+    }
+    let (left, right) = (items(old, before), items(new, after));
+    left.len() == right.len()
+        && left.iter().zip(&right).all(|((key, at), (other_key, other_at))| {
+            let (before, after) = (format!("{before}/{at}"), format!("{after}/{other_at}"));
+            key == other_key && old.equal(&before, new, &after)
+        })
+}
+
+/// The items in an order that does not depend on theirs, with what they are ordered by. Large ones
+/// of one type keep theirs.
+fn items(document: &Document, pointer: &str) -> Vec<(Vec<u8>, u32)> {
+    let mut items = Vec::new();
+    for (index, item) in (0_u32..).zip(document.items(pointer)) {
+        let kind = item.text_or_empty("/type");
+        let key = if LARGE.contains(&kind.as_str()) {
+            kind.into_bytes()
+        } else {
+            item.raw("").unwrap_or_default()
+        };
+        items.push((key, index));
+    }
+    items.sort();
+    items
+}

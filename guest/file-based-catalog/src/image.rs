@@ -1,0 +1,189 @@
+//! References to images, as `reference.ParseNormalizedNamed` reads them, with its texts.
+//!
+//! ```text
+//! [domain/]path[:tag][@digest]
+//! ```
+
+const INVALID: &str = "invalid reference format";
+const UPPERCASE: &str = "invalid reference format: repository name must be lowercase";
+/// Names of repositories, without tag and digest.
+const LONGEST_NAME: usize = 255;
+
+/// What is wrong with the reference.
+pub(crate) fn error(reference: &str) -> Option<String> {
+    parse(reference).err()
+}
+
+fn parse(reference: &str) -> Result<(), String> {
+    if reference.len() == 64 && reference.bytes().all(is_lower_hex) {
+        return Err(format!(
+            "invalid repository name ({reference}), cannot specify 64-byte hexadecimal strings"
+        ));
+    }
+    let (domain, rest) = split_domain(reference);
+    // What upstream takes for the name ends at the first colon, be it that of a digest.
+    let name = rest.split(':').next().unwrap_or(rest);
+    if name.chars().any(char::is_uppercase) {
+        return Err(UPPERCASE.to_owned());
+    }
+    let (named, digest) = match rest.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (rest, None),
+    };
+    let (path, tag) = match named.split_once(':') {
+        Some((path, tag)) => (path, Some(tag)),
+        None => (named, None),
+    };
+    let well_formed = domain.is_none_or(is_domain)
+        && path.split('/').all(is_component)
+        && tag.is_none_or(is_tag)
+        && digest.is_none_or(looks_like_digest);
+    if !well_formed {
+        return Err(INVALID.to_owned());
+    }
+    // Docker's own domain, and its library where the path has one component only.
+    let prefix = match domain {
+        Some("docker.io" | "index.docker.io") | None if path.contains('/') => "docker.io/".len(),
+        Some("docker.io" | "index.docker.io") | None => "docker.io/library/".len(),
+        Some(domain) => domain.len() + 1,
+    };
+    if prefix + path.len() > LONGEST_NAME {
+        return Err("repository name must not be more than 255 characters".to_owned());
+    }
+    digest.map_or(Ok(()), check_digest)
+}
+
+/// The part before the first slash is a domain if it looks like one.
+fn split_domain(reference: &str) -> (Option<&str>, &str) {
+    match reference.split_once('/') {
+        Some((domain, rest)) if domain.contains(['.', ':']) || domain == "localhost" => {
+            (Some(domain), rest)
+        }
+        _ => (None, reference),
+    }
+}
+
+fn is_lower_hex(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
+fn is_domain(domain: &str) -> bool {
+    let (host, port) = match domain.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (domain, None),
+    };
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    let is_number = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    host.split('.').all(is_part) && port.is_none_or(is_number)
+}
+
+/// Lower case letters and digits, with `.`, `_`, `__` or any number of `-` between them.
+fn is_component(component: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let mut separator = String::new();
+    let mut ends_well = false;
+    for c in component.chars() {
+        ends_well = u8::try_from(c).is_ok_and(is_inner);
+        if ends_well {
+            let fits = matches!(separator.as_str(), "" | "." | "_" | "__")
+                || separator.bytes().all(|byte| byte == b'-');
+            if !fits {
+                return false;
+            }
+            separator.clear();
+        } else if !matches!(c, '.' | '_' | '-') {
+            return false;
+        } else {
+            separator.push(c);
+        }
+    }
+    ends_well && component.starts_with(|c: char| u8::try_from(c).is_ok_and(is_inner))
+}
+
+fn is_tag(tag: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    tag.len() <= 128
+        && tag.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
+        && tag.bytes().next().is_some_and(is_word)
+}
+
+/// An algorithm and at least 32 hexadecimal digits.
+fn looks_like_digest(digest: &str) -> bool {
+    let Some((algorithm, hex)) = digest.split_once(':') else { return false };
+    let is_part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic())
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    algorithm.split(['-', '_', '+', '.']).all(is_part)
+        && hex.len() >= 32
+        && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn check_digest(digest: &str) -> Result<(), String> {
+    let (algorithm, hex) = digest.split_once(':').unwrap_or((digest, ""));
+    let length = match algorithm {
+        "sha256" => 64,
+        "sha384" => 96,
+        "sha512" => 128,
+        _ if algorithm.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            return Err("invalid checksum digest format".to_owned());
+        }
+        _ => return Err("unsupported digest algorithm".to_owned()),
+    };
+    if hex.len() != length {
+        return Err("invalid checksum digest length".to_owned());
+    }
+    if !hex.bytes().all(is_lower_hex) {
+        return Err("invalid checksum digest format".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references() {
+        let hex = "abcd1234".repeat(8);
+        for reference in [
+            "x",
+            "foo-bundle:v0.1.0",
+            "registry.io/image",
+            "localhost:5000/a/b__c.d--e:1.0",
+            &format!("quay.io/operator-framework/foo-bundle:v0.1.0@sha256:{hex}"),
+            &format!("example.com/example-inc/example-operator-bundle@sha256:{hex}"),
+        ] {
+            assert_eq!(error(reference), None, "{reference}");
+        }
+        for (reference, why) in [
+            ("not an image", INVALID),
+            ("", INVALID),
+            ("a//b", INVALID),
+            ("a:", INVALID),
+            ("quay.io/a..b/c", INVALID),
+            ("quay.io/a@sha256:12", INVALID),
+            ("quay.io/Foo/bar", UPPERCASE),
+            (&format!("quay.io/a@ssha256:{hex}"), "unsupported digest algorithm"),
+            (&format!("quay.io/a@sha256:{hex}00"), "invalid checksum digest length"),
+            (&format!("quay.io/a@sha256:{}", hex.to_uppercase()), "invalid checksum digest format"),
+            (
+                &format!("quay.io/{}", "a".repeat(250)),
+                "repository name must not be more than 255 characters",
+            ),
+            (
+                &hex,
+                &format!(
+                    "invalid repository name ({hex}), cannot specify 64-byte hexadecimal strings"
+                ),
+            ),
+        ] {
+            assert_eq!(error(reference).as_deref(), Some(why), "{reference}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Objects inside a bundle: FBC-41, and the APIs that an embedded ClusterServiceVersion owns, for
+//! FBC-39.
+//!
+//! Memory of a call is never given back, and the objects of a package may be larger than all of it:
+//! what is decoded has a limit, and beyond it the rule says that it did not look.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::{Document, Kind};
+
+use crate::base64;
+use crate::go_text::{wrong_field, wrong_value};
+
+/// Base64 that is decoded for one document, in bytes.
+const BUDGET: usize = 12 << 20;
+/// JSON that the host parses at once, in bytes.
+const LARGEST: usize = 4_000_000;
+
+/// An API, as `schema.GroupVersionKind` writes it.
+pub(crate) fn api(group: &str, version: &str, kind: &str) -> String {
+    format!("{group}/{version}, Kind={kind}")
+}
+
+/// Decodes the objects of all bundles of a document.
+#[derive(Default)]
+pub(crate) struct Objects {
+    spent: usize,
+    scratch: Vec<u8>,
+}
+
+/// What came of an object.
+pub(crate) enum Outcome {
+    /// It is one; and, where it is JSON, here it is.
+    Object(Option<Document>),
+    /// The property is no bundle object.
+    NoProperty(String),
+    /// The data are no object.
+    NoObject(String),
+    /// There was no room left to look.
+    LeftOut,
+}
+
+impl Objects {
+    /// Decodes the value of a property of type `olm.bundle.object`.
+    pub(crate) fn read(&mut self, property: &Document) -> Outcome {
+        match property.kind("/value") {
+            Kind::Object => {}
+            kind => return Outcome::NoProperty(wrong_value(kind, "property.BundleObject")),
+        }
+        match property.kind("/value/data") {
+            Kind::Text => {}
+            // The old way: a file beside the catalog.
+            Kind::Missing if property.kind("/value/ref") == Kind::Text => {
+                return Outcome::Object(None);
+            }
+            Kind::Missing | Kind::Null => return Outcome::NoObject(NO_OBJECT.to_owned()),
+            kind => {
+                let why = wrong_field(kind, "BundleObject.data", "[]uint8");
+                return Outcome::NoProperty(why);
+            }
+        }
+        if self.spent >= BUDGET {
+            return Outcome::LeftOut;
+        }
+        let data = property.text_or_empty("/value/data");
+        self.spent += data.len();
+        self.scratch.clear();
+        if let Err(at) = base64::decode(&data, &mut self.scratch) {
+            return Outcome::NoProperty(format!("illegal base64 data at input byte {at}"));
+        }
+        let Ok(text) = std::str::from_utf8(&self.scratch) else {
+            return Outcome::NoObject("the data are not UTF-8".to_owned());
+        };
+        let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
+        // `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
+        let is_json =
+            text.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
+        if is_json {
+            if text.len() > LARGEST {
+                return Outcome::Object(None);
+            }
+            return match Document::parse(text) {
+                Ok(object) => Outcome::Object(Some(object)),
+                Err(why) => Outcome::NoObject(why),
+            };
+        }
+        if text.starts_with('{') || is_yaml_mapping(text) {
+            Outcome::Object(None)
+        } else {
+            Outcome::NoObject(NO_OBJECT.to_owned())
+        }
+    }
+}
+
+const NO_OBJECT: &str = "the data are no JSON or YAML object";
+
+/// Whether the first line that says something starts a mapping.
+fn is_yaml_mapping(text: &str) -> bool {
+    let says_something = |line: &&str| {
+        !(line.is_empty() || line.starts_with('#') || line.starts_with('%') || *line == "---")
+    };
+    let first = text.lines().map(str::trim).find(says_something).unwrap_or_default();
+    let first = first.split(" #").next().unwrap_or(first).trim_end();
+    !first.starts_with("- ") && (first.contains(": ") || first.ends_with(':'))
+}
+
+/// The APIs that a ClusterServiceVersion provides.
+pub(crate) fn owned_by(csv: &Document) -> BTreeSet<String> {
+    let mut apis = BTreeSet::new();
+    if csv.text_or_empty("/kind") == "ClusterServiceVersion" {
+        owned(csv, "/spec/customresourcedefinitions/owned", true, &mut apis);
+        owned(csv, "/spec/apiservicedefinitions/owned", false, &mut apis);
+    }
+    apis
+}
+
+/// The APIs that a property of type `olm.csv.metadata` lists as provided.
+pub(crate) fn owned_by_metadata(property: &Document) -> BTreeSet<String> {
+    let mut apis = BTreeSet::new();
+    owned(property, "/value/crdDescriptions/owned", true, &mut apis);
+    owned(property, "/value/apiServiceDefinitions/owned", false, &mut apis);
+    apis
+}
+
+/// A custom resource has its group in its name: `<plural>.<group>`.
+fn owned(document: &Document, pointer: &str, in_name: bool, apis: &mut BTreeSet<String>) {
+    for item in document.items(pointer) {
+        let group = if in_name {
+            let name = item.text_or_empty("/name");
+            name.split_once('.').map(|(_, group)| group.to_owned()).unwrap_or_default()
+        } else {
+            item.text_or_empty("/group")
+        };
+        let (version, kind) = (item.text_or_empty("/version"), item.text_or_empty("/kind"));
+        if !group.is_empty() && !version.is_empty() && !kind.is_empty() {
+            apis.insert(api(&group, &version, &kind));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_of_yaml() {
+        for text in ["a: b", "---\n# x\nkind: ConfigMap\n", "a:\n  b: c", "\"a b\": c"] {
+            assert!(is_yaml_mapping(text), "{text}");
+        }
+        for text in ["", "- a: b", "just text", "---\n"] {
+            assert!(!is_yaml_mapping(text), "{text}");
+        }
+    }
+}

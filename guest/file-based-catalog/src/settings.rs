@@ -1,0 +1,29 @@
+//! The settings under `catalog`.
+
+use opgate_sdk::Document;
+
+/// What the settings say.
+pub(crate) struct Settings {
+    /// FBC-18 looks at the last channel of a package only.
+    pub(crate) last_channel_only: bool,
+    /// FBC-27 accepts a bundle without image that carries its objects.
+    pub(crate) object_only_bundles: bool,
+    /// Schemas that are OLM's besides the known ones.
+    pub(crate) reserved_schemas: Vec<String>,
+    /// Types of properties that are OLM's besides the known ones.
+    pub(crate) reserved_properties: Vec<String>,
+}
+
+impl Settings {
+    pub(crate) fn of(settings: &Document) -> Self {
+        let upstream = settings.text_or_empty("/profile") == "upstream";
+        let entries = settings.text("/catalog/entriesCheck");
+        let object_only = settings.boolean("/catalog/allowObjectOnlyBundles");
+        Self {
+            last_channel_only: entries.map_or(upstream, |check| check == "upstream"),
+            object_only_bundles: object_only.unwrap_or(upstream),
+            reserved_schemas: settings.texts("/catalog/reservedSchemas"),
+            reserved_properties: settings.texts("/catalog/reservedProperties"),
+        }
+    }
+}
