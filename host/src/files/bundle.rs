@@ -251,7 +251,7 @@ mod tests {
         let subject = load(&fixture("bundle-valid"), BundleKind::Registry, None).unwrap();
         assert!(subject.broken.is_empty(), "{:?}", subject.broken);
         let kinds: Vec<_> = subject.requests.iter().map(|r| r.kind.as_str()).collect();
-        assert_eq!(kinds, ["RegistryBundle", "ClusterServiceVersion", "CustomResourceDefinition"]);
+        assert_eq!(kinds, ["RegistryBundle", "CustomResourceDefinition", "ClusterServiceVersion"]);
         let subject = load(&fixture("plain-valid"), BundleKind::Plain, None).unwrap();
         assert!(subject.broken.is_empty() && subject.requests.len() > 3);
         assert!(load(&fixture("missing"), BundleKind::Plain, None).is_err());

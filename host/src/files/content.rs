@@ -280,7 +280,11 @@ mod tests {
     fn read(name: &str, content: impl AsRef<[u8]>) -> File {
         let folder = Temporary::empty();
         folder.write(name, content);
-        File::read(&folder.path().join(name), name.to_owned(), name.to_owned(), Expect::ByName)
+        let path = folder.path().join(name);
+        let read = |path: &std::path::PathBuf| {
+            File::read(path, name.to_owned(), name.to_owned(), Expect::ByName)
+        };
+        super::super::parallel::map(&[path], read).remove(0)
     }
 
     fn documents(name: &str, content: &str) -> Vec<String> {

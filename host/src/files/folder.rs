@@ -24,8 +24,6 @@ pub(crate) struct Entry {
     pub(crate) path: String,
     /// To open it.
     pub(crate) full: PathBuf,
-    /// In bytes.
-    pub(crate) size: u64,
 }
 
 /// Walks a folder. What is neither file, folder nor link (a pipe, a device) is left out, as is `.git`.
@@ -58,7 +56,7 @@ pub(crate) fn walk(root: &Path) -> anyhow::Result<Folder> {
                 todo.push((entry.path(), format!("{path}/")));
                 folder.directories.push(path);
             } else if found.is_file() {
-                folder.files.push(Entry { path, full: entry.path(), size: found.len() });
+                folder.files.push(Entry { path, full: entry.path() });
             }
         }
     }
@@ -84,8 +82,8 @@ mod tests {
         ]);
         std::os::unix::fs::symlink("/etc", folder.path().join("a/link")).unwrap();
         let walked = walk(folder.path()).unwrap();
-        let paths: Vec<_> = walked.files.iter().map(|f| (f.path.as_str(), f.size)).collect();
-        assert_eq!(paths, [(".hidden", 0), ("a/z", 1), ("b.yaml", 0), ("b/x.yaml", 5)]);
+        let paths: Vec<_> = walked.files.iter().map(|f| f.path.as_str()).collect();
+        assert_eq!(paths, [".hidden", "a/z", "b.yaml", "b/x.yaml"]);
         assert_eq!(walked.directories, ["a", "b"]);
         assert_eq!(walked.links, ["a/link"]);
         let missing = walk(&folder.path().join("missing")).unwrap_err();

@@ -32,7 +32,8 @@ pub(crate) use subject::{Request, Resolver, Subject};
 
 use std::path::Path;
 
-/// What is to be checked at a path, with what was published before where that is known.
+/// What is to be checked at a path. Deep documents need the stack of a thread of [`parallel::map`].
+/// `since` is what was published before.
 ///
 /// # Errors
 /// Where it cannot be read as what it should be: one line each.

@@ -12,7 +12,8 @@ pub(crate) fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// What `work` makes of each item, in the order of the items.
+/// What `work` makes of each item, in the order of the items. It runs on threads with enough stack for
+/// deep documents, also for a single item.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
