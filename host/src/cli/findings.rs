@@ -84,12 +84,17 @@ impl Checked {
         self.error = self.error.take().or(fault);
     }
 
-    /// After the last document.
-    pub(super) fn conclude(&mut self, warnings_as_errors: bool) {
+    /// After the last document. What could not be read as a whole is not in order.
+    pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
+        self.ok &= is_complete;
         self.ok &=
             !(warnings_as_errors && self.violations.iter().any(|v| v.violation.level == "warn"));
         // In the order of a reader of the files.
         self.violations.sort_by(|a, b| a.position().cmp(&b.position()));
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
     }
 
     /// Whether a violation is about a file.
@@ -258,7 +263,7 @@ fn counts(kept: &[Checked]) -> [usize; 3] {
 const WIDTH: usize = 120;
 
 /// The line of a place, with a mark below the column.
-fn excerpt(out: &mut Out, place: &At) -> io::Result<()> {
+fn excerpt(out: &mut impl io::Write, place: &At) -> io::Result<()> {
     let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
     let length = place.excerpt.chars().count();
     if place.excerpt.trim().is_empty() || column > length {
@@ -314,7 +319,10 @@ fn uri(path: &str) -> String {
     for byte in path.bytes() {
         match char::from(byte) {
             c if c.is_ascii_alphanumeric() || "-._~/".contains(c) => uri.push(c),
-            _ => uri.push_str(&format!("%{byte:02X}")),
+            _ => {
+                // Writing to a text does not fail.
+                let _ = std::fmt::Write::write_fmt(&mut uri, format_args!("%{byte:02X}"));
+            }
         }
     }
     uri
@@ -322,8 +330,30 @@ fn uri(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn paths_become_references() {
-        assert_eq!(super::uri("a b/ä#2.yaml"), "a%20b/%C3%A4%232.yaml");
+        assert_eq!(uri("a b/ä#2.yaml"), "a%20b/%C3%A4%232.yaml");
+    }
+
+    fn shown(line: u64, column: u64, excerpt: &str) -> String {
+        let at = At { file: String::new(), line, column, excerpt: excerpt.to_owned() };
+        let mut out = Vec::new();
+        super::excerpt(&mut out, &at).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn the_mark_stands_below_the_column() {
+        assert_eq!(shown(12, 3, "  ä: x\r"), "  12 |   ä: x\n     |   ^\n");
+        assert_eq!(shown(7, 2, "\tkey:"), "  7 |  key:\n    |  ^\n");
+        assert_eq!(shown(1, 1, "  "), "");
+        assert_eq!(shown(1, 9, "short"), "");
+        let long = format!("{}X{}", "a".repeat(500), "b".repeat(500));
+        let lines = shown(1, 501, &long);
+        let (first, second) = lines.split_once('\n').unwrap();
+        assert_eq!(first.find('X').unwrap(), second.find('^').unwrap());
+        assert!(first.len() < 140);
     }
 }

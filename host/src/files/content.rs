@@ -212,8 +212,7 @@ fn documents(text: &str, path: &str) -> Result<Vec<Part>, Broken> {
 
 fn json(text: &str) -> Result<Vec<Part>, Broken> {
     let mut list = Vec::new();
-    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-    while let Some(value) = stream.next() {
+    for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let raw = value
             .map_err(|error| {
                 let why = error.to_string();
@@ -349,7 +348,8 @@ mod tests {
     fn deep_schemas_are_read() {
         let deep = "{\"a\":".repeat(200) + "1" + &"}".repeat(200);
         assert_eq!(documents("a.json", &deep).len(), 1);
-        let yaml: String = (0..150).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+        let yaml: String =
+            (0..150).flat_map(|level| [" ".repeat(level), "a:\n".to_owned()]).collect();
         assert_eq!(documents("a.yaml", &yaml).len(), 1);
     }
 }

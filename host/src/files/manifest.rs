@@ -132,7 +132,7 @@ mod tests {
         let folder = Temporary::new(&[
             (
                 "a.yaml",
-                "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: g, namespace: n}\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: networking.k8s.io/v1\n  kind: NetworkPolicy\n  metadata:\n    name: p\n",
+                "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: g, namespace: one}\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: networking.k8s.io/v1\n  kind: NetworkPolicy\n  metadata:\n    name: p\n",
             ),
             ("README.md", "# x"),
         ]);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(
             seen,
             [
-                json!(["OperatorGroup", "g", "operatorgroups", "n", "OperatorGroup"]),
+                json!(["OperatorGroup", "g", "operatorgroups", "one", "OperatorGroup"]),
                 json!(["NetworkPolicy", "p", "networkpolicies", "", "NetworkPolicy"]),
             ]
         );

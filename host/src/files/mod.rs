@@ -22,7 +22,7 @@ pub(crate) mod parallel;
 mod place;
 mod subject;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub(crate) use bundle::BundleKind;
 pub(crate) use content::File;

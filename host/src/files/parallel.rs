@@ -46,6 +46,6 @@ mod tests {
     fn results_keep_the_order() {
         let items: Vec<u32> = (0..1_000).collect();
         assert_eq!(super::map(&items, |i| i * 2), items.iter().map(|i| i * 2).collect::<Vec<_>>());
-        assert!(super::map(&[] as &[u32], |i| *i).is_empty());
+        assert!(super::map(&Vec::<u32>::new(), |i| *i).is_empty());
     }
 }

@@ -77,6 +77,11 @@ pub(crate) struct Object {
 }
 
 impl Request {
+    /// Whether it is about a document of ours, and not about an object of a cluster.
+    pub(crate) fn stands_for_files(&self) -> bool {
+        !matches!(self.object, Layout::Object(_))
+    }
+
     /// The review, as an API server would send it.
     pub(crate) fn review(&self) -> String {
         let Self { group, version, kind, resource, .. } = self;
