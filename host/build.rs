@@ -16,7 +16,13 @@ use opgate_guest_build::{Guest, components};
 use opgate_unsafe::Image;
 
 /// Packages under `guest/` that the host carries, in the order in which they serve.
-const POLICIES: [&str; 2] = ["bundle-immutability", "operator-group"];
+const POLICIES: [&str; 5] = [
+    "bundle-immutability",
+    "operator-group",
+    "registry-bundle",
+    "plain-bundle",
+    "file-based-catalog",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,6 +1,6 @@
 //! opgate: an admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 //!
-//! One way leads through the code, whoever asks (`serve`, `replay`, `demo`):
+//! One way leads through the code, whoever asks (`serve`, `replay`, `check`, `demo`):
 //!
 //! ```text
 //! bytes ─▶ review::Review ─▶ policy::Set::decide ─┬▶ engine::Module (fresh instance) ─▶ verdict
@@ -14,6 +14,7 @@
 //! * [`engine`]: components, instances, limits.
 //! * [`cluster`]: what policies may ask about other objects of the cluster.
 //! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
+//! * `files`: bundles, catalogs and manifests on disk, as reviews.
 //! * [`server`]: TLS, HTTP, load shedding, drain, health, metrics.
 //! * [`cli`]: one file per subcommand.
 
@@ -23,6 +24,7 @@ use k8s_openapi as _;
 pub mod cli;
 pub mod cluster;
 pub mod engine;
+mod files;
 mod object;
 pub mod policy;
 pub mod review;

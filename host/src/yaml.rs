@@ -30,6 +30,17 @@ pub(crate) struct YamlError {
 }
 
 impl Located {
+    /// Reads the first document of a part of a file, as [`parts`] gave it.
+    pub(crate) fn read_part(yaml: &str) -> Option<Self> {
+        let read = || {
+            let options = options_for_files(yaml.len());
+            let trees: Vec<Spanned<Tree>> = serde_saphyr::from_multiple_with_options(yaml, options)
+                .map_err(|e| YamlError::of(&e))?;
+            Ok(trees.into_iter().map(Self::of).find(|l| !l.value.is_null()))
+        };
+        with_room(read).ok().flatten()
+    }
+
     /// Reads one document.
     pub(crate) fn read(yaml: &str) -> Result<Self, YamlError> {
         with_room(|| {
@@ -92,6 +103,45 @@ impl YamlError {
     }
 }
 
+/// A document of a file.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// What it says.
+    pub(crate) value: Value,
+    /// Where its value starts, in bytes.
+    pub(crate) offset: usize,
+}
+
+/// Reads the documents of a file of any size, without places; empty ones are left out.
+pub(crate) fn parts(yaml: &str) -> Result<Vec<Part>, YamlError> {
+    let values: Vec<Spanned<Value>> = with_room(|| {
+        let options = options_for_files(yaml.len());
+        serde_saphyr::from_multiple_with_options(yaml, options).map_err(|e| YamlError::of(&e))
+    })?;
+    let part = |spanned: Spanned<Value>| {
+        let offset = spanned.referenced.span().byte_offset().unwrap_or_default();
+        Part { value: spanned.value, offset: usize::try_from(offset).unwrap_or_default() }
+    };
+    Ok(values.into_iter().map(part).filter(|part| !part.value.is_null()).collect())
+}
+
+/// YAML as the tools of Kubernetes read it (`yes` is a truth value), in bounds that grow with the file:
+/// a text can hold what it spells out, and aliases may add little to it.
+fn options_for_files(bytes: usize) -> serde_saphyr::Options {
+    let most = bytes.saturating_add(1_000);
+    serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_events: most.saturating_mul(2),
+            max_nodes: most.saturating_mul(2),
+            max_documents: most,
+            max_total_scalar_bytes: most.saturating_mul(2).saturating_add(8 << 20),
+        },
+    }
+}
+
 /// Stack for a text that nests as deep as it may: a level takes some 10 KB of it in a debug build.
 const STACK: usize = 32 << 20;
 
@@ -106,7 +156,7 @@ fn with_room<T: Send>(read: impl FnOnce() -> Result<T, YamlError> + Send) -> Res
 }
 
 /// Deepest nesting. The schema of a CRD nests some 130 levels deep.
-const MAX_DEPTH: usize = 256;
+pub(crate) const MAX_DEPTH: usize = 256;
 
 fn too_deep() -> String {
     format!("nests deeper than {MAX_DEPTH} levels")

@@ -4,7 +4,9 @@
 //! the engine failed.
 
 mod certs;
+mod check;
 mod demo;
+mod findings;
 mod input;
 mod manifests;
 mod policy;
@@ -62,6 +64,8 @@ enum Command {
     Serve(Box<serve::Serve>),
     /// Decide recorded AdmissionReviews
     Replay(replay::Replay),
+    /// Check bundles, catalogs and manifests in files
+    Check(check::Check),
     /// List the rules of the configured policies
     Rules(rules::Rules),
     /// List and inspect policies, make components of modules
@@ -107,9 +111,17 @@ impl ConfigArgs {
     }
 
     fn set(&self, queue: usize, context: cluster::Options) -> Result<Set, Failure> {
-        let configuration = self.configuration()?;
-        let cache = self.cache(&configuration);
-        Set::load(&configuration, cache, queue, context).map_err(|error| match error {
+        self.set_of(&self.configuration()?, queue, context)
+    }
+
+    fn set_of(
+        &self,
+        configuration: &Configuration,
+        queue: usize,
+        context: cluster::Options,
+    ) -> Result<Set, Failure> {
+        let cache = self.cache(configuration);
+        Set::load(configuration, cache, queue, context).map_err(|error| match error {
             SetError::Config(error) => Failure::usage(error),
             SetError::Engine(error) => Failure::engine(error),
         })
@@ -117,7 +129,15 @@ impl ConfigArgs {
 
     /// The policies, all of which can be used.
     fn complete_set(&self, source: cluster::Source) -> Result<Set, Failure> {
-        let set = self.set(usize::MAX, cluster::Options::of(source))?;
+        self.complete_set_of(&self.configuration()?, source)
+    }
+
+    fn complete_set_of(
+        &self,
+        configuration: &Configuration,
+        source: cluster::Source,
+    ) -> Result<Set, Failure> {
+        let set = self.set_of(configuration, usize::MAX, cluster::Options::of(source))?;
         let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
         let lines: Vec<_> = broken.collect();
         if lines.is_empty() {
@@ -194,6 +214,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Check(check) => check.run(),
         Command::Rules(rules) => rules.run(),
         Command::Policy(policy) => policy.run(),
         Command::Certs(certs) => certs.run(),

@@ -15,9 +15,9 @@ use crate::text::one_line;
 
 /// Style of errors and denials.
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default();
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
 const GOOD: Style = AnsiColor::Green.on_default();
-const FAINT: Style = Style::new().dimmed();
+pub(super) const FAINT: Style = Style::new().dimmed();
 
 /// Form of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -59,26 +59,48 @@ struct Status {
     message: String,
 }
 
+/// A rule that is broken.
 #[derive(Debug, Serialize)]
-struct Violation {
-    policy: String,
-    rule: String,
-    level: &'static str,
-    field: String,
-    message: String,
+pub(super) struct Violation {
+    pub(super) policy: String,
+    pub(super) rule: String,
+    pub(super) level: &'static str,
+    pub(super) field: String,
+    pub(super) message: String,
 }
 
-impl Violation {
-    fn sentence(&self) -> String {
-        let at = if self.field.is_empty() { "" } else { ": " };
-        format!("{}{at}{}", self.field, self.message)
+impl From<crate::policy::Violation> for Violation {
+    fn from(v: crate::policy::Violation) -> Self {
+        let level = v.effect.as_str();
+        Self { policy: v.policy, rule: v.rule, level, field: v.field, message: v.message }
     }
 }
 
+impl Violation {
+    pub(super) fn sentence(&self) -> String {
+        let at = if self.field.is_empty() { "" } else { ": " };
+        format!("{}{at}{}", self.field, self.message)
+    }
+
+    pub(super) fn style(&self) -> Style {
+        if self.level == Effect::Deny.as_str() { ERROR } else { WARNING }
+    }
+
+    /// The level as SARIF has it.
+    pub(super) fn severity(&self) -> &'static str {
+        match self.level {
+            "deny" => "error",
+            "warn" => "warning",
+            _ => "note",
+        }
+    }
+}
+
+/// A policy without a verdict.
 #[derive(Debug, Serialize)]
-struct Fault {
-    policy: String,
-    cause: String,
+pub(super) struct Fault {
+    pub(super) policy: String,
+    pub(super) cause: String,
 }
 
 impl Record {
@@ -112,17 +134,7 @@ impl Record {
 
     fn take(&mut self, decision: Decision) {
         self.warnings = decision.warnings;
-        self.violations = decision
-            .violations
-            .into_iter()
-            .map(|v| Violation {
-                policy: v.policy,
-                rule: v.rule,
-                level: v.effect.as_str(),
-                field: v.field,
-                message: v.message,
-            })
-            .collect();
+        self.violations = decision.violations.into_iter().map(Violation::from).collect();
         if let Some(denial) = decision.denial {
             self.allowed = false;
             let (code, reason, message) = (denial.code, denial.reason, denial.message);
@@ -165,7 +177,7 @@ impl Record {
     }
 }
 
-type Out = BufWriter<AutoStream<io::Stdout>>;
+pub(super) type Out = BufWriter<AutoStream<io::Stdout>>;
 
 /// A report under way.
 pub(super) struct Report {
@@ -178,9 +190,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn start(format: Format, set: &Set) -> Self {
-        let rule = |rule: &crate::policy::Rule| json!({"id": rule.id, "shortDescription": {"text": rule.title}, "help": {"text": rule.source}});
-        let rules =
-            set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(rule)).collect();
+        let rules = sarif_rules(set);
         let out = BufWriter::new(AutoStream::auto(io::stdout()));
         Self { format, out, kept: Vec::new(), rules, counts: [0; 3] }
     }
@@ -241,7 +251,7 @@ impl Report {
             record.object()
         )?;
         for violation in &record.violations {
-            let style = if violation.level == Effect::Deny.as_str() { ERROR } else { WARNING };
+            let style = violation.style();
             let Violation { rule, level, .. } = violation;
             writeln!(self.out, "       {style}{level:5}{style:#} {rule} {}", violation.sentence())?;
         }
@@ -307,34 +317,44 @@ impl Report {
         let mut results = Vec::new();
         for record in &self.kept {
             for v in &record.violations {
-                let level = match v.level {
-                    "deny" => "error",
-                    "warn" => "warning",
-                    _ => "note",
-                };
-                results.push(result(record, &v.rule, level, v.sentence()));
+                results.push(result(record, &v.rule, v.severity(), v.sentence()));
             }
             if let Some(fault) = &record.error {
                 let text = format!("policy {}: {}", fault.policy, fault.cause);
                 results.push(result(record, "fault", "error", text));
             }
         }
-        json!({
-            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-            "version": "2.1.0",
-            "runs": [{
-                "tool": {"driver": {
-                    "name": "opgate",
-                    "version": env!("CARGO_PKG_VERSION"),
-                    "rules": self.rules,
-                }},
-                "results": results,
-            }],
-        })
+        sarif_log(&self.rules, &results)
     }
 }
 
-fn xml(text: &str) -> String {
+/// The rules of all policies, as SARIF describes them.
+pub(super) fn sarif_rules(set: &Set) -> Vec<serde_json::Value> {
+    let rule = |rule: &crate::policy::Rule| json!({"id": rule.id, "shortDescription": {"text": rule.title}, "help": {"text": rule.source}});
+    set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(rule)).collect()
+}
+
+/// Findings in the form of code scanners.
+pub(super) fn sarif_log(
+    rules: &[serde_json::Value],
+    results: &[serde_json::Value],
+) -> serde_json::Value {
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "opgate",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
+            "results": results,
+        }],
+    })
+}
+
+/// A text inside of XML.
+pub(super) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -32,6 +32,7 @@ pub use kind::{Kind, Status};
 pub use live::{Connection, ConnectionError, Fresh, Needed, Watches};
 pub use reader::{Reader, Scope, Seen, View};
 pub use snapshot::Snapshot;
+pub(crate) use snapshot::plural;
 
 use crate::review::{Operation, Review};
 

@@ -88,7 +88,7 @@ fn group(api_version: &str) -> &str {
 }
 
 /// The resource of a kind, as Kubernetes guesses it (`UnsafeGuessKindToResource`): files do not tell.
-fn plural(kind: &str) -> String {
+pub(crate) fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
     if kind == "endpoints" {
         kind

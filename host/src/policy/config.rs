@@ -91,6 +91,9 @@ pub struct PolicyConfig {
     pub cluster: Vec<String>,
     /// Pointer of this policy in the file, for errors.
     pointer: String,
+    /// Whether the file says how long a call may take, and how many there may be.
+    has_time: bool,
+    has_concurrency: bool,
 }
 
 /// The configuration of the whole host.
@@ -100,6 +103,8 @@ pub struct Configuration {
     pub profile: Profile,
     /// Policies in the order in which they serve.
     pub policies: Vec<PolicyConfig>,
+    /// Whether a check fails where there are only warnings.
+    pub warnings_as_errors: bool,
     origin: Option<Origin>,
 }
 
@@ -148,6 +153,15 @@ struct File {
     #[serde(default)]
     profile: Profile,
     policies: Option<Vec<Object<PolicyEntry>>>,
+    #[serde(default)]
+    check: Object<CheckEntry>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct CheckEntry {
+    #[serde(default)]
+    warnings_as_errors: bool,
 }
 
 #[derive(Deserialize)]
@@ -191,7 +205,7 @@ impl Configuration {
     /// All built-in policies with their defaults.
     #[must_use]
     pub fn builtin(profile: Profile) -> Self {
-        Self { profile, policies: every_builtin(), origin: None }
+        Self { profile, policies: every_builtin(), warnings_as_errors: false, origin: None }
     }
 
     /// Reads a file.
@@ -242,7 +256,25 @@ impl Configuration {
                 }
             }
         }
-        errors.or(Self { profile: file.profile, policies, origin: Some(origin) })
+        errors.or(Self {
+            profile: file.profile,
+            policies,
+            warnings_as_errors: file.check.0.warnings_as_errors,
+            origin: Some(origin),
+        })
+    }
+
+    /// Gives the policies this much time and this many calls at a time, unless the file says
+    /// otherwise: nobody waits for a decision about files.
+    pub fn for_files(&mut self, time: Duration, concurrency: usize) {
+        for policy in &mut self.policies {
+            if !policy.has_time {
+                policy.limits.time = time;
+            }
+            if !policy.has_concurrency {
+                policy.limits.concurrency = concurrency;
+            }
+        }
     }
 
     /// A text with the place of a part of a policy in front, where there is a file.
@@ -312,6 +344,8 @@ impl Origin {
             }
         };
         let mut limits = Limits::default();
+        let has_time = entry.limits.0.time.is_some();
+        let has_concurrency = entry.limits.0.concurrency.is_some();
         let memory = entry.limits.0.memory.map(|memory| match memory {
             serde_json::Value::String(text) => parse_bytes(&text),
             other => parse_bytes(&other.to_string()),
@@ -366,6 +400,8 @@ impl Origin {
                 .map(|resource| resource.trim_start_matches('/').to_owned())
                 .collect(),
             pointer,
+            has_time,
+            has_concurrency,
         })
     }
 
@@ -401,6 +437,8 @@ fn every_builtin() -> Vec<PolicyConfig> {
         excluded_users: Vec::new(),
         cluster: Vec::new(),
         pointer: String::new(),
+        has_time: false,
+        has_concurrency: false,
     };
     builtin::BUILTINS.iter().map(policy).collect()
 }

@@ -1,0 +1,301 @@
+//! `opgate check`: policies over bundles, catalogs and manifests in files.
+//!
+//! ```text
+//! PATHs ─▶ files::load ─▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─▶ report
+//! ```
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::findings::{Checked, Findings};
+use super::report::Format;
+use super::{ConfigArgs, Failure, Outcome};
+use crate::cluster::Source;
+use crate::files::{self, As, Subject, parallel};
+use crate::policy::Set;
+use crate::review::{self, Review};
+
+/// Arguments of `opgate check`.
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// What the paths are [default: found out for each of them]
+    #[arg(long = "as", value_name = "WHAT")]
+    kind: Option<As>,
+    /// What was published before: rules about changes are checked as well
+    #[arg(long, value_name = "OLD")]
+    since: Option<PathBuf>,
+    /// Form of the output
+    #[arg(long, value_name = "FORM", default_value = "table")]
+    output: Format,
+    /// Folders of bundles and catalogs, files and folders of manifests
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+/// Time of one call, unless the configuration says otherwise: catalogs are large.
+const TIME: Duration = Duration::from_secs(10);
+
+/// A check waits for nobody; the policies' own limits hold.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+impl Check {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let Self { config, kind, since, output, paths } = self;
+        if since.is_some() && paths.len() != 1 {
+            let text = "--since compares one path with what was published: name one path";
+            return Err(Failure::usage(anyhow::anyhow!(text)));
+        }
+        let mut configuration = config.configuration()?;
+        configuration.for_files(TIME, parallel::workers().max(4));
+        let set = config.complete_set_of(&configuration, Source::Absent)?;
+        let load = |path: &PathBuf| {
+            let kind = kind.map_or_else(|| files::detect(path), Ok)?;
+            files::load(path, kind, since.as_deref())
+        };
+        let mut outcome = Outcome::Ok;
+        let mut subjects = Vec::new();
+        for loaded in parallel::map(&paths, load) {
+            match loaded {
+                Ok(found) => subjects.extend(found),
+                // The other paths are checked all the same.
+                Err(error) => {
+                    outcome = Outcome::Usage;
+                    for line in format!("{error:#}").lines() {
+                        tracing::error!("{line}");
+                    }
+                }
+            }
+        }
+        if subjects.is_empty() {
+            if outcome == Outcome::Ok {
+                return Err(Failure::usage(anyhow::anyhow!(
+                    "there is nothing to check in what was named"
+                )));
+            }
+            return Ok(outcome);
+        }
+        let progress = Progress::of(subjects.len());
+        let judge = |subject: &Subject| {
+            let checked = judge(&set, subject, configuration.warnings_as_errors);
+            progress.step();
+            checked
+        };
+        let all = parallel::map(&subjects, judge);
+        progress.end();
+        let mut findings = Findings::start(output, &set);
+        let (mut left_out, mut unseen) = (BTreeSet::new(), BTreeSet::new());
+        for judged in all {
+            let Judged { checked, is_seen, unreported, not_evaluated } =
+                judged.map_err(Failure::engine)?;
+            outcome = outcome.max(checked.outcome());
+            if !is_seen {
+                unseen.insert(checked.kind().to_owned());
+            }
+            left_out.extend(not_evaluated);
+            for line in unreported {
+                outcome = outcome.max(Outcome::Usage);
+                tracing::error!("{line}");
+            }
+            findings.add(checked);
+        }
+        for kind in unseen {
+            tracing::warn!(
+                "no configured policy looks at a {kind}: only its manifests were checked, if it has any"
+            );
+        }
+        if !left_out.is_empty() {
+            let rules = left_out.into_iter().collect::<Vec<_>>().join(" ");
+            tracing::info!(rules, "not evaluated: they need other objects of a cluster");
+        }
+        match findings.end() {
+            // Whoever reads the output has seen enough; what was found counts.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
+            other => other.map(|()| outcome).map_err(Failure::from),
+        }
+    }
+}
+
+/// What was found out about a subject.
+struct Judged {
+    checked: Checked,
+    /// Whether there is a policy for such a bundle or catalog.
+    is_seen: bool,
+    /// Files that cannot be read and that no policy has told about, one line each.
+    unreported: Vec<String>,
+    /// Rules that need a cluster.
+    not_evaluated: Vec<String>,
+}
+
+fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Result<Judged> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let mut checked = Checked::new(subject);
+    let mut not_evaluated = Vec::new();
+    let mut is_seen = true;
+    for request in &subject.requests {
+        let text = review::text(request.review().into_bytes());
+        let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+        let review = Review::read(&text).map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+        if request.stands_for_files() {
+            is_seen = set.policies().iter().any(|policy| policy.matches(&review));
+        }
+        let decided = set.decide(&review, None, Instant::now() + PATIENCE, &());
+        let mut decision = runtime.block_on(decided)?;
+        let notes = std::mem::take(&mut decision.audit_annotations);
+        let rules = notes.iter().filter(|(key, _)| key.ends_with(".not-evaluated"));
+        not_evaluated.extend(rules.flat_map(|(_, rules)| rules.split(' ').map(str::to_owned)));
+        checked.take(request, decision);
+    }
+    let line = |file: &Arc<files::File>| {
+        let broken = file.broken()?;
+        Some(format!("{}:{}:{}: {}", file.shown, broken.line, broken.column, broken.why))
+    };
+    let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
+    let unreported: Vec<_> = broken.filter_map(line).collect();
+    checked.conclude(warnings_as_errors, unreported.is_empty());
+    Ok(Judged { checked, is_seen, unreported, not_evaluated })
+}
+
+/// How far the work is, for people who wait.
+struct Progress {
+    all: usize,
+    done: AtomicUsize,
+    shows: bool,
+}
+
+impl Progress {
+    fn of(all: usize) -> Self {
+        Self { all, done: AtomicUsize::new(0), shows: all > 1 && io::stderr().is_terminal() }
+    }
+
+    fn step(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let all = self.all;
+        if self.shows && (done.is_multiple_of((all / 100).max(1)) || done == all) {
+            // Nobody has to see it.
+            let _ = write!(io::stderr(), "\rchecked {done} of {all}");
+        }
+    }
+
+    fn end(&self) {
+        if self.shows {
+            let _ = write!(io::stderr(), "\r{:40}\r", "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster;
+    use crate::files::testing::{Temporary, fixture};
+    use crate::policy::Configuration;
+
+    const NOTHING: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
+
+    fn set(configuration: &str) -> (Set, bool) {
+        let path = std::path::Path::new("opgate.yaml");
+        let mut configuration = Configuration::parse(path, configuration).unwrap();
+        configuration.for_files(TIME, 4);
+        let context = cluster::Options::of(Source::Absent);
+        let set = Set::load(&configuration, None, usize::MAX, context).unwrap();
+        (set, configuration.warnings_as_errors)
+    }
+
+    fn judged(configuration: &str, path: &std::path::Path) -> Vec<(Value, Judged)> {
+        let (set, warnings_as_errors) = set(configuration);
+        let load = |path: &&std::path::Path| files::load(path, files::detect(path).unwrap(), None);
+        let subjects = parallel::map(&[path], load).remove(0).unwrap();
+        let judge = |subject: &Subject| judge(&set, subject, warnings_as_errors).unwrap();
+        let all = parallel::map(&subjects, judge);
+        all.into_iter().map(|j| (serde_json::to_value(&j.checked).unwrap(), j)).collect()
+    }
+
+    const BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata:\n  name: x\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source:\n    type: image\n";
+
+    fn immutability(extra: &str) -> String {
+        format!(
+            "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n- name: bundle-immutability\n  rules: {{RPK-09: off}}\n{extra}"
+        )
+    }
+
+    #[test]
+    fn violations_of_manifests_have_places() {
+        let folder = Temporary::new(&[("b.yaml", BUNDLE)]);
+        let path = folder.path().join("b.yaml");
+        let (record, judged) = judged(&immutability(""), &path).remove(0);
+        let shown = path.display().to_string();
+        let violation = json!({
+            "policy": "bundle-immutability",
+            "rule": "RPK-02",
+            "level": "deny",
+            "field": "spec.source.image",
+            "message": "bundle.spec.source.image must be set for source type \"image\"",
+            "place": {"file": shown, "line": 7, "column": 3},
+        });
+        assert_eq!(
+            record,
+            json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation]})
+        );
+        assert_eq!(judged.checked.outcome(), Outcome::Denied);
+        assert!(judged.is_seen);
+    }
+
+    #[test]
+    fn manifests_of_bundles_are_checked_with_them() {
+        let folder =
+            Temporary::new(&[("manifests/b.yaml", BUNDLE), ("manifests/c.yaml", "a: [\n")]);
+        let (record, judged) = judged(&immutability(""), folder.path()).remove(0);
+        assert_eq!(record["kind"], "PlainBundle");
+        assert_eq!(
+            record["violations"][0]["field"],
+            "spec.files[0].documents[0].spec.source.image"
+        );
+        assert_eq!(record["violations"][0]["place"]["line"], 7);
+        assert!(!judged.is_seen);
+        assert_eq!(judged.unreported.len(), 1);
+    }
+
+    #[test]
+    fn warnings_are_errors_where_the_configuration_says_so() {
+        let folder = Temporary::new(&[("b.yaml", BUNDLE)]);
+        for (check, ok) in [("", true), ("check: {warningsAsErrors: true}\n", false)] {
+            let (record, _) =
+                judged(&immutability(&format!("  mode: warn\n{check}")), folder.path()).remove(0);
+            assert_eq!(record["violations"][0]["level"], "warn");
+            assert_eq!(record["ok"], ok);
+        }
+    }
+
+    #[test]
+    fn what_nobody_reports_is_not_passed_over() {
+        let all = judged(NOTHING, &fixture("catalog-broken"));
+        let records: Vec<_> =
+            all.iter().map(|(r, _)| (r["name"].as_str().unwrap(), &r["ok"])).collect();
+        assert_eq!(records, [("etcd", &json!(true)), ("", &json!(false))]);
+        assert!(
+            all[1].1.unreported[0].contains("prometheus/catalog.json:5:"),
+            "{:?}",
+            all[1].1.unreported
+        );
+        assert!(all.iter().all(|(_, judged)| !judged.is_seen));
+    }
+
+    #[test]
+    fn time_is_generous_unless_it_is_configured() {
+        let (plain, _) = set(&immutability(""));
+        assert_eq!(plain.policies()[0].limits.time, TIME);
+        let (bounded, _) = set(&immutability("  limits: {time: 100ms, concurrency: 2}\n"));
+        assert_eq!(bounded.policies()[0].limits.time, Duration::from_millis(100));
+        assert_eq!(bounded.policies()[0].limits.concurrency, 2);
+    }
+}

@@ -1,0 +1,318 @@
+//! A file-based catalog: blobs from all files of a folder, one document for each package.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::content::{Broken, Content, Expect, File};
+use super::ignore::{self, Ignore};
+use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
+use super::{bundle, folder, parallel};
+
+const KIND: &str = "FileBasedCatalog";
+
+/// The blobs of a package, or those of none.
+#[derive(Debug)]
+pub(crate) struct Package {
+    name: String,
+    /// Names of all packages, sorted.
+    packages: Arc<Vec<String>>,
+    /// File, and position in it.
+    blobs: Vec<(Arc<File>, usize)>,
+    /// Files that could not be read; only where the name is empty.
+    broken: Vec<Arc<File>>,
+}
+
+/// What a blob says about itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Head {
+    schema: String,
+    package: String,
+    name: String,
+}
+
+impl Head {
+    /// None where it is not an object. Names are matched in any case, as Go does.
+    fn of(json: &str) -> Option<Self> {
+        let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(json).ok()?;
+        let text = |name: &str| {
+            let exact = members.get(name);
+            let found = exact.or_else(|| {
+                members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, v)| v)
+            });
+            found.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok()).unwrap_or_default()
+        };
+        Some(Self { schema: text("schema"), package: text("package"), name: text("name") })
+    }
+
+    fn is_package(&self) -> bool {
+        self.schema == "olm.package"
+    }
+}
+
+/// Reads all blobs, by package in the order of names; those of no package come last.
+fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
+    let files = if root.is_dir() { files(root)? } else { vec![file(root)] };
+    let heads = parallel::map(&files, |file| {
+        let documents = file.documents();
+        documents.map(|d| d.all().map(Head::of).collect::<Vec<_>>()).unwrap_or_default()
+    });
+    let mut names = BTreeSet::new();
+    let mut groups: BTreeMap<String, Vec<(Arc<File>, usize)>> = BTreeMap::new();
+    let mut broken = Vec::new();
+    for (file, heads) in files.into_iter().zip(heads) {
+        let stray = heads.iter().position(Option::is_none);
+        let file = Arc::new(match stray {
+            Some(index) => without_objects(file, index),
+            None => file,
+        });
+        if file.broken().is_some() {
+            broken.push(file);
+            continue;
+        }
+        for (index, head) in heads.into_iter().flatten().enumerate() {
+            let package = if head.is_package() {
+                names.insert(head.name.clone());
+                head.name
+            } else {
+                head.package
+            };
+            groups.entry(package).or_default().push((file.clone(), index));
+        }
+    }
+    names.remove("");
+    let packages = Arc::new(names.into_iter().collect::<Vec<_>>());
+    let rest = groups.remove("").unwrap_or_default();
+    let package =
+        |(name, blobs)| Package { name, packages: packages.clone(), blobs, broken: vec![] };
+    let mut all: Vec<_> = groups.into_iter().map(package).collect();
+    // A catalog in which there is nothing is judged as well.
+    if !rest.is_empty() || !broken.is_empty() || all.is_empty() {
+        all.push(Package { broken, ..package((String::new(), rest)) });
+    }
+    Ok(all.into_iter().map(Arc::new).collect())
+}
+
+fn file(path: &Path) -> File {
+    let shown = path.display().to_string();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    File::read(path, name, shown, Expect::Documents)
+}
+
+/// Every file that is not ignored, whatever its name, as `opm` does.
+fn files(root: &Path) -> anyhow::Result<Vec<File>> {
+    let mut folder = folder::walk(root)?;
+    for link in &folder.links {
+        tracing::warn!("{}: left out: links are not followed", super::shown(root, link));
+    }
+    let mut ignored = Ignore::default();
+    for entry in &folder.files {
+        if let Some(base) = entry.path.strip_suffix(ignore::NAME)
+            && (base.is_empty() || base.ends_with('/'))
+        {
+            let bytes = std::fs::read(&entry.full)
+                .map_err(|e| anyhow::anyhow!("{}: {e}", super::shown(root, &entry.path)))?;
+            ignored.add(base, &String::from_utf8_lossy(&bytes));
+        }
+    }
+    folder.files.retain(|entry| {
+        entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores(&entry.path)
+    });
+    Ok(parallel::map(&folder.files, |entry| {
+        let shown = super::shown(root, &entry.path);
+        File::read(&entry.full, entry.path.clone(), shown, Expect::Documents)
+    }))
+}
+
+/// A file in which something is no object cannot be read as blobs.
+fn without_objects(file: File, index: usize) -> File {
+    let Content::Documents(documents) = &file.content else { return file };
+    let (start, _) = documents.start(index);
+    let (line, column) = super::place::line_and_column(&documents.text, start);
+    let why = format!(
+        "not a blob: an object with schema is expected; list files that are none in {}",
+        ignore::NAME
+    );
+    let text = Some(documents.text.clone());
+    File { content: Content::Broken(Broken { line, column, why, text }), ..file }
+}
+
+impl Package {
+    pub(super) fn write(&self, out: &mut String) {
+        let name = quoted(&self.name);
+        // Writing to a text does not fail.
+        let _ = write!(
+            out,
+            r#"{{"apiVersion":"{GROUP}/{VERSION}","kind":"{KIND}","metadata":{{"name":{name}}},"spec":{{"package":{name},"packages":"#
+        );
+        list(out, self.packages.iter(), |out, package| out.push_str(&quoted(package)));
+        out.push_str(",\"blobs\":");
+        list(out, &self.blobs, |out, (file, index)| {
+            let path = quoted(&file.path);
+            let value = file.documents().map_or("null", |documents| documents.json(*index));
+            let _ = write!(out, r#"{{"file":{path},"index":{index},"value":{value}}}"#);
+        });
+        if self.name.is_empty() {
+            out.push_str(",\"files\":");
+            list(out, &self.broken, |out, file| {
+                let _ = write!(out, r#"{{"path":{}"#, quoted(&file.path));
+                error(out, file);
+                out.push('}');
+            });
+        }
+        out.push_str("}}");
+    }
+
+    pub(super) fn step<'f, 't>(&'f self, field: &'t [String]) -> Option<Step<'f, 't>> {
+        let [spec, member, position, rest @ ..] = field else { return None };
+        let position: usize = position.parse().ok()?;
+        match (spec.as_str(), member.as_str()) {
+            ("spec", "blobs") => {
+                let (file, index) = self.blobs.get(position)?;
+                let tokens = match rest {
+                    [value, rest @ ..] if value == "value" => rest,
+                    _ => &[],
+                };
+                Some(Step { file, document: Some(*index), tokens })
+            }
+            ("spec", "files") => {
+                Some(Step { file: self.broken.get(position)?, document: None, tokens: rest })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads a catalog.
+///
+/// # Errors
+/// Where the folder cannot be read.
+pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+    let source = root.display().to_string();
+    // A missing path must not read as an empty catalog.
+    bundle::name(root)?;
+    let mut old: BTreeMap<String, Arc<Package>> = BTreeMap::new();
+    if let Some(since) = since {
+        old.extend(read(since)?.into_iter().map(|package| (package.name.clone(), package)));
+    }
+    let subject = |package: Arc<Package>| Subject {
+        source: source.clone(),
+        kind: KIND.to_owned(),
+        name: package.name.clone(),
+        broken: package.broken.clone(),
+        requests: vec![Request {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            resource: "filebasedcatalogs".to_owned(),
+            namespace: String::new(),
+            name: package.name.clone(),
+            old: old.remove(&package.name).map(Layout::Package),
+            object: Layout::Package(package),
+            prefix: String::new(),
+        }],
+    };
+    let subjects = read(root)?.into_iter().map(subject).collect();
+    for gone in old.keys().filter(|name| !name.is_empty()) {
+        tracing::warn!("{source}: the package {gone:?} is not there any more");
+    }
+    Ok(subjects)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::subject::Resolver;
+    use super::super::testing::{Temporary, fixture};
+    use super::*;
+
+    fn object(subject: &Subject) -> Value {
+        serde_json::from_str::<Value>(&subject.requests[0].review()).unwrap()["request"].clone()
+    }
+
+    #[test]
+    fn blobs_are_grouped_by_package() {
+        let folder = Temporary::new(&[
+            (
+                "a/catalog.json",
+                "{\"schema\": \"olm.package\", \"name\": \"a\"}{\"schema\": \"olm.channel\", \"package\": \"b\",\n \"name\": \"stable\"}",
+            ),
+            (
+                "b.yaml",
+                "---\nschema: olm.package\nname: b\n---\nSchema: olm.bundle\nPackage: a\nname: a.v1\n",
+            ),
+            ("c/bad.yaml", "a: [\n"),
+            ("c/README.md", "text\n"),
+            ("c/.indexignore", "*.txt\n"),
+            ("c/x.txt", ":::"),
+            ("free.yaml", "schema: x\n"),
+            ("link-target/.indexignore", "*\n"),
+            ("link-target/y", "{"),
+        ]);
+        let subjects = load(folder.path(), None).unwrap();
+        let names: Vec<_> = subjects.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", ""]);
+        let a = object(&subjects[0]);
+        assert_eq!(a["resource"]["resource"], "filebasedcatalogs");
+        assert_eq!(
+            a["object"]["spec"],
+            json!({"package": "a", "packages": ["a", "b"], "blobs": [
+                {"file": "a/catalog.json", "index": 0, "value": {"schema": "olm.package", "name": "a"}},
+                {"file": "b.yaml", "index": 1, "value": {"Schema": "olm.bundle", "Package": "a", "name": "a.v1"}},
+            ]})
+        );
+        let b = object(&subjects[1]);
+        assert_eq!(b["object"]["spec"]["blobs"][0]["index"], 1);
+        let rest = object(&subjects[2]);
+        assert_eq!(rest["object"]["spec"]["blobs"][0]["file"], "free.yaml");
+        let files = rest["object"]["spec"]["files"].as_array().unwrap();
+        assert_eq!(files[0]["path"], "c/README.md");
+        assert!(files[0]["error"]["message"].as_str().unwrap().starts_with("not a blob: "));
+        assert_eq!(files[1]["path"], "c/bad.yaml");
+        assert_eq!(files.len(), 2);
+
+        let mut places = Resolver::new(&subjects[0].requests[0].object);
+        let place = places.place("spec.blobs[1].value.name").unwrap();
+        assert!(place.file.ends_with("/b.yaml"));
+        assert_eq!((place.line, place.column), (7, 1));
+        assert_eq!(places.place("spec.blobs[1].file").unwrap().line, 5);
+        assert_eq!(places.place("spec.package"), None);
+        let mut places = Resolver::new(&subjects[1].requests[0].object);
+        let place = places.place("spec.blobs[0].value.name").unwrap();
+        assert_eq!((place.line, place.column), (2, 2));
+        let mut places = Resolver::new(&subjects[2].requests[0].object);
+        assert_eq!(places.place("spec.files[1]").unwrap().file, subjects[2].broken[1].shown);
+    }
+
+    #[test]
+    fn an_empty_catalog_is_judged_and_old_packages_are_found() {
+        let folder = Temporary::empty();
+        let subjects = load(folder.path(), None).unwrap();
+        assert_eq!(subjects.len(), 1);
+        assert_eq!(
+            object(&subjects[0])["object"]["spec"],
+            json!({"package": "", "packages": [], "blobs": [], "files": []})
+        );
+        folder.write("a.yaml", "schema: olm.package\nname: a\n");
+        let old = Temporary::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);
+        let subjects = load(folder.path(), Some(old.path())).unwrap();
+        let review = object(&subjects[0]);
+        assert_eq!(review["operation"], "UPDATE");
+        assert_eq!(review["oldObject"]["spec"]["blobs"][0]["value"]["icon"], 1);
+        assert!(load(&folder.path().join("missing"), None).is_err());
+    }
+
+    #[test]
+    fn the_fixtures_are_catalogs() {
+        let subjects = load(&fixture("catalog-valid"), None).unwrap();
+        assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd"]);
+        let subjects = load(&fixture("catalog-broken"), None).unwrap();
+        assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd", ""]);
+        assert_eq!(subjects[1].broken.len(), 1);
+    }
+}

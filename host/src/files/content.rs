@@ -1,0 +1,355 @@
+//! What is in a file: documents (JSON values one after another, YAML documents), text, or neither.
+//!
+//! The JSON of a document is a part of the file where the file is JSON, and is made from the YAML
+//! otherwise. Places inside of documents are found out only for what is reported ([`super::place`]).
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::yaml;
+
+/// Largest file that is read.
+const MAX_FILE: u64 = 1 << 30;
+/// Largest text that a document holds.
+const MAX_TEXT: u64 = 64 << 10;
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// Relative to the bundle or catalog, with `/`.
+    pub(crate) path: String,
+    /// As messages name it.
+    pub(crate) shown: String,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// What is in it.
+    pub(crate) content: Content,
+}
+
+/// What is in a file.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// JSON or YAML.
+    Documents(Documents),
+    /// What should be JSON or YAML, and is not.
+    Broken(Broken),
+    /// Any other text that is not too large.
+    Text(String),
+    /// Anything else.
+    Other,
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// From 1.
+    pub(crate) line: u64,
+    /// From 1.
+    pub(crate) column: u64,
+    /// What is wrong.
+    pub(crate) why: String,
+    /// The text, where it is one.
+    pub(crate) text: Option<Arc<str>>,
+}
+
+impl Broken {
+    fn at(line: u64, column: u64, why: impl Into<String>) -> Self {
+        Self { line, column, why: why.into(), text: None }
+    }
+}
+
+/// Documents of a file, empty ones left out.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    /// The file.
+    pub(crate) text: Arc<str>,
+    list: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// Bytes of the file; of YAML whole lines.
+    range: Range<usize>,
+    /// What was made from YAML; JSON stands in the file.
+    json: Option<String>,
+}
+
+impl Documents {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// A document as JSON.
+    pub(crate) fn json(&self, index: usize) -> &str {
+        let Some(part) = self.list.get(index) else { return "null" };
+        part.json.as_deref().unwrap_or_else(|| self.source(index))
+    }
+
+    /// Every document as JSON.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|index| self.json(index))
+    }
+
+    /// A document as it stands in the file.
+    pub(crate) fn source(&self, index: usize) -> &str {
+        let range = self.list.get(index).map(|part| part.range.clone()).unwrap_or_default();
+        self.text.get(range).unwrap_or_default()
+    }
+
+    /// Where the source of a document starts, and whether it is JSON.
+    pub(crate) fn start(&self, index: usize) -> (usize, bool) {
+        self.list.get(index).map_or((0, true), |part| (part.range.start, part.json.is_none()))
+    }
+}
+
+/// Which files are JSON or YAML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Those whose names say so.
+    ByName,
+    /// Every one.
+    Documents,
+}
+
+impl File {
+    /// Reads a file; what is wrong with it becomes its content.
+    pub(crate) fn read(full: &Path, path: String, shown: String, expect: Expect) -> Self {
+        let size = fs::metadata(full).map_or(0, |found| found.len());
+        let documents = expect == Expect::Documents || has_documents(&path);
+        let content = if size > MAX_FILE {
+            let why = format!("larger than {}", crate::policy::units::bytes(1 << 30));
+            Content::Broken(Broken::at(1, 1, why))
+        } else if !documents && size > MAX_TEXT {
+            Content::Other
+        } else {
+            match fs::read(full) {
+                Err(error) => Content::Broken(Broken::at(1, 1, error.to_string())),
+                Ok(bytes) if documents => Content::of(bytes, &path),
+                Ok(bytes) => match String::from_utf8(bytes) {
+                    Ok(text) if !text.contains('\0') => Content::Text(text),
+                    _ => Content::Other,
+                },
+            }
+        };
+        Self { path, shown, size, content }
+    }
+
+    /// The documents, where it has any.
+    pub(crate) fn documents(&self) -> Option<&Documents> {
+        match &self.content {
+            Content::Documents(documents) => Some(documents),
+            _ => None,
+        }
+    }
+
+    /// Why it cannot be read, where it cannot.
+    pub(crate) fn broken(&self) -> Option<&Broken> {
+        match &self.content {
+            Content::Broken(broken) => Some(broken),
+            _ => None,
+        }
+    }
+
+    /// The text of the file, as far as it is known.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Documents(documents) => Some(&documents.text),
+            Content::Broken(broken) => broken.text.as_deref(),
+            Content::Text(text) => Some(text),
+            Content::Other => None,
+        }
+    }
+}
+
+/// Whether the name of a file says that it is JSON or YAML.
+pub(crate) fn has_documents(path: &str) -> bool {
+    let ending = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
+    ["json", "yaml", "yml"].iter().any(|known| ending == *known)
+}
+
+impl Content {
+    fn of(bytes: Vec<u8>, path: &str) -> Self {
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let end = error.utf8_error().valid_up_to();
+                let before =
+                    String::from_utf8_lossy(error.as_bytes().get(..end).unwrap_or_default());
+                let (line, column) = super::place::line_and_column(&before, before.len());
+                return Self::Broken(Broken::at(line, column, "not UTF-8: save the file as UTF-8"));
+            }
+        };
+        let text: Arc<str> = match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.into(),
+            None => text.into(),
+        };
+        match documents(&text, path) {
+            Ok(list) => Self::Documents(Documents { text, list }),
+            Err(broken) => Self::Broken(Broken { text: Some(text), ..broken }),
+        }
+    }
+}
+
+fn documents(text: &str, path: &str) -> Result<Vec<Part>, Broken> {
+    if let Some(offset) = text.find('\0') {
+        let (line, column) = super::place::line_and_column(text, offset);
+        return Err(Broken::at(line, column, "not a text: there is a byte 0 in it"));
+    }
+    let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
+    // A flow mapping of YAML starts like an object of JSON.
+    let looks_like_json = text.trim_start().starts_with(['{', '[']);
+    match (is_json, looks_like_json) {
+        (true, _) => json(text),
+        (false, true) => json(text).or_else(|_| yaml(text)),
+        (false, false) => yaml(text),
+    }
+}
+
+fn json(text: &str) -> Result<Vec<Part>, Broken> {
+    let mut list = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
+        let raw = value
+            .map_err(|error| {
+                let why = error.to_string();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                let number = |n: usize| u64::try_from(n.max(1)).unwrap_or(u64::MAX);
+                Broken::at(number(error.line()), number(error.column()), format!("not JSON: {why}"))
+            })?
+            .get();
+        let start = raw.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
+        if let Some(offset) = too_deep(raw) {
+            let (line, column) = super::place::line_and_column(text, start + offset);
+            let why = format!("nests deeper than {} levels", yaml::MAX_DEPTH);
+            return Err(Broken::at(line, column, why));
+        }
+        if raw != "null" {
+            list.push(Part { range: start..start + raw.len(), json: None });
+        }
+    }
+    Ok(list)
+}
+
+/// Offset of the first bracket that nests too deep.
+fn too_deep(json: &str) -> Option<usize> {
+    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    for (offset, byte) in json.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                depth += 1;
+                if depth > yaml::MAX_DEPTH {
+                    return Some(offset);
+                }
+            }
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn yaml(text: &str) -> Result<Vec<Part>, Broken> {
+    let parts = yaml::parts(text)
+        .map_err(|e| Broken::at(e.line, e.column, format!("not YAML: {}", e.why)))?;
+    let line_start = |offset: usize| {
+        text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
+    };
+    let starts: Vec<usize> = parts.iter().map(|part| line_start(part.offset)).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let ranges = starts.iter().copied().zip(ends);
+    let part = |(part, (start, end)): (yaml::Part, (usize, usize))| Part {
+        range: start..end,
+        json: Some(part.value.to_string()),
+    };
+    Ok(parts.into_iter().zip(ranges).map(part).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Temporary;
+    use super::*;
+
+    fn read(name: &str, content: impl AsRef<[u8]>) -> File {
+        let folder = Temporary::empty();
+        folder.write(name, content);
+        let path = folder.path().join(name);
+        let read = |path: &std::path::PathBuf| {
+            File::read(path, name.to_owned(), name.to_owned(), Expect::ByName)
+        };
+        super::super::parallel::map(&[path], read).remove(0)
+    }
+
+    fn documents(name: &str, content: &str) -> Vec<String> {
+        let file = read(name, content);
+        let documents = file.documents().unwrap_or_else(|| panic!("{content:?}: {file:?}"));
+        documents.all().map(str::to_owned).collect()
+    }
+
+    fn broken(name: &str, content: impl AsRef<[u8]>) -> (u64, u64, String) {
+        let file = read(name, content);
+        let broken = file.broken().unwrap_or_else(|| panic!("{file:?}"));
+        (broken.line, broken.column, broken.why.clone())
+    }
+
+    #[test]
+    fn json_and_yaml_hold_several_documents() {
+        assert_eq!(documents("a.json", "{\"a\": 1}{}\n[2] null"), ["{\"a\": 1}", "{}", "[2]"]);
+        assert_eq!(
+            documents("a.yaml", "---\n# x\n---\na: 1\n---\n---\nb: yes\n"),
+            [r#"{"a":1}"#, r#"{"b":true}"#]
+        );
+        assert_eq!(documents("a.yml", "{a: 1, b: [x]}\n"), [r#"{"a":1,"b":["x"]}"#]);
+        assert_eq!(documents("a.YAML", "{\"a\":\n\t1}{\"b\": 2}"), ["{\"a\":\n\t1}", "{\"b\": 2}"]);
+        assert_eq!(
+            documents("a.yaml", "\u{feff}a: 1\r\nb:\r\n  - x\r\n"),
+            [r#"{"a":1,"b":["x"]}"#]
+        );
+        assert_eq!(documents("a.yaml", "a: &x {b: 1}\nc: *x\n"), [r#"{"a":{"b":1},"c":{"b":1}}"#]);
+        assert_eq!(documents("a.yaml", ""), [""; 0]);
+        assert_eq!(documents("a.json", "  \n"), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_broken_has_a_place() {
+        assert_eq!(broken("a.json", "{\"a\": 1,\n \"b\" 2}").0, 2);
+        assert_eq!(broken("a.json", "{}x").0, 1);
+        let (line, _, why) = broken("a.yaml", "a:\n\tb: 1\n");
+        assert!(line == 2 && why.starts_with("not YAML: "), "{line} {why}");
+        assert_eq!(broken("a.yaml", "a: 1\nb: {{ .Values.x }}\n").0, 2);
+        assert_eq!(
+            broken("a.yaml", b"a: 1\nb: \xff\n"),
+            (2, 4, "not UTF-8: save the file as UTF-8".to_owned())
+        );
+        assert_eq!(broken("a.yaml", b"a: 1\n\0").0, 2);
+        assert_eq!(broken("a.json", "[".repeat(300) + &"]".repeat(300)).1, 257);
+        broken("a.yaml", "[".repeat(100_000));
+        broken("a.yaml", "- ".repeat(100_000));
+        let bomb: String = (1..20).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+            format!("{text}a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}]\n", p = i - 1)
+        });
+        broken("a.yaml", bomb);
+    }
+
+    #[test]
+    fn other_files_are_texts_or_neither() {
+        assert!(matches!(read("Dockerfile", "FROM scratch\n").content, Content::Text(_)));
+        assert!(matches!(read("a.png", b"\x89PNG\0").content, Content::Other));
+        assert!(matches!(read("a.md", "x".repeat(70_000)).content, Content::Other));
+    }
+
+    #[test]
+    fn deep_schemas_are_read() {
+        let deep = "{\"a\":".repeat(200) + "1" + &"}".repeat(200);
+        assert_eq!(documents("a.json", &deep).len(), 1);
+        let yaml: String =
+            (0..150).flat_map(|level| [" ".repeat(level), "a:\n".to_owned()]).collect();
+        assert_eq!(documents("a.yaml", &yaml).len(), 1);
+    }
+}

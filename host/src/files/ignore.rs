@@ -1,0 +1,247 @@
+//! `.indexignore`: which files of a catalog are none of it, in the syntax of `.gitignore`.
+//!
+//! Each folder can have such a file; its patterns hold below the folder. The last pattern that
+//! matches decides, those of inner folders after those of outer ones; what is in an ignored
+//! folder is ignored.
+
+/// Name of the file.
+pub(crate) const NAME: &str = ".indexignore";
+
+/// Patterns of all folders.
+#[derive(Debug, Default)]
+pub(crate) struct Ignore {
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    /// Folder of the pattern, empty or ending in `/`.
+    base: String,
+    negated: bool,
+    only_folders: bool,
+    /// Parts between `/`; one that may stand at any depth starts with `**`.
+    parts: Vec<String>,
+}
+
+impl Ignore {
+    /// Adds the patterns of a folder (empty, or ending in `/`).
+    pub(crate) fn add(&mut self, base: &str, text: &str) {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        self.patterns.extend(text.lines().filter_map(|line| Pattern::read(base, line)));
+        // Outer folders first; the sort keeps the order within a folder.
+        self.patterns.sort_by_key(|pattern| pattern.base.matches('/').count());
+    }
+
+    /// Whether a file is ignored.
+    pub(crate) fn ignores(&self, path: &str) -> bool {
+        let folders = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
+        folders.into_iter().any(|folder| self.decides(folder, true)) || self.decides(path, false)
+    }
+
+    fn decides(&self, path: &str, is_folder: bool) -> bool {
+        let last = self.patterns.iter().rev().find(|pattern| pattern.matches(path, is_folder));
+        last.is_some_and(|pattern| !pattern.negated)
+    }
+}
+
+impl Pattern {
+    fn read(base: &str, line: &str) -> Option<Self> {
+        let mut line = line.trim_end_matches('\r');
+        while let Some(shorter) = line.strip_suffix(' ').filter(|rest| !rest.ends_with('\\')) {
+            line = shorter;
+        }
+        if line.starts_with('#') {
+            return None;
+        }
+        let (negated, line) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
+        let (only_folders, line) = line.strip_suffix('/').map_or((false, line), |l| (true, l));
+        if line.is_empty() {
+            return None;
+        }
+        let anchored = line.contains('/');
+        let mut parts: Vec<String> =
+            line.trim_start_matches('/').split('/').map(str::to_owned).collect();
+        if !anchored {
+            parts.insert(0, "**".to_owned());
+        }
+        // Everything inside, but not the folder itself.
+        if anchored && parts.last().is_some_and(|part| part == "**") {
+            parts.push("*".to_owned());
+        }
+        Some(Self { base: base.to_owned(), negated, only_folders, parts })
+    }
+
+    fn matches(&self, path: &str, is_folder: bool) -> bool {
+        if self.only_folders && !is_folder {
+            return false;
+        }
+        let Some(path) = path.strip_prefix(&self.base) else { return false };
+        let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
+        let names: Vec<&str> = path.split('/').collect();
+        stars(&parts, &names, |part| *part == "**", |part, name| is_like(part, name))
+    }
+}
+
+/// Matches a list of tokens of which some stand for any number of things. A failure goes back to
+/// the last of those only, so that the work is bounded by the product of the lengths.
+fn stars<P, T>(
+    pattern: &[P],
+    things: &[T],
+    is_star: impl Fn(&P) -> bool,
+    matches: impl Fn(&P, &T) -> bool,
+) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    loop {
+        match (pattern.get(p), things.get(t)) {
+            (None, None) => return true,
+            (Some(token), _) if is_star(token) => {
+                back = Some((p, t));
+                p += 1;
+                continue;
+            }
+            (Some(token), Some(thing)) if matches(token, thing) => {
+                p += 1;
+                t += 1;
+                continue;
+            }
+            _ => {}
+        }
+        match back {
+            Some((star, taken)) if taken < things.len() => {
+                back = Some((star, taken + 1));
+                p = star + 1;
+                t = taken + 1;
+            }
+            _ => return false,
+        }
+    }
+}
+
+enum Token {
+    Star,
+    Any,
+    One(char),
+    Class { negated: bool, ranges: Vec<(char, char)> },
+}
+
+fn is_like(pattern: &str, name: &str) -> bool {
+    let tokens = tokens(pattern);
+    let characters: Vec<char> = name.chars().collect();
+    stars(
+        &tokens,
+        &characters,
+        |token| matches!(token, Token::Star),
+        |token, c| match token {
+            Token::Star => false,
+            Token::Any => true,
+            Token::One(one) => one == c,
+            Token::Class { negated, ranges } => {
+                ranges.iter().any(|(from, to)| (from..=to).contains(&c)) != *negated
+            }
+        },
+    )
+}
+
+fn tokens(pattern: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        tokens.push(match c {
+            '*' => Token::Star,
+            '?' => Token::Any,
+            '\\' => Token::One(rest.next().unwrap_or('\\')),
+            '[' => match class(&mut rest.clone()) {
+                Some((token, after)) => {
+                    rest = after;
+                    token
+                }
+                None => Token::One('['),
+            },
+            c => Token::One(c),
+        });
+    }
+    tokens
+}
+
+/// `[a-z]`, `[!a]`, `[^a]`; a `]` right at the start stands for itself.
+fn class<'p>(rest: &mut std::str::Chars<'p>) -> Option<(Token, std::str::Chars<'p>)> {
+    let negated = rest.as_str().starts_with(['!', '^']);
+    if negated {
+        rest.next();
+    }
+    let mut ranges = Vec::new();
+    loop {
+        let from = match rest.next()? {
+            ']' if !ranges.is_empty() => {
+                return Some((Token::Class { negated, ranges }, rest.clone()));
+            }
+            '\\' => rest.next()?,
+            c => c,
+        };
+        let mut ahead = rest.clone();
+        let to = match (ahead.next(), ahead.next()) {
+            (Some('-'), Some(to)) if to != ']' => {
+                *rest = ahead;
+                if to == '\\' { rest.next()? } else { to }
+            }
+            _ => from,
+        };
+        ranges.push((from, to));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_hold_as_in_git() {
+        let cases: &[(&str, &[&str], &[&str])] = &[
+            ("README.md", &["README.md", "a/README.md"], &["README.mdx"]),
+            ("/README.md", &["README.md"], &["a/README.md"]),
+            ("a/b", &["a/b", "a/b/c"], &["x/a/b"]),
+            ("tmp/", &["tmp/x", "a/tmp/x/y"], &["tmp"]),
+            ("*.txt", &["a.txt", "b/.txt"], &["a.txt.yaml"]),
+            ("**/c", &["c", "a/b/c"], &["ac"]),
+            ("a/**/c", &["a/c", "a/b/c", "a/b/b/c"], &["c", "b/a/c"]),
+            ("a/**", &["a/x", "a/b/c"], &["a", "b/a/x"]),
+            ("?[0-9].[!y]*", &["a1.json", "b2.x"], &["a1.yaml", "aa.json"]),
+            ("*.md\n!keep.md", &["a.md"], &["keep.md", "a/keep.md"]),
+            ("x\n!x/y", &["x/y"], &["y"]),
+            ("\\#a\n\\!b\nc\\ \n# comment\n\n", &["#a", "!b", "c "], &["c", "# comment"]),
+            ("a \r\n", &["a"], &["a "]),
+            ("[", &["["], &["a"]),
+            ("[]a]", &["]", "a"], &["b"]),
+        ];
+        for (text, ignored, kept) in cases {
+            let mut ignore = Ignore::default();
+            ignore.add("", text);
+            for path in *ignored {
+                assert!(ignore.ignores(path), "{text:?} ignores {path}");
+            }
+            for path in *kept {
+                assert!(!ignore.ignores(path), "{text:?} keeps {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn inner_folders_decide_after_outer_ones() {
+        let mut ignore = Ignore::default();
+        ignore.add("a/", "!x.md\n/only.yaml");
+        ignore.add("", "*.md");
+        assert!(ignore.ignores("x.md") && ignore.ignores("b/x.md"));
+        assert!(!ignore.ignores("a/x.md"));
+        assert!(ignore.ignores("a/only.yaml"));
+        assert!(!ignore.ignores("only.yaml") && !ignore.ignores("a/b/only.yaml"));
+    }
+
+    #[test]
+    fn many_stars_end() {
+        let mut ignore = Ignore::default();
+        ignore.add("", &format!("{}b\n{}b", "*a".repeat(64), "**/a/".repeat(64)));
+        assert!(!ignore.ignores(&"a".repeat(256)));
+        assert!(!ignore.ignores(&"a/".repeat(512)));
+    }
+}

@@ -1,0 +1,182 @@
+//! Manifests: every object of a file or of the files of a folder, as it will be created.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use opgate_document::{Document, Kind, Text, Value};
+
+use super::content::{Expect, File, has_documents};
+use super::subject::{Layout, Object, Request, Subject};
+use super::{folder, parallel};
+use crate::cluster::plural;
+
+/// Reads the manifests of a file, or of a folder.
+///
+/// # Errors
+/// Everything that cannot be read or is no object, one line each.
+pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+    let mut errors = Vec::new();
+    let mut subjects = Vec::new();
+    for file in files(root)? {
+        if let Some(broken) = file.broken() {
+            errors
+                .push(format!("{}:{}:{}: {}", file.shown, broken.line, broken.column, broken.why));
+        }
+        let count = file.documents().map_or(0, super::content::Documents::len);
+        for index in 0..count {
+            let source = if count > 1 {
+                format!("{}#{}", file.shown, index + 1)
+            } else {
+                file.shown.clone()
+            };
+            match objects(&file, index) {
+                Err(why) => errors.push(format!("{source}: {why}")),
+                Ok(requests) => subjects.extend(requests.into_iter().map(|request| Subject {
+                    source: source.clone(),
+                    kind: request.kind.clone(),
+                    name: request.name.clone(),
+                    requests: vec![Request { prefix: String::new(), ..request }],
+                    broken: Vec::new(),
+                })),
+            }
+        }
+    }
+    anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    if let Some(old) = since {
+        let files = files(old)?;
+        let indices =
+            |file: &Arc<File>| 0..file.documents().map_or(0, super::content::Documents::len);
+        let old = files.iter().flat_map(|f| indices(f).filter_map(|i| objects(f, i).ok()));
+        let old: Vec<Request> = old.flatten().collect();
+        let new = subjects.iter_mut().flat_map(|subject| &mut subject.requests);
+        pair(new, old);
+    }
+    Ok(subjects)
+}
+
+fn files(root: &Path) -> anyhow::Result<Vec<Arc<File>>> {
+    if !root.is_dir() {
+        let shown = root.display().to_string();
+        return Ok(vec![Arc::new(File::read(root, shown.clone(), shown, Expect::Documents))]);
+    }
+    let mut folder = folder::walk(root)?;
+    folder.files.retain(|entry| has_documents(&entry.path));
+    Ok(parallel::map(&folder.files, |entry| {
+        let shown = super::shown(root, &entry.path);
+        Arc::new(File::read(&entry.full, entry.path.clone(), shown, Expect::Documents))
+    }))
+}
+
+/// Gives to each object the one of the same kind and name that was there before.
+pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<Request>) {
+    let key = |r: &Request| (r.group.clone(), r.kind.clone(), r.namespace.clone(), r.name.clone());
+    let old: std::collections::HashMap<_, _> =
+        old.into_iter().map(|request| (key(&request), request.object)).collect();
+    for request in new {
+        request.old = old.get(&key(request)).cloned();
+    }
+}
+
+/// The objects of a document: itself, or the elements of a list.
+///
+/// # Errors
+/// Where it is none.
+pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, String> {
+    let json = file.documents().map_or("null", |documents| documents.json(index));
+    let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
+    let end = text.len();
+    let document = Document::part(text, 0..end);
+    let root = document.root();
+    let request = |value: Value<'_>, pointer: String, prefix: String| {
+        let text = |pointer: &str| value.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+        let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+        if api_version.is_empty() || kind.is_empty() {
+            let missing = if api_version.is_empty() { "apiVersion" } else { "kind" };
+            return Err(format!("{pointer}/{missing} is missing: not a Kubernetes object"));
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Ok(Request {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            resource: plural(kind),
+            namespace: text("/metadata/namespace").to_owned(),
+            name: text("/metadata/name").to_owned(),
+            object: Layout::Object(Object { file: file.clone(), index, pointer }),
+            old: None,
+            prefix,
+        })
+    };
+    let is_list = root.get("/kind").and_then(|k| k.text()).is_some_and(|k| k.ends_with("List"));
+    let items = root.get("/items").filter(|items| is_list && items.kind() == Kind::List);
+    match items {
+        None => Ok(vec![request(root, String::new(), String::new())?]),
+        Some(items) => items
+            .items()
+            .enumerate()
+            .map(|(i, item)| request(item, format!("/items/{i}"), format!(".items[{i}]")))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::subject::Resolver;
+    use super::super::testing::Temporary;
+    use super::*;
+
+    #[test]
+    fn every_object_is_created() {
+        let folder = Temporary::new(&[
+            (
+                "a.yaml",
+                "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: g, namespace: one}\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: networking.k8s.io/v1\n  kind: NetworkPolicy\n  metadata:\n    name: p\n",
+            ),
+            ("README.md", "# x"),
+        ]);
+        let subjects = load(folder.path(), None).unwrap();
+        let seen: Vec<_> = subjects
+            .iter()
+            .map(|s| {
+                let review: serde_json::Value =
+                    serde_json::from_str(&s.requests[0].review()).unwrap();
+                let r = &review["request"];
+                json!([
+                    s.kind,
+                    s.name,
+                    r["resource"]["resource"],
+                    r["namespace"],
+                    r["object"]["kind"]
+                ])
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                json!(["OperatorGroup", "g", "operatorgroups", "one", "OperatorGroup"]),
+                json!(["NetworkPolicy", "p", "networkpolicies", "", "NetworkPolicy"]),
+            ]
+        );
+        assert!(subjects[1].source.ends_with("a.yaml#2"));
+        let mut places = Resolver::new(&subjects[1].requests[0].object);
+        let place = places.place("metadata.name").unwrap();
+        assert_eq!((place.line, place.column), (11, 5));
+        let same = load(folder.path(), Some(folder.path())).unwrap();
+        assert!(same.iter().all(|subject| subject.requests[0].review().contains("UPDATE")));
+    }
+
+    #[test]
+    fn what_is_no_object_is_an_error() {
+        let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n"), ("c.json", "1")]);
+        let error = load(folder.path(), None).unwrap_err().to_string();
+        let lines: Vec<_> = error.lines().collect();
+        assert!(
+            lines[0].ends_with("a.yaml: /apiVersion is missing: not a Kubernetes object"),
+            "{error}"
+        );
+        assert!(lines[1].contains("b.yaml:") && lines[1].contains(": not YAML: "), "{error}");
+        assert_eq!(lines.len(), 3);
+    }
+}

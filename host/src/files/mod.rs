@@ -1,0 +1,52 @@
+//! Bundles, catalogs and manifests on disk, as reviews.
+//!
+//! ```text
+//! PATH ─▶ detect ─┬▶ bundle:   folder ─▶ one document with every file ──┐
+//!                 ├▶ catalog:  folder less .indexignore ─▶ blobs, by ───┼▶ Subject: reviews ─▶ policies
+//!                 │            package, one document each               │                        │
+//!                 └▶ manifest: objects ─────────────────────────────────┘   Place ◀─ field ◀─────┘
+//! ```
+//!
+//! Files are read once, on all processors, and kept as text; what policies see is put together from
+//! parts of them right before it is judged. The documents have the group `opgate.dev`, the
+//! version `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle` and `FileBasedCatalog`.
+
+mod bundle;
+mod catalog;
+mod content;
+mod detect;
+mod folder;
+mod ignore;
+mod manifest;
+pub(crate) mod parallel;
+mod place;
+mod subject;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub(crate) use bundle::BundleKind;
+pub(crate) use content::File;
+pub(crate) use detect::{As, detect};
+pub(crate) use place::Place;
+pub(crate) use subject::{Request, Resolver, Subject};
+
+use std::path::Path;
+
+/// What is to be checked at a path. Deep documents need the stack of a thread of [`parallel::map`].
+/// `since` is what was published before.
+///
+/// # Errors
+/// Where it cannot be read as what it should be: one line each.
+pub(crate) fn load(path: &Path, kind: As, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+    match kind {
+        As::Bundle => bundle::load(path, BundleKind::Registry, since).map(|subject| vec![subject]),
+        As::Plain => bundle::load(path, BundleKind::Plain, since).map(|subject| vec![subject]),
+        As::Catalog => catalog::load(path, since),
+        As::Manifest => manifest::load(path, since),
+    }
+}
+
+/// The path of a file as messages name it.
+fn shown(root: &Path, path: &str) -> String {
+    root.join(path).display().to_string()
+}

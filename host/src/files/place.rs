@@ -1,0 +1,222 @@
+//! From the `field` of a violation to line and column of a file.
+//!
+//! A field is a path as Kubernetes writes it (`spec.files[3].documents[0].metadata.annotations[a.b]`).
+//! The document itself says what the path means: a name with points that nobody put into brackets
+//! is found as well. What is not in the document has the place of the nearest thing around it.
+
+use std::sync::Arc;
+
+use opgate_document::{Document, Kind, Text, Value};
+
+use super::content::{Documents, File};
+use crate::yaml::Located;
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// As messages name the file.
+    pub(crate) file: String,
+    /// From 1.
+    pub(crate) line: u64,
+    /// From 1, in characters.
+    pub(crate) column: u64,
+    /// The line.
+    pub(crate) excerpt: String,
+}
+
+impl Place {
+    /// A place in a file.
+    pub(crate) fn new(file: &File, line: u64, column: u64) -> Self {
+        let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let excerpt = file.text().and_then(|text| text.lines().nth(index)).unwrap_or_default();
+        Self { file: file.shown.clone(), line, column, excerpt: excerpt.to_owned() }
+    }
+}
+
+/// Line and column of an offset.
+pub(crate) fn line_and_column(text: &str, offset: usize) -> (u64, u64) {
+    let before = text.get(..offset).unwrap_or(text);
+    let lines = memchr::memchr_iter(b'\n', before.as_bytes()).count();
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let column = before.get(line_start..).unwrap_or_default().chars().count();
+    let number = |n: usize| u64::try_from(n + 1).unwrap_or(u64::MAX);
+    (number(lines), number(column))
+}
+
+/// The names and indices of a path.
+pub(crate) fn tokens(field: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let mut rest = field;
+    while !rest.is_empty() {
+        if let Some(inner) = rest.strip_prefix('[') {
+            let quoted = inner.strip_prefix('"').and_then(|text| text.split_once("\"]"));
+            let Some((token, after)) = quoted.or_else(|| inner.split_once(']')) else {
+                tokens.push(inner.to_owned());
+                break;
+            };
+            tokens.push(token.to_owned());
+            rest = after.strip_prefix('.').unwrap_or(after);
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            let (token, after) = rest.split_at(end);
+            tokens.push(token.to_owned());
+            rest = after.strip_prefix('.').unwrap_or(after);
+        }
+    }
+    tokens
+}
+
+/// JSON pointer of what the tokens name in a document, or of the nearest thing around it.
+fn pointer(root: Value<'_>, tokens: &[String]) -> String {
+    let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
+    while !tokens.is_empty() {
+        // The name, or the longest one that several of them make: it could have had points.
+        let longest = if at.kind() == Kind::Object { tokens.len() } else { 1 };
+        let found = std::iter::once(1).chain((2..=longest).rev()).find_map(|count| {
+            let name = tokens.get(..count)?.join(".");
+            let step = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+            Some((at.get(&step)?, step, count))
+        });
+        let Some((value, step, count)) = found else { break };
+        at = value;
+        pointer.push_str(&step);
+        tokens = tokens.get(count..).unwrap_or_default();
+    }
+    pointer
+}
+
+/// A document of a file, made ready for looking up places.
+pub(crate) struct Places {
+    document: Document,
+    text: Arc<Text>,
+    /// Only for YAML.
+    located: Option<Located>,
+    /// Line and column where the source of the document starts.
+    first: (u64, u64),
+    /// Where the first line of the source starts in the file.
+    line_start: usize,
+}
+
+impl Places {
+    /// Makes a document ready.
+    pub(crate) fn of(documents: &Documents, index: usize) -> Self {
+        let (start, is_json) = documents.start(index);
+        let located = if is_json { None } else { Located::read_part(documents.source(index)) };
+        let text = Text::new(documents.json(index).to_owned()).unwrap_or_default();
+        let text = Arc::new(text);
+        let document = Document::part(text.clone(), 0..text.len());
+        let first = line_and_column(&documents.text, start);
+        let before = documents.text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self { document, text, located, first, line_start }
+    }
+
+    /// The place of what the tokens name below a JSON pointer.
+    pub(crate) fn place(&self, file: &File, base: &str, tokens: &[String]) -> Place {
+        let (line, column) = self.find(base, tokens);
+        let rest = file.text().and_then(|text| text.get(self.line_start..)).unwrap_or_default();
+        let index = usize::try_from(line.saturating_sub(self.first.0)).unwrap_or(usize::MAX);
+        let excerpt = rest.lines().nth(index).unwrap_or_default().to_owned();
+        Place { file: file.shown.clone(), line, column, excerpt }
+    }
+
+    fn find(&self, base: &str, tokens: &[String]) -> (u64, u64) {
+        let (first_line, first_column) = self.first;
+        let root = self.document.get(base).unwrap_or_else(|| self.document.root());
+        let pointer = format!("{base}{}", pointer(root, tokens));
+        if let Some(located) = &self.located {
+            let (line, column) = located.place(&pointer);
+            return (first_line + line - 1, column);
+        }
+        let value = self.document.get(&pointer).map_or("", |value| value.raw());
+        let offset = value.as_ptr().addr().wrapping_sub(self.text.as_ptr().addr());
+        let offset = if value.is_empty() { 0 } else { name_before(&self.text, offset, &pointer) };
+        let (line, column) = line_and_column(&self.text, offset);
+        let column = if line == 1 { first_column + column - 1 } else { column };
+        (first_line + line - 1, column)
+    }
+}
+
+/// Where the name of a member starts, given where its value does.
+fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
+    let name = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+    let before = text.get(..offset).unwrap_or_default().trim_end();
+    let name = before.strip_suffix(':').map(str::trim_end).and_then(|before| {
+        before.strip_suffix('"')?.strip_suffix(name.as_str())?.strip_suffix('"').map(str::len)
+    });
+    name.unwrap_or(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::content::Expect;
+    use super::super::testing::Temporary;
+    use super::*;
+
+    #[test]
+    fn paths_are_split_as_kubernetes_writes_them() {
+        for (field, expected) in [
+            (
+                "spec.files[3].documents[0].spec",
+                &["spec", "files", "3", "documents", "0", "spec"][..],
+            ),
+            ("metadata.annotations[olm.x/y].z", &["metadata", "annotations", "olm.x/y", "z"]),
+            ("a[\"b]c\"][1][2]", &["a", "b]c", "1", "2"]),
+            ("", &[]),
+            ("a[b", &["a", "b"]),
+            ("..a", &["", "", "a"]),
+        ] {
+            assert_eq!(tokens(field), expected, "{field}");
+        }
+    }
+
+    fn places(name: &str, text: &str, index: usize, fields: &[(&str, (u64, u64))]) {
+        let folder = Temporary::empty();
+        folder.write(name, text);
+        let path = folder.path().join(name);
+        let file = File::read(&path, name.to_owned(), name.to_owned(), Expect::Documents);
+        let places = Places::of(file.documents().unwrap(), index);
+        for (field, expected) in fields {
+            let found = places.place(&file, "", &tokens(field));
+            assert_eq!((found.line, found.column), *expected, "{name} {field}");
+        }
+    }
+
+    #[test]
+    fn fields_have_places_in_yaml() {
+        let text = "# one\na: 1\n---\n# two\nmetadata:\n  annotations:\n    olm.x/y: z\nlist:\n- a: 1\n- b: ä\n---\nc: d\n";
+        places(
+            "a.yaml",
+            text,
+            1,
+            &[
+                ("metadata.annotations[olm.x/y]", (7, 5)),
+                ("metadata.annotations.olm.x/y", (7, 5)),
+                ("metadata.annotations[other]", (6, 3)),
+                ("list[1].b", (10, 3)),
+                ("list[7]", (8, 1)),
+                ("", (5, 1)),
+            ],
+        );
+        places("a.yaml", text, 0, &[("a", (2, 1))]);
+        places("a.yaml", text, 2, &[("c", (12, 1))]);
+    }
+
+    #[test]
+    fn fields_have_places_in_json() {
+        let text = "{\"a\": 1}\n{\n\t\"b\": [\n\t\t{\"c/d\":  true}, 2\n\t]\n}";
+        places(
+            "a.json",
+            text,
+            1,
+            &[
+                ("b", (3, 2)),
+                ("b[0].c/d", (4, 4)),
+                ("b[1]", (4, 19)),
+                ("b[1].x", (4, 19)),
+                ("nothing", (2, 1)),
+            ],
+        );
+        places("a.json", text, 0, &[("a", (1, 2))]);
+    }
+}

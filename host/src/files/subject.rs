@@ -1,0 +1,198 @@
+//! What is judged: documents that know how they are written as a review, and where their parts are.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use opgate_document::{Document, Text};
+
+use super::bundle::Bundle;
+use super::catalog::Package;
+use super::content::File;
+use super::place::{Place, Places, tokens};
+
+/// API group of the documents that stand for files.
+pub(crate) const GROUP: &str = "opgate.dev";
+/// Their version.
+pub(crate) const VERSION: &str = "v1alpha1";
+
+/// A bundle, a catalog's package or a manifest.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    /// Where it came from: a folder, a file, `file#2`.
+    pub(crate) source: String,
+    /// Kind of the document or object.
+    pub(crate) kind: String,
+    /// Name of the document or object.
+    pub(crate) name: String,
+    /// What policies are asked: about a bundle, and about each of its manifests.
+    pub(crate) requests: Vec<Request>,
+    /// Files of it that could not be read. Somebody has to say so: a policy, or the caller.
+    pub(crate) broken: Vec<Arc<File>>,
+}
+
+/// One question to the policies.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// API group.
+    pub(crate) group: String,
+    /// API version.
+    pub(crate) version: String,
+    /// Kind.
+    pub(crate) kind: String,
+    /// Resource.
+    pub(crate) resource: String,
+    /// Namespace of an object.
+    pub(crate) namespace: String,
+    /// Name.
+    pub(crate) name: String,
+    /// What it is about.
+    pub(crate) object: Layout,
+    /// What was published before.
+    pub(crate) old: Option<Layout>,
+    /// Path of the object in the document of its bundle, in front of the fields of violations.
+    pub(crate) prefix: String,
+}
+
+/// A document, and how it was put together.
+#[derive(Debug, Clone)]
+pub(crate) enum Layout {
+    /// A folder with all its files.
+    Bundle(Arc<Bundle>),
+    /// The blobs of a package.
+    Package(Arc<Package>),
+    /// One object.
+    Object(Object),
+}
+
+/// An object in a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Object {
+    /// The file.
+    pub(crate) file: Arc<File>,
+    /// The document in it.
+    pub(crate) index: usize,
+    /// JSON pointer of the object in the document.
+    pub(crate) pointer: String,
+}
+
+impl Request {
+    /// Whether it is about a document of ours, and not about an object of a cluster.
+    pub(crate) fn stands_for_files(&self) -> bool {
+        !matches!(self.object, Layout::Object(_))
+    }
+
+    /// The review, as an API server would send it.
+    pub(crate) fn review(&self) -> String {
+        let Self { group, version, kind, resource, .. } = self;
+        let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
+        let mut out = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"check","kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            quoted(&self.name),
+            quoted(&self.namespace),
+            if self.old.is_some() { "UPDATE" } else { "CREATE" },
+        );
+        self.object.write(&mut out);
+        if let Some(old) = &self.old {
+            out.push_str(",\"oldObject\":");
+            old.write(&mut out);
+        }
+        out.push_str("}}");
+        out
+    }
+}
+
+impl Layout {
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Bundle(bundle) => bundle.write(out),
+            Self::Package(package) => package.write(out),
+            Self::Object(object) => {
+                let json = object.file.documents().map_or("null", |d| d.json(object.index));
+                if object.pointer.is_empty() {
+                    out.push_str(json);
+                } else {
+                    let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
+                    let end = text.len();
+                    let document = Document::part(text, 0..end);
+                    out.push_str(document.get(&object.pointer).map_or("null", |value| value.raw()));
+                }
+            }
+        }
+    }
+}
+
+/// Finds the places of the violations of one document.
+pub(crate) struct Resolver<'l> {
+    layout: &'l Layout,
+    ready: HashMap<(String, usize), Places>,
+}
+
+/// What the first tokens of a field lead to.
+pub(super) struct Step<'f, 't> {
+    pub(super) file: &'f Arc<File>,
+    /// The document in it, where the field is about one.
+    pub(super) document: Option<usize>,
+    /// The rest.
+    pub(super) tokens: &'t [String],
+}
+
+impl<'l> Resolver<'l> {
+    /// For the violations of a document.
+    pub(crate) fn new(layout: &'l Layout) -> Self {
+        Self { layout, ready: HashMap::new() }
+    }
+
+    /// The place of a field; none where it is about the folder as a whole.
+    pub(crate) fn place(&mut self, field: &str) -> Option<Place> {
+        let tokens = tokens(field);
+        let (step, base) = match self.layout {
+            Layout::Bundle(bundle) => (bundle.step(&tokens)?, ""),
+            Layout::Package(package) => (package.step(&tokens)?, ""),
+            Layout::Object(Object { file, index, pointer }) => {
+                let step = Step { file, document: Some(*index), tokens: &tokens };
+                (step, pointer.as_str())
+            }
+        };
+        let (Some(index), Some(documents)) = (step.document, step.file.documents()) else {
+            let (line, column) = step.file.broken().map_or((1, 1), |b| (b.line, b.column));
+            return Some(Place::new(step.file, line, column));
+        };
+        let places = self
+            .ready
+            .entry((step.file.path.clone(), index))
+            .or_insert_with(|| Places::of(documents, index));
+        Some(places.place(step.file, base, step.tokens))
+    }
+}
+
+/// A text as JSON.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Writes a list.
+pub(super) fn list<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut String, T),
+) {
+    out.push('[');
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write(out, item);
+    }
+    out.push(']');
+}
+
+/// Writes why a file cannot be read, as a member.
+pub(super) fn error(out: &mut String, file: &File) {
+    if let Some(broken) = file.broken() {
+        let why = quoted(&crate::text::one_line(&broken.why, 1_024));
+        let (line, column) = (broken.line, broken.column);
+        // Writing to a text does not fail.
+        let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);
+    }
+}
