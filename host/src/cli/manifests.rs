@@ -226,7 +226,8 @@ impl<'p> Facts<'p> {
             if rule.versions.is_empty() {
                 continue;
             }
-            for group in &rule.groups {
+            // Documents for files never come from an API server.
+            for group in rule.groups.iter().filter(|group| *group != crate::files::subject::GROUP) {
                 for resource in &rule.resources {
                     for &operation in &rule.operations {
                         let more = Want {

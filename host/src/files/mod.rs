@@ -20,7 +20,7 @@ mod ignore;
 mod manifest;
 pub(crate) mod parallel;
 mod place;
-mod subject;
+pub(crate) mod subject;
 #[cfg(test)]
 pub(crate) mod testing;
 
