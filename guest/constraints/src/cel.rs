@@ -20,3 +20,12 @@ pub fn check(rule: &str) -> Result<(), Fault> {
         Ok(())
     }
 }
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Wrong(e) => f.write_str(e),
+            Self::NotBool => f.write_str(NOT_BOOL),
+        }
+    }
+}

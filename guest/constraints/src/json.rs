@@ -354,6 +354,23 @@ pub fn check(bytes: &[u8], reading: Reading) -> Result<(), Error> {
     })
 }
 
+/// Splits a text after its first value, for texts that are one value after the other.
+///
+/// # Errors
+/// Where it does not begin with JSON, as at the end of the text.
+pub fn first(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
+    let mut scanner = Scanner { bytes, at: 0 };
+    scanner.space();
+    let start = scanner.at;
+    let result = match scanner.peek() {
+        None => Err(Fault::Empty),
+        Some(_) => scanner.value(usize::MAX, &mut Nothing),
+    };
+    result.map_err(|fault| Error { offset: scanner.at, pointer: String::new(), fault })?;
+    let value = bytes.get(start..scanner.at).unwrap_or_default();
+    Ok((value, bytes.get(scanner.at..).unwrap_or_default()))
+}
+
 /// A member of an object or an element of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Child<'j> {

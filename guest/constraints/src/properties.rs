@@ -1,4 +1,4 @@
-//! Lists of properties, `[{"type": …, "value": …}]`, as annotations and InstallPlans carry them.
+//! Lists of properties, `[{"type": …, "value": …}]`, as annotations and install plans carry them.
 //!
 //! They are read from raw text without keeping any of it: a list may have a million entries, and a
 //! value may nest as deep as it likes.
@@ -176,7 +176,7 @@ fn package(value: &[u8], options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
     match Range::parse(&range) {
         Ok(parsed) => {
-            ranged(&name, &range, &parsed, options.advice, "/versionRange", &mut findings)
+            ranged(&name, &range, &parsed, options.advice, "/versionRange", &mut findings);
         }
         Err(error) => findings.push(finding("CON-18", "/versionRange", error)),
     }

@@ -217,7 +217,7 @@ enum Wildcard {
 
 impl Wildcard {
     fn of(version: &str) -> Self {
-        match (version.ends_with(".x"), version.split('.').count()) {
+        match (version.rsplit('.').next() == Some("x"), version.split('.').count()) {
             (true, 2) => Self::Minor,
             (true, 3) => Self::Patch,
             _ => Self::None,
