@@ -13,6 +13,7 @@
 pub mod cel;
 pub mod constraint;
 
+pub mod eval;
 pub mod go;
 pub mod json;
 pub mod names;
