@@ -225,7 +225,7 @@ impl<const N: usize> Fields<N> {
 impl Checker<'_, '_> {
     fn run(mut self) -> Report {
         if self.tree.kind(0) == Kind::Null && !self.options.upstream {
-            self.add("CON-02", 0, || {
+            self.add("CON-02", 0, |_| {
                 format!("{PARSE}json: cannot unmarshal null into Go value of type constraints.Constraint")
             });
             return self.finish();
@@ -247,7 +247,7 @@ impl Checker<'_, '_> {
         let (depth, at) = self.deepest;
         if depth > self.options.warn_depth {
             let most = self.options.warn_depth;
-            self.add("CON-15", at, || {
+            self.add("CON-15", at, |_| {
                 format!("olm.constraint is nested {depth} compound levels deep, more than {most}")
             });
         }
@@ -265,22 +265,14 @@ impl Checker<'_, '_> {
     }
 
     /// A finding about a value.
-    fn add(&mut self, rule: &'static str, at: Index, message: impl FnOnce() -> String) {
+    fn add(&mut self, rule: &'static str, at: Index, message: impl FnOnce(&str) -> String) {
         // Warnings must not crowd out what denies.
         let same = self.findings.iter().filter(|(_, finding)| finding.rule == rule).count();
         if same < MOST {
             let pointer = self.tree.pointer(at);
-            self.findings.push((at, Finding { rule, pointer, message: message() }));
+            let message = message(&pointer);
+            self.findings.push((at, Finding { rule, pointer, message }));
         }
-    }
-
-    /// The names that Go gives to the fields from the outermost value to this one.
-    fn path(&self, at: Index) -> String {
-        let pointer = self.tree.pointer(at);
-        let names = pointer
-            .split('/')
-            .filter(|token| !token.is_empty() && !token.bytes().all(|b| b.is_ascii_digit()));
-        names.collect::<Vec<_>>().join(".")
     }
 
     /// The fields of an object; `None` where it is none. `of` is its type in Go.
@@ -294,8 +286,7 @@ impl Checker<'_, '_> {
         let kind = tree.kind(at);
         if !matches!(kind, Kind::Object | Kind::Null) {
             let word = kind.word();
-            let path = self.path(at);
-            self.add("CON-02", at, || match path.as_str() {
+            self.add("CON-02", at, |pointer| match path(pointer).as_str() {
                 "" => format!("{PARSE}json: cannot unmarshal {word} into Go value of type constraints.{of}"),
                 path => format!(
                     "{PARSE}json: cannot unmarshal {word} into Go struct field Constraint.{path} of type constraints.{of}"
@@ -313,14 +304,14 @@ impl Checker<'_, '_> {
             });
             let Some(slot) = slot.and_then(|slot| fields.set.get_mut(slot)) else {
                 fields.strange = true;
-                self.add("CON-03", child, || {
+                self.add("CON-03", child, |_| {
                     format!("{PARSE}json: unknown field {}", quote(&shortened(&key, SHOWN)))
                 });
                 continue;
             };
             if slot.is_some() && !self.options.upstream {
                 fields.strange = true;
-                self.add("CON-03", child, || {
+                self.add("CON-03", child, |_| {
                     format!("{PARSE}json: duplicate field {}", quote(&key))
                 });
             }
@@ -336,8 +327,8 @@ impl Checker<'_, '_> {
         let text = self.tree.text(at);
         if text.is_none() {
             let word = self.tree.kind(at).word();
-            let path = self.path(at);
-            self.add("CON-06", at, || {
+            self.add("CON-06", at, |pointer| {
+ let path = path(pointer);
                 format!("{PARSE}json: cannot unmarshal {word} into Go struct field {of}.{path} of type string")
             });
         }
@@ -363,11 +354,11 @@ impl Checker<'_, '_> {
             .filter_map(|((name, _), index)| index.map(|index| (*name, index)))
             .collect();
         if set.is_empty() && !fields.strange {
-            self.add("CON-04", at, || format!("{CONVERT}constraint is empty"));
+            self.add("CON-04", at, |_| format!("{CONVERT}constraint is empty"));
         }
         if set.len() > 1 && !self.options.upstream {
             let names: Vec<_> = set.iter().map(|(name, _)| *name).collect();
-            self.add("CON-05", at, || {
+            self.add("CON-05", at, |_| {
                 format!(
                     "olm.constraint must set exactly one of gvk, package, cel, all, any, not; found {}",
                     names.join(", ")
@@ -399,7 +390,7 @@ impl Checker<'_, '_> {
                 continue;
             };
             if counts && found.is_empty() && !fields.strange && !self.options.upstream {
-                self.add("CON-07", fields.get(field).unwrap_or(at), || {
+                self.add("CON-07", fields.get(field).unwrap_or(at), |_| {
                     format!("olm.constraint gvk.{name} must be a non-empty string")
                 });
             }
@@ -411,7 +402,7 @@ impl Checker<'_, '_> {
             for (field, message) in gvk.faults() {
                 let index = GVK.iter().position(|(name, _)| *name == field);
                 let place = index.and_then(|index| fields.get(index)).unwrap_or(at);
-                self.add("CON-22", place, || message);
+                self.add("CON-22", place, |_| message);
             }
         }
         Body::Gvk(gvk)
@@ -427,7 +418,7 @@ impl Checker<'_, '_> {
             && !fields.strange
             && !self.options.upstream
         {
-            self.add("CON-08", fields.get(0).unwrap_or(at), || {
+            self.add("CON-08", fields.get(0).unwrap_or(at), |_| {
                 "olm.constraint package.packageName must be a non-empty string".to_owned()
             });
         }
@@ -439,17 +430,17 @@ impl Checker<'_, '_> {
             match Range::parse(range) {
                 Ok(found) => {
                     if let Some(message) = surprise(range, &found) {
-                        self.add("CON-10", place, || message);
+                        self.add("CON-10", place, |_| message);
                     }
                     if self.options.advice {
                         let name = name.as_deref().unwrap_or_default();
                         for (rule, message) in advice(name, &found) {
-                            self.add(rule, place, || message);
+                            self.add(rule, place, |_| message);
                         }
                     }
                     parsed = Some(found);
                 }
-                Err(error) => self.add("CON-09", place, || format!("{CONVERT}{error}")),
+                Err(error) => self.add("CON-09", place, |_| format!("{CONVERT}{error}")),
             }
         }
         Body::Package(Package {
@@ -467,10 +458,10 @@ impl Checker<'_, '_> {
             match cel::check(&rule) {
                 Ok(()) => {}
                 Err(cel::Fault::Wrong(error)) => {
-                    self.add("CON-11", place, || format!("{CONVERT}{error}"));
+                    self.add("CON-11", place, |_| format!("{CONVERT}{error}"));
                 }
                 Err(cel::Fault::NotBool) => {
-                    self.add("CON-12", place, || cel::NOT_BOOL.to_owned());
+                    self.add("CON-12", place, |_| cel::NOT_BOOL.to_owned());
                 }
             }
         }
@@ -494,7 +485,7 @@ impl Checker<'_, '_> {
             self.deepest = (depth, at);
         }
         if name == "not" && pending.within != Within::AllOrAny {
-            self.add("CON-14", at, || {
+            self.add("CON-14", at, |_| {
                 "the not compound constraint should only be used within all or any constraints"
                     .to_owned()
             });
@@ -503,8 +494,8 @@ impl Checker<'_, '_> {
         let list = fields.get(0);
         if let Some(list) = list.filter(|&list| tree.kind(list) != Kind::List) {
             let word = tree.kind(list).word();
-            let path = self.path(list);
-            self.add("CON-02", list, || {
+            self.add("CON-02", list, |pointer| {
+ let path = path(pointer);
                 format!("{PARSE}json: cannot unmarshal {word} into Go struct field CompoundConstraint.{path} of type []constraints.Constraint")
             });
             return Body::Empty;
@@ -518,7 +509,7 @@ impl Checker<'_, '_> {
             waiting.push(Pending { at: child, node, depth, within });
         }
         if nested.is_empty() && counts && !fields.strange && !self.options.upstream {
-            self.add("CON-13", list.unwrap_or(at), || {
+            self.add("CON-13", list.unwrap_or(at), |_| {
                 format!("olm.constraint {name}.constraints must contain one or more constraints")
             });
         }
@@ -528,6 +519,12 @@ impl Checker<'_, '_> {
             _ => Body::Not(nested),
         }
     }
+}
+
+/// The names that Go gives to the fields from the outermost value to the one at the pointer.
+fn path(pointer: &str) -> String {
+    let is_name = |token: &&str| !token.is_empty() && !token.bytes().all(|b| b.is_ascii_digit());
+    pointer.split('/').filter(is_name).collect::<Vec<_>>().join(".")
 }
 
 /// The warning about a range that does not mean what it says, CON-10.
