@@ -16,9 +16,10 @@ use opgate_guest_build::{Guest, components};
 use opgate_unsafe::Image;
 
 /// Packages under `guest/` that the host carries, in the order in which they serve.
-const POLICIES: [&str; 5] = [
+const POLICIES: [&str; 6] = [
     "bundle-immutability",
     "operator-group",
+    "constraint-limits",
     "registry-bundle",
     "plain-bundle",
     "file-based-catalog",

@@ -1,0 +1,81 @@
+//! Properties in annotations of ClusterServiceVersions, and the range of versions that one skips.
+
+use constraints::constraint;
+use constraints::properties::{self, Form};
+use constraints::range::Range;
+use opgate_sdk::{Document, escape};
+
+use crate::findings::Findings;
+
+/// OLM's own, and the one that bundles carry.
+pub(crate) const PROPERTIES: [(&str, Form); 2] =
+    [("operatorframework.io/properties", Form::Wrapped), ("olm.properties", Form::Bare)];
+const SKIP_RANGE: &str = "olm.skipRange";
+const ANNOTATIONS: &str = "/metadata/annotations";
+
+/// Looks at the annotations of a CSV; at those alone that differ from the old object's, where
+/// there is one. `at` is the CSV's place in the object, empty where it is the object.
+pub(crate) fn judge(csv: &Document, old: Option<&Document>, at: &str, findings: &mut Findings<'_>) {
+    if is_copied(csv) {
+        return;
+    }
+    let value = |name: &str| {
+        let pointer = format!("{ANNOTATIONS}/{}", escape(name));
+        let text = csv.text(&pointer)?;
+        // What was exempt as a copy has never been judged.
+        let old = old.filter(|old| !is_copied(old)).and_then(|old| old.text(&pointer));
+        (old.as_ref() != Some(&text)).then_some(text)
+    };
+    let field = |name: &str| {
+        let dot = if at.is_empty() { "" } else { "." };
+        format!("{at}{dot}metadata.annotations[{name}]")
+    };
+    for (name, form) in PROPERTIES {
+        if let Some(text) = value(name) {
+            list(&text, form, &field(name), true, findings);
+        }
+    }
+    if let Some(text) = value(SKIP_RANGE) {
+        skip_range(&text, &field(SKIP_RANGE), findings);
+    }
+}
+
+/// A copy says what its original says, and nobody reads it.
+fn is_copied(csv: &Document) -> bool {
+    csv.has("/metadata/labels/olm.copiedFrom") || csv.text_or_empty("/status/reason") == "Copied"
+}
+
+/// CON-10 for a range of versions to skip. Whether it can be read at all is for other rules.
+pub(crate) fn skip_range(text: &str, field: &str, findings: &mut Findings<'_>) {
+    let surprise = Range::parse(text).ok().and_then(|range| constraint::surprise(text, &range));
+    if let Some(message) = surprise {
+        findings.add("CON-10", field, message);
+    }
+}
+
+/// A list of properties as JSON text. `certain` says that the text is what OLM will read.
+pub(crate) fn list(
+    json: &str,
+    form: Form,
+    field: &str,
+    certain: bool,
+    findings: &mut Findings<'_>,
+) {
+    let options = findings.options;
+    let place = if form == Form::Wrapped { ".properties" } else { "" };
+    let read = properties::each(json.as_bytes(), form, |property| {
+        let found = properties::check(property, &options);
+        if !found.is_empty() {
+            findings.extend(&format!("{field}{place}[{}].value", property.index), found);
+        }
+    });
+    if let Err(error) = read
+        && certain
+    {
+        findings.add(
+            "CON-17",
+            field,
+            format!("failed to unmarshal properties annotation: {error}"),
+        );
+    }
+}

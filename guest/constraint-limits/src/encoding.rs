@@ -1,0 +1,173 @@
+//! Base64 and gzip, as bundles are packed into ConfigMaps.
+//!
+//! OLM compresses a file, writes that as base64, and puts the text into `binaryData`, where it is
+//! written as base64 once more: `value ─▶ base64 ─▶ (base64 ─▶) gzip ─▶ file`.
+
+use std::borrow::Cow;
+
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+
+/// What came out of a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unpacked<'v> {
+    /// The file.
+    File(Cow<'v, [u8]>),
+    /// More than there is room for.
+    TooLarge,
+    /// Nothing that OLM could read either.
+    Broken,
+}
+
+/// Decodes base64, line breaks left out. `None` where it is none.
+pub(crate) fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    let mut ended = false;
+    for &byte in text {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            b'\r' | b'\n' => continue,
+            b'=' => {
+                ended = true;
+                continue;
+            }
+            _ => return None,
+        };
+        if ended {
+            return None;
+        }
+        bits = (bits << 6) | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            let [.., byte] = (bits >> count).to_be_bytes();
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
+}
+
+/// Unpacks bytes, compressed or not, into at most `room` bytes.
+pub(crate) fn unpack(bytes: &[u8], room: usize) -> Unpacked<'_> {
+    if is_gzip(bytes) {
+        return gunzip(bytes, room);
+    }
+    // Compressed, and base64 once more: `H4sI` is how that begins.
+    match bytes.starts_with(b"H4sI").then(|| base64(bytes.trim_ascii())).flatten() {
+        Some(inner) if is_gzip(&inner) => match gunzip(&inner, room) {
+            Unpacked::File(file) => Unpacked::File(Cow::Owned(file.into_owned())),
+            Unpacked::TooLarge => Unpacked::TooLarge,
+            Unpacked::Broken => Unpacked::Broken,
+        },
+        _ => Unpacked::File(Cow::Borrowed(bytes)),
+    }
+}
+
+fn is_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x1f, 0x8b, 8])
+}
+
+fn gunzip(bytes: &[u8], room: usize) -> Unpacked<'_> {
+    let Some(data) = after_header(bytes) else { return Unpacked::Broken };
+    // What the end of the file says about its size is a hint: it may lie. Memory is never given
+    // back here, so the buffer is right at once or as large as it may be.
+    let hint = bytes.last_chunk().map_or(0, |size| u32::from_le_bytes(*size));
+    let hint = usize::try_from(hint).unwrap_or(room).saturating_add(1).min(room);
+    for size in [hint, room] {
+        let mut file = vec![0; size];
+        match decompress_slice_iter_to_slice(&mut file, std::iter::once(data), false, true) {
+            Ok(length) => {
+                file.truncate(length);
+                return Unpacked::File(Cow::Owned(file));
+            }
+            Err(TINFLStatus::HasMoreOutput) => {}
+            Err(_) => return Unpacked::Broken,
+        }
+    }
+    Unpacked::TooLarge
+}
+
+/// What follows the header: ten bytes, and what its flags announce.
+fn after_header(bytes: &[u8]) -> Option<&[u8]> {
+    let flags = *bytes.get(3)?;
+    let mut rest = bytes.get(10..)?;
+    if flags & 4 != 0 {
+        let (length, after) = rest.split_first_chunk()?;
+        rest = after.get(usize::from(u16::from_le_bytes(*length))..)?;
+    }
+    for flag in [8, 16] {
+        if flags & flag != 0 {
+            let end = rest.iter().position(|&byte| byte == 0)?;
+            rest = rest.get(end + 1..)?;
+        }
+    }
+    if flags & 2 != 0 { rest.get(2..) } else { Some(rest) }
+}
+
+#[cfg(test)]
+mod tests {
+    use miniz_oxide::deflate::compress_to_vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8], size: u32, name: bool) -> Vec<u8> {
+        let mut gzip = vec![0x1f, 0x8b, 8, if name { 8 } else { 0 }, 0, 0, 0, 0, 0, 255];
+        if name {
+            gzip.extend(b"name\0");
+        }
+        gzip.extend(compress_to_vec(bytes, 6));
+        gzip.extend([0; 4]);
+        gzip.extend(size.to_le_bytes());
+        gzip
+    }
+
+    #[test]
+    fn base64_is_decoded() {
+        for (text, bytes) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8=", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9v\nYmFy", "foobar"),
+            ("Zm9vYg", "foob"),
+        ] {
+            assert_eq!(base64(text.as_bytes()).unwrap(), bytes.as_bytes());
+        }
+        assert_eq!(base64(b"Zm9v!"), None);
+        assert_eq!(base64(b"Zg==Zg=="), None);
+    }
+
+    #[test]
+    fn files_are_unpacked_up_to_the_bound_whatever_they_say_of_their_size() {
+        let file = b"a file ".repeat(1_000);
+        for size in [7_000, 0, 10, u32::MAX] {
+            for name in [false, true] {
+                let packed = gzip(&file, size, name);
+                let unpacked = Unpacked::File(Cow::Owned(file.clone()));
+                assert_eq!(unpack(&packed, 8_000), unpacked, "{size}");
+                assert_eq!(unpack(&packed, 7_000), unpacked, "{size}");
+                assert_eq!(unpack(&packed, 6_999), Unpacked::TooLarge, "{size}");
+            }
+        }
+        let bomb = gzip(&vec![0; 64 << 20], 1, false);
+        assert!(bomb.len() < 100_000);
+        assert_eq!(unpack(&bomb, 8 << 20), Unpacked::TooLarge);
+        assert_eq!(unpack(b"plain", 10), Unpacked::File(Cow::Borrowed(b"plain")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_bring_it_down(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = unpack(&bytes, 100);
+            let _ = base64(&bytes);
+            let header = [&[0x1f, 0x8b, 8], bytes.as_slice()].concat();
+            let _ = unpack(&header, 100);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `InstallPlan`s: the properties of bundles that are looked up.
+//!
+//! They stand in the status, which the catalog operator writes: this is where a constraint from a
+//! catalog is first seen by the API server.
+
+use std::collections::BTreeSet;
+
+use constraints::properties::Form;
+use opgate_sdk::Document;
+
+use crate::annotations;
+use crate::findings::Findings;
+
+const LOOKUPS: &str = "/status/bundleLookups";
+
+/// Looks at every lookup whose properties are new.
+pub(crate) fn judge(plan: &Document, old: Option<&Document>, findings: &mut Findings<'_>) {
+    let properties = |lookup: Document| lookup.text("/properties").filter(|text| !text.is_empty());
+    let old: BTreeSet<String> =
+        old.into_iter().flat_map(|old| old.items(LOOKUPS)).filter_map(properties).collect();
+    for (index, lookup) in plan.items(LOOKUPS).enumerate() {
+        let Some(text) = properties(lookup).filter(|text| !old.contains(text)) else { continue };
+        let field = format!("status.bundleLookups[{index}].properties");
+        annotations::list(&text, Form::Wrapped, &field, true, findings);
+    }
+}
