@@ -5,6 +5,7 @@
 
 mod certs;
 mod check;
+mod constraint;
 mod demo;
 mod findings;
 mod input;
@@ -72,6 +73,8 @@ enum Command {
     Policy(policy::PolicyArgs),
     /// Issue and check certificates
     Certs(certs::Certs),
+    /// Say what a constraint asks for, and whether properties fulfil it
+    Constraint(constraint::ConstraintArgs),
     /// Print what a cluster has to know about the server
     Manifests(manifests::Manifests),
     /// Start a server, send sample reviews over TLS, print what it decides
@@ -218,6 +221,7 @@ pub fn main() -> ExitCode {
         Command::Rules(rules) => rules.run(),
         Command::Policy(policy) => policy.run(),
         Command::Certs(certs) => certs.run(),
+        Command::Constraint(constraint) => constraint.run(),
         Command::Manifests(manifests) => manifests.run(),
         Command::Demo(demo) => demo.run(),
     };
