@@ -64,6 +64,9 @@ pub(crate) fn list(
     let options = findings.options;
     let place = if form == Form::Wrapped { ".properties" } else { "" };
     let read = properties::each(json.as_bytes(), form, |property| {
+        if findings.is_settled() {
+            return;
+        }
         let found = properties::check(property, &options);
         if !found.is_empty() {
             findings.extend(&format!("{field}{place}[{}].value", property.index), found);

@@ -43,15 +43,16 @@ pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findi
     }
     let most = findings.max_inflated();
     let mut room = most;
+    let mut buffer = Vec::new();
     // Without a mark, nobody unpacks what is compressed.
     for key in map.keys("/binaryData").into_iter().filter(|_| marked) {
         let text = changed(&format!("/binaryData/{}", escape(&key)));
         let Some(bytes) = text.and_then(|text| base64(text.as_bytes())) else { continue };
         let field = format!("binaryData[{key}]");
-        match unpack(&bytes, room) {
+        match unpack(&bytes, room, &mut buffer) {
             Unpacked::File(content) => {
                 room = room.saturating_sub(content.len());
-                if let Ok(text) = std::str::from_utf8(&content) {
+                if let Ok(text) = std::str::from_utf8(content) {
                     file(text, &field, findings);
                 }
             }

@@ -3,8 +3,6 @@
 //! OLM compresses a file, writes that as base64, and puts the text into `binaryData`, where it is
 //! written as base64 once more: `value ─▶ base64 ─▶ (base64 ─▶) gzip ─▶ file`.
 
-use std::borrow::Cow;
-
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 
@@ -12,7 +10,7 @@ use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unpacked<'v> {
     /// The file.
-    File(Cow<'v, [u8]>),
+    File(&'v [u8]),
     /// More than there is room for.
     TooLarge,
     /// Nothing that OLM could read either.
@@ -52,19 +50,16 @@ pub(crate) fn base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Unpacks bytes, compressed or not, into at most `room` bytes.
-pub(crate) fn unpack(bytes: &[u8], room: usize) -> Unpacked<'_> {
+/// Unpacks bytes, compressed or not, into at most `room` bytes. Memory is never given back here: what
+/// is compressed goes into one buffer, which is as large as it may ever be.
+pub(crate) fn unpack<'v>(bytes: &'v [u8], room: usize, buffer: &'v mut Vec<u8>) -> Unpacked<'v> {
     if is_gzip(bytes) {
-        return gunzip(bytes, room);
+        return gunzip(bytes, room, buffer);
     }
     // Compressed, and base64 once more: `H4sI` is how that begins.
     match bytes.starts_with(b"H4sI").then(|| base64(bytes.trim_ascii())).flatten() {
-        Some(inner) if is_gzip(&inner) => match gunzip(&inner, room) {
-            Unpacked::File(file) => Unpacked::File(Cow::Owned(file.into_owned())),
-            Unpacked::TooLarge => Unpacked::TooLarge,
-            Unpacked::Broken => Unpacked::Broken,
-        },
-        _ => Unpacked::File(Cow::Borrowed(bytes)),
+        Some(inner) if is_gzip(&inner) => gunzip(&inner, room, buffer),
+        _ => Unpacked::File(bytes),
     }
 }
 
@@ -72,24 +67,17 @@ fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b, 8])
 }
 
-fn gunzip(bytes: &[u8], room: usize) -> Unpacked<'_> {
+fn gunzip<'b>(bytes: &[u8], room: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b> {
     let Some(data) = after_header(bytes) else { return Unpacked::Broken };
-    // What the end of the file says about its size is a hint: it may lie. Memory is never given
-    // back here, so the buffer is right at once or as large as it may be.
-    let hint = bytes.last_chunk().map_or(0, |size| u32::from_le_bytes(*size));
-    let hint = usize::try_from(hint).unwrap_or(room).saturating_add(1).min(room);
-    for size in [hint, room] {
-        let mut file = vec![0; size];
-        match decompress_slice_iter_to_slice(&mut file, std::iter::once(data), false, true) {
-            Ok(length) => {
-                file.truncate(length);
-                return Unpacked::File(Cow::Owned(file));
-            }
-            Err(TINFLStatus::HasMoreOutput) => {}
-            Err(_) => return Unpacked::Broken,
-        }
+    if buffer.len() < room {
+        buffer.resize(room, 0);
     }
-    Unpacked::TooLarge
+    let Some(file) = buffer.get_mut(..room) else { return Unpacked::TooLarge };
+    match decompress_slice_iter_to_slice(file, std::iter::once(data), false, true) {
+        Ok(length) => Unpacked::File(file.get(..length).unwrap_or_default()),
+        Err(TINFLStatus::HasMoreOutput) => Unpacked::TooLarge,
+        Err(_) => Unpacked::Broken,
+    }
 }
 
 /// What follows the header: ten bytes, and what its flags announce.
@@ -149,25 +137,25 @@ mod tests {
         for size in [7_000, 0, 10, u32::MAX] {
             for name in [false, true] {
                 let packed = gzip(&file, size, name);
-                let unpacked = Unpacked::File(Cow::Owned(file.clone()));
-                assert_eq!(unpack(&packed, 8_000), unpacked, "{size}");
-                assert_eq!(unpack(&packed, 7_000), unpacked, "{size}");
-                assert_eq!(unpack(&packed, 6_999), Unpacked::TooLarge, "{size}");
+                let unpacked = Unpacked::File(&file);
+                assert_eq!(unpack(&packed, 8_000, &mut Vec::new()), unpacked, "{size}");
+                assert_eq!(unpack(&packed, 7_000, &mut Vec::new()), unpacked, "{size}");
+                assert_eq!(unpack(&packed, 6_999, &mut Vec::new()), Unpacked::TooLarge, "{size}");
             }
         }
         let bomb = gzip(&vec![0; 64 << 20], 1, false);
         assert!(bomb.len() < 100_000);
-        assert_eq!(unpack(&bomb, 8 << 20), Unpacked::TooLarge);
-        assert_eq!(unpack(b"plain", 10), Unpacked::File(Cow::Borrowed(b"plain")));
+        assert_eq!(unpack(&bomb, 8 << 20, &mut Vec::new()), Unpacked::TooLarge);
+        assert_eq!(unpack(b"plain", 10, &mut Vec::new()), Unpacked::File(b"plain"));
     }
 
     proptest! {
         #[test]
         fn no_bytes_bring_it_down(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = unpack(&bytes, 100);
+            let _ = unpack(&bytes, 100, &mut Vec::new());
             let _ = base64(&bytes);
             let header = [&[0x1f, 0x8b, 8], bytes.as_slice()].concat();
-            let _ = unpack(&header, 100);
+            let _ = unpack(&header, 100, &mut Vec::new());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use constraints::constraint::{Finding, Options};
 use opgate_sdk::conventions::Conventions;
-use opgate_sdk::{Document, Verdict};
+use opgate_sdk::{Document, Level, Verdict};
 
 use crate::rules;
 
@@ -52,6 +52,15 @@ impl<'s> Findings<'s> {
         }
     }
 
+    /// Whether so much denies already that the rest need not be read: it may be very large, and
+    /// memory is not given back.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.counts.iter().any(|(rule, count)| {
+            *count > MOST
+                && Conventions(self.settings).denies(rule, rules::level(rule) == Level::Deny)
+        })
+    }
+
     pub(crate) fn add(&mut self, rule: &str, field: &str, message: impl Into<String>) {
         let count = self.counts.entry(rule.to_owned()).or_default();
         *count += 1;
@@ -69,8 +78,8 @@ impl<'s> Findings<'s> {
 
     pub(crate) fn finish(mut self) -> Verdict {
         for (rule, count) in &self.counts {
-            if let Some(more @ 1..) = count.checked_sub(MOST) {
-                let message = format!("{more} more findings of this rule are left out");
+            if *count > MOST {
+                let message = "more findings of this rule are left out";
                 self.verdict.add(rules::level(rule), rule, "", message);
             }
         }

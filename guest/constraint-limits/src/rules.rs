@@ -13,15 +13,17 @@ const FILES: &[&str] = &["RegistryBundle", "FileBasedCatalog"];
 const BUNDLE: &[&str] = &["RegistryBundle"];
 const WRITES: &[Operation] = &[Create, Update];
 
-/// The level of a rule unless the configuration says otherwise. A rule that is off by default warns
-/// once it is on.
+/// The level of a rule unless the configuration says otherwise. A rule that is off by default denies
+/// where a setting asks for it, and is advice otherwise.
 #[must_use]
 pub fn level(id: &str) -> Level {
     let rule = RULES.iter().find(|rule| rule.id == id);
-    match rule.map(|rule| rule.default_level) {
-        Some(DefaultLevel::Deny) => Level::Deny,
-        _ => Level::Warn,
-    }
+    let denies = |rule: &Rule| match rule.default_level {
+        DefaultLevel::Deny => true,
+        DefaultLevel::Warn => false,
+        DefaultLevel::Off => !rule.enabled_by.is_empty(),
+    };
+    if rule.is_some_and(denies) { Level::Deny } else { Level::Warn }
 }
 
 /// Every rule of the policy, in the order of their ids.

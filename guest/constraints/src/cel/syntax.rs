@@ -135,6 +135,8 @@ pub(super) fn parse(text: &str) -> Result<Expr, Error> {
 }
 
 type Parsed = Result<Expr, Error>;
+/// A node over one other.
+type Over = fn(Box<Expr>) -> Node;
 
 impl<'t> Parser<'t> {
     fn rest(&self, from: usize) -> &'t str {
@@ -206,17 +208,17 @@ impl<'t> Parser<'t> {
     /// A literal in quotes with its prefixes, if there is one.
     fn string(&self, rest: &'t str) -> Result<Option<(Token<'t>, usize)>, Error> {
         let prefix = rest.find(|c| !matches!(c, 'r' | 'R' | 'b' | 'B')).unwrap_or(rest.len());
-        let (letters, quoted) = rest.split_at_checked(prefix).unwrap_or((rest, ""));
+        let (letters, after) = rest.split_at_checked(prefix).unwrap_or((rest, ""));
         let raw = letters.contains(['r', 'R']);
         let bytes = letters.contains(['b', 'B']);
         if letters.len() > usize::from(raw) + usize::from(bytes) {
             return Ok(None);
         }
-        let quotes = ["\"\"\"", "'''", "\"", "'"];
-        let Some(quote) = quotes.into_iter().find(|quote| quoted.starts_with(quote)) else {
+        let delimiters = ["\"\"\"", "'''", "\"", "'"];
+        let Some(quote) = delimiters.into_iter().find(|quote| after.starts_with(quote)) else {
             return Ok(None);
         };
-        let body = quoted.get(quote.len()..).unwrap_or_default();
+        let body = after.get(quote.len()..).unwrap_or_default();
         let unterminated =
             || self.error("Syntax error: token recognition error: unterminated string");
         let mut chars = body.char_indices();
@@ -230,10 +232,9 @@ impl<'t> Parser<'t> {
                 '\\' if !raw => {
                     let (_, escaped) = chars.next().ok_or_else(unterminated)?;
                     let digits = match escaped {
-                        'x' | 'X' => 2,
+                        'x' | 'X' | '0'..='3' => 2,
                         'u' => 4,
                         'U' => 8,
-                        '0'..='3' => 2,
                         'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`' => {
                             0
                         }
@@ -349,7 +350,8 @@ impl<'t> Parser<'t> {
 
     fn unary(&mut self) -> Parsed {
         let at = self.at;
-        for (sign, node) in [("!", Node::Not as fn(Box<Expr>) -> Node), ("-", Node::Negate)] {
+        let prefixes: [(&str, Over); 2] = [("!", Node::Not), ("-", Node::Negate)];
+        for (sign, node) in prefixes {
             let mut odd = false;
             let mut any = false;
             while self.take(sign)? {

@@ -20,7 +20,7 @@ pub(super) enum Type {
     Bytes,
     Duration,
     Timestamp,
-    Type,
+    Named,
     Dyn,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
@@ -38,7 +38,7 @@ impl fmt::Display for Type {
             Self::Bytes => "bytes",
             Self::Duration => "google.protobuf.Duration",
             Self::Timestamp => "google.protobuf.Timestamp",
-            Self::Type => "type",
+            Self::Named => "type",
             Self::Dyn => "dyn",
             Self::List(of) => return write!(f, "list({of})"),
             Self::Map(key, of) => return write!(f, "map({key}, {of})"),
@@ -91,7 +91,7 @@ const OVERLOADS: &[Overload] = &[
     ("matches", true, &[Text, Text], Bool),
     ("matches", false, &[Text, Text], Bool),
     ("dyn", false, &[Dyn], Dyn),
-    ("type", false, &[Dyn], Type::Type),
+    ("type", false, &[Dyn], Type::Named),
     ("bool", false, &[Bool], Bool),
     ("bool", false, &[Text], Bool),
     ("int", false, &[Int], Int),
@@ -217,7 +217,7 @@ impl Checker<'_> {
                 let found = self.scope.iter().rev().find(|(known, _)| known == name);
                 match found {
                     Some((_, of)) => of.clone(),
-                    None if TYPES.contains(&name.as_str()) => Type::Type,
+                    None if TYPES.contains(&name.as_str()) => Type::Named,
                     None => return undeclared(at, name),
                 }
             }
@@ -269,17 +269,14 @@ impl Checker<'_> {
             },
             Node::Binary(operator, left, right) => {
                 let (left, right) = (self.of(left)?, self.of(right)?);
-                match binary(operator, &left, &right) {
-                    Some(result) => result,
-                    None => {
-                        let name = if *operator == "in" {
-                            "@in".to_owned()
-                        } else {
-                            format!("_{operator}_")
-                        };
-                        return no_overload(at, &name, &tuple(&[left, right]));
-                    }
-                }
+                let Some(result) = binary(operator, &left, &right) else {
+                    let name = match *operator {
+                        "in" => "@in".to_owned(),
+                        operator => format!("_{operator}_"),
+                    };
+                    return no_overload(at, &name, &tuple(&[left, right]));
+                };
+                result
             }
             Node::Ternary(condition, yes, no) => {
                 self.expect(condition, &Bool)?;
