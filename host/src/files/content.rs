@@ -174,24 +174,28 @@ pub(crate) fn has_documents(path: &str) -> bool {
 
 impl Content {
     fn of(bytes: Vec<u8>, path: &str) -> Self {
-        let text = match String::from_utf8(bytes) {
+        let text = match Self::text_of(bytes) {
             Ok(text) => text,
-            Err(error) => {
-                let end = error.utf8_error().valid_up_to();
-                let before =
-                    String::from_utf8_lossy(error.as_bytes().get(..end).unwrap_or_default());
-                let (line, column) = super::place::line_and_column(&before, before.len());
-                return Self::Broken(Broken::at(line, column, "not UTF-8: save the file as UTF-8"));
-            }
-        };
-        let text: Arc<str> = match text.strip_prefix('\u{feff}') {
-            Some(rest) => rest.into(),
-            None => text.into(),
+            Err(broken) => return Self::Broken(broken),
         };
         match documents(&text, path) {
             Ok(list) => Self::Documents(Documents { text, list }),
             Err(broken) => Self::Broken(Broken { text: Some(text), ..broken }),
         }
+    }
+
+    fn text_of(bytes: Vec<u8>) -> Result<Arc<str>, Broken> {
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let end = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().get(..end).unwrap_or_default();
+            let before = String::from_utf8_lossy(before);
+            let (line, column) = super::place::line_and_column(&before, before.len());
+            Broken::at(line, column, "not UTF-8: save the file as UTF-8")
+        })?;
+        Ok(match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.into(),
+            None => text.into(),
+        })
     }
 }
 
@@ -256,19 +260,93 @@ fn too_deep(json: &str) -> Option<usize> {
 }
 
 fn yaml(text: &str) -> Result<Vec<Part>, Broken> {
-    let parts = yaml::parts(text)
-        .map_err(|e| Broken::at(e.line, e.column, format!("not YAML: {}", e.why)))?;
+    let chunks = chunks(text);
+    let read = |range: &Range<usize>| yaml_of(text, range.clone());
+    let lists = if text.len() < PARALLEL {
+        chunks.iter().map(read).collect()
+    } else {
+        super::parallel::map(&chunks, read)
+    };
+    // The first error in the file.
+    let lists = lists.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(lists.into_iter().flatten().collect())
+}
+
+/// A YAML text of this size is read by several threads.
+const PARALLEL: usize = 256 << 10;
+
+/// Where the documents are: a line that starts with `---` is never inside of one. Directives, which
+/// nobody writes, stand in front of such a line.
+fn chunks(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let is_marker = |at: usize| {
+        let after = bytes.get(at..).unwrap_or_default();
+        after.starts_with(b"---") && after.get(3).is_none_or(u8::is_ascii_whitespace)
+    };
+    let starts = memchr::memchr_iter(b'\n', bytes).map(|newline| newline + 1);
+    let has_directives = text.starts_with('%') || text.contains("\n%");
+    let starts: Vec<usize> = if has_directives {
+        vec![0]
+    } else {
+        [0].into_iter().chain(starts.filter(|at| is_marker(*at))).collect()
+    };
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect()
+}
+
+/// The documents of a part of a file.
+fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, Broken> {
+    let (start, text) = (range.start, file.get(range).unwrap_or_default());
+    let parts = yaml::parts(text).map_err(|e| {
+        let (line, _) = super::place::line_and_column(file, start);
+        Broken::at(line + e.line - 1, e.column, format!("not YAML: {}", e.why))
+    })?;
     let line_start = |offset: usize| {
         text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
     };
     let starts: Vec<usize> = parts.iter().map(|part| line_start(part.offset)).collect();
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let ranges = starts.iter().copied().zip(ends);
-    let part = |(part, (start, end)): (yaml::Part, (usize, usize))| Part {
-        range: start..end,
+    let part = |(part, (from, to)): (yaml::Part, (usize, usize))| Part {
+        range: start + from..start + to,
         json: Some(part.value.to_string()),
     };
     Ok(parts.into_iter().zip(ranges).map(part).collect())
+}
+
+/// Calls `look` with the documents of a file until it finds something. No more of the file is parsed.
+///
+/// # Errors
+/// Where the file cannot be read so far.
+pub(crate) fn peek<T>(
+    full: &Path,
+    mut look: impl FnMut(&str) -> Option<T>,
+) -> Result<Option<T>, Broken> {
+    let unreadable = |e: std::io::Error| Broken::at(1, 1, e.to_string());
+    let size = fs::metadata(full).map_err(unreadable)?.len();
+    if size > MAX_FILE {
+        return Ok(None);
+    }
+    let text = Content::text_of(fs::read(full).map_err(unreadable)?)?;
+    if text.trim_start().starts_with('{') {
+        let values = serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>();
+        // Flow mappings of YAML and other errors are left to the second look.
+        let found = values.map_while(Result::ok).find_map(|raw| look(raw.get()));
+        if found.is_some() {
+            return Ok(found);
+        }
+        let parts = documents(&text, &full.to_string_lossy())?;
+        let json = |part: &Part| part.json.clone();
+        return Ok(parts.iter().filter_map(json).find_map(|json| look(&json)));
+    }
+    for range in chunks(&text) {
+        let parts = yaml_of(&text, range)?;
+        let found = parts.iter().filter_map(|part| part.json.as_deref()).find_map(&mut look);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -314,6 +392,20 @@ mod tests {
         assert_eq!(documents("a.yaml", "a: &x {b: 1}\nc: *x\n"), [r#"{"a":{"b":1},"c":{"b":1}}"#]);
         assert_eq!(documents("a.yaml", ""), [""; 0]);
         assert_eq!(documents("a.json", "  \n"), [""; 0]);
+    }
+
+    #[test]
+    fn markers_end_documents_wherever_they_stand() {
+        let text = "a: |\n  ---\n  x\n--- # two\nb: \"y\n  --- z\"\n---\tc: 1\n----: d\n";
+        let ranges = chunks(text);
+        assert_eq!(ranges.len(), 3);
+        assert_eq!(
+            documents("a.yaml", "%YAML 1.2\n---\na: 1\n...\n%YAML 1.2\n---\nb: 2\n"),
+            [r#"{"a":1}"#, r#"{"b":2}"#]
+        );
+        let many: String = (0..30_000).map(|_| "---\na: 1\n").collect();
+        assert_eq!(documents("a.yaml", &many).len(), 30_000);
+        assert_eq!(broken("a.yaml", many + "---\n\n\nb: [").0, 60_004);
     }
 
     #[test]
