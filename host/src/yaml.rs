@@ -81,7 +81,22 @@ impl YamlError {
         // The place is reported beside the text.
         let why = text.split(" at line ").next().unwrap_or_default();
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Self { line, column, why: crate::text::one_line(why, 512) }
+        Self { line, column, why: crate::text::one_line(&plain(why), 512) }
+    }
+}
+
+/// What the parser says, without what it says to its caller.
+fn plain(why: &str) -> String {
+    if why.starts_with("budget breached: Depth") || why == "recursion limit exceeded" {
+        "nests too deep".to_owned()
+    } else if why.starts_with("budget breached") || why.starts_with("alias replay") {
+        "aliases make far more of it than is written".to_owned()
+    } else if why.starts_with("recursive references") {
+        "an alias stands inside of what it stands for".to_owned()
+    } else if let Some((number, _)) = why.split_once(" rejected by the configured policy") {
+        format!("{number} is no number of JSON")
+    } else {
+        why.split(", set DuplicateKeyPolicy").next().unwrap_or_default().to_owned()
     }
 }
 
@@ -263,6 +278,20 @@ mod tests {
             Located::read("a: off\nb: no\nc: true\nd: null\ne: ~\nf: 1.5\ng: \"1\"\n").unwrap();
         let expected = serde_json::json!({"a": "off", "b": "no", "c": true, "d": null, "e": null, "f": 1.5, "g": "1"});
         assert_eq!(located.value, expected);
+    }
+
+    #[test]
+    fn errors_speak_to_the_writer_of_the_file() {
+        let why = |yaml: &str| parts(yaml).unwrap_err().why;
+        assert_eq!(why(&"[".repeat(300)), "nests too deep");
+        assert_eq!(why("a: &a\n  b: *a\n"), "an alias stands inside of what it stands for");
+        assert_eq!(why("a: 1\na: 2\n"), "duplicate mapping key: a");
+        assert_eq!(why("a: .nan\n"), "non-finite float `.nan` is no number of JSON");
+        let bomb: String = (1..12).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+            let p = i - 1;
+            text + &format!("a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}, *a{p}, *a{p}]\n")
+        });
+        assert_eq!(why(&bomb), "aliases make far more of it than is written");
     }
 
     #[test]
