@@ -74,6 +74,8 @@ pub(crate) struct Documents {
 struct Part {
     /// Bytes of the file; of YAML whole lines.
     range: Range<usize>,
+    /// Line of the start, from 1.
+    line: u64,
     /// What was made from YAML; JSON stands in the file.
     json: Option<String>,
 }
@@ -101,9 +103,14 @@ impl Documents {
         self.text.get(range).unwrap_or_default()
     }
 
-    /// Where the source of a document starts, and whether it is JSON.
-    pub(crate) fn start(&self, index: usize) -> (usize, bool) {
-        self.list.get(index).map_or((0, true), |part| (part.range.start, part.json.is_none()))
+    /// Offset and line where the source of a document starts.
+    pub(crate) fn start(&self, index: usize) -> (usize, u64) {
+        self.list.get(index).map_or((0, 1), |part| (part.range.start, part.line))
+    }
+
+    /// Whether the document is YAML in the file.
+    pub(crate) fn is_yaml(&self, index: usize) -> bool {
+        self.list.get(index).is_some_and(|part| part.json.is_some())
     }
 }
 
@@ -207,11 +214,20 @@ fn documents(text: &str, path: &str) -> Result<Vec<Part>, Broken> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     // A flow mapping of YAML starts like an object of JSON.
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
-    match (is_json, looks_like_json) {
+    let mut list = match (is_json, looks_like_json) {
         (true, _) => json(text),
         (false, true) => json(text).or_else(|_| yaml(text)),
         (false, false) => yaml(text),
+    }?;
+    // One pass over the file, and not one for each place that is asked for.
+    let (mut offset, mut line) = (0, 1u64);
+    for part in &mut list {
+        let between = text.as_bytes().get(offset..part.range.start).unwrap_or_default();
+        let lines = memchr::memchr_iter(b'\n', between).count();
+        line = line.saturating_add(u64::try_from(lines).unwrap_or(u64::MAX));
+        (offset, part.line) = (part.range.start, line);
     }
+    Ok(list)
 }
 
 fn json(text: &str) -> Result<Vec<Part>, Broken> {
@@ -232,7 +248,7 @@ fn json(text: &str) -> Result<Vec<Part>, Broken> {
             return Err(Broken::at(line, column, why));
         }
         if raw != "null" {
-            list.push(Part { range: start..start + raw.len(), json: None });
+            list.push(Part { range: start..start + raw.len(), line: 1, json: None });
         }
     }
     Ok(list)
@@ -309,6 +325,7 @@ fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, Broken> {
     let ranges = starts.iter().copied().zip(ends);
     let part = |(part, (from, to)): (yaml::Part, (usize, usize))| Part {
         range: start + from..start + to,
+        line: 1,
         json: Some(part.value.to_string()),
     };
     Ok(parts.into_iter().zip(ranges).map(part).collect())
