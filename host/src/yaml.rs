@@ -90,16 +90,23 @@ impl YamlError {
         // The place is reported beside the text.
         let why = text.split(" at line ").next().unwrap_or_default();
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        let why = match why.strip_prefix("budget breached: ") {
-            Some(limit) if limit.starts_with("Depth") => too_deep(),
-            Some(limit) => format!(
-                "its aliases or anchors stand for more than a text of this size may hold ({limit}): write it out"
-            ),
-            // Of nested `[` and `{` the parser keeps its own count.
-            None if why == "recursion limit exceeded" => too_deep(),
-            None => why.to_owned(),
-        };
-        Self { line, column, why: crate::text::one_line(&why, 512) }
+        Self { line, column, why: crate::text::one_line(&plain(why), 512) }
+    }
+}
+
+/// What the parser says, without what it says to its caller.
+fn plain(why: &str) -> String {
+    if why.starts_with("budget breached: Depth") || why == "recursion limit exceeded" {
+        format!("nests deeper than {MAX_DEPTH} levels")
+    } else if why.starts_with("budget breached") || why.starts_with("alias replay") {
+        "its aliases or anchors stand for more than a text of this size may hold: write it out"
+            .to_owned()
+    } else if why.starts_with("recursive references") {
+        "an alias stands inside of what it stands for".to_owned()
+    } else if let Some((number, _)) = why.split_once(" rejected by the configured policy") {
+        format!("{number} is no number of JSON")
+    } else {
+        why.split(", set DuplicateKeyPolicy").next().unwrap_or_default().to_owned()
     }
 }
 
@@ -157,10 +164,6 @@ fn with_room<T: Send>(read: impl FnOnce() -> Result<T, YamlError> + Send) -> Res
 
 /// Deepest nesting. The schema of a CRD nests some 130 levels deep.
 pub(crate) const MAX_DEPTH: usize = 256;
-
-fn too_deep() -> String {
-    format!("nests deeper than {MAX_DEPTH} levels")
-}
 
 /// Nodes that any text may have, in bytes of text that a node without an alias takes at least.
 const SPARE: usize = 250_000;
@@ -312,6 +315,20 @@ mod tests {
             Located::read("a: off\nb: no\nc: true\nd: null\ne: ~\nf: 1.5\ng: \"1\"\n").unwrap();
         let expected = serde_json::json!({"a": "off", "b": "no", "c": true, "d": null, "e": null, "f": 1.5, "g": "1"});
         assert_eq!(located.value, expected);
+    }
+
+    #[test]
+    fn errors_speak_to_the_writer_of_the_file() {
+        let why = |yaml: &str| parts(yaml).unwrap_err().why;
+        assert_eq!(why(&"[".repeat(300)), "nests too deep");
+        assert_eq!(why("a: &a\n  b: *a\n"), "an alias stands inside of what it stands for");
+        assert_eq!(why("a: 1\na: 2\n"), "duplicate mapping key: a");
+        assert_eq!(why("a: .nan\n"), "non-finite float `.nan` is no number of JSON");
+        let bomb: String = (1..12).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+            let p = i - 1;
+            text + &format!("a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}, *a{p}, *a{p}]\n")
+        });
+        assert_eq!(why(&bomb), "aliases make far more of it than is written");
     }
 
     #[test]

@@ -107,9 +107,7 @@ impl Check {
             findings.add(checked);
         }
         for kind in unseen {
-            tracing::warn!(
-                "no configured policy looks at a {kind}: only its manifests were checked, if it has any"
-            );
+            tracing::warn!("no configured policy looks at a {kind}");
         }
         if !left_out.is_empty() {
             let rules = left_out.into_iter().collect::<Vec<_>>().join(" ");

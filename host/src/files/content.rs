@@ -74,6 +74,8 @@ pub(crate) struct Documents {
 struct Part {
     /// Bytes of the file; of YAML whole lines.
     range: Range<usize>,
+    /// Line of the start, from 1.
+    line: u64,
     /// What was made from YAML; JSON stands in the file.
     json: Option<String>,
 }
@@ -101,9 +103,14 @@ impl Documents {
         self.text.get(range).unwrap_or_default()
     }
 
-    /// Where the source of a document starts, and whether it is JSON.
-    pub(crate) fn start(&self, index: usize) -> (usize, bool) {
-        self.list.get(index).map_or((0, true), |part| (part.range.start, part.json.is_none()))
+    /// Offset and line where the source of a document starts.
+    pub(crate) fn start(&self, index: usize) -> (usize, u64) {
+        self.list.get(index).map_or((0, 1), |part| (part.range.start, part.line))
+    }
+
+    /// Whether the document is YAML in the file.
+    pub(crate) fn is_yaml(&self, index: usize) -> bool {
+        self.list.get(index).is_some_and(|part| part.json.is_some())
     }
 }
 
@@ -174,24 +181,28 @@ pub(crate) fn has_documents(path: &str) -> bool {
 
 impl Content {
     fn of(bytes: Vec<u8>, path: &str) -> Self {
-        let text = match String::from_utf8(bytes) {
+        let text = match Self::text_of(bytes) {
             Ok(text) => text,
-            Err(error) => {
-                let end = error.utf8_error().valid_up_to();
-                let before =
-                    String::from_utf8_lossy(error.as_bytes().get(..end).unwrap_or_default());
-                let (line, column) = super::place::line_and_column(&before, before.len());
-                return Self::Broken(Broken::at(line, column, "not UTF-8: save the file as UTF-8"));
-            }
-        };
-        let text: Arc<str> = match text.strip_prefix('\u{feff}') {
-            Some(rest) => rest.into(),
-            None => text.into(),
+            Err(broken) => return Self::Broken(broken),
         };
         match documents(&text, path) {
             Ok(list) => Self::Documents(Documents { text, list }),
             Err(broken) => Self::Broken(Broken { text: Some(text), ..broken }),
         }
+    }
+
+    fn text_of(bytes: Vec<u8>) -> Result<Arc<str>, Broken> {
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let end = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().get(..end).unwrap_or_default();
+            let before = String::from_utf8_lossy(before);
+            let (line, column) = super::place::line_and_column(&before, before.len());
+            Broken::at(line, column, "not UTF-8: save the file as UTF-8")
+        })?;
+        Ok(match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.into(),
+            None => text.into(),
+        })
     }
 }
 
@@ -203,11 +214,20 @@ fn documents(text: &str, path: &str) -> Result<Vec<Part>, Broken> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     // A flow mapping of YAML starts like an object of JSON.
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
-    match (is_json, looks_like_json) {
+    let mut list = match (is_json, looks_like_json) {
         (true, _) => json(text),
         (false, true) => json(text).or_else(|_| yaml(text)),
         (false, false) => yaml(text),
+    }?;
+    // One pass over the file, and not one for each place that is asked for.
+    let (mut offset, mut line) = (0, 1u64);
+    for part in &mut list {
+        let between = text.as_bytes().get(offset..part.range.start).unwrap_or_default();
+        let lines = memchr::memchr_iter(b'\n', between).count();
+        line = line.saturating_add(u64::try_from(lines).unwrap_or(u64::MAX));
+        (offset, part.line) = (part.range.start, line);
     }
+    Ok(list)
 }
 
 fn json(text: &str) -> Result<Vec<Part>, Broken> {
@@ -228,7 +248,7 @@ fn json(text: &str) -> Result<Vec<Part>, Broken> {
             return Err(Broken::at(line, column, why));
         }
         if raw != "null" {
-            list.push(Part { range: start..start + raw.len(), json: None });
+            list.push(Part { range: start..start + raw.len(), line: 1, json: None });
         }
     }
     Ok(list)
@@ -256,19 +276,94 @@ fn too_deep(json: &str) -> Option<usize> {
 }
 
 fn yaml(text: &str) -> Result<Vec<Part>, Broken> {
-    let parts = yaml::parts(text)
-        .map_err(|e| Broken::at(e.line, e.column, format!("not YAML: {}", e.why)))?;
+    let chunks = chunks(text);
+    let read = |range: &Range<usize>| yaml_of(text, range.clone());
+    let lists = if text.len() < PARALLEL {
+        chunks.iter().map(read).collect()
+    } else {
+        super::parallel::map(&chunks, read)
+    };
+    // The first error in the file.
+    let lists = lists.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(lists.into_iter().flatten().collect())
+}
+
+/// A YAML text of this size is read by several threads.
+const PARALLEL: usize = 256 << 10;
+
+/// Where the documents are: a line that starts with `---` is never inside of one. Directives, which
+/// nobody writes, stand in front of such a line.
+fn chunks(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let is_marker = |at: usize| {
+        let after = bytes.get(at..).unwrap_or_default();
+        after.starts_with(b"---") && after.get(3).is_none_or(u8::is_ascii_whitespace)
+    };
+    let starts = memchr::memchr_iter(b'\n', bytes).map(|newline| newline + 1);
+    let has_directives = text.starts_with('%') || text.contains("\n%");
+    let starts: Vec<usize> = if has_directives {
+        vec![0]
+    } else {
+        [0].into_iter().chain(starts.filter(|at| is_marker(*at))).collect()
+    };
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect()
+}
+
+/// The documents of a part of a file.
+fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, Broken> {
+    let (start, text) = (range.start, file.get(range).unwrap_or_default());
+    let parts = yaml::parts(text).map_err(|e| {
+        let (line, _) = super::place::line_and_column(file, start);
+        Broken::at(line + e.line - 1, e.column, format!("not YAML: {}", e.why))
+    })?;
     let line_start = |offset: usize| {
         text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
     };
     let starts: Vec<usize> = parts.iter().map(|part| line_start(part.offset)).collect();
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let ranges = starts.iter().copied().zip(ends);
-    let part = |(part, (start, end)): (yaml::Part, (usize, usize))| Part {
-        range: start..end,
+    let part = |(part, (from, to)): (yaml::Part, (usize, usize))| Part {
+        range: start + from..start + to,
+        line: 1,
         json: Some(part.value.to_string()),
     };
     Ok(parts.into_iter().zip(ranges).map(part).collect())
+}
+
+/// Calls `look` with the documents of a file until it finds something. No more of the file is parsed.
+///
+/// # Errors
+/// Where the file cannot be read so far.
+pub(crate) fn peek<T>(
+    full: &Path,
+    mut look: impl FnMut(&str) -> Option<T>,
+) -> Result<Option<T>, Broken> {
+    let unreadable = |e: std::io::Error| Broken::at(1, 1, e.to_string());
+    let size = fs::metadata(full).map_err(unreadable)?.len();
+    if size > MAX_FILE {
+        return Ok(None);
+    }
+    let text = Content::text_of(fs::read(full).map_err(unreadable)?)?;
+    if text.trim_start().starts_with('{') {
+        let values = serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>();
+        // Flow mappings of YAML and other errors are left to the second look.
+        let found = values.map_while(Result::ok).find_map(|raw| look(raw.get()));
+        if found.is_some() {
+            return Ok(found);
+        }
+        let parts = documents(&text, &full.to_string_lossy())?;
+        let json = |part: &Part| part.json.clone();
+        return Ok(parts.iter().filter_map(json).find_map(|json| look(&json)));
+    }
+    for range in chunks(&text) {
+        let parts = yaml_of(&text, range)?;
+        let found = parts.iter().filter_map(|part| part.json.as_deref()).find_map(&mut look);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -314,6 +409,20 @@ mod tests {
         assert_eq!(documents("a.yaml", "a: &x {b: 1}\nc: *x\n"), [r#"{"a":{"b":1},"c":{"b":1}}"#]);
         assert_eq!(documents("a.yaml", ""), [""; 0]);
         assert_eq!(documents("a.json", "  \n"), [""; 0]);
+    }
+
+    #[test]
+    fn markers_end_documents_wherever_they_stand() {
+        let text = "a: |\n  ---\n  x\n--- # two\nb: \"y\n  --- z\"\n---\tc: 1\n----: d\n";
+        let ranges = chunks(text);
+        assert_eq!(ranges.len(), 3);
+        assert_eq!(
+            documents("a.yaml", "%YAML 1.2\n---\na: 1\n...\n%YAML 1.2\n---\nb: 2\n"),
+            [r#"{"a":1}"#, r#"{"b":2}"#]
+        );
+        let many: String = (0..30_000).map(|_| "---\na: 1\n").collect();
+        assert_eq!(documents("a.yaml", &many).len(), 30_000);
+        assert_eq!(broken("a.yaml", many + "---\n\n\nb: [").0, 60_004);
     }
 
     #[test]

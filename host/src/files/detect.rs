@@ -1,10 +1,11 @@
 //! What is at a path: a bundle, a catalog or manifests.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use opgate_document::{Document, Text};
 
-use super::content::{Expect, File, has_documents};
+use super::content::{Broken, has_documents, peek};
 use super::folder;
 
 /// What files are read as.
@@ -31,13 +32,12 @@ pub(crate) fn detect(path: &Path) -> anyhow::Result<As> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
     if !found.is_dir() {
-        let name = shown.to_string();
-        let file = File::read(path, name.clone(), name, Expect::Documents);
-        if let Some(broken) = file.broken() {
-            let (line, column, why) = (broken.line, broken.column, &broken.why);
-            anyhow::bail!("{shown}:{line}:{column}: {why}");
-        }
-        return of_file(&file).ok_or_else(|| {
+        let looked = peek(path, what);
+        let looked = looked.map_err(|broken| {
+            let Broken { line, column, why, .. } = broken;
+            anyhow::anyhow!("{shown}:{line}:{column}: {why}")
+        })?;
+        return looked.ok_or_else(|| {
             anyhow::anyhow!(
                 "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema); say what it is with --as"
             )
@@ -57,8 +57,8 @@ pub(crate) fn detect(path: &Path) -> anyhow::Result<As> {
     }
     let looks = folder.files.into_iter().filter(|f| has_documents(&f.path)).take(LOOKS);
     for entry in looks {
-        let file = File::read(&entry.full, entry.path, String::new(), Expect::Documents);
-        if let Some(found) = of_file(&file) {
+        // What cannot be read is reported when it is known what it should be.
+        if let Ok(Some(found)) = peek(&entry.full, what) {
             return Ok(found);
         }
     }
@@ -67,21 +67,19 @@ pub(crate) fn detect(path: &Path) -> anyhow::Result<As> {
     )
 }
 
-/// The first document that says what it is decides.
-fn of_file(file: &File) -> Option<As> {
-    file.documents()?.all().find_map(|json| {
-        let text = std::sync::Arc::new(Text::new(json.to_owned()).ok()?);
-        let end = text.len();
-        let document = Document::part(text, 0..end);
-        let has = |pointer: &str| document.get(pointer).is_some_and(|v| v.text().is_some());
-        if has("/apiVersion") && has("/kind") {
-            Some(As::Manifest)
-        } else if has("/schema") {
-            Some(As::Catalog)
-        } else {
-            None
-        }
-    })
+/// What a document says it is.
+fn what(json: &str) -> Option<As> {
+    let text = Arc::new(Text::new(json.to_owned()).ok()?);
+    let end = text.len();
+    let document = Document::part(text, 0..end);
+    let has = |pointer: &str| document.get(pointer).is_some_and(|value| value.text().is_some());
+    if has("/apiVersion") && has("/kind") {
+        Some(As::Manifest)
+    } else if has("/schema") {
+        Some(As::Catalog)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

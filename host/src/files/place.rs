@@ -20,7 +20,7 @@ pub(crate) struct Place {
     pub(crate) line: u64,
     /// From 1, in characters.
     pub(crate) column: u64,
-    /// The line.
+    /// The line, unless it is very long.
     pub(crate) excerpt: String,
 }
 
@@ -28,9 +28,16 @@ impl Place {
     /// A place in a file.
     pub(crate) fn new(file: &File, line: u64, column: u64) -> Self {
         let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let excerpt = file.text().and_then(|text| text.lines().nth(index)).unwrap_or_default();
-        Self { file: file.shown.clone(), line, column, excerpt: excerpt.to_owned() }
+        let excerpt = excerpt(file.text().unwrap_or_default(), index);
+        Self { file: file.shown.clone(), line, column, excerpt }
     }
+}
+
+/// A line of a text, unless it is one that nobody reads: whole files are written on one line.
+fn excerpt(text: &str, index: usize) -> String {
+    const MAX_LINE: usize = 4_096;
+    let line = text.lines().nth(index).filter(|line| line.len() <= MAX_LINE);
+    line.unwrap_or_default().to_owned()
 }
 
 /// Line and column of an offset.
@@ -100,15 +107,16 @@ pub(crate) struct Places {
 impl Places {
     /// Makes a document ready.
     pub(crate) fn of(documents: &Documents, index: usize) -> Self {
-        let (start, is_json) = documents.start(index);
-        let located = if is_json { None } else { Located::read_part(documents.source(index)) };
+        let (start, line) = documents.start(index);
+        let located =
+            documents.is_yaml(index).then(|| Located::read_part(documents.source(index))).flatten();
         let text = Text::new(documents.json(index).to_owned()).unwrap_or_default();
         let text = Arc::new(text);
         let document = Document::part(text.clone(), 0..text.len());
-        let first = line_and_column(&documents.text, start);
         let before = documents.text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Self { document, text, located, first, line_start }
+        let (_, column) = line_and_column(before.get(line_start..).unwrap_or_default(), usize::MAX);
+        Self { document, text, located, first: (line, column), line_start }
     }
 
     /// The place of what the tokens name below a JSON pointer.
@@ -116,7 +124,7 @@ impl Places {
         let (line, column) = self.find(base, tokens);
         let rest = file.text().and_then(|text| text.get(self.line_start..)).unwrap_or_default();
         let index = usize::try_from(line.saturating_sub(self.first.0)).unwrap_or(usize::MAX);
-        let excerpt = rest.lines().nth(index).unwrap_or_default().to_owned();
+        let excerpt = excerpt(rest, index);
         Place { file: file.shown.clone(), line, column, excerpt }
     }
 
