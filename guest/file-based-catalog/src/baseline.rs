@@ -30,9 +30,11 @@ pub(crate) fn judge(
     for bundle in &catalog.bundles {
         current.entry(bundle.name.as_str()).or_insert(bundle);
     }
-    let mut connected = BTreeSet::new();
+    let (mut connected, mut ranges) = (BTreeSet::new(), Vec::new());
     for channel in &catalog.channels {
-        connected.extend(Graph::of(channel).connected());
+        let graph = Graph::of(channel);
+        connected.append(&mut graph.connected());
+        ranges.extend(graph.heads().into_iter().filter_map(|head| head.skip_range.as_ref()));
     }
     let mut lost = Vec::new();
     let mut names = BTreeSet::new();
@@ -64,7 +66,7 @@ pub(crate) fn judge(
             lost.push((name, version(&old)));
         }
     }
-    for name in stranded(&lost, catalog) {
+    for name in stranded(&lost, &ranges) {
         let message = format!(
             "bundle {} of package {} has no update path to the current or newer channel head",
             quote(&name),
@@ -84,7 +86,7 @@ fn version(bundle: &Blob<'_>) -> Option<Version> {
 
 /// Those that no head skips by its range either, in the order given. Versions are sorted once, and
 /// each interval of each range is a cut through them.
-fn stranded(lost: &[(String, Option<Version>)], catalog: &Catalog) -> Vec<String> {
+fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String> {
     if lost.is_empty() {
         return Vec::new();
     }
@@ -92,20 +94,16 @@ fn stranded(lost: &[(String, Option<Version>)], catalog: &Catalog) -> Vec<String
     versions.sort();
     versions.dedup();
     let mut changes = vec![0_i64; versions.len() + 1];
-    for channel in &catalog.channels {
-        for head in Graph::of(channel).heads() {
-            for (low, high) in head.skip_range.iter().flat_map(Range::spans) {
-                let from = low.map_or(0, |(low, included)| {
-                    versions.partition_point(|v| *v < low || *v == low && !included)
-                });
-                let to = high.map_or(versions.len(), |(high, included)| {
-                    versions.partition_point(|v| *v < high || *v == high && included)
-                });
-                if from < to {
-                    changes.get_mut(from).into_iter().for_each(|change| *change += 1);
-                    changes.get_mut(to).into_iter().for_each(|change| *change -= 1);
-                }
-            }
+    for (low, high) in ranges.iter().flat_map(|range| range.spans()) {
+        let from = low.map_or(0, |(low, included)| {
+            versions.partition_point(|v| *v < low || *v == low && !included)
+        });
+        let to = high.map_or(versions.len(), |(high, included)| {
+            versions.partition_point(|v| *v < high || *v == high && included)
+        });
+        if from < to {
+            changes.get_mut(from).into_iter().for_each(|change| *change += 1);
+            changes.get_mut(to).into_iter().for_each(|change| *change -= 1);
         }
     }
     let mut covered = BTreeSet::new();

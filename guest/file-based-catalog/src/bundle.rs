@@ -96,10 +96,13 @@ pub(crate) fn judge(
 
 /// FBC-33 to FBC-36: the one property that says which bundle this is.
 fn identity(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, findings: &mut Findings<'_>) {
-    let (package, name) = (quote(&bundle.package), quote(&bundle.name));
+    let package = || quote(&bundle.package);
+    let name = || quote(&bundle.name);
     let (1, Some(property)) = (found.packages, found.package) else {
         let message = format!(
-            "package {package} bundle {name} must have exactly 1 \"olm.package\" property, found {}",
+            "package {} bundle {} must have exactly 1 \"olm.package\" property, found {}",
+            package(),
+            name(),
             found.packages
         );
         let field = match blob.kind("properties") {
@@ -112,7 +115,8 @@ fn identity(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, findings: &mut F
     let place = |inner: &str| field(blob, property.index, inner);
     if let Some((inner, why)) = property.error {
         let message = format!(
-            "parse properties for bundle {name}: parse property[{}] of type \"olm.package\": {why}",
+            "parse properties for bundle {}: parse property[{}] of type \"olm.package\": {why}",
+            name(),
             property.index
         );
         findings.add("FBC-35", place(inner), message);
@@ -120,7 +124,8 @@ fn identity(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, findings: &mut F
     }
     if !bundle.package.is_empty() && bundle.package != property.name {
         let message = format!(
-            "package {package} does not match \"olm.package\" property {}",
+            "package {} does not match \"olm.package\" property {}",
+            package(),
             quote(&property.name)
         );
         findings.add("FBC-34", place(".value.packageName"), message);
@@ -129,7 +134,7 @@ fn identity(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, findings: &mut F
         Ok(version) => version,
         Err(why) => {
             let version = quote(&property.version);
-            let message = format!("error parsing bundle {name} version {version}: {why}");
+            let message = format!("error parsing bundle {} version {version}: {why}", name());
             findings.add("FBC-35", place(".value.version"), message);
             return;
         }
@@ -138,7 +143,8 @@ fn identity(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, findings: &mut F
     if !property.release.is_empty() {
         if let Err(why) = release(&property.release) {
             let release = quote(&property.release);
-            let message = format!("error parsing bundle {name} release version {release}: {why}");
+            let message =
+                format!("error parsing bundle {} release version {release}: {why}", name());
             findings.add("FBC-36", place(".value.release"), message);
             return;
         }
@@ -146,7 +152,7 @@ fn identity(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, findings: &mut F
         let normalized = format!("{}-v{label}", bundle.package);
         if bundle.name != normalized {
             let normalized = quote(&normalized);
-            let message = format!("name {name} does not match normalized name {normalized}");
+            let message = format!("name {} does not match normalized name {normalized}", name());
             findings.add("FBC-36", bundle.name_field(), message);
         }
         if version.has_build() {
@@ -278,12 +284,15 @@ impl Reader<'_, '_> {
             return;
         }
         let mut texts = Vec::with_capacity(3);
-        for name in ["group", "version", "kind"] {
-            let inner = format!(".value.{name}");
-            let text = item.text_or_empty(&format!("/value/{name}"));
+        for (name, inner, pointer) in [
+            ("group", ".value.group", "/value/group"),
+            ("version", ".value.version", "/value/version"),
+            ("kind", ".value.kind", "/value/kind"),
+        ] {
+            let text = item.text_or_empty(pointer);
             let error = match name {
                 _ if text.is_empty() => {
-                    complain(&inner, &format!("{name} must be a non-empty string"));
+                    complain(inner, &format!("{name} must be a non-empty string"));
                     continue;
                 }
                 "group" => names::group_error(&text),
@@ -291,7 +300,7 @@ impl Reader<'_, '_> {
                 _ => names::kind_error(&text),
             };
             match error {
-                Some(why) => complain(&inner, why),
+                Some(why) => complain(inner, why),
                 None => texts.push(text),
             }
         }

@@ -1,7 +1,7 @@
 //! Channels, one by one: FBC-13, FBC-15 to FBC-17, FBC-22 and FBC-25. Their graphs are [`crate::graph`]'s
 //! business.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind};
@@ -75,10 +75,14 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
             findings.add("FBC-13", channel.entries_field(), format!("parse channel: {why}"));
         }
     }
-    let mut names = HashSet::new();
-    for (index, item) in (0_u32..).zip(blob.value.items(&pointer)) {
-        let Some(entry) = read(&item, index, &channel, findings) else { continue };
-        if names.insert(entry.name.clone()) {
+    let items = (0_u32..).zip(blob.value.items(&pointer));
+    let entries = items.filter_map(|(index, item)| read(&item, index, &channel, findings));
+    let entries: Vec<_> = entries.collect();
+    let mut names = BTreeSet::new();
+    let is_first: Vec<_> = entries.iter().map(|entry| names.insert(entry.name.as_str())).collect();
+    drop(names);
+    for (entry, is_first) in entries.into_iter().zip(is_first) {
+        if is_first {
             channel.entries.push(entry);
         } else {
             let message = format!(
@@ -116,9 +120,9 @@ fn read(
         };
         findings.add("FBC-16", field, wanting(index, "name"));
     }
-    entry.replaces = optional(item, "replaces", &entry, channel, findings).unwrap_or_default();
+    entry.replaces = optional(item, "/replaces", &entry, channel, findings).unwrap_or_default();
     entry.skips = skips(item, &entry, channel, findings);
-    if let Some(text) = optional(item, "skipRange", &entry, channel, findings) {
+    if let Some(text) = optional(item, "/skipRange", &entry, channel, findings) {
         entry.has_range = true;
         match Range::parse(&text) {
             Ok(range) => entry.skip_range = Some(range),
@@ -154,17 +158,17 @@ fn wanting(index: u32, what: &str) -> String {
 /// A text that may be left out, but not empty.
 fn optional(
     item: &Document,
-    name: &str,
+    pointer: &str,
     entry: &Entry,
     channel: &Channel,
     findings: &mut Findings<'_>,
 ) -> Option<String> {
-    let pointer = format!("/{name}");
-    match item.text(&pointer) {
+    match item.text(pointer) {
         Some(text) if !text.is_empty() => return Some(text),
-        None if !item.has(&pointer) => return None,
+        None if !item.has(pointer) => return None,
         Some(_) | None => {}
     }
+    let name = pointer.trim_start_matches('/');
     findings.add("FBC-16", channel.entry_field(entry, name), wanting(entry.index, name));
     None
 }

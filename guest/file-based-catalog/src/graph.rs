@@ -8,6 +8,7 @@
 //!
 //! Every walk is a loop over names, and costs n log n: no walk visits an entry twice.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
@@ -139,10 +140,10 @@ pub(crate) fn judge(channel: &Channel, versions: &Versions<'_>, findings: &mut F
 }
 
 /// Version of an entry: that of its bundle, or else what its name says after `.v`.
-fn version_of(entry: &Entry, versions: &Versions<'_>) -> Option<Version> {
+fn version_of<'v>(entry: &Entry, versions: &Versions<'v>) -> Option<Cow<'v, Version>> {
     match versions.get(entry.name.as_str()) {
-        Some(version) => Some((*version).clone()),
-        None => Version::parse(entry.name.split_once(".v")?.1).ok(),
+        Some(version) => Some(Cow::Borrowed(version)),
+        None => Version::parse(entry.name.split_once(".v")?.1).ok().map(Cow::Owned),
     }
 }
 
@@ -150,13 +151,13 @@ fn version_of(entry: &Entry, versions: &Versions<'_>) -> Option<Version> {
 /// versions are not known, the one at the top.
 fn ranges_without_replaces(
     channel: &Channel,
-    versions: &[Option<Version>],
+    versions: &[Option<Cow<'_, Version>>],
     findings: &mut Findings<'_>,
 ) {
-    let lowest = versions.iter().flatten().min();
+    let lowest = versions.iter().flatten().map(Cow::as_ref).min();
     for (index, (entry, version)) in channel.entries.iter().zip(versions).enumerate() {
         let is_first = match (version, lowest) {
-            (Some(version), Some(lowest)) => version <= lowest,
+            (Some(version), Some(lowest)) => version.as_ref() <= lowest,
             _ => index == 0,
         };
         if entry.has_range && entry.replaces.is_empty() && !is_first {
@@ -174,12 +175,12 @@ fn ranges_without_replaces(
 fn patch_releases(
     channel: &Channel,
     graph: &Graph<'_>,
-    versions: &[Option<Version>],
+    versions: &[Option<Cow<'_, Version>>],
     findings: &mut Findings<'_>,
 ) {
     let mut minors: BTreeMap<(u64, u64), Vec<(&Entry, &Version)>> = BTreeMap::new();
     for (entry, version) in channel.entries.iter().zip(versions) {
-        if let Some(version) = version.as_ref().filter(|version| !version.is_prerelease()) {
+        if let Some(version) = version.as_deref().filter(|version| !version.is_prerelease()) {
             minors.entry(version.minor()).or_default().push((entry, version));
         }
     }

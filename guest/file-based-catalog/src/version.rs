@@ -207,7 +207,7 @@ impl Range {
     /// What is wrong, in upstream's words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let tokens = tokens(text);
-        let mut groups = vec![Vec::new()];
+        let mut groups = vec![Vec::with_capacity(tokens.len())];
         for (index, token) in tokens.iter().enumerate() {
             if token == "||" {
                 if index == 0 {
@@ -221,12 +221,17 @@ impl Range {
         if tokens.last().is_none_or(|last| last == "||") {
             return Err("Last element in range is '||'".to_owned());
         }
-        let mut parsed = Vec::new();
+        // What is asked for at once is not asked for piece by piece: a guest keeps every piece.
+        let mut parsed = Vec::with_capacity(groups.len());
         for group in groups {
-            let mut conditions = Vec::new();
+            let mut conditions = Vec::with_capacity(group.len());
             for token in group {
-                for token in expand(token)? {
-                    conditions.push(condition(&token)?);
+                if token.contains('x') {
+                    for token in expand(token)? {
+                        conditions.push(condition(&token)?);
+                    }
+                } else {
+                    conditions.push(condition(token)?);
                 }
             }
             parsed.push(conditions);
@@ -297,14 +302,14 @@ fn earlier<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
 
 /// Splits at spaces, unless one stands after `>`, `<` or `=`. A token of one character is lost.
 fn tokens(text: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
+    let mut tokens = Vec::with_capacity(text.split(' ').count());
     // What is read so far, with the spaces in it: they count for the length.
-    let (mut token, mut length) = (String::new(), 0_usize);
+    let (mut token, mut length) = (String::with_capacity(text.len()), 0_usize);
     let mut last = ' ';
     for c in text.chars() {
         if c == ' ' && !matches!(last, '>' | '<' | '=') {
             if length > 1 {
-                tokens.push(std::mem::take(&mut token));
+                tokens.push(token.clone());
             }
             token.clear();
             length = 0;
@@ -343,9 +348,6 @@ fn condition(token: &str) -> Result<(Comparator, Version), String> {
 
 /// Replaces a token with a wildcard by tokens without.
 fn expand(token: &str) -> Result<Vec<String>, String> {
-    if !token.contains('x') {
-        return Ok(vec![token.to_owned()]);
-    }
     let (comparator, version) = split(token)?;
     let parts: Vec<_> = version.split('.').collect();
     let raised = match (parts.last(), parts.len()) {
