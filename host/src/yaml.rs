@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn errors_speak_to_the_writer_of_the_file() {
         let why = |yaml: &str| parts(yaml).unwrap_err().why;
-        assert_eq!(why(&"[".repeat(300)), "nests too deep");
+        assert_eq!(why(&"[".repeat(300)), "nests deeper than 256 levels");
         assert_eq!(why("a: &a\n  b: *a\n"), "an alias stands inside of what it stands for");
         assert_eq!(why("a: 1\na: 2\n"), "duplicate mapping key: a");
         assert_eq!(why("a: .nan\n"), "non-finite float `.nan` is no number of JSON");
@@ -328,7 +328,7 @@ mod tests {
             let p = i - 1;
             text + &format!("a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}, *a{p}, *a{p}]\n")
         });
-        assert_eq!(why(&bomb), "aliases make far more of it than is written");
+        assert!(why(&bomb).starts_with("its aliases or anchors stand for more"));
     }
 
     #[test]

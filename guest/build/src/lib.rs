@@ -19,6 +19,10 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// no system call.
 const LINKER: [&str; 2] = ["-zstack-size=65536", "--initial-memory=131072"];
 
+/// Guests that read nested expressions need more: 64 levels of CEL take some 256 KiB.
+const DEEP: [&str; 2] = ["-zstack-size=458752", "--initial-memory=786432"];
+const DEEP_GUESTS: [&str; 1] = ["constraint-limits"];
+
 /// Why a guest could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -94,7 +98,8 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     for name in ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER", "CLIPPY_ARGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
-    let flags: Vec<_> = LINKER.iter().map(|flag| format!("-Clink-arg={flag}")).collect();
+    let linker = if DEEP_GUESTS.contains(&package) { DEEP } else { LINKER };
+    let flags: Vec<_> = linker.iter().map(|flag| format!("-Clink-arg={flag}")).collect();
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     let status = cargo.status().map_err(io_error("cargo"))?;
     if !status.success() {
