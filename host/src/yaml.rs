@@ -353,7 +353,7 @@ mod tests {
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for level in 1..9 {
             let line = format!("*a{}, ", level - 1).repeat(10);
-            bomb.push_str(&format!("a{level}: &a{level} [{}]\n", line.trim_end_matches(", ")));
+            bomb.extend([&format!("a{level}: &a{level} ["), line.trim_end_matches(", "), "]\n"]);
         }
         let error = Located::read(&bomb).unwrap_err();
         assert!(error.why.starts_with("its aliases or anchors stand for more"), "{}", error.why);

@@ -695,8 +695,8 @@ fn a_replay_sees_the_cluster_of_its_context() {
             "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{targetNamespaces: [x]}}\n"
         )
     };
-    let indented = |text: &str| text.lines().map(|l| format!("  {l}\n")).collect::<String>();
-    let item = format!("- {}", indented(&group("other", "tenant-a")).trim_start());
+    let indented = group("other", "tenant-a").trim_end().replace('\n', "\n  ");
+    let item = format!("- {indented}\n");
     let typed = json!({
         "apiVersion": "operators.coreos.com/v1",
         "kind": "OperatorGroupList",
@@ -712,7 +712,9 @@ fn a_replay_sees_the_cluster_of_its_context() {
     write(&folder, "review.json", &review);
     let replay = |context: &[&str]| {
         let mut arguments = vec!["replay", "--output", "jsonl", "review.json"];
-        context.iter().for_each(|path| arguments.extend(["--context", path]));
+        for path in context {
+            arguments.extend(["--context", path]);
+        }
         let output = opgate(folder.path(), &arguments);
         (output.status.code(), out(&output), err(&output))
     };

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use clap::Args;
 
 use super::findings::{Checked, Findings};
@@ -52,6 +52,9 @@ impl Check {
         if since.is_some() && paths.len() != 1 {
             let text = "--since compares one path with what was published: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
+        }
+        if let Some(since) = &since {
+            std::fs::metadata(since).with_context(|| since.display().to_string())?;
         }
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
@@ -151,12 +154,8 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
         not_evaluated.extend(rules.flat_map(|(_, rules)| rules.split(' ').map(str::to_owned)));
         checked.take(request, decision);
     }
-    let line = |file: &Arc<files::File>| {
-        let broken = file.broken()?;
-        Some(format!("{}:{}:{}: {}", file.shown, broken.line, broken.column, broken.why))
-    };
     let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
-    let unreported: Vec<_> = broken.filter_map(line).collect();
+    let unreported: Vec<_> = broken.filter_map(|file| file.complaint()).collect();
     checked.conclude(warnings_as_errors, unreported.is_empty());
     Ok(Judged { checked, is_seen, unreported, not_evaluated })
 }

@@ -122,7 +122,7 @@ fn constraint_value(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.extension().is_some_and(|ending| ending == "json") {
         // Read no further than the members of the property: its value may be as hostile as it likes.
         let property: Option<Wrapped<'_>> = serde_json::from_slice(&bytes).ok();
-        let value = property.and_then(|property| property.value_of_constraint());
+        let value = property.and_then(Wrapped::value_of_constraint);
         return Ok(value.map_or_else(|| bytes.trim_ascii().to_vec(), <[u8]>::to_vec));
     }
     let read = read_yaml(path, bytes)?;

@@ -12,6 +12,9 @@ use crate::files::{Place, Request, Resolver, Subject};
 use crate::policy::{Decision, Set};
 use crate::text::one_line;
 
+/// Violations among which one that is told twice is looked for.
+const RECENT: usize = 1_000;
+
 /// What became of a bundle, a catalog's package or a manifest. The members are part of the command
 /// line's contract.
 #[derive(Debug, Serialize)]
@@ -34,7 +37,7 @@ struct Located {
     place: Option<At>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, PartialEq, Eq)]
 struct At {
     file: String,
     line: u64,
@@ -77,7 +80,16 @@ impl Checked {
                 "."
             };
             violation.field = format!("{prefix}{dot}{field}");
-            self.violations.push(Located { violation, place });
+            // A CSV is judged as part of its bundle and as a manifest: what both say is told once.
+            let is_known = |known: &Located| {
+                known.violation.rule == violation.rule
+                    && known.violation.message == violation.message
+                    && known.place == place
+                    && (place.is_some() || known.violation.field == violation.field)
+            };
+            if !self.violations.iter().rev().take(RECENT).any(is_known) {
+                self.violations.push(Located { violation, place });
+            }
         }
         let fault = decision.faults.into_iter().next();
         let fault = fault.map(|fault| Fault { policy: fault.policy, cause: fault.cause });

@@ -25,6 +25,8 @@ pub(crate) struct Package {
     blobs: Vec<(Arc<File>, usize)>,
     /// Files that could not be read; only where the name is empty.
     broken: Vec<Arc<File>>,
+    /// Folders with blobs of several packages, and which; only where the name is empty.
+    shared: Vec<(String, Vec<String>)>,
 }
 
 /// What a blob says about itself.
@@ -64,6 +66,7 @@ fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
     let mut names = BTreeSet::new();
     let mut groups: BTreeMap<String, Vec<(Arc<File>, usize)>> = BTreeMap::new();
     let mut broken = Vec::new();
+    let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (file, heads) in files.into_iter().zip(heads) {
         let stray = heads.iter().position(Option::is_none);
         let file = Arc::new(match stray {
@@ -81,18 +84,30 @@ fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
             } else {
                 head.package
             };
+            let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            if !package.is_empty() {
+                folders.entry(folder.to_owned()).or_default().insert(package.clone());
+            }
             groups.entry(package).or_default().push((file.clone(), index));
         }
     }
     names.remove("");
     let packages = Arc::new(names.into_iter().collect::<Vec<_>>());
     let rest = groups.remove("").unwrap_or_default();
-    let package =
-        |(name, blobs)| Package { name, packages: packages.clone(), blobs, broken: vec![] };
+    let shared = folders.into_iter().filter(|(_, packages)| packages.len() > 1);
+    let shared: Vec<_> =
+        shared.map(|(folder, packages)| (folder, packages.into_iter().collect())).collect();
+    let package = |(name, blobs)| Package {
+        name,
+        packages: packages.clone(),
+        blobs,
+        broken: Vec::new(),
+        shared: Vec::new(),
+    };
     let mut all: Vec<_> = groups.into_iter().map(package).collect();
     // A catalog in which there is nothing is judged as well.
-    if !rest.is_empty() || !broken.is_empty() || all.is_empty() {
-        all.push(Package { broken, ..package((String::new(), rest)) });
+    if !rest.is_empty() || !broken.is_empty() || !shared.is_empty() || all.is_empty() {
+        all.push(Package { broken, shared, ..package((String::new(), rest)) });
     }
     Ok(all.into_iter().map(Arc::new).collect())
 }
@@ -163,6 +178,12 @@ impl Package {
                 error(out, file);
                 out.push('}');
             });
+            out.push_str(",\"directories\":");
+            list(out, &self.shared, |out, (path, packages)| {
+                let _ = write!(out, r#"{{"path":{},"packages":"#, quoted(path));
+                list(out, packages, |out, package| out.push_str(&quoted(package)));
+                out.push('}');
+            });
         }
         out.push_str("}}");
     }
@@ -197,7 +218,13 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     bundle::name(root)?;
     let mut old: BTreeMap<String, Arc<Package>> = BTreeMap::new();
     if let Some(since) = since {
-        old.extend(read(since)?.into_iter().map(|package| (package.name.clone(), package)));
+        // A missing path, or files that cannot be read, must not read as nothing published.
+        bundle::name(since)?;
+        let published = read(since)?;
+        let broken = published.iter().flat_map(|package| &package.broken);
+        let lines: Vec<_> = broken.filter_map(|file| file.complaint()).collect();
+        anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
+        old.extend(published.into_iter().map(|package| (package.name.clone(), package)));
     }
     let subject = |package: Arc<Package>| Subject {
         source: source.clone(),
@@ -255,6 +282,10 @@ mod tests {
             ("link-target/y", "{"),
         ]);
         let subjects = load(folder.path(), None).unwrap();
+        assert_eq!(
+            object(&subjects[2])["object"]["spec"]["directories"],
+            json!([{"path": "", "packages": ["a", "b"]}, {"path": "a", "packages": ["a", "b"]}])
+        );
         let names: Vec<_> = subjects.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["a", "b", ""]);
         let a = object(&subjects[0]);
@@ -296,7 +327,7 @@ mod tests {
         assert_eq!(subjects.len(), 1);
         assert_eq!(
             object(&subjects[0])["object"]["spec"],
-            json!({"package": "", "packages": [], "blobs": [], "files": []})
+            json!({"package": "", "packages": [], "blobs": [], "files": [], "directories": []})
         );
         folder.write("a.yaml", "schema: olm.package\nname: a\n");
         let old = Temporary::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);

@@ -162,6 +162,12 @@ impl File {
         }
     }
 
+    /// A line that says why it cannot be read, where it cannot.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let broken = self.broken()?;
+        Some(format!("{}:{}:{}: {}", self.shown, broken.line, broken.column, broken.why))
+    }
+
     /// The text of the file, as far as it is known.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.content {

@@ -18,10 +18,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     let mut errors = Vec::new();
     let mut subjects = Vec::new();
     for file in files(root)? {
-        if let Some(broken) = file.broken() {
-            errors
-                .push(format!("{}:{}:{}: {}", file.shown, broken.line, broken.column, broken.why));
-        }
+        errors.extend(file.complaint());
         let count = file.documents().map_or(0, super::content::Documents::len);
         for index in 0..count {
             let source = if count > 1 {
@@ -44,6 +41,8 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
     if let Some(old) = since {
         let files = files(old)?;
+        let lines: Vec<_> = files.iter().filter_map(|file| file.complaint()).collect();
+        anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
         let indices =
             |file: &Arc<File>| 0..file.documents().map_or(0, super::content::Documents::len);
         let old = files.iter().flat_map(|f| indices(f).filter_map(|i| objects(f, i).ok()));

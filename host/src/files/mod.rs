@@ -25,7 +25,6 @@ pub(crate) mod subject;
 pub(crate) mod testing;
 
 pub(crate) use bundle::BundleKind;
-pub(crate) use content::File;
 pub(crate) use detect::{As, detect};
 pub(crate) use place::Place;
 pub(crate) use subject::{Request, Resolver, Subject};
