@@ -243,7 +243,13 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
             prefix: String::new(),
         }],
     };
-    let subjects = read(root)?.into_iter().map(subject).collect();
+    let packages = read(root)?;
+    // Most likely the wrong folder: a pipeline must not pass because of it.
+    anyhow::ensure!(
+        packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
+        "{source}: no catalog in it: there is no blob with schema"
+    );
+    let subjects = packages.into_iter().map(subject).collect();
     for gone in old.keys().filter(|name| !name.is_empty()) {
         tracing::warn!("{source}: the package {gone:?} is not there any more");
     }
@@ -321,14 +327,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_catalog_is_judged_and_old_packages_are_found() {
+    fn an_empty_catalog_is_none_and_old_packages_are_found() {
         let folder = Temporary::empty();
-        let subjects = load(folder.path(), None).unwrap();
-        assert_eq!(subjects.len(), 1);
-        assert_eq!(
-            object(&subjects[0])["object"]["spec"],
-            json!({"package": "", "packages": [], "blobs": [], "files": [], "directories": []})
-        );
+        let error = load(folder.path(), None).unwrap_err().to_string();
+        assert!(error.contains("no catalog in it"), "{error}");
         folder.write("a.yaml", "schema: olm.package\nname: a\n");
         let old = Temporary::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);
         let subjects = load(folder.path(), Some(old.path())).unwrap();

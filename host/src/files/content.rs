@@ -126,9 +126,14 @@ pub(crate) enum Expect {
 impl File {
     /// Reads a file; what is wrong with it becomes its content.
     pub(crate) fn read(full: &Path, path: String, shown: String, expect: Expect) -> Self {
-        let size = fs::metadata(full).map_or(0, |found| found.len());
+        let found = fs::metadata(full);
+        let size = found.as_ref().map_or(0, fs::Metadata::len);
+        // A pipe or a device may never end.
+        let is_special = found.is_ok_and(|found| !found.is_file());
         let documents = expect == Expect::Documents || has_documents(&path);
-        let content = if size > MAX_FILE {
+        let content = if is_special {
+            Content::Broken(Broken::at(1, 1, "not a regular file".to_owned()))
+        } else if size > MAX_FILE {
             let why = format!("larger than {}", crate::policy::units::bytes(1 << 30));
             Content::Broken(Broken::at(1, 1, why))
         } else if !documents && size > MAX_TEXT {
