@@ -38,6 +38,13 @@ const OLM: &str = "operators.coreos.com";
 const FILES: &str = "opgate.dev";
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 
+/// Rules about what ConfigMaps can carry.
+const CONSTRAINTS: &[&str] = &[
+    "CON-01", "CON-02", "CON-03", "CON-04", "CON-05", "CON-06", "CON-07", "CON-08", "CON-09",
+    "CON-10", "CON-11", "CON-12", "CON-13", "CON-14", "CON-15", "CON-16", "CON-17", "CON-18",
+    "CON-22", "CON-26", "CON-27",
+];
+
 impl Policy for ConstraintLimits {
     fn describe() -> Descriptor {
         Descriptor {
@@ -58,6 +65,10 @@ impl Policy for ConstraintLimits {
                     versions: &["v1"],
                     resources: &["configmaps"],
                     operations: WRITES,
+                    // Controllers write ConfigMaps all the time, and what OLM makes of one is
+                    // judged as a ClusterServiceVersion.
+                    rules: CONSTRAINTS,
+                    advisory: true,
                     ..MatchRule::EMPTY
                 },
                 MatchRule {

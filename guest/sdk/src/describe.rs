@@ -87,8 +87,9 @@ pub struct MatchRule {
     /// Rules that look at these requests; where all of them are off, the policy does not see the
     /// requests. Empty: it always sees them.
     pub rules: &'static [&'static str],
-    /// The policy only warns about these requests, unless the configuration lets one of `rules`
-    /// deny: they need not wait for a server that is away.
+    /// These requests need not wait for a server that is away, unless the configuration sets one of
+    /// `rules` to deny: the policy only warns about them, or what they bring is judged again before
+    /// it does anything.
     pub advisory: bool,
 }
 

@@ -73,7 +73,8 @@ pub struct MatchRule {
     pub namespace: Option<Setting>,
     /// Rules that look at them; empty for all.
     pub rules: Vec<String>,
-    /// Only warnings come of them, unless the configuration lets one of the rules deny.
+    /// They need not wait for a server that is away, unless the configuration lets one of the rules
+    /// deny.
     pub advisory: bool,
 }
 

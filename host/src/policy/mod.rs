@@ -153,7 +153,7 @@ pub struct Requests {
     pub rule: MatchRule,
     /// Only in this namespace.
     pub namespace: Option<String>,
-    /// Whether more than a warning can come of them.
+    /// Whether they shall rather fail than pass without the policy.
     pub can_deny: bool,
 }
 
