@@ -149,7 +149,8 @@ fn options_for_files(bytes: usize) -> serde_saphyr::Options {
     }
 }
 
-/// Stack for a text that nests as deep as it may: a level takes some 10 KB of it in a debug build.
+/// Stack for a text that nests as deep as it may. A debug build ran out of the 2 MiB of an ordinary
+/// thread before [`MAX_DEPTH`].
 const STACK: usize = 32 << 20;
 
 /// Reads on a thread that has stack enough.

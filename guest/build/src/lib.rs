@@ -19,7 +19,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// no system call.
 const LINKER: [&str; 2] = ["-zstack-size=65536", "--initial-memory=131072"];
 
-/// Guests that read nested expressions need more: 64 levels of CEL take some 256 KiB.
+/// Guests that read nested expressions need more: 64 levels of CEL run out of 64 KiB.
 const DEEP: [&str; 2] = ["-zstack-size=458752", "--initial-memory=786432"];
 const DEEP_GUESTS: [&str; 1] = ["constraint-limits"];
 

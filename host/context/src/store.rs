@@ -154,11 +154,6 @@ impl Store {
         self.objects.get(key)
     }
 
-    /// The keys of all objects.
-    pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
-        self.objects.keys()
-    }
-
     /// The objects that a query asks for, in the order of their keys. The cost is that of the rarest
     /// condition on an index or on a label's value, otherwise that of the namespace.
     #[must_use]

@@ -78,11 +78,6 @@ impl View {
         Self { cluster: Some(cluster.clone()), windows, off }
     }
 
-    /// Resources that the policy reads.
-    pub fn resources(&self) -> impl Iterator<Item = &Resource> {
-        self.windows.keys()
-    }
-
     /// A reader for one call. What was read freshly counts instead of what the watch shows.
     #[must_use]
     pub fn reader(self: &Arc<Self>, fresh: Option<Arc<Fresh>>) -> Reader {
