@@ -181,11 +181,14 @@ fn workspace() -> Result<PathBuf, Error> {
     })
 }
 
-/// `<target>/guest`, where `<target>` is the folder that cargo marks with `CACHEDIR.TAG`.
+/// `<target>/guest`, where `<target>` is the folder that cargo marks with `CACHEDIR.TAG`. It does not
+/// where it finds the folder already there, as a mounted volume: then it is the one that holds
+/// `<profile>/build/<package>/out`.
 fn target_dir() -> Result<PathBuf, Error> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let marked = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    marked.map(|folder| folder.join("guest")).ok_or_else(|| Error::Io {
+    let folder = marked.or_else(|| out.ancestors().nth(4));
+    folder.map(|folder| folder.join("guest")).ok_or_else(|| Error::Io {
         what: format!("no target folder above {}", out.display()),
         source: io::ErrorKind::NotFound.into(),
     })

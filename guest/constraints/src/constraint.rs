@@ -296,8 +296,10 @@ impl Checker<'_, '_> {
         }
         let mut fields = Fields { set: [None; N], strange: false };
         for child in tree.children(at) {
-            let key = tree.key(child);
-            let matches = |name: &str| key == name || self.options.upstream && folds_to(&key, name);
+            let matches = |name: &str| {
+                tree.is_named(child, name)
+                    || self.options.upstream && folds_to(&tree.key(child), name)
+            };
             let slot = table.iter().position(|(name, others)| {
                 matches(name)
                     || self.options.documented_keys && others.iter().any(|other| matches(other))
@@ -305,6 +307,7 @@ impl Checker<'_, '_> {
             let Some(slot) = slot.and_then(|slot| fields.set.get_mut(slot)) else {
                 fields.strange = true;
                 self.add("CON-03", child, |_| {
+                    let key = tree.key(child);
                     format!("{PARSE}json: unknown field {}", quote(&shortened(&key, SHOWN)))
                 });
                 continue;
@@ -312,7 +315,7 @@ impl Checker<'_, '_> {
             if slot.is_some() && !self.options.upstream {
                 fields.strange = true;
                 self.add("CON-03", child, |_| {
-                    format!("{PARSE}json: duplicate field {}", quote(&key))
+                    format!("{PARSE}json: duplicate field {}", quote(&tree.key(child)))
                 });
             }
             // As in Go, null leaves a text as it is and takes an object away.
@@ -347,17 +350,14 @@ impl Checker<'_, '_> {
         };
         let failure_message = self.leaf(fields.get(0), "Constraint").unwrap_or_default();
         // In the order in which upstream looks at them.
-        let set: Vec<_> = CONSTRAINT
-            .iter()
-            .zip(fields.set)
-            .skip(1)
-            .filter_map(|((name, _), index)| index.map(|index| (*name, index)))
-            .collect();
-        if set.is_empty() && !fields.strange {
+        let set = CONSTRAINT.iter().zip(fields.set).skip(1);
+        let set = set.filter_map(|((name, _), index)| index.map(|index| (*name, index)));
+        let count = set.clone().count();
+        if count == 0 && !fields.strange {
             self.add("CON-04", at, |_| format!("{CONVERT}constraint is empty"));
         }
-        if set.len() > 1 && !self.options.upstream {
-            let names: Vec<_> = set.iter().map(|(name, _)| *name).collect();
+        if count > 1 && !self.options.upstream {
+            let names: Vec<_> = set.clone().map(|(name, _)| name).collect();
             self.add("CON-05", at, |_| {
                 format!(
                     "olm.constraint must set exactly one of gvk, package, cel, all, any, not; found {}",

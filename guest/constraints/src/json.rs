@@ -115,10 +115,10 @@ impl Reading {
 }
 
 /// What is told about a text as it is read. Offsets of keys include the quotes.
-trait Sink {
+pub(crate) trait Sink {
     fn key(&mut self, _: Range<usize>) {}
     fn open(&mut self, _: Kind, _at: usize) {}
-    fn close(&mut self, _end: usize) {}
+    fn close(&mut self, _: Kind, _end: usize) {}
     fn scalar(&mut self, _: Kind, _: Range<usize>) {}
 }
 
@@ -160,9 +160,32 @@ impl Scanner<'_> {
         self.peek().map_or(Fault::End, |byte| Fault::Byte(byte, context))
     }
 
+    /// Steps over what stands for itself in a string, eight bytes at a time: most of a text is that.
+    fn plain(&mut self) {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        const TOPS: u64 = 0x8080_8080_8080_8080;
+        let mut rest = self.bytes.get(self.at..).unwrap_or_default();
+        while let Some((chunk, after)) = rest.split_first_chunk() {
+            let chunk = u64::from_le_bytes(*chunk);
+            // The top bit of each byte that is zero after the subtraction borrowed from it.
+            let below = |bound: u8, of: u64| of.wrapping_sub(ONES * u64::from(bound)) & !of;
+            let special = below(0x20, chunk)
+                | below(1, chunk ^ (ONES * u64::from(b'"')))
+                | below(1, chunk ^ (ONES * u64::from(b'\\')));
+            if special & TOPS != 0 {
+                break;
+            }
+            rest = after;
+        }
+        let special = |&byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+        let more = rest.iter().position(special).unwrap_or(rest.len());
+        self.at = self.bytes.len() - rest.len() + more;
+    }
+
     fn text(&mut self) -> Result<(), Fault> {
         self.at += 1;
         loop {
+            self.plain();
             match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => {
@@ -258,8 +281,8 @@ impl Scanner<'_> {
             match (state, self.peek()) {
                 (State::First, Some(b']')) | (State::FirstKey, Some(b'}')) => {
                     self.at += 1;
-                    open.pop();
-                    sink.close(self.at);
+                    let object = open.pop() == Some(true);
+                    sink.close(if object { Kind::Object } else { Kind::List }, self.at);
                     state = State::After;
                 }
                 (State::FirstKey | State::Key, Some(b'"')) => {
@@ -288,8 +311,8 @@ impl Scanner<'_> {
                     }
                     (Some(true), Some(b'}')) | (Some(false), Some(b']')) => {
                         self.at += 1;
-                        open.pop();
-                        sink.close(self.at);
+                        let object = open.pop() == Some(true);
+                        sink.close(if object { Kind::Object } else { Kind::List }, self.at);
                     }
                     (Some(true), _) => return Err(self.fail("after object key:value pair")),
                     (Some(false), _) => return Err(self.fail("after array element")),
@@ -347,7 +370,12 @@ fn scan(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), (usi
 /// # Errors
 /// Where it is not JSON.
 pub fn check(bytes: &[u8], reading: Reading) -> Result<(), Error> {
-    scan(bytes, reading, &mut Nothing).map_err(|(offset, fault)| Error {
+    read(bytes, reading, &mut Nothing)
+}
+
+/// Reads a text and tells of it. Errors have no pointer.
+pub(crate) fn read(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), Error> {
+    scan(bytes, reading, sink).map_err(|(offset, fault)| Error {
         offset,
         pointer: String::new(),
         fault,
@@ -388,7 +416,7 @@ impl Child<'_> {
     /// Whether the key is this one.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
-        self.key.is_some_and(|key| text(key) == name)
+        self.key.is_some_and(|key| says(key, name))
     }
 }
 
@@ -425,7 +453,7 @@ pub fn each_child<'j>(bytes: &'j [u8], visit: impl FnMut(Child<'j>)) -> Result<(
             }
             self.depth += 1;
         }
-        fn close(&mut self, end: usize) {
+        fn close(&mut self, _: Kind, end: usize) {
             self.depth -= 1;
             if self.depth == 1 {
                 self.tell(self.kind, self.start..end);
@@ -438,11 +466,7 @@ pub fn each_child<'j>(bytes: &'j [u8], visit: impl FnMut(Child<'j>)) -> Result<(
         }
     }
     let mut sink = Children { bytes, depth: 0, key: None, start: 0, kind: Kind::Null, visit };
-    scan(bytes, Reading::WHOLE, &mut sink).map_err(|(offset, fault)| Error {
-        offset,
-        pointer: String::new(),
-        fault,
-    })
+    read(bytes, Reading::WHOLE, &mut sink)
 }
 
 /// What the outermost value is, by its first byte; `None` where no value begins so.
@@ -476,6 +500,15 @@ pub fn compact(bytes: &[u8]) -> Vec<u8> {
         compact.push(byte);
     }
     compact
+}
+
+/// Whether a JSON string says this.
+#[must_use]
+pub fn says(raw: &[u8], name: &str) -> bool {
+    match raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")) {
+        Some(inner) if !inner.contains(&b'\\') => inner == name.as_bytes(),
+        _ => text(raw) == name,
+    }
 }
 
 /// What a JSON string says. What is not valid becomes U+FFFD, as in Go.
@@ -587,7 +620,7 @@ impl Sink for Builder {
         let index = self.push(kind, at..at);
         self.open.push(index);
     }
-    fn close(&mut self, end: usize) {
+    fn close(&mut self, _: Kind, end: usize) {
         let next = self.nodes.len();
         if let Some(node) = self.open.pop().and_then(|index| self.nodes.get_mut(index)) {
             node.end = end;
@@ -637,6 +670,13 @@ impl<'j> Tree<'j> {
         (self.kind(index) == Kind::Text).then(|| text(self.raw(index)))
     }
 
+    /// Whether this is the name of a member.
+    #[must_use]
+    pub fn is_named(&self, index: Index, name: &str) -> bool {
+        let key = self.nodes.get(index).and_then(|node| self.bytes.get(node.key.clone()));
+        key.is_some_and(|key| says(key, name))
+    }
+
     /// The name of a member; empty for anything else.
     #[must_use]
     pub fn key(&self, index: Index) -> String {
@@ -659,7 +699,7 @@ impl<'j> Tree<'j> {
         if self.kind(index) != Kind::Object {
             return None;
         }
-        self.children(index).filter(|&child| self.key(child) == name).last()
+        self.children(index).filter(|&child| self.is_named(child, name)).last()
     }
 
     /// JSON pointer of a value; that of a value around it where it is very deep.

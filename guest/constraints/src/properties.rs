@@ -1,12 +1,14 @@
 //! Lists of properties, `[{"type": …, "value": …}]`, as annotations and install plans carry them.
 //!
-//! They are read from raw text without keeping any of it: a list may have a million entries, and a
-//! value may nest as deep as it likes.
+//! They are read from raw text in one pass, without keeping any of it: a list may have a million
+//! entries, and a value may nest as deep as it likes.
+
+use std::ops::Range;
 
 use crate::constraint::{self, Finding, Options};
 use crate::go::{folds_to, quote, shortened};
 use crate::json::{self, Child, Kind};
-use crate::range::Range;
+use crate::range;
 
 /// How a list is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,58 +32,196 @@ pub struct Property<'p> {
 
 const WRAPPER: &str = r#"struct { Properties []projection.property "json:\"properties\"" }"#;
 
-/// Calls `visit` with each property, in order. Members that are no part of a property do not count.
+/// Calls `visit` with each property that has a type or a value, in order. Members that are no part
+/// of a property do not count.
 ///
 /// # Errors
-/// What Go's decoder says, without the words around it. Properties before that were visited.
+/// What Go's decoder says, without the words around it. Where the text is JSON, properties that can
+/// be read were visited.
 pub fn each(json: &[u8], form: Form, mut visit: impl FnMut(Property<'_>)) -> Result<(), String> {
-    json::check(json, json::Reading::WHOLE).map_err(|error| error.to_string())?;
-    let mut list = Some((json::kind(json).unwrap_or(Kind::Null), json));
-    if form == Form::Wrapped {
-        let (kind, _) = list.take().unwrap_or((Kind::Null, json));
-        if !matches!(kind, Kind::Object | Kind::Null) {
-            let word = kind.word();
+    let mut listing = Listing::of(json, form);
+    json::read(json, json::Reading::WHOLE, &mut listing).map_err(|error| error.to_string())?;
+    let outermost = json::kind(json).unwrap_or(Kind::Null);
+    let target = match form {
+        Form::Wrapped if !matches!(outermost, Kind::Object | Kind::Null) => {
+            let word = outermost.word();
             return Err(format!("json: cannot unmarshal {word} into Go value of type {WRAPPER}"));
         }
-        let take = |child: Child<'_>| named(&child, "properties");
-        list = last_child(json, take)?.map(|child| (child.kind, child.raw));
-    }
-    let Some((kind, raw)) = list else { return Ok(()) };
-    let target = match form {
         Form::Wrapped => "Go struct field .properties of type ",
         Form::Bare => "Go value of type ",
     };
-    if !matches!(kind, Kind::List | Kind::Null) {
-        let word = kind.word();
+    if !matches!(listing.kind, Kind::List | Kind::Null) {
+        let word = listing.kind.word();
         return Err(format!("json: cannot unmarshal {word} into {target}[]projection.property"));
     }
-    let mut index = 0;
-    let mut first_error = None;
-    let visited = json::each_child(raw, |item| {
-        match item.kind {
-            Kind::Object => match read(item.raw) {
-                Ok((kind, value)) => visit(Property { index, kind: &kind, value }),
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            },
-            Kind::Null => {}
-            other => {
-                let word = other.word();
-                first_error.get_or_insert_with(|| {
-                    format!("json: cannot unmarshal {word} into {target}projection.property")
-                });
-            }
+    for Item { index, kind, value } in listing.items {
+        let kind = json::text(json.get(kind).unwrap_or_default());
+        let value = json.get(value).unwrap_or_default();
+        visit(Property { index, kind: &kind, value });
+    }
+    match listing.wrong {
+        None => Ok(()),
+        Some((Wrong::Item, kind)) => {
+            let word = kind.word();
+            Err(format!("json: cannot unmarshal {word} into {target}projection.property"))
         }
-        index += 1;
-    });
-    visited.map_err(|error| error.to_string())?;
-    first_error.map_or(Ok(()), Err)
+        Some((Wrong::Type, kind)) => Err(format!(
+            "json: cannot unmarshal {} into Go struct field property.properties.type of type string",
+            kind.word()
+        )),
+    }
+}
+
+/// Where the parts of a property stand in the text; empty where there are none.
+#[derive(Debug, Default)]
+struct Item {
+    index: usize,
+    kind: Range<usize>,
+    value: Range<usize>,
+}
+
+/// What is no property.
+#[derive(Debug, Clone, Copy)]
+enum Wrong {
+    /// An element that is no object.
+    Item,
+    /// A type that is no text.
+    Type,
+}
+
+/// Which part of a property a member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Type,
+    Value,
+}
+
+/// Finds the properties while the text is read, so that it is read once. Of members of one name the
+/// last counts.
+#[derive(Debug)]
+struct Listing<'j> {
+    json: &'j [u8],
+    /// Lists and objects that are open around the list of properties.
+    level: usize,
+    /// Those that are open now.
+    depth: usize,
+    /// What the list is: nothing until it was seen.
+    kind: Kind,
+    /// Whether the value that comes next, or is open, is the list.
+    listed: bool,
+    /// Elements of the list so far.
+    count: usize,
+    item: Item,
+    /// What the type of the open property is.
+    kind_of_type: Kind,
+    part: Option<Part>,
+    start: usize,
+    items: Vec<Item>,
+    /// The first thing that is wrong, and what it is.
+    wrong: Option<(Wrong, Kind)>,
+}
+
+impl<'j> Listing<'j> {
+    fn of(json: &'j [u8], form: Form) -> Self {
+        Self {
+            json,
+            level: usize::from(form == Form::Wrapped),
+            depth: 0,
+            kind: Kind::Null,
+            listed: form == Form::Bare,
+            count: 0,
+            item: Item::default(),
+            kind_of_type: Kind::Null,
+            part: None,
+            start: 0,
+            items: Vec::new(),
+            wrong: None,
+        }
+    }
+
+    /// A value begins.
+    fn begin(&mut self, kind: Kind, at: usize) {
+        match self.depth.checked_sub(self.level) {
+            Some(0) if self.listed => {
+                (self.kind, self.count, self.wrong) = (kind, 0, None);
+                self.items.clear();
+            }
+            Some(1) if self.listed && self.kind == Kind::List => {
+                self.item = Item { index: self.count, ..Item::default() };
+                self.kind_of_type = Kind::Null;
+                self.count += 1;
+                if !matches!(kind, Kind::Object | Kind::Null) {
+                    self.wrong.get_or_insert((Wrong::Item, kind));
+                }
+            }
+            Some(2) if self.part.is_some() => {
+                self.start = at;
+                // As in Go, null leaves the type as it is.
+                if self.part == Some(Part::Type) && kind != Kind::Null {
+                    self.kind_of_type = kind;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A value ends.
+    fn end(&mut self, kind: Kind, end: usize) {
+        match self.depth.checked_sub(self.level) {
+            Some(0) => self.listed = self.level == 0,
+            Some(1) if self.listed && self.kind == Kind::List && kind == Kind::Object => {
+                let item = std::mem::take(&mut self.item);
+                if !matches!(self.kind_of_type, Kind::Text | Kind::Null) {
+                    self.wrong.get_or_insert((Wrong::Type, self.kind_of_type));
+                } else if !item.kind.is_empty() || !item.value.is_empty() {
+                    self.items.push(item);
+                }
+            }
+            Some(2) => match self.part.take() {
+                Some(Part::Type) if kind != Kind::Null => self.item.kind = self.start..end,
+                Some(Part::Value) => self.item.value = self.start..end,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+impl json::Sink for Listing<'_> {
+    fn key(&mut self, key: Range<usize>) {
+        let named = |name: &str| {
+            let key = self.json.get(key.clone()).unwrap_or_default();
+            json::says(key, name) || folds_to(&json::text(key), name)
+        };
+        match self.depth.checked_sub(self.level) {
+            Some(0) => self.listed = named("properties"),
+            Some(2) if self.listed && self.kind == Kind::List => {
+                self.part = if named("type") {
+                    Some(Part::Type)
+                } else {
+                    named("value").then_some(Part::Value)
+                };
+            }
+            _ => {}
+        }
+    }
+    fn open(&mut self, kind: Kind, at: usize) {
+        self.begin(kind, at);
+        self.depth += 1;
+    }
+    fn close(&mut self, kind: Kind, end: usize) {
+        self.depth -= 1;
+        self.end(kind, end);
+    }
+    fn scalar(&mut self, kind: Kind, range: Range<usize>) {
+        self.begin(kind, range.start);
+        self.end(kind, range.end);
+    }
 }
 
 /// Whether Go takes a member for this field.
 fn named(child: &Child<'_>, field: &str) -> bool {
-    child.key.is_some_and(|key| folds_to(&json::text(key), field))
+    child.key.is_some_and(|key| json::says(key, field) || folds_to(&json::text(key), field))
 }
 
 /// The last member that is wanted, which is the one that counts.
@@ -97,22 +237,6 @@ fn last_child<'j>(
     });
     visited.map_err(|error| error.to_string())?;
     Ok(found)
-}
-
-fn read(item: &[u8]) -> Result<(String, &[u8]), String> {
-    let kind = last_child(item, |child| named(&child, "type") && child.kind != Kind::Null)?;
-    let value = last_child(item, |child| named(&child, "value"))?;
-    let kind = match kind {
-        None => String::new(),
-        Some(kind) if kind.kind == Kind::Text => json::text(kind.raw),
-        Some(kind) => {
-            let word = kind.kind.word();
-            return Err(format!(
-                "json: cannot unmarshal {word} into Go struct field property.properties.type of type string"
-            ));
-        }
-    };
-    Ok((kind, value.map(|value| value.raw).unwrap_or_default()))
 }
 
 /// The Go types into which the values of older properties are read.
@@ -174,7 +298,7 @@ fn package(value: &[u8], options: &Options) -> Vec<Finding> {
         Err(finding) => return vec![finding],
     };
     let mut findings = Vec::new();
-    match Range::parse(&range) {
+    match range::Range::parse(&range) {
         Ok(parsed) => {
             ranged(&name, &range, &parsed, options.advice, "/versionRange", &mut findings);
         }
@@ -188,7 +312,7 @@ fn package(value: &[u8], options: &Options) -> Vec<Finding> {
 pub fn ranged(
     name: &str,
     text: &str,
-    range: &Range,
+    range: &range::Range,
     advice: bool,
     pointer: &str,
     findings: &mut Vec<Finding>,

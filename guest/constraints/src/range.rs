@@ -10,6 +10,7 @@
 //! because a range that it accepts is one that OLM goes by. What is likely to surprise is noted in
 //! [`Range::surprises`].
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::go::quote;
@@ -103,7 +104,7 @@ impl Range {
             }
             expanded.push(comparators);
         }
-        let parsed = |tokens: Vec<String>| {
+        let parsed = |tokens: Vec<Cow<'_, str>>| {
             tokens.iter().map(|token| comparator(token)).collect::<Result<Vec<_>, _>>()
         };
         let alternatives = expanded.into_iter().map(parsed).collect::<Result<_, _>>()?;
@@ -168,12 +169,13 @@ fn shown(token: &str) -> String {
 }
 
 /// Splits at spaces, though not at one that follows an operator. What is one byte long disappears.
-fn tokens(text: &str, surprises: &mut Surprises) -> Vec<String> {
+fn tokens<'t>(text: &'t str, surprises: &mut Surprises) -> Vec<Cow<'t, str>> {
     let mut found = Vec::new();
-    let mut take = |token: &str| match token.len() {
+    let mut take = |token: &'t str| match token.len() {
         0 => {}
         1 => surprises.add(|| format!("the lone {} is dropped", shown(token))),
-        _ => found.push(token.replace(' ', "")),
+        _ if token.contains(' ') => found.push(token.replace(' ', "").into()),
+        _ => found.push(token.into()),
     };
     let mut start = 0;
     let mut last = 0;
@@ -189,7 +191,7 @@ fn tokens(text: &str, surprises: &mut Surprises) -> Vec<String> {
     found
 }
 
-fn alternatives(tokens: &[String]) -> Result<Vec<&[String]>, String> {
+fn alternatives<'s, 't>(tokens: &'s [Cow<'t, str>]) -> Result<Vec<&'s [Cow<'t, str>]>, String> {
     if tokens.first().is_some_and(|first| first == "||") {
         return Err("First element in range is '||'".to_owned());
     }
@@ -247,13 +249,13 @@ fn flat(version: &str) -> String {
 }
 
 /// The comparators that a token stands for: itself, unless there is an `x` anywhere in it.
-fn expand(
-    token: &str,
-    comparators: &mut Vec<String>,
+fn expand<'t>(
+    token: &'t str,
+    comparators: &mut Vec<Cow<'t, str>>,
     surprises: &mut Surprises,
 ) -> Result<(), String> {
     if !token.contains('x') {
-        comparators.push(token.to_owned());
+        comparators.push(token.into());
         return Ok(());
     }
     let (operator, version) = split(token)?;
@@ -265,18 +267,18 @@ fn expand(
         surprises.add(|| format!("{} means {meant}", shown(version)));
     }
     match operator {
-        ">" => comparators.push(format!(">={next}")),
-        ">=" => comparators.push(format!(">={flat}")),
-        "<" => comparators.push(format!("<{flat}")),
-        "<=" => comparators.push(format!("<{next}")),
-        "" | "=" | "==" => comparators.extend([format!(">={flat}"), format!("<{next}")]),
+        ">" => comparators.push(format!(">={next}").into()),
+        ">=" => comparators.push(format!(">={flat}").into()),
+        "<" => comparators.push(format!("<{flat}").into()),
+        "<=" => comparators.push(format!("<{next}").into()),
+        "" | "=" | "==" => comparators.extend([format!(">={flat}").into(), format!("<{next}").into()]),
         "!" | "!=" => {
-            comparators.extend([format!("<{flat}"), format!(">={next}")]);
+            comparators.extend([format!("<{flat}").into(), format!(">={next}").into()]);
             surprises.add(|| format!("{} holds for no version", shown(token)));
         }
         _ => {
             surprises.add(|| format!("{} means exactly {flat}", shown(token)));
-            comparators.push(flat);
+            comparators.push(flat.into());
         }
     }
     Ok(())
