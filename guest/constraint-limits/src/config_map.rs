@@ -31,14 +31,15 @@ const WORDS: [&str; 2] = ["ClusterServiceVersion", "olm.bundle"];
 pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findings<'_>) {
     let marked = LABELS.iter().any(|label| map.has(label))
         || map.keys("/metadata/annotations").iter().any(|name| name.starts_with(ANNOTATION));
-    let changed = |pointer: &str| {
-        let text = map.text(pointer)?;
+    let changed = |pointer: &str, field: &str, findings: &mut Findings<'_>| {
+        let text = findings.admits(map, pointer, field).then(|| map.text(pointer)).flatten()?;
         (old.and_then(|old| old.text(pointer)).as_ref() != Some(&text)).then_some(text)
     };
     let is_file = |key: &str| marked || FILES.iter().any(|suffix| key.ends_with(suffix));
     for key in map.keys("/data").into_iter().filter(|key| is_file(key)) {
-        if let Some(text) = changed(&format!("/data/{}", escape(&key))) {
-            file(&text, &format!("data[{key}]"), findings);
+        let field = format!("data[{key}]");
+        if let Some(text) = changed(&format!("/data/{}", escape(&key)), &field, findings) {
+            file(&text, &field, findings);
         }
     }
     let most = findings.max_inflated();
@@ -46,9 +47,9 @@ pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findi
     let mut buffer = Vec::new();
     // Without a mark, nobody unpacks what is compressed.
     for key in map.keys("/binaryData").into_iter().filter(|_| marked) {
-        let text = changed(&format!("/binaryData/{}", escape(&key)));
-        let Some(bytes) = text.and_then(|text| base64(text.as_bytes())) else { continue };
         let field = format!("binaryData[{key}]");
+        let text = changed(&format!("/binaryData/{}", escape(&key)), &field, findings);
+        let Some(bytes) = text.and_then(|text| base64(text.as_bytes())) else { continue };
         match unpack(&bytes, room, &mut buffer) {
             Unpacked::File(content) => {
                 room = room.saturating_sub(content.len());

@@ -50,6 +50,10 @@ impl Item<'_> {
         Gvk { group, version, kind }
     }
 
+    fn is_admitted(&self, findings: &mut Findings<'_>) -> bool {
+        self.value.as_ref().is_none_or(|value| findings.admits(value, "", self.field))
+    }
+
     /// JSON as upstream has it by the time it measures.
     fn compact(&self) -> Vec<u8> {
         let raw = self.value.as_ref().and_then(|value| value.raw(""));
@@ -121,6 +125,9 @@ fn options(findings: &Findings<'_>) -> Options {
 }
 
 fn property(item: &Item<'_>, findings: &mut Findings<'_>) {
+    if !item.is_admitted(findings) {
+        return;
+    }
     let value = item.compact();
     let property = Property { index: 0, kind: &item.kind, value: &value };
     let found = properties::check(property, &options(findings));
@@ -128,6 +135,9 @@ fn property(item: &Item<'_>, findings: &mut Findings<'_>) {
 }
 
 fn own_constraint(item: &Item<'_>, needs: &mut Needs, findings: &mut Findings<'_>) {
+    if !item.is_admitted(findings) {
+        return;
+    }
     let report = constraint::check(&item.compact(), &options(findings));
     if let Some(constraint) = &report.constraint {
         needs.gvks.extend(constraint.gvks().cloned());

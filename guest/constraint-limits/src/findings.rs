@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use constraints::constraint::{Finding, Options};
+use constraints::constraint::{Finding, Options, too_large};
 use opgate_sdk::conventions::Conventions;
 use opgate_sdk::{Document, Level, Verdict};
 
@@ -11,6 +11,10 @@ use crate::rules;
 /// Findings of one rule that are told one by one. One finding is a reason to look at the rest, and
 /// an object with a hundred thousand wrong constraints must not cost a hundred thousand messages.
 const MOST: usize = 20;
+
+/// Bytes of a text that holds constraints. An API server takes no request of more than 3 MiB, so a
+/// longer one comes from a file and is of no use; it is refused unread, which takes microseconds.
+const LONGEST: u32 = 3 << 20;
 
 /// What was found so far.
 pub(crate) struct Findings<'s> {
@@ -59,6 +63,19 @@ impl<'s> Findings<'s> {
             *count > MOST
                 && Conventions(self.settings).denies(rule, rules::level(rule) == Level::Deny)
         })
+    }
+
+    /// Whether a value is small enough to be read; a finding where it is not.
+    pub(crate) fn admits(&mut self, object: &Document, pointer: &str, field: &str) -> bool {
+        let size = object.size(pointer).unwrap_or_default();
+        if size > LONGEST {
+            let message = format!(
+                "{} (not read: the {size} bytes around it are more than an API server takes)",
+                too_large(self.options.max_bytes)
+            );
+            self.add("CON-01", field, message);
+        }
+        size <= LONGEST
     }
 
     pub(crate) fn add(&mut self, rule: &str, field: &str, message: impl Into<String>) {

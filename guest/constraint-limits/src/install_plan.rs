@@ -12,15 +12,23 @@ use crate::annotations;
 use crate::findings::Findings;
 
 const LOOKUPS: &str = "/status/bundleLookups";
+/// JSON text, in a lookup.
+const PROPERTIES: &str = "/properties";
 
 /// Looks at every lookup whose properties are new.
 pub(crate) fn judge(plan: &Document, old: Option<&Document>, findings: &mut Findings<'_>) {
-    let properties = |lookup: Document| lookup.text("/properties").filter(|text| !text.is_empty());
-    let old: BTreeSet<String> =
-        old.into_iter().flat_map(|old| old.items(LOOKUPS)).filter_map(properties).collect();
+    let properties = |lookup: &Document| lookup.text(PROPERTIES).filter(|text| !text.is_empty());
+    let old: BTreeSet<String> = old
+        .into_iter()
+        .flat_map(|old| old.items(LOOKUPS))
+        .filter_map(|lookup| properties(&lookup))
+        .collect();
     for (index, lookup) in plan.items(LOOKUPS).enumerate() {
-        let Some(text) = properties(lookup).filter(|text| !old.contains(text)) else { continue };
         let field = format!("status.bundleLookups[{index}].properties");
+        if !findings.admits(&lookup, PROPERTIES, &field) {
+            continue;
+        }
+        let Some(text) = properties(&lookup).filter(|text| !old.contains(text)) else { continue };
         annotations::list(&text, Form::Wrapped, &field, true, findings);
     }
 }

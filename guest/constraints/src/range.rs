@@ -271,7 +271,9 @@ fn expand<'t>(
         ">=" => comparators.push(format!(">={flat}").into()),
         "<" => comparators.push(format!("<{flat}").into()),
         "<=" => comparators.push(format!("<{next}").into()),
-        "" | "=" | "==" => comparators.extend([format!(">={flat}").into(), format!("<{next}").into()]),
+        "" | "=" | "==" => {
+            comparators.extend([format!(">={flat}").into(), format!("<{next}").into()])
+        }
         "!" | "!=" => {
             comparators.extend([format!("<{flat}").into(), format!(">={next}").into()]);
             surprises.add(|| format!("{} holds for no version", shown(token)));

@@ -183,6 +183,11 @@ mod native {
         }
 
         #[must_use]
+        pub fn size(&self, pointer: &str) -> Option<u32> {
+            Some(u32::try_from(self.value(pointer)?.raw().len()).unwrap_or(u32::MAX))
+        }
+
+        #[must_use]
         pub fn equal(&self, pointer: &str, other: &Self, other_pointer: &str) -> bool {
             opgate_document::equal(self.value(pointer), other.value(other_pointer))
         }

@@ -151,6 +151,11 @@ impl document::HostDocument for State {
         Ok(self.handle(&of)?.value(&pointer).map(|v| v.raw().as_bytes().to_vec()))
     }
 
+    fn size(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Option<u32>> {
+        let size = self.handle(&of)?.value(&pointer).map(|v| v.raw().len());
+        Ok(size.map(|size| u32::try_from(size).unwrap_or(u32::MAX)))
+    }
+
     fn equal(
         &mut self,
         of: Resource<Handle>,
