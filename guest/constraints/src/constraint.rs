@@ -296,10 +296,8 @@ impl Checker<'_, '_> {
         }
         let mut fields = Fields { set: [None; N], strange: false };
         for child in tree.children(at) {
-            let matches = |name: &str| {
-                tree.is_named(child, name)
-                    || self.options.upstream && folds_to(&tree.key(child), name)
-            };
+            let key = tree.key(child);
+            let matches = |name: &str| key == name || self.options.upstream && folds_to(&key, name);
             let slot = table.iter().position(|(name, others)| {
                 matches(name)
                     || self.options.documented_keys && others.iter().any(|other| matches(other))
@@ -307,7 +305,6 @@ impl Checker<'_, '_> {
             let Some(slot) = slot.and_then(|slot| fields.set.get_mut(slot)) else {
                 fields.strange = true;
                 self.add("CON-03", child, |_| {
-                    let key = tree.key(child);
                     format!("{PARSE}json: unknown field {}", quote(&shortened(&key, SHOWN)))
                 });
                 continue;
@@ -315,7 +312,7 @@ impl Checker<'_, '_> {
             if slot.is_some() && !self.options.upstream {
                 fields.strange = true;
                 self.add("CON-03", child, |_| {
-                    format!("{PARSE}json: duplicate field {}", quote(&tree.key(child)))
+                    format!("{PARSE}json: duplicate field {}", quote(&key))
                 });
             }
             // As in Go, null leaves a text as it is and takes an object away.

@@ -9,6 +9,7 @@
 //! Numbers and texts stay as they are written; texts are decoded where somebody asks. Errors are
 //! those of Go's decoder.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -505,19 +506,27 @@ pub fn compact(bytes: &[u8]) -> Vec<u8> {
 /// Whether a JSON string says this.
 #[must_use]
 pub fn says(raw: &[u8], name: &str) -> bool {
-    match raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")) {
-        Some(inner) if !inner.contains(&b'\\') => inner == name.as_bytes(),
-        _ => text(raw) == name,
-    }
+    decoded(raw) == name
 }
 
 /// What a JSON string says. What is not valid becomes U+FFFD, as in Go.
 #[must_use]
 pub fn text(raw: &[u8]) -> String {
+    decoded(raw).into_owned()
+}
+
+/// The same without a copy, where the string has no escapes.
+#[must_use]
+pub fn decoded(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")).unwrap_or(raw);
-    let lossy = String::from_utf8_lossy(inner);
-    if !lossy.contains('\\') {
-        return lossy.into_owned();
+    let escaped = inner.contains(&b'\\');
+    // Checking a valid text is faster than making it valid, and nearly all are.
+    let lossy = match std::str::from_utf8(inner) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(inner),
+    };
+    if !escaped {
+        return lossy;
     }
     let mut text = String::with_capacity(lossy.len());
     let mut chars = lossy.chars();
@@ -560,7 +569,7 @@ pub fn text(raw: &[u8]) -> String {
     if high.is_some() {
         text.push(char::REPLACEMENT_CHARACTER);
     }
-    text
+    text.into()
 }
 
 /// Index of a value in a [`Tree`]; the outermost has 0.
@@ -646,7 +655,7 @@ impl<'j> Tree<'j> {
         let mut pointer = open.last().map(|&index| tree.pointer(index)).unwrap_or_default();
         if !key.is_empty() {
             pointer.push('/');
-            pointer.push_str(&escape(&text(bytes.get(key).unwrap_or_default())));
+            pointer.push_str(&escape(&decoded(bytes.get(key).unwrap_or_default())));
         }
         Err(Error { offset, pointer, fault })
     }
@@ -670,18 +679,11 @@ impl<'j> Tree<'j> {
         (self.kind(index) == Kind::Text).then(|| text(self.raw(index)))
     }
 
-    /// Whether this is the name of a member.
-    #[must_use]
-    pub fn is_named(&self, index: Index, name: &str) -> bool {
-        let key = self.nodes.get(index).and_then(|node| self.bytes.get(node.key.clone()));
-        key.is_some_and(|key| says(key, name))
-    }
-
     /// The name of a member; empty for anything else.
     #[must_use]
-    pub fn key(&self, index: Index) -> String {
+    pub fn key(&self, index: Index) -> Cow<'j, str> {
         let key = self.nodes.get(index).and_then(|node| self.bytes.get(node.key.clone()));
-        key.map(text).unwrap_or_default()
+        key.map(decoded).unwrap_or_default()
     }
 
     /// Members of an object or elements of a list, in order.
@@ -699,7 +701,7 @@ impl<'j> Tree<'j> {
         if self.kind(index) != Kind::Object {
             return None;
         }
-        self.children(index).filter(|&child| self.is_named(child, name)).last()
+        self.children(index).filter(|&child| self.key(child) == name).last()
     }
 
     /// JSON pointer of a value; that of a value around it where it is very deep.
@@ -747,9 +749,9 @@ mod tests {
     fn read(tree: &Tree<'_>, index: Index) -> Value {
         match tree.kind(index) {
             Kind::List => tree.children(index).map(|c| read(tree, c)).collect(),
-            Kind::Object => {
-                Value::Object(tree.children(index).map(|c| (tree.key(c), read(tree, c))).collect())
-            }
+            Kind::Object => Value::Object(
+                tree.children(index).map(|c| (tree.key(c).into_owned(), read(tree, c))).collect(),
+            ),
             Kind::Text => Value::String(tree.text(index).unwrap()),
             _ => serde_json::from_slice(tree.raw(index)).unwrap(),
         }

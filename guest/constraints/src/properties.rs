@@ -55,7 +55,7 @@ pub fn each(json: &[u8], form: Form, mut visit: impl FnMut(Property<'_>)) -> Res
         return Err(format!("json: cannot unmarshal {word} into {target}[]projection.property"));
     }
     for Item { index, kind, value } in listing.items {
-        let kind = json::text(json.get(kind).unwrap_or_default());
+        let kind = json::decoded(json.get(kind).unwrap_or_default());
         let value = json.get(value).unwrap_or_default();
         visit(Property { index, kind: &kind, value });
     }
@@ -191,7 +191,8 @@ impl json::Sink for Listing<'_> {
     fn key(&mut self, key: Range<usize>) {
         let named = |name: &str| {
             let key = self.json.get(key.clone()).unwrap_or_default();
-            json::says(key, name) || folds_to(&json::text(key), name)
+            let key = json::decoded(key);
+            key == name || folds_to(&key, name)
         };
         match self.depth.checked_sub(self.level) {
             Some(0) => self.listed = named("properties"),
@@ -221,7 +222,7 @@ impl json::Sink for Listing<'_> {
 
 /// Whether Go takes a member for this field.
 fn named(child: &Child<'_>, field: &str) -> bool {
-    child.key.is_some_and(|key| json::says(key, field) || folds_to(&json::text(key), field))
+    child.key.is_some_and(|key| folds_to(&json::decoded(key), field))
 }
 
 /// The last member that is wanted, which is the one that counts.

@@ -90,24 +90,26 @@ impl Range {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut surprises = Surprises::default();
         let tokens = tokens(text, &mut surprises);
-        let alternatives = alternatives(&tokens)?;
-        // Wildcards of the whole range are expanded before anything else is looked at.
-        let mut expanded = Vec::with_capacity(alternatives.len());
-        for alternative in alternatives {
-            let mut comparators = Vec::with_capacity(alternative.len());
-            for token in alternative {
-                expand(token, &mut comparators, &mut surprises)?;
+        check_ends(&tokens)?;
+        let mut alternatives = Vec::with_capacity(1);
+        if text.contains('x') {
+            // Wildcards of the whole range are expanded before anything else is looked at.
+            let mut expanded = Vec::with_capacity(1);
+            for alternative in tokens.split(|token| token == "||") {
+                let mut comparators = Vec::with_capacity(alternative.len());
+                for token in alternative {
+                    expand(token, &mut comparators, &mut surprises)?;
+                }
+                expanded.push(comparators);
             }
-            if comparators.is_empty() {
-                surprises
-                    .add(|| "it has an empty alternative, which OLM cannot evaluate".to_owned());
+            for tokens in &expanded {
+                alternatives.push(comparators(tokens, &mut surprises)?);
             }
-            expanded.push(comparators);
+        } else {
+            for tokens in tokens.split(|token| token == "||") {
+                alternatives.push(comparators(tokens, &mut surprises)?);
+            }
         }
-        let parsed = |tokens: Vec<Cow<'_, str>>| {
-            tokens.iter().map(|token| comparator(token)).collect::<Result<Vec<_>, _>>()
-        };
-        let alternatives = expanded.into_iter().map(parsed).collect::<Result<_, _>>()?;
         Ok(Self { alternatives, surprises: surprises.0 })
     }
 
@@ -170,7 +172,7 @@ fn shown(token: &str) -> String {
 
 /// Splits at spaces, though not at one that follows an operator. What is one byte long disappears.
 fn tokens<'t>(text: &'t str, surprises: &mut Surprises) -> Vec<Cow<'t, str>> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(2);
     let mut take = |token: &'t str| match token.len() {
         0 => {}
         1 => surprises.add(|| format!("the lone {} is dropped", shown(token))),
@@ -191,14 +193,30 @@ fn tokens<'t>(text: &'t str, surprises: &mut Surprises) -> Vec<Cow<'t, str>> {
     found
 }
 
-fn alternatives<'s, 't>(tokens: &'s [Cow<'t, str>]) -> Result<Vec<&'s [Cow<'t, str>]>, String> {
+/// Alternatives stand between two others, or alone.
+fn check_ends(tokens: &[Cow<'_, str>]) -> Result<(), String> {
     if tokens.first().is_some_and(|first| first == "||") {
         return Err("First element in range is '||'".to_owned());
     }
     if tokens.last().is_none_or(|last| last == "||") {
         return Err("Last element in range is '||'".to_owned());
     }
-    Ok(tokens.split(|token| token == "||").collect())
+    Ok(())
+}
+
+/// The comparators of one alternative.
+fn comparators(
+    tokens: &[Cow<'_, str>],
+    surprises: &mut Surprises,
+) -> Result<Vec<Comparator>, String> {
+    if tokens.is_empty() {
+        surprises.add(|| "it has an empty alternative, which OLM cannot evaluate".to_owned());
+    }
+    let mut comparators = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        comparators.push(comparator(token)?);
+    }
+    Ok(comparators)
 }
 
 /// Operator and version, parted at the first digit.

