@@ -22,15 +22,26 @@ pub(crate) fn judge(csv: &Document, old: Option<&Document>, at: &str, findings: 
     // What was exempt as a copy has never been judged.
     let old = old.filter(|old| !is_copied(old));
     let dot = if at.is_empty() { "" } else { "." };
+    each(csv, old, ANNOTATIONS, &format!("{at}{dot}metadata.annotations"), findings);
+}
+
+/// Looks at the annotations at a pointer, whose field is `at`.
+pub(crate) fn each(
+    object: &Document,
+    old: Option<&Document>,
+    annotations: &str,
+    at: &str,
+    findings: &mut Findings<'_>,
+) {
     let names = PROPERTIES.map(|(name, form)| (name, Some(form)));
     for (name, form) in names.into_iter().chain([(SKIP_RANGE, None)]) {
-        let pointer = format!("{ANNOTATIONS}/{}", escape(name));
-        let field = format!("{at}{dot}metadata.annotations[{name}]");
-        let is_old = old.is_some_and(|old| csv.equal(&pointer, old, &pointer));
-        if is_old || !findings.admits(csv, &pointer, &field) {
+        let pointer = format!("{annotations}/{}", escape(name));
+        let field = format!("{at}[{name}]");
+        let is_old = old.is_some_and(|old| object.equal(&pointer, old, &pointer));
+        if is_old || !findings.admits(object, &pointer, &field) {
             continue;
         }
-        match (csv.text(&pointer), form) {
+        match (object.text(&pointer), form) {
             (Some(text), Some(form)) => list(&text, form, &field, true, findings),
             (Some(text), None) => skip_range(&text, &field, findings),
             (None, _) => {}

@@ -3,13 +3,11 @@
 //! ```text
 //! marked? ─▶ data ────────────────────────┐
 //!         └▶ binaryData ─▶ base64 ─▶ gzip ─┴─▶ JSON values ─▶ olm.bundle, ClusterServiceVersion
-//!                                         └─▶ YAML lines ─▶ annotations with properties
+//!                                         └─▶ YAML documents ─▶ JSON, see [`crate::yaml`]
 //! ```
 //!
 //! Every ConfigMap of the cluster comes by here, so one is looked at only where it has the marks: a
-//! label or an annotation of OLM's, or a file that names a catalog's schema or a CSV. JSON is read in
-//! full; of YAML, only annotations that hold JSON are found, see [`crate::yaml`]: properties that are
-//! written as YAML are judged when they reach the API server in an install plan, or as files.
+//! label or an annotation of OLM's, or a file that names a catalog's schema or a CSV.
 
 use constraints::json::{self, Child, Kind};
 use constraints::properties::Form;
@@ -67,14 +65,21 @@ pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findi
     }
 }
 
-fn file(text: &str, field: &str, findings: &mut Findings<'_>) {
+/// The text of a file: JSON values, or YAML.
+pub(crate) fn file(text: &str, field: &str, findings: &mut Findings<'_>) {
     if !WORDS.iter().any(|word| text.contains(word)) {
         return;
     }
+    let place = |index| if index == 0 { field.to_owned() } else { format!("{field}[{index}]") };
     if !text.trim_start().starts_with('{') {
-        for (name, form) in PROPERTIES {
-            for text in yaml::texts(text, name) {
-                annotations::list(&text, form, &format!("{field}[{name}]"), false, findings);
+        let most = findings.max_inflated();
+        for (index, found) in yaml::documents(text, most) {
+            match found {
+                yaml::Document::Json(json) => document(&json, &place(index), findings),
+                yaml::Document::TooLarge => {
+                    let message = format!("the document expands to more than {most} bytes");
+                    findings.add("CON-01", &place(index), message);
+                }
             }
         }
         return;
@@ -83,8 +88,7 @@ fn file(text: &str, field: &str, findings: &mut Findings<'_>) {
     let mut rest = text.as_bytes();
     let mut index = 0;
     while let Ok((value, after)) = json::first(rest) {
-        let field = if index == 0 { field.to_owned() } else { format!("{field}[{index}]") };
-        document(value, &field, findings);
+        document(value, &place(index), findings);
         rest = after;
         index += 1;
     }

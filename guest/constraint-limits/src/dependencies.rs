@@ -15,7 +15,12 @@ use constraints::properties::{self, Property};
 use constraints::range::Range;
 use opgate_sdk::{Document, Kind};
 
+use crate::encoding::base64;
 use crate::findings::Findings;
+use crate::{annotations, config_map};
+
+/// An object in base64, in the value of a property.
+const DATA: &str = "/data";
 
 /// What a bundle needs, by all of its files.
 #[derive(Default)]
@@ -114,6 +119,13 @@ pub(crate) fn properties(
                 property(&item, findings);
             }
             "olm.label.required" => property(&item, findings),
+            "olm.csv.metadata" => {
+                if let Some(value) = &item.value {
+                    let at = format!("{field}.annotations");
+                    annotations::each(value, None, "/annotations", &at, findings);
+                }
+            }
+            "olm.bundle.object" => object(&item, findings),
             _ => {}
         }
     }
@@ -144,6 +156,21 @@ fn own_constraint(item: &Item<'_>, needs: &mut Needs, findings: &mut Findings<'_
         needs.packages.extend(constraint.packages().map(|package| package.name.clone()));
     }
     findings.extend(item.field, report.findings);
+}
+
+/// A ClusterServiceVersion inside of a catalog, which will be created as it is.
+fn object(item: &Item<'_>, findings: &mut Findings<'_>) {
+    let Some(value) = &item.value else { return };
+    let size = value.size(DATA).unwrap_or_default();
+    if !findings.can_decode(size) {
+        return;
+    }
+    let Some(bytes) = value.text(DATA).and_then(|data| base64(data.as_bytes())) else { return };
+    if let Ok(text) = std::str::from_utf8(&bytes)
+        && annotations::PROPERTIES.iter().any(|(name, _)| text.contains(name))
+    {
+        config_map::file(text, &format!("{}.data", item.field), findings);
+    }
 }
 
 /// CON-19, CON-20, and what is said of ranges.
@@ -269,7 +296,7 @@ pub(crate) fn blob(blob: &Document, at: &str, findings: &mut Findings<'_>) {
             for (index, entry) in blob.items("/entries").enumerate() {
                 if let Some(range) = entry.text("/skipRange") {
                     let field = format!("{at}.entries[{index}].skipRange");
-                    crate::annotations::skip_range(&range, &field, findings);
+                    annotations::skip_range(&range, &field, findings);
                 }
             }
         }

@@ -16,12 +16,18 @@ const MOST: usize = 20;
 /// longer one comes from a file and is of no use; it is refused unread, which takes microseconds.
 const LONGEST: u32 = 3 << 20;
 
+/// Base64 that is decoded for one catalog. Memory is not given back in a call, and a package may hold
+/// more than all of it. The policy for catalogs decodes no more either, and says so (FBC-41); what is
+/// in there is judged when it is created in a cluster.
+const DECODED: u32 = 12 << 20;
+
 /// What was found so far.
 pub(crate) struct Findings<'s> {
     settings: &'s Document,
     /// How constraints are read.
     pub(crate) options: Options,
     verdict: Verdict,
+    decoded: u32,
     counts: BTreeMap<String, usize>,
 }
 
@@ -39,7 +45,7 @@ impl<'s> Findings<'s> {
             documented_keys: settings.text_or_empty("/constraints/packageKeys") != "code",
             advice: false,
         };
-        Self { settings, options, verdict: Verdict::default(), counts: BTreeMap::new() }
+        Self { settings, options, verdict: Verdict::default(), decoded: 0, counts: BTreeMap::new() }
     }
 
     /// Bytes to which the compressed values of one object may expand.
@@ -76,6 +82,12 @@ impl<'s> Findings<'s> {
             self.add("CON-01", field, message);
         }
         size <= LONGEST
+    }
+
+    /// Whether there is room to decode so many bytes of base64.
+    pub(crate) fn can_decode(&mut self, size: u32) -> bool {
+        self.decoded = self.decoded.saturating_add(size);
+        self.decoded <= DECODED
     }
 
     pub(crate) fn add(&mut self, rule: &str, field: &str, message: impl Into<String>) {

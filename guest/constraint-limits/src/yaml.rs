@@ -1,87 +1,284 @@
-//! Texts of one key in YAML, found by its lines.
+//! Documents of a YAML text as JSON, for files in ConfigMaps.
 //!
-//! A policy has no YAML parser, and files in ConfigMaps are YAML more often than not. An annotation
-//! that holds JSON is written in one of few ways though: in quotes, or as a block below the key.
-//! Those are found; anything else is passed over, and so are the structures of YAML itself, such as
-//! the properties of a catalog's bundles. What is found is a good guess at what a parser would read:
-//! whether it is JSON at all must not be held against it.
+//! ```text
+//! text ─▶ documents, split at `---` ─▶ worth a parser? ─▶ events ─▶ nodes ─▶ JSON text
+//! ```
+//!
+//! Only documents that name what this policy looks at are parsed: a ClusterServiceVersion has a
+//! megabyte easily, and nearly none carries properties. A node that an alias refers to is there once,
+//! and written wherever the alias stands; what may be written is bounded. Nothing here is recursive.
+//! A text that is no YAML gives nothing: OLM cannot read it either.
 
-use constraints::json;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The texts of a key anywhere in a YAML file.
-pub(crate) fn texts(yaml: &str, key: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut lines = yaml.lines().peekable();
-    while let Some(line) = lines.next() {
-        let Some(value) = value(line, key) else { continue };
-        let indent = indent(line);
-        if let Some(quote @ ('\'' | '"')) = value.chars().next() {
-            // A quoted text may go on in the lines that follow, which are folded.
-            let mut text = String::new();
-            let mut next = Some(value.get(1..).unwrap_or_default());
-            while let Some(line) = next {
-                if let Some(end) = closing(line, quote) {
-                    text.push_str(line.get(..end).unwrap_or_default());
-                    found.push(unquoted(&text, quote));
-                    break;
-                }
-                text.push_str(line);
-                text.push(' ');
-                next = lines.next().map(str::trim);
-            }
-        } else if value.starts_with(['|', '>']) {
-            let mut text = String::new();
-            while let Some(line) =
-                lines.next_if(|l| l.trim().is_empty() || self::indent(l) > indent)
-            {
-                text.push_str(line.trim());
-                text.push('\n');
-            }
-            found.push(text);
+use granit_parser::{Event, Parser, ScalarStyle, options};
+
+/// What a document must name to be looked at. An escape may hide a name.
+const NAMES: [&str; 8] = [
+    "olm.constraint",
+    "olm.package.required",
+    "olm.gvk.required",
+    "olm.label.required",
+    "operatorframework.io/properties",
+    "olm.properties",
+    "\\x",
+    "\\u",
+];
+/// Levels that a document may nest, as for files.
+const DEPTH: usize = 256;
+
+/// A document as JSON.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Document {
+    /// The text.
+    Json(Vec<u8>),
+    /// Its aliases stand for more than there is room for.
+    TooLarge,
+}
+
+/// The documents that are worth a look, with their places in the stream.
+pub(crate) fn documents(text: &str, room: usize) -> impl Iterator<Item = (usize, Document)> {
+    let worth = |part: &str| NAMES.iter().any(|name| part.contains(name));
+    let parts = split(text).into_iter().enumerate().filter(move |(_, part)| worth(part));
+    parts.filter_map(move |(index, part)| Some((index, read(part, room)?)))
+}
+
+/// Cuts a stream before each line that begins a document.
+fn split(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let marker = line
+            .strip_prefix("---")
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
+        if marker {
+            parts.push(text.get(start..at).unwrap_or_default());
+            start = at;
         }
+        at += line.len();
     }
-    found
+    parts.push(text.get(start..).unwrap_or_default());
+    parts.retain(|part| !part.trim().is_empty());
+    parts
 }
 
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start_matches(' ').len()
+type Index = usize;
+
+#[derive(Debug)]
+enum Node<'y> {
+    Scalar { text: Cow<'y, str>, plain: bool },
+    List(Vec<Index>),
+    Map(Vec<(Cow<'y, str>, Index)>),
 }
 
-/// What follows `key:` on a line.
-fn value<'l>(line: &'l str, key: &str) -> Option<&'l str> {
-    let line = line.trim();
-    let quote = line.chars().next().filter(|c| matches!(c, '\'' | '"'));
-    let rest = match quote {
-        Some(quote) => line.get(1..)?.strip_prefix(key)?.strip_prefix(quote)?,
-        None => line.strip_prefix(key)?,
-    };
-    Some(rest.trim_start().strip_prefix(':')?.trim_start())
+/// A list or map that is not complete.
+#[derive(Debug)]
+struct Open<'y> {
+    node: Node<'y>,
+    anchor: usize,
+    /// The key whose value comes next.
+    key: Option<Cow<'y, str>>,
 }
 
-/// Where the quote is that ends the text.
-fn closing(line: &str, quote: char) -> Option<usize> {
-    let mut chars = line.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '\\' if quote == '"' => {
-                chars.next();
+#[derive(Debug)]
+struct Nodes<'y> {
+    all: Vec<Node<'y>>,
+    open: Vec<Open<'y>>,
+    anchors: BTreeMap<usize, Index>,
+    /// Members that may still be merged.
+    merges: usize,
+}
+
+fn read(yaml: &str, room: usize) -> Option<Document> {
+    let options = options! { flow_nesting_limit: DEPTH, block_nesting_limit: DEPTH };
+    let mut nodes =
+        Nodes { all: Vec::new(), open: Vec::new(), anchors: BTreeMap::new(), merges: yaml.len() };
+    for event in Parser::new_from_str_with_options(yaml, options) {
+        let (event, _) = event.ok()?;
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = style == ScalarStyle::Plain && tag.is_none();
+                nodes.close(Node::Scalar { text, plain }, anchor)?;
             }
-            '\'' if quote == '\'' && chars.peek().is_some_and(|(_, next)| *next == '\'') => {
-                chars.next();
+            Event::SequenceStart(_, anchor, _) => nodes.open(Node::List(Vec::new()), anchor)?,
+            Event::MappingStart(_, anchor, _) => nodes.open(Node::Map(Vec::new()), anchor)?,
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Open { mut node, anchor, .. } = nodes.open.pop()?;
+                if let Node::Map(members) = &mut node
+                    && !nodes.merge(members)
+                {
+                    return Some(Document::TooLarge);
+                }
+                nodes.close(node, anchor)?;
             }
-            c if c == quote => return Some(at),
+            // An anchor is known when its node is complete: what contains itself is no document.
+            Event::Alias(anchor) => {
+                let index = *nodes.anchors.get(&anchor)?;
+                nodes.place(index)?;
+            }
             _ => {}
         }
     }
-    None
+    if nodes.all.is_empty() {
+        return None;
+    }
+    Some(nodes.write(room).map_or(Document::TooLarge, Document::Json))
 }
 
-fn unquoted(text: &str, quote: char) -> String {
-    match quote {
-        '\'' => text.replace("''", "'"),
-        // The escapes of YAML are those of JSON, and some that JSON does not need.
-        _ => json::text(format!("\"{text}\"").as_bytes()),
+impl<'y> Nodes<'y> {
+    fn open(&mut self, node: Node<'y>, anchor: usize) -> Option<()> {
+        self.open.push(Open { node, anchor, key: None });
+        (self.open.len() <= DEPTH).then_some(())
     }
+
+    /// A node is complete.
+    fn close(&mut self, node: Node<'y>, anchor: usize) -> Option<()> {
+        let index = self.all.len();
+        self.all.push(node);
+        if anchor != 0 {
+            self.anchors.insert(anchor, index);
+        }
+        self.place(index)
+    }
+
+    /// Puts a node where it belongs.
+    fn place(&mut self, index: Index) -> Option<()> {
+        let Some(open) = self.open.last_mut() else { return Some(()) };
+        match &mut open.node {
+            Node::Scalar { .. } => {}
+            Node::List(items) => items.push(index),
+            Node::Map(members) => match open.key.take() {
+                Some(key) => members.push((key, index)),
+                // JSON has no other keys.
+                None => match self.all.get(index)? {
+                    Node::Scalar { text, .. } => open.key = Some(text.clone()),
+                    _ => return None,
+                },
+            },
+        }
+        Some(())
+    }
+
+    /// Takes over the members of what `<<` refers to, unless there is one of that name. Tells whether
+    /// there was room.
+    fn merge(&mut self, members: &mut Vec<(Cow<'y, str>, Index)>) -> bool {
+        let Some(at) = members.iter().position(|(key, _)| key == "<<") else { return true };
+        let (_, value) = members.remove(at);
+        let sources = match self.all.get(value) {
+            Some(Node::List(items)) => items.clone(),
+            _ => vec![value],
+        };
+        let mut names: BTreeSet<_> = members.iter().map(|(key, _)| key.clone()).collect();
+        for source in sources {
+            let Some(Node::Map(merged)) = self.all.get(source) else { continue };
+            let Some(left) = self.merges.checked_sub(merged.len()) else { return false };
+            self.merges = left;
+            for (key, index) in merged {
+                if names.insert(key.clone()) {
+                    members.push((key.clone(), *index));
+                }
+            }
+        }
+        true
+    }
+
+    /// The last node, which is the outermost, as JSON; `None` where there is no room.
+    fn write(&self, room: usize) -> Option<Vec<u8>> {
+        enum Step<'n> {
+            Value(Index),
+            Key(&'n str),
+            Byte(u8),
+        }
+        let mut out = Vec::new();
+        let mut steps = vec![Step::Value(self.all.len().checked_sub(1)?)];
+        while let Some(step) = steps.pop() {
+            // What waits will be written as well.
+            if out.len() + steps.len() > room {
+                return None;
+            }
+            let first = steps.len();
+            match step {
+                Step::Byte(byte) => out.push(byte),
+                Step::Key(key) => {
+                    quoted(key, &mut out);
+                    out.push(b':');
+                }
+                Step::Value(index) => match self.all.get(index)? {
+                    Node::Scalar { text, plain: true } => plain(text, &mut out),
+                    Node::Scalar { text, .. } => quoted(text, &mut out),
+                    Node::List(items) => {
+                        out.push(b'[');
+                        for (place, &item) in items.iter().enumerate() {
+                            steps.extend((place > 0).then_some(Step::Byte(b',')));
+                            steps.push(Step::Value(item));
+                        }
+                        steps.push(Step::Byte(b']'));
+                    }
+                    Node::Map(members) => {
+                        out.push(b'{');
+                        for (place, (key, value)) in members.iter().enumerate() {
+                            steps.extend((place > 0).then_some(Step::Byte(b',')));
+                            steps.extend([Step::Key(key), Step::Value(*value)]);
+                        }
+                        steps.push(Step::Byte(b'}'));
+                    }
+                },
+            }
+            // The first is to be written first.
+            if let Some(added) = steps.get_mut(first..) {
+                added.reverse();
+            }
+        }
+        Some(out)
+    }
+}
+
+/// A scalar without quotes: a number, a word of YAML's, or a text.
+fn plain(text: &str, out: &mut Vec<u8>) {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => out.extend(b"null"),
+        "true" | "True" | "TRUE" => out.extend(b"true"),
+        "false" | "False" | "FALSE" => out.extend(b"false"),
+        _ => match number(text) {
+            Some(number) => out.extend(number.bytes()),
+            None => quoted(text, out),
+        },
+    }
+}
+
+/// A number as JSON writes it.
+fn number(text: &str) -> Option<Cow<'_, str>> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if !digits.strip_prefix('.').unwrap_or(digits).starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let radix = [("0x", 16), ("0o", 8)];
+    let other = radix
+        .into_iter()
+        .find_map(|(prefix, radix)| u64::from_str_radix(digits.strip_prefix(prefix)?, radix).ok());
+    if let Some(number) = other {
+        return Some(number.to_string().into());
+    }
+    let number: f64 = text.parse().ok()?;
+    let is_json = constraints::json::check(text.as_bytes(), constraints::json::Reading::WHOLE);
+    if is_json.is_ok() {
+        return Some(text.into());
+    }
+    number.is_finite().then(|| number.to_string().into())
+}
+
+fn quoted(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            b'\n' => out.extend(b"\\n"),
+            ..0x20 => out.extend(format!("\\u{byte:04x}").bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
 }
 
 #[cfg(test)]
@@ -90,35 +287,69 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn texts_are_found_however_they_are_written() {
-        let yaml = r#"
-metadata:
-  annotations:
-    a/b: '{"a": "it''s"}'
-    "a/b": "{\"a\": \"\\n\"}"
-    a/bc: '{}'
-    a/b: |-
-      {"a":
-        [1]}
+    fn json(yaml: &str) -> String {
+        match read(yaml, 10_000) {
+            Some(Document::Json(json)) => String::from_utf8(json).unwrap(),
+            other => format!("{other:?}"),
+        }
+    }
 
-      x
-    c: d
-    a/b: '{"a":
-      1}'
-    a/b: {"a": 1}
-    a/b : plain
-    a/b: 'no end
-"#;
-        let expected =
-            [r#"{"a": "it's"}"#, r#"{"a": "\n"}"#, "{\"a\":\n[1]}\n\nx\n", r#"{"a": 1}"#];
-        assert_eq!(texts(yaml, "a/b"), expected);
+    #[test]
+    fn documents_become_json() {
+        for (yaml, expected) in [
+            ("a: 1\nb: [x, 'y\"', ~]\n", r#"{"a":1,"b":["x","y\"",null]}"#),
+            ("a: |\n  {\"b\": 1}\n  c\n", r#"{"a":"{\"b\": 1}\nc\n"}"#),
+            ("a: >-\n  b\n  c\n", r#"{"a":"b c"}"#),
+            (
+                "{a: &x {b: 1.0.0, c: 1.50}, d: *x}",
+                r#"{"a":{"b":"1.0.0","c":1.50},"d":{"b":"1.0.0","c":1.50}}"#,
+            ),
+            (
+                "a: &a {k: 1, l: 2}\nb:\n  <<: *a\n  l: 3\n",
+                r#"{"a":{"k":1,"l":2},"b":{"l":3,"k":1}}"#,
+            ),
+            (
+                "a: [0x10, +1, .5, 1e3, 010, x-, 1_0, .x]",
+                r#"{"a":[16,1,0.5,1e3,10,"x-","1_0",".x"]}"#,
+            ),
+            ("a: !!str 1\n\"b\\x41\": \"\\t\"", r#"{"a":"1","bA":"\u0009"}"#),
+            ("# nothing\n", "None"),
+            ("a: [1\n", "None"),
+            ("a: &a [*a]\n", "None"),
+            ("? {a: 1}\n: b\n", "None"),
+        ] {
+            assert_eq!(json(yaml), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn streams_are_cut_and_only_what_names_something_is_read() {
+        let stream = "a: olm.constraint\n--- # two\nb: 1\n---\nc: |\n  olm.properties\n  ---\n";
+        let found: Vec<_> = documents(stream, 100).map(|(index, _)| index).collect();
+        assert_eq!(found, [0, 2]);
+    }
+
+    #[test]
+    fn what_stands_for_too_much_is_said_to_be() {
+        let mut bomb = "a0: &a0 [olm.constraint, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let all = vec![format!("*a{}", level - 1); 9].join(", ");
+            bomb.push_str(&format!("a{level}: &a{level} [{all}]\n"));
+        }
+        assert_eq!(read(&bomb, 1 << 20), Some(Document::TooLarge));
+        let members: Vec<_> = (0..100).map(|n| format!("k{n}: 1")).collect();
+        let merges = "  - {<<: *a}\n".repeat(1_000);
+        let bomb = format!("a: &a {{{}}}\nb:\n{merges}", members.join(", "));
+        assert_eq!(read(&bomb, 8 << 20), Some(Document::TooLarge));
+        assert_eq!(read(&"[".repeat(100_000), 1 << 20), None);
     }
 
     proptest! {
         #[test]
-        fn no_text_brings_it_down(yaml in "([a'\"|:\\\\ é\n]|a:){0,40}") {
-            let _ = texts(&yaml, "a");
+        fn no_text_brings_it_down(yaml in "([a'\"|:&*<\\[\\]{}\\\\ é\n,-]|a: |<<: |&a |\\*a){0,60}") {
+            if let Some(Document::Json(json)) = read(&yaml, 10_000) {
+                prop_assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());
+            }
         }
     }
 }
