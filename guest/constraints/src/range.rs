@@ -290,7 +290,7 @@ fn expand<'t>(
         "<" => comparators.push(format!("<{flat}").into()),
         "<=" => comparators.push(format!("<{next}").into()),
         "" | "=" | "==" => {
-            comparators.extend([format!(">={flat}").into(), format!("<{next}").into()])
+            comparators.extend([format!(">={flat}").into(), format!("<{next}").into()]);
         }
         "!" | "!=" => {
             comparators.extend([format!("<{flat}").into(), format!(">={next}").into()]);
