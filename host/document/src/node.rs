@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 use serde::de::{Deserializer as _, Visitor};
 
 use crate::Text;
-use crate::text::string_end;
 
 /// A value: its place in the text and, after the first look, what was made of it. 24 bytes, because
 /// a list of a million numbers has a million of them.
@@ -145,7 +144,7 @@ impl<'t> Level<'t> {
         self.at = match first {
             b'}' | b']' => return None,
             b'{' | b'[' => self.text.closing(start)?.checked_add(1)?,
-            b'"' => string_end(self.bytes, start),
+            b'"' => self.text.string_end(start),
             _ => {
                 let rest = self.bytes.get(start..)?;
                 let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
