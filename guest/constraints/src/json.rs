@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! bytes ─▶ scan ─┬─▶ each_child   members or elements of the outermost value, as raw slices
-//!                ├─▶ Tree         every value with its place in the text, parents before children
-//!                └─▶ compact      the same text without white space
+//!                └─▶ Tree         every value with its place in the text, parents before children
 //! ```
 //!
 //! Numbers and texts stay as they are written; texts are decoded where somebody asks. Errors are
@@ -484,25 +483,6 @@ pub fn kind(bytes: &[u8]) -> Option<Kind> {
     })
 }
 
-/// The text without white space between its tokens.
-#[must_use]
-pub fn compact(bytes: &[u8]) -> Vec<u8> {
-    let mut compact = Vec::with_capacity(bytes.len());
-    let (mut inside, mut escaped) = (false, false);
-    for &byte in bytes {
-        if !inside && matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-            continue;
-        }
-        match byte {
-            b'"' if !escaped => inside = !inside,
-            _ => {}
-        }
-        escaped = inside && byte == b'\\' && !escaped;
-        compact.push(byte);
-    }
-    compact
-}
-
 /// Whether a JSON string says this.
 #[must_use]
 pub fn says(raw: &[u8], name: &str) -> bool {
@@ -842,8 +822,6 @@ mod tests {
         .unwrap();
         let expected = [("a", r#"[1, {"x":2}]"#), ("b\"", "{}"), ("c", "3")];
         assert_eq!(found, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
-        assert_eq!(compact(json), br#"{"a":[1,{"x":2}],"b\"":{},"c":3}"#);
-        assert_eq!(compact(br#"{ "a\\" : " x " }"#), br#"{"a\\":" x "}"#);
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -868,8 +846,6 @@ mod tests {
             for json in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
                 let tree = tree(&json);
                 prop_assert_eq!(&read(&tree, 0), &value);
-                let small = compact(json.as_bytes());
-                prop_assert_eq!(small, value.to_string().into_bytes());
                 for index in 0..tree.nodes.len() {
                     let at = value.pointer(&tree.pointer(index));
                     prop_assert_eq!(at, Some(&read(&tree, index)));
@@ -893,7 +869,7 @@ mod tests {
         fn no_bytes_bring_it_down(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = Tree::parse(&bytes, Reading::WHOLE);
             let _ = each_child(&bytes, |_| {});
-            let _ = (text(&bytes), compact(&bytes));
+            let _ = text(&bytes);
         }
     }
 }
