@@ -4,7 +4,7 @@
 //! marked? ─▶ data ────────────────────────┐
 //!         └▶ binaryData ─▶ base64 ─▶ gzip ─┴─▶ JSON values ─▶ olm.bundle ─▶ olm.bundle.object
 //!                                         │         ▲   └──▶ ClusterServiceVersion ◀──┘
-//!                                         └─▶ YAML ─┘ see [`crate::yaml`]
+//!                                         └─▶ YAML ─┘ see the crate `yaml`
 //! ```
 //!
 //! Every ConfigMap of the cluster comes by here, so one is looked at only where it has the marks: a
@@ -18,7 +18,6 @@ use opgate_sdk::{Document, escape};
 use crate::annotations::{self, PROPERTIES};
 use crate::encoding::{Unpacked, base64, unpack};
 use crate::findings::Findings;
-use crate::yaml;
 
 const LABELS: [&str; 2] = ["/metadata/labels/olm.catalogSource", "/metadata/labels/olm.managed"];
 /// What the writer of bundles copies from their annotations.
@@ -30,6 +29,19 @@ const FILES: [&str; 3] = [".json", ".yaml", ".yml"];
 const CATALOG: &str = "clusterServiceVersions";
 /// What a file says that belongs to a bundle or a catalog. An escape may hide it.
 const WORDS: [&str; 4] = ["ClusterServiceVersion", "olm.bundle", "\\u", "\\x"];
+
+/// What a document in YAML must name to be parsed: a ClusterServiceVersion has a megabyte easily, and
+/// nearly none carries properties. An escape may hide a name.
+const NAMES: [&str; 8] = [
+    "olm.constraint",
+    "olm.package.required",
+    "olm.gvk.required",
+    "olm.label.required",
+    "operatorframework.io/properties",
+    "olm.properties",
+    "\\u",
+    "\\x",
+];
 
 /// Looks at every file that is new.
 pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findings<'_>) {
@@ -84,7 +96,7 @@ fn file(text: &str, field: &str, findings: &mut Findings<'_>) {
 /// The text of an object in a catalog, of which only a ClusterServiceVersion counts.
 pub(crate) fn object(text: &str, field: &str, findings: &mut Findings<'_>) {
     if PROPERTIES.iter().any(|(name, _)| text.contains(name)) {
-        each(text, field, findings, |value, field, findings| csv(value, field, findings));
+        each(text, field, findings, csv);
     }
 }
 
@@ -108,11 +120,17 @@ fn each(
         }
     }
     let most = findings.max_inflated();
-    for (later, found) in yaml::documents(rest, most) {
-        let field = place(index + later);
-        match found {
-            yaml::Document::Json(json) => each_of(&json, &field, findings, &visit),
-            yaml::Document::TooLarge => {
+    for part in yaml::split(rest) {
+        let field = place(index);
+        index += 1;
+        if !NAMES.iter().any(|name| part.contains(name)) {
+            continue;
+        }
+        match yaml::read(part, most) {
+            // OLM cannot read it either.
+            None => {}
+            Some(yaml::Document::Json(json)) => each_of(&json, &field, findings, &visit),
+            Some(yaml::Document::TooLarge) => {
                 let message = format!("the document expands to more than {most} bytes");
                 findings.add("CON-01", &field, message);
             }
