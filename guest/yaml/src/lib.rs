@@ -330,7 +330,7 @@ mod tests {
         let mut bomb = "a0: &a0 [olm.constraint, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let all = vec![format!("*a{}", level - 1); 9].join(", ");
-            bomb.push_str(&format!("a{level}: &a{level} [{all}]\n"));
+            bomb.extend(["a", &level.to_string(), ": &a", &level.to_string(), " [", &all, "]\n"]);
         }
         assert_eq!(read(&bomb, 1 << 20), Some(Document::TooLarge));
         let members: Vec<_> = (0..100).map(|n| format!("k{n}: 1")).collect();
