@@ -325,6 +325,55 @@ fn wrong_usage_ends_with_2() {
     }
 }
 
+/// Bytes without any order in them, which nothing makes smaller.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    (0..count).map(next).collect()
+}
+
+/// A bundle has to fit into one ConfigMap, compressed and in base64, however large its files are.
+#[test]
+fn the_size_of_a_bundle_is_the_compressed_one() {
+    let folder = folder();
+    let cases = [
+        ("metadata/large.txt", vec![b'a'; 5_000_000], 0, None),
+        ("metadata/noise", noise(600_000), 0, None),
+        ("metadata/noise", noise(700_000), 0, Some(("RBF-15", "nearing maximum bundle"))),
+        (
+            "metadata/noise",
+            noise(800_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~1.1 MB , max=1.0 MB")),
+        ),
+        (
+            "metadata/noise",
+            noise(3_000_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~4.0 MB , max=1.0 MB")),
+        ),
+        // OLM does not unpack what is elsewhere.
+        ("docs/noise", noise(3_000_000), 0, None),
+    ];
+    for (name, content, code, expected) in cases {
+        let path = format!("bundle-valid/{name}");
+        write(&folder, &path, &content);
+        let output = check(&folder, &["--log", "info", "--output", "jsonl", "bundle-valid"]);
+        std::fs::remove_file(folder.path().join(&path)).unwrap();
+        let case = format!("{name}, {} bytes", content.len());
+        let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
+        assert_eq!(status(&output), code, "{case}: {record}");
+        assert_eq!(rules(&record), Vec::from_iter(expected.map(|(rule, _)| rule)), "{case}");
+        let told = expected.is_none_or(|(_, text)| record.to_string().contains(text));
+        assert!(told, "{case}: {record}");
+        // Neither rule is left out.
+        assert!(!err(&output).contains("RBF-1"), "{case}: {}", err(&output));
+    }
+}
+
 #[test]
 fn several_paths_are_checked_at_once() {
     let folder = folder();

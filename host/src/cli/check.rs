@@ -4,7 +4,7 @@
 //! PATHs ─▶ files::load ─▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─▶ report
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -94,7 +94,8 @@ impl Check {
         let all = parallel::map(&subjects, judge);
         progress.end();
         let mut findings = Findings::start(output, &set);
-        let (mut left_out, mut unseen) = (BTreeSet::new(), BTreeSet::new());
+        let mut left_out: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let mut unseen = BTreeSet::new();
         for judged in all {
             let Judged { checked, is_seen, unreported, not_evaluated } =
                 judged.map_err(Failure::engine)?;
@@ -102,7 +103,9 @@ impl Check {
             if !is_seen {
                 unseen.insert(checked.kind().to_owned());
             }
-            left_out.extend(not_evaluated);
+            for (why, rule) in not_evaluated {
+                left_out.entry(why).or_default().insert(rule);
+            }
             for line in unreported {
                 outcome = outcome.max(Outcome::Usage);
                 tracing::error!("{line}");
@@ -112,9 +115,9 @@ impl Check {
         for kind in unseen {
             tracing::warn!("no configured policy looks at a {kind}");
         }
-        if !left_out.is_empty() {
-            let rules = left_out.into_iter().collect::<Vec<_>>().join(" ");
-            tracing::info!(rules, "not evaluated: they need other objects of a cluster");
+        for (why, rules) in left_out {
+            let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
+            tracing::info!(rules, "not evaluated: {why}");
         }
         match findings.end() {
             // Whoever reads the output has seen enough; what was found counts.
@@ -131,9 +134,14 @@ struct Judged {
     is_seen: bool,
     /// Files that cannot be read and that no policy has told about, one line each.
     unreported: Vec<String>,
-    /// Rules that need a cluster.
-    not_evaluated: Vec<String>,
+    /// Rules that were not evaluated, each after the reason.
+    not_evaluated: Vec<(&'static str, String)>,
 }
+
+/// Why rules about objects of a cluster are left out.
+const NO_CLUSTER: &str = "they need other objects of a cluster";
+/// Why rules about bundles and catalogs are: what they look at is there, but cannot be read.
+const UNREAD: &str = "they need content that cannot be read or is too large";
 
 fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Result<Judged> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -151,7 +159,9 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
         let mut decision = runtime.block_on(decided)?;
         let notes = std::mem::take(&mut decision.audit_annotations);
         let rules = notes.iter().filter(|(key, _)| key.ends_with(".not-evaluated"));
-        not_evaluated.extend(rules.flat_map(|(_, rules)| rules.split(' ').map(str::to_owned)));
+        let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
+        let rules = rules.flat_map(|(_, rules)| rules.split(' '));
+        not_evaluated.extend(rules.map(|rule| (why, rule.to_owned())));
         checked.take(request, decision);
     }
     let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));

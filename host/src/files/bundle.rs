@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
+use super::compressed;
 use super::content::{Content, Expect, File};
 use super::folder;
 use super::manifest;
@@ -46,6 +47,8 @@ pub(crate) struct Bundle {
     files: Vec<Arc<File>>,
     directories: Vec<String>,
     links: Vec<String>,
+    /// What OLM unpacks, in bytes; only of `registry+v1`, and where every file can be read.
+    compressed: Option<u64>,
 }
 
 impl Bundle {
@@ -56,12 +59,15 @@ impl Bundle {
             Arc::new(File::read(&entry.full, entry.path.clone(), shown, Expect::ByName))
         };
         let files = parallel::map(&folder.files, read);
+        let is_unpacked = kind == BundleKind::Registry;
+        let compressed = is_unpacked.then(|| compressed::size(&folder.files)).flatten();
         Ok(Self {
             kind,
             name: name(root)?,
             files,
             directories: folder.directories,
             links: folder.links,
+            compressed,
         })
     }
 
@@ -110,6 +116,9 @@ impl Bundle {
         for (member, paths) in [("directories", &self.directories), ("links", &self.links)] {
             let _ = write!(out, ",\"{member}\":");
             list(out, paths, |out, path| out.push_str(&quoted(path)));
+        }
+        if let Some(size) = self.compressed {
+            let _ = write!(out, ",\"compressedSize\":{size}");
         }
         out.push_str("}}");
     }

@@ -13,6 +13,7 @@
 
 mod bundle;
 mod catalog;
+mod compressed;
 mod content;
 mod detect;
 mod folder;
