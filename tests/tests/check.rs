@@ -433,6 +433,46 @@ fn the_table_shows_line_and_column() {
     }
 }
 
+/// Who knows `opm validate` finds the errors of a catalog nested in the same way, each with its place.
+#[test]
+fn errors_of_a_catalog_are_a_tree() {
+    let folder = folder();
+    let tree = |path: &str, arguments: &[&str]| {
+        let output = check(&folder, &[arguments, &[path]].concat());
+        let table = out(&output);
+        table.split_once("invalid index:\n").map(|(_, tree)| tree.to_owned())
+    };
+    let file = "catalog-broken/etcd/catalog.yaml";
+    let expected = format!(
+        "\
+├── catalog-broken/prometheus/catalog.json:5:1: FBC-43 not JSON: key must be a string
+└── invalid package \"etcd\":
+    ├── invalid channel \"fast\":
+    │   └── {file}:4:1: FBC-11 channel must contain at least one bundle
+    └── invalid channel \"stable\":
+        ├── {file}:14:5: FBC-21 channel contains one or more stranded bundles: etcdoperator.v0.9.2, etcdoperator.v0.9.4
+        ├── {file}:18:5: FBC-18 no olm.bundle blobs found in package \"etcd\" for olm.channel entries [etcdoperator.v0.9.5]
+        └── invalid bundle \"etcdoperator.v0.9.4\":
+            └── {file}:46:7: FBC-35 error parsing bundle \"etcdoperator.v0.9.4\" version \"nine\": No Major.Minor.Patch elements found
+"
+    );
+    assert_eq!(tree("catalog-broken", &[]), Some(expected));
+    // What is about a package stands right below it, what it needs of a bundle or of the icon further in.
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "defaultChannel: fast\n", "");
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "  mediatype: image/png\n", "");
+    let text = tree("catalog-broken", &[]).unwrap();
+    for line in [
+        format!("    ├── {file}:2:1: FBC-10 default channel must be set\n    ├── invalid channel"),
+        format!("    └── invalid icon:\n        └── {file}:4:1: FBC-12 "),
+    ] {
+        assert!(text.contains(&line), "{line}\nis not in\n{text}");
+    }
+    // Warnings are no errors, and other things have no index.
+    configuration(&folder, &json!([{"name": "file-based-catalog", "mode": "warn"}]));
+    assert_eq!(tree("catalog-broken", &["--config", "opgate.yaml"]), None);
+    assert_eq!((tree("catalog-valid", &[]), tree("bundle-broken", &[])), (None, None));
+}
+
 /// Neither into a pipe nor where nobody wants it; what files say never reaches a terminal as it is.
 #[test]
 fn there_are_no_escape_codes_unless_they_are_wanted() {

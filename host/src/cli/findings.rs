@@ -1,5 +1,6 @@
 //! Results of a check, in the forms that people and pipelines read: every violation with its place.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write as _};
 
 use anstream::AutoStream;
@@ -8,8 +9,9 @@ use serde_json::json;
 
 use super::Outcome;
 use super::report::{ERROR, FAINT, Fault, Format, Out, Violation, sarif_log, sarif_rules, xml};
+use super::tree::Tree;
 use crate::files::{Place, Request, Resolver, Subject};
-use crate::policy::{Decision, Set};
+use crate::policy::{Decision, Effect, Set};
 use crate::text::one_line;
 
 /// Violations among which one that is told twice is looked for.
@@ -26,6 +28,9 @@ pub(super) struct Checked {
     violations: Vec<Located>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Fault>,
+    /// Of a catalog, the package as its tree names it; empty for what belongs to none.
+    #[serde(skip)]
+    package: Option<String>,
 }
 
 /// A violation and its place.
@@ -35,6 +40,9 @@ struct Located {
     violation: Violation,
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<At>,
+    /// What of a package it is about, where it denies.
+    #[serde(skip)]
+    nesting: Vec<String>,
 }
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
@@ -63,6 +71,7 @@ impl Checked {
             ok: true,
             violations: Vec::new(),
             error: None,
+            package: subject.package(),
         }
     }
 
@@ -72,6 +81,8 @@ impl Checked {
         self.ok &= decision.denial.is_none() && decision.failure.is_none();
         for violation in decision.violations {
             let place = places.place(&violation.field).map(At::from);
+            let denies = violation.effect == Effect::Deny;
+            let nesting = if denies { places.nesting(&violation.field) } else { Vec::new() };
             let mut violation = Violation::from(violation);
             let (prefix, field) = (request.prefix.as_str(), violation.field.as_str());
             let dot = if prefix.is_empty() || field.is_empty() || field.starts_with('[') {
@@ -88,7 +99,7 @@ impl Checked {
                     && (place.is_some() || known.violation.field == violation.field)
             };
             if !self.violations.iter().rev().take(RECENT).any(is_known) {
-                self.violations.push(Located { violation, place });
+                self.violations.push(Located { violation, place, nesting });
             }
         }
         let fault = decision.faults.into_iter().next();
@@ -215,6 +226,7 @@ impl Findings {
                 excerpt(&mut self.out, place)?;
             }
         }
+        self.trees(kept)?;
         for checked in kept {
             if let Some(Fault { policy, cause }) = &checked.error {
                 let (source, object) = (one_line(&checked.source, 512), checked.object());
@@ -227,6 +239,26 @@ impl Findings {
         self.out.flush()?;
         let [ok, denied, failed] = counts(kept);
         anstream::eprintln!("{ok} ok, {denied} denied, {failed} failed");
+        Ok(())
+    }
+
+    /// What denies a catalog once more, in the form of `opm validate`.
+    fn trees(&mut self, kept: &[Checked]) -> io::Result<()> {
+        let mut trees: BTreeMap<&str, Tree<'_>> = BTreeMap::new();
+        for (checked, package) in kept.iter().filter_map(|c| Some((c, c.package.as_deref()?))) {
+            for located in checked.violations.iter().filter(|v| v.violation.denies()) {
+                let titles = located.nesting.iter().map(String::as_str);
+                let titles =
+                    Some(package).filter(|title| !title.is_empty()).into_iter().chain(titles);
+                let (at, rule) = (located.at(checked), &located.violation.rule);
+                let line = format!("{at}: {rule} {}", located.sentence());
+                trees.entry(&checked.source).or_default().add(titles, line);
+            }
+        }
+        for (source, tree) in trees {
+            writeln!(self.out, "\n{}: invalid index:", one_line(source, 1_024))?;
+            tree.draw(&mut self.out, "")?;
+        }
         Ok(())
     }
 

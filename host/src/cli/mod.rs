@@ -15,6 +15,7 @@ mod replay;
 mod report;
 mod rules;
 mod serve;
+mod tree;
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};

@@ -82,8 +82,12 @@ impl Violation {
         format!("{}{at}{}", self.field, self.message)
     }
 
+    pub(super) fn denies(&self) -> bool {
+        self.level == Effect::Deny.as_str()
+    }
+
     pub(super) fn style(&self) -> Style {
-        if self.level == Effect::Deny.as_str() { ERROR } else { WARNING }
+        if self.denies() { ERROR } else { WARNING }
     }
 
     /// The level as SARIF has it.

@@ -19,6 +19,7 @@ mod detect;
 mod folder;
 mod ignore;
 mod manifest;
+mod nesting;
 pub(crate) mod parallel;
 mod place;
 pub(crate) mod subject;

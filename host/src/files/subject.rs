@@ -9,6 +9,7 @@ use opgate_document::{Document, Text};
 use super::bundle::Bundle;
 use super::catalog::Package;
 use super::content::File;
+use super::nesting::{self, Nesting};
 use super::place::{Place, Places, tokens};
 
 /// API group of the documents that stand for files.
@@ -29,6 +30,18 @@ pub(crate) struct Subject {
     pub(crate) requests: Vec<Request>,
     /// Files of it that could not be read. Somebody has to say so: a policy, or the caller.
     pub(crate) broken: Vec<Arc<File>>,
+}
+
+impl Subject {
+    /// The title of a package in a tree of findings, empty for what belongs to no package; none where
+    /// this is no catalog.
+    pub(crate) fn package(&self) -> Option<String> {
+        let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
+        let title = || {
+            if self.name.is_empty() { String::new() } else { nesting::named("package", &self.name) }
+        };
+        is_catalog.then(title)
+    }
 }
 
 /// One question to the policies.
@@ -126,6 +139,7 @@ impl Layout {
 pub(crate) struct Resolver<'l> {
     layout: &'l Layout,
     ready: HashMap<(String, usize), Places>,
+    nesting: Nesting,
 }
 
 /// What the first tokens of a field lead to.
@@ -140,7 +154,16 @@ pub(super) struct Step<'f, 't> {
 impl<'l> Resolver<'l> {
     /// For the violations of a document.
     pub(crate) fn new(layout: &'l Layout) -> Self {
-        Self { layout, ready: HashMap::new() }
+        Self { layout, ready: HashMap::new(), nesting: Nesting::default() }
+    }
+
+    /// What of a package a field is about, from the outside to the inside; nothing where it is about the
+    /// package, or where there is none.
+    pub(crate) fn nesting(&mut self, field: &str) -> Vec<String> {
+        match self.layout {
+            Layout::Package(package) => self.nesting.of(package, &tokens(field)),
+            Layout::Bundle(_) | Layout::Object(_) => Vec::new(),
+        }
     }
 
     /// The place of a field; none where it is about the folder as a whole.
