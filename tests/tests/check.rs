@@ -233,7 +233,7 @@ fn what_is_wrong_has_a_place() {
     }
     assert_eq!(at(&catalog[1], "FBC-43"), "catalog-broken/prometheus/catalog.json:5");
     let (_, plain) = records(&folder, &["plain-broken"]);
-    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:1");
+    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:3");
     let manifest = records(&folder, &["classless.yaml"]).1.remove(0);
     let expected = json!({
         "source": "classless.yaml",
