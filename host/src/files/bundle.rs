@@ -13,6 +13,7 @@ use super::folder;
 use super::manifest;
 use super::parallel;
 use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
+use super::unique;
 
 /// What the folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,8 @@ impl Bundle {
         let folder = folder::walk(root)?;
         let read = |entry: &folder::Entry| {
             let shown = super::shown(root, &entry.path);
-            Arc::new(File::read(&entry.full, entry.path.clone(), shown, Expect::ByName))
+            let file = File::read(&entry.full, entry.path.clone(), shown, Expect::ByName);
+            Arc::new(unique::checked(file))
         };
         let files = parallel::map(&folder.files, read);
         let is_unpacked = kind == BundleKind::Registry;

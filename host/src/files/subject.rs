@@ -11,6 +11,7 @@ use super::catalog::Package;
 use super::content::File;
 use super::nesting::{self, Nesting};
 use super::place::{Place, Places, tokens};
+use super::template;
 
 /// API group of the documents that stand for files.
 pub(crate) const GROUP: &str = "opgate.dev";
@@ -100,7 +101,9 @@ impl Request {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         let mut out = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"check","kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            // The log names a review by it.
+            quoted(format!("{} {}", self.kind, self.name).trim_end()),
             quoted(&self.name),
             quoted(&self.namespace),
             if self.old.is_some() { "UPDATE" } else { "CREATE" },
@@ -213,7 +216,7 @@ pub(super) fn list<T>(
 /// Writes why a file cannot be read, as a member.
 pub(super) fn error(out: &mut String, file: &File) {
     if let Some(broken) = file.broken() {
-        let why = quoted(&crate::text::one_line(&broken.why, 1_024));
+        let why = quoted(&crate::text::one_line(&template::why(broken), 1_024));
         let (line, column) = (broken.line, broken.column);
         // Writing to a text does not fail.
         let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);
