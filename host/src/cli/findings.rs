@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Outcome;
+use super::paths::Unread;
 use super::report::{ERROR, FAINT, Fault, Format, Out, Violation, sarif_log, sarif_rules, xml};
 use super::tree::Tree;
 use crate::files::{Place, Request, Resolver, Subject};
@@ -116,6 +117,14 @@ impl Checked {
         self.violations.sort_by(|a, b| a.position().cmp(&b.position()));
     }
 
+    /// Gives other names to paths.
+    pub(super) fn rename(&mut self, named: impl Fn(&str) -> String) {
+        self.source = named(&self.source);
+        for place in self.violations.iter_mut().filter_map(|v| v.place.as_mut()) {
+            place.file = named(&place.file);
+        }
+    }
+
     pub(super) fn kind(&self) -> &str {
         &self.kind
     }
@@ -167,17 +176,24 @@ pub(super) struct Findings {
     format: Format,
     out: Out,
     kept: Vec<Checked>,
+    unread: Vec<Unread>,
     rules: Vec<serde_json::Value>,
 }
 
 impl Findings {
     pub(super) fn start(format: Format, set: &Set) -> Self {
         let out = BufWriter::new(AutoStream::auto(io::stdout()));
-        Self { format, out, kept: Vec::new(), rules: sarif_rules(set) }
+        let (kept, unread) = (Vec::new(), Vec::new());
+        Self { format, out, kept, unread, rules: sarif_rules(set) }
     }
 
     pub(super) fn add(&mut self, checked: Checked) {
         self.kept.push(checked);
+    }
+
+    /// Notes what cannot be read.
+    pub(super) fn miss(&mut self, unread: Unread) {
+        self.unread.push(unread);
     }
 
     pub(super) fn end(mut self) -> io::Result<()> {
@@ -196,7 +212,10 @@ impl Findings {
             }
             Format::Junit => self.junit(&kept)?,
             Format::Sarif => {
-                serde_json::to_writer_pretty(&mut self.out, &sarif(&self.rules, &kept))?;
+                serde_json::to_writer_pretty(
+                    &mut self.out,
+                    &sarif(&self.rules, &kept, &self.unread),
+                )?;
                 writeln!(self.out)?;
             }
         }
@@ -237,8 +256,14 @@ impl Findings {
             }
         }
         self.out.flush()?;
-        let [ok, denied, failed] = counts(kept);
-        anstream::eprintln!("{ok} ok, {denied} denied, {failed} failed");
+        if !kept.is_empty() {
+            let [ok, denied, failed] = counts(kept);
+            let unread = match self.unread.len() {
+                0 => String::new(),
+                count => format!(", {count} not read"),
+            };
+            anstream::eprintln!("{ok} ok, {denied} denied, {failed} failed{unread}");
+        }
         Ok(())
     }
 
@@ -265,7 +290,8 @@ impl Findings {
     fn junit(&mut self, kept: &[Checked]) -> io::Result<()> {
         let out = &mut self.out;
         let [_, denied, failed] = counts(kept);
-        let counts = format!("tests=\"{}\" failures=\"{denied}\" errors=\"{failed}\"", kept.len());
+        let (tests, errors) = (kept.len() + self.unread.len(), failed + self.unread.len());
+        let counts = format!("tests=\"{tests}\" failures=\"{denied}\" errors=\"{errors}\"");
         writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
         writeln!(out, "<testsuites {counts}>")?;
         writeln!(out, "  <testsuite name=\"opgate check\" {counts}>")?;
@@ -291,6 +317,12 @@ impl Findings {
                 (None, true) if lines.is_empty() => {}
                 (None, true) => writeln!(out, "      <system-out>{lines}</system-out>")?,
             }
+            writeln!(out, "    </testcase>")?;
+        }
+        for Unread { source, line } in &self.unread {
+            let (source, line) = (xml(source), xml(line));
+            writeln!(out, "    <testcase classname=\"{source}\" name=\"read\">")?;
+            writeln!(out, "      <error message=\"{line}\"></error>")?;
             writeln!(out, "    </testcase>")?;
         }
         writeln!(out, "  </testsuite>\n</testsuites>")
@@ -323,7 +355,7 @@ fn excerpt(out: &mut impl io::Write, place: &At) -> io::Result<()> {
     writeln!(out, "  {FAINT}{space:margin$} |{FAINT:#} {space:mark$}{ERROR}^{ERROR:#}")
 }
 
-fn sarif(rules: &[serde_json::Value], kept: &[Checked]) -> serde_json::Value {
+fn sarif(rules: &[serde_json::Value], kept: &[Checked], unread: &[Unread]) -> serde_json::Value {
     let mut results = Vec::new();
     for checked in kept {
         let result = |rule: &str, level: &str, text: String, place: Option<&At>| {
@@ -354,7 +386,12 @@ fn sarif(rules: &[serde_json::Value], kept: &[Checked]) -> serde_json::Value {
             results.push(result("fault", "error", text, None));
         }
     }
-    sarif_log(rules, &results)
+    let notification = |Unread { source, line }: &Unread| {
+        let place = json!({"physicalLocation": {"artifactLocation": {"uri": uri(source)}}});
+        json!({"level": "error", "message": {"text": line}, "locations": [place]})
+    };
+    let notifications: Vec<_> = unread.iter().map(notification).collect();
+    sarif_log(rules, &results, &notifications)
 }
 
 /// A path as a reference: what is special there is escaped.

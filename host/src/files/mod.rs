@@ -11,6 +11,7 @@
 //! parts of them right before it is judged. The documents have the group `opgate.dev`, the
 //! version `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle` and `FileBasedCatalog`.
 
+mod below;
 mod bundle;
 mod catalog;
 mod compressed;
@@ -29,9 +30,10 @@ pub(crate) mod testing;
 mod unique;
 
 pub(crate) use bundle::BundleKind;
-pub(crate) use detect::{As, detect};
+pub(crate) use detect::{As, Found, detect};
 pub(crate) use place::Place;
 pub(crate) use subject::{Request, Resolver, Subject};
+pub(crate) use template::complaint;
 
 use std::path::Path;
 
