@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -233,7 +234,7 @@ fn what_is_wrong_has_a_place() {
     }
     assert_eq!(at(&catalog[1], "FBC-43"), "catalog-broken/prometheus/catalog.json:5");
     let (_, plain) = records(&folder, &["plain-broken"]);
-    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:1");
+    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:3");
     let manifest = records(&folder, &["classless.yaml"]).1.remove(0);
     let expected = json!({
         "source": "classless.yaml",
@@ -297,15 +298,24 @@ fn wrong_usage_ends_with_2() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("empty")).unwrap();
     write(&folder, "other/values.yaml", "a: 1\n");
+    write(&folder, "texts/README.md", "# x\n");
     write(&folder, "none.yaml", "# nothing\n");
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 20] = [
         (&[], &["PATH"]),
         (&["nowhere"], &["nowhere: No such file"]),
         (&["--as", "manifest", "nowhere"], &["nowhere", "No such file"]),
         (&["--as", "catalog", "nowhere"], &["nowhere", "No such file"]),
-        (&["--as", "bundle", "nowhere"], &["nowhere"]),
-        (&["empty"], &["empty: ", "--as"]),
-        (&["--as", "manifest", "empty"], &["nothing to check"]),
+        (&["--as", "bundle", "nowhere"], &[" nowhere: No such file"]),
+        (&["--as", "plain", "nowhere"], &[" nowhere: No such file"]),
+        (&["empty"], &["empty: ", "manifests/", "schema", "apiVersion", "--as"]),
+        (&["--as", "manifest", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "bundle", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "plain", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "catalog", "empty"], &["empty: there is nothing in it"]),
+        (
+            &["--as", "manifest", "texts"],
+            &["texts: there is no file *.json, *.yaml or *.yml in it"],
+        ),
         (&["other"], &["other: ", "--as"]),
         (&["none.yaml"], &["none.yaml: ", "--as"]),
         (&["--as", "bundle", "good.yaml"], &["good.yaml: not a folder"]),
@@ -322,6 +332,55 @@ fn wrong_usage_ends_with_2() {
         for text in expected {
             assert!(err(&output).contains(text), "{arguments:?}: {}", err(&output));
         }
+    }
+}
+
+/// Bytes without any order in them, which nothing makes smaller.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    (0..count).map(next).collect()
+}
+
+/// A bundle has to fit into one ConfigMap, compressed and in base64, however large its files are.
+#[test]
+fn the_size_of_a_bundle_is_the_compressed_one() {
+    let folder = folder();
+    let cases = [
+        ("metadata/large.txt", vec![b'a'; 5_000_000], 0, None),
+        ("metadata/noise", noise(600_000), 0, None),
+        ("metadata/noise", noise(700_000), 0, Some(("RBF-15", "nearing maximum bundle"))),
+        (
+            "metadata/noise",
+            noise(800_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~1.1 MB , max=1.0 MB")),
+        ),
+        (
+            "metadata/noise",
+            noise(3_000_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~4.0 MB , max=1.0 MB")),
+        ),
+        // OLM does not unpack what is elsewhere.
+        ("docs/noise", noise(3_000_000), 0, None),
+    ];
+    for (name, content, code, expected) in cases {
+        let path = format!("bundle-valid/{name}");
+        write(&folder, &path, &content);
+        let output = check(&folder, &["--log", "info", "--output", "jsonl", "bundle-valid"]);
+        std::fs::remove_file(folder.path().join(&path)).unwrap();
+        let case = format!("{name}, {} bytes", content.len());
+        let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
+        assert_eq!(status(&output), code, "{case}: {record}");
+        assert_eq!(rules(&record), Vec::from_iter(expected.map(|(rule, _)| rule)), "{case}");
+        let told = expected.is_none_or(|(_, text)| record.to_string().contains(text));
+        assert!(told, "{case}: {record}");
+        // Neither rule is left out.
+        assert!(!err(&output).contains("RBF-1"), "{case}: {}", err(&output));
     }
 }
 
@@ -382,6 +441,253 @@ fn the_table_shows_line_and_column() {
         assert!(shown.chars().skip(mark).collect::<String>().starts_with("\"spec\""), "{table}");
         assert!(!table.contains('\r'), "{table:?}");
     }
+}
+
+/// Who knows `opm validate` finds the errors of a catalog nested in the same way, each with its place.
+#[test]
+fn errors_of_a_catalog_are_a_tree() {
+    let folder = folder();
+    let tree = |path: &str, arguments: &[&str]| {
+        let output = check(&folder, &[arguments, &[path]].concat());
+        let table = out(&output);
+        table.split_once("invalid index:\n").map(|(_, tree)| tree.to_owned())
+    };
+    let file = "catalog-broken/etcd/catalog.yaml";
+    let expected = format!(
+        "\
+├── catalog-broken/prometheus/catalog.json:5:1: FBC-43 not JSON: key must be a string
+└── invalid package \"etcd\":
+    ├── invalid channel \"fast\":
+    │   └── {file}:4:1: FBC-11 channel must contain at least one bundle
+    └── invalid channel \"stable\":
+        ├── {file}:14:5: FBC-21 channel contains one or more stranded bundles: etcdoperator.v0.9.2, etcdoperator.v0.9.4
+        ├── {file}:18:5: FBC-18 no olm.bundle blobs found in package \"etcd\" for olm.channel entries [etcdoperator.v0.9.5]
+        └── invalid bundle \"etcdoperator.v0.9.4\":
+            └── {file}:46:7: FBC-35 error parsing bundle \"etcdoperator.v0.9.4\" version \"nine\": No Major.Minor.Patch elements found
+"
+    );
+    assert_eq!(tree("catalog-broken", &[]), Some(expected));
+    // What is about a package stands right below it, what it needs of a bundle or of the icon further in.
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "defaultChannel: fast\n", "");
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "  mediatype: image/png\n", "");
+    let text = tree("catalog-broken", &[]).unwrap();
+    for line in [
+        format!("    ├── {file}:2:1: FBC-10 default channel must be set\n    ├── invalid channel"),
+        format!("    └── invalid icon:\n        └── {file}:4:1: FBC-12 "),
+    ] {
+        assert!(text.contains(&line), "{line}\nis not in\n{text}");
+    }
+    // Warnings are no errors, and other things have no index.
+    configuration(&folder, &json!([{"name": "file-based-catalog", "mode": "warn"}]));
+    assert_eq!(tree("catalog-broken", &["--config", "opgate.yaml"]), None);
+    assert_eq!((tree("catalog-valid", &[]), tree("bundle-broken", &[])), (None, None));
+}
+
+/// A pipeline reads the output also where nothing could be read.
+#[test]
+fn every_form_says_what_could_not_be_read() {
+    let folder = folder();
+    write(&folder, "bad.yaml", "a: [\n");
+    configuration(&folder, &json!([]));
+    copy(&folder.path().join("bundle-broken"), &folder.path().join("unreported"));
+    let unread = "unreported/manifests/service.yaml:4:2: not YAML";
+    // Arguments, how many are judged, and what is said about the others.
+    let cases: [(&[&str], usize, &[&str]); 6] = [
+        (&["nowhere"], 0, &["nowhere: No such file"]),
+        (&["nowhere", "bad.yaml"], 0, &["nowhere: No such file", "bad.yaml:1:4: not YAML"]),
+        (&["--as", "bundle", "good.yaml"], 0, &["good.yaml: not a folder"]),
+        (&["--since", "nowhere", "good.yaml"], 0, &["nowhere: No such file"]),
+        (&["good.yaml", "nowhere"], 1, &["nowhere: No such file"]),
+        (&["--config", "opgate.yaml", "unreported"], 1, &[unread]),
+    ];
+    for (arguments, judged, lines) in cases {
+        let run = |form: &str| {
+            let output = check(&folder, &[&["--output", form], arguments].concat());
+            assert_eq!(status(&output), 2, "{arguments:?}: {}", err(&output));
+            for line in lines {
+                assert!(err(&output).contains(line), "{arguments:?}: {}", err(&output));
+            }
+            out(&output)
+        };
+        let listed: Vec<Value> = serde_json::from_str(&run("json")).unwrap();
+        listed.iter().for_each(in_form);
+        assert_eq!((listed.len(), run("jsonl").lines().count()), (judged, judged));
+
+        let junit = run("junit");
+        let names = elements(&junit);
+        let count = |name: &str| names.iter().filter(|n| *n == name).count();
+        assert_eq!((count("testcase"), count("error")), (judged + lines.len(), lines.len()));
+        let counts = format!("tests=\"{}\"", judged + lines.len());
+        let errors = format!("errors=\"{}\"", lines.len());
+        assert!(junit.contains(&counts) && junit.contains(&errors), "{junit}");
+
+        let sarif: Value = serde_json::from_str(&run("sarif")).unwrap();
+        let invocation = &sarif["runs"][0]["invocations"][0];
+        assert_eq!(invocation["executionSuccessful"], false);
+        let notifications = invocation["toolExecutionNotifications"].as_array().unwrap();
+        assert_eq!(notifications.len(), lines.len(), "{arguments:?}");
+        for (line, notification) in lines.iter().zip(notifications) {
+            assert!(junit.contains(line), "{arguments:?}: {junit}");
+            assert_eq!(notification["level"], "error");
+            assert!(notification["message"]["text"].as_str().unwrap().starts_with(line));
+        }
+    }
+    let sarif = out(&check(&folder, &["--output", "sarif", "good.yaml"]));
+    assert!(!sarif.contains("invocations"), "{sarif}");
+}
+
+fn piped(folder: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = command(folder.path(), &[&["check"], arguments].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("TMPDIR", folder.path())
+        .spawn()
+        .unwrap();
+    // Who does not read it ends before all of it is written.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn standard_input_is_a_file() {
+    let folder = folder();
+    let catalog = std::fs::read(folder.path().join("catalog-broken/etcd/catalog.yaml")).unwrap();
+    let json = br#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#;
+    let cases: [(&[&str], &[u8], i32, &str); 9] = [
+        (&["-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["-"], GOOD.as_bytes(), 0, ""),
+        (&["-"], json, 0, ""),
+        (&["--as", "manifest", "-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["--as", "catalog", "-"], &catalog, 1, "└── -:4:1: FBC-11 "),
+        (&["-", "good.yaml"], &catalog, 1, "-:4:1: deny FBC-11 "),
+        (&["-"], b"a: [\n", 2, " -:1:4: not YAML"),
+        (&["--as", "bundle", "-"], b"a: 1\n", 2, " -: not a folder"),
+        (&["-", "-"], GOOD.as_bytes(), 2, "name it once"),
+    ];
+    let before = std::fs::read_dir(folder.path()).unwrap().count();
+    for (arguments, input, code, expected) in cases {
+        let output = piped(&folder, arguments, input);
+        let all = out(&output) + &err(&output);
+        assert_eq!(status(&output), code, "{arguments:?}: {all}");
+        assert!(all.contains(expected), "{arguments:?}: {all}");
+        // The copy is gone, and nobody hears of it.
+        assert!(!all.contains(&*folder.path().to_string_lossy()), "{arguments:?}: {all}");
+    }
+    let cache = usize::from(folder.path().join(".cache").exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before + cache);
+    let output = piped(&folder, &["--output", "jsonl", "-"], CLASSLESS.as_bytes());
+    let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
+    assert_eq!((&record["source"], at(&record, "RPK-12")), (&json!("-"), "-:5".to_owned()));
+}
+
+/// A repository holds bundles and catalogs beside other things.
+#[test]
+fn what_is_below_a_folder_is_found() {
+    let folder = folder();
+    for (fixture, path) in [
+        ("bundle-valid", "repo/bundle/0.1.0"),
+        ("bundle-broken", "repo/bundle/0.2.0"),
+        ("plain-valid", "repo/plain"),
+        ("catalog-broken", "repo/catalog"),
+    ] {
+        copy(&folder.path().join(fixture), &folder.path().join(path));
+    }
+    write(&folder, "repo/config/classless.yaml", CLASSLESS);
+    write(&folder, "repo/Makefile", "all:\n");
+    write(&folder, "repo/chart/templates/a.yaml", "name: {{ .Values.name }}\n");
+    let expected = [
+        ("repo/bundle/0.1.0", "RegistryBundle", true, "bundle"),
+        ("repo/bundle/0.2.0", "RegistryBundle", false, "bundle"),
+        ("repo/catalog", "FileBasedCatalog", false, "catalog"),
+        ("repo/catalog", "FileBasedCatalog", false, "catalog"),
+        ("repo/plain", "PlainBundle", true, "plain bundle"),
+    ];
+    let (code, found) = records(&folder, &["repo"]);
+    assert_eq!((code, found.len()), (1, 5), "{found:?}");
+    let output = check(&folder, &["repo"]);
+    for ((source, kind, ok, name), record) in expected.into_iter().zip(&found) {
+        assert_eq!((&record["source"], &record["kind"]), (&json!(source), &json!(kind)));
+        assert_eq!(record["ok"], ok, "{record}");
+        // People are told what it was taken for.
+        let line = format!("{source}: {name}\n");
+        assert!(err(&output).contains(&line), "{line} is not in {}", err(&output));
+    }
+    for place in [
+        "bundle/0.2.0/manifests/lease.yaml:2:1: deny RBF-10",
+        "catalog/prometheus/catalog.json:5:1: deny FBC-43",
+    ] {
+        assert!(out(&output).contains(&format!("repo/{place}")), "{}", out(&output));
+    }
+    // What could have been of a catalog is not passed over in silence.
+    let left = "WARN repo/chart/templates/a.yaml:1:8: not YAML";
+    assert!(err(&output).contains(left), "{}", err(&output));
+    let named = err(&check(&folder, &["repo/bundle/0.1.0"]));
+    assert_eq!(named, "1 ok, 0 denied, 0 failed\n", "what is named is not found");
+    // Old and new have to be one thing.
+    let output = check(&folder, &["--since", "bundle-valid", "repo"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("repo: --since compares one"), "{}", err(&output));
+    let output = check(&folder, &["--since", "bundle-valid", "repo/bundle/0.1.0"]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+}
+
+/// Of very many violations some are told, and how many there are besides.
+#[test]
+fn what_is_left_out_is_counted() {
+    let folder = folder();
+    let object = "apiVersion: v1\nkind: ConfigMap\n---\n";
+    write(&folder, "plain-valid/manifests/many.yaml", object.repeat(500));
+    for number in 0..200 {
+        let text =
+            "apiVersion: v1\nkind: Node\nmetadata:\n  name: x\n  labels: {-a: b}\n---\na: 1\n";
+        write(&folder, &format!("bundle-valid/manifests/{number}.yaml"), text);
+        write(&folder, &format!("bundle-valid/manifests/{number}.json"), "{");
+    }
+    for (path, code, lines) in [
+        ("plain-valid", 1, vec!["436 more violations of PBF-05 are left out"]),
+        (
+            "bundle-valid",
+            // The log tells which files cannot be read besides.
+            2,
+            vec![
+                "more violations of RBF-10 are left out",
+                "more violations of RBF-12 are left out",
+                "more violations of RBF-32 are left out",
+            ],
+        ),
+    ] {
+        let (status, found) = records(&folder, &[path]);
+        let of_policy = violations(&found[0])
+            .iter()
+            .filter(|v| v["policy"].as_str().unwrap().ends_with("bundle"));
+        let count = of_policy.count();
+        assert!(status == code && count <= 256, "{path}: {status}, {count}");
+        for line in lines {
+            assert!(found[0].to_string().contains(line), "{path}: {line}: {}", found[0]);
+        }
+    }
+}
+
+/// Who has many packages has to know which one is too large.
+#[test]
+fn faults_name_what_they_are_about() {
+    let folder = folder();
+    let small = json!([{"name": "file-based-catalog", "limits": {"memory": "4Mi"}}]);
+    configuration(&folder, &small);
+    let entries: Vec<_> = (0..50_000).map(|n| json!({"name": format!("huge.v0.0.{n}")})).collect();
+    let channel =
+        json!({"schema": "olm.channel", "package": "huge", "name": "c", "entries": entries});
+    let package = json!({"schema": "olm.package", "name": "huge", "defaultChannel": "c"});
+    write(&folder, "catalog-valid/huge/catalog.json", format!("{package}\n{channel}\n"));
+    let output = check(&folder, &["--config", "opgate.yaml", "catalog-valid"]);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    let log = err(&output);
+    assert!(
+        log.contains("FileBasedCatalog huge") && !log.contains("FileBasedCatalog etcd"),
+        "{log}"
+    );
+    assert!(out(&output).contains("fault FileBasedCatalog huge: "), "{}", out(&output));
 }
 
 /// Neither into a pipe nor where nobody wants it; what files say never reaches a terminal as it is.
@@ -507,7 +813,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
         writeln!(text, "{:level$}a:", "").unwrap();
         text
     });
-    let cases: [(&str, Vec<u8>, &str, &str); 20] = [
+    let cases: [(&str, Vec<u8>, &str, &str); 23] = [
         ("tabs.yaml", format!("{head}metadata:\n\tname: x\n").into(), "4:", "not YAML"),
         ("bytes.yaml", [head.as_bytes(), b"a: \xff\xfe\n"].concat(), "3:4", "not UTF-8"),
         ("bytes.json", b"{\"kind\":\n\"\xc3\"}".to_vec(), "2:2", "not UTF-8"),
@@ -535,13 +841,27 @@ fn what_cannot_be_read_is_told_with_its_place() {
             "5:3",
             "duplicate",
         ),
-        ("helm.yaml", format!("{head}metadata:\n  name: {{{{ .x }}}}\n").into(), "4:", "not YAML"),
+        (
+            "helm.yaml",
+            format!("{head}metadata:\n  name: {{{{ .x }}}}\n").into(),
+            "4:",
+            "render it first",
+        ),
+        (
+            "if.yaml",
+            format!("{{{{- if .x }}}}\n{head}metadata:\n  name: x\n{{{{- end }}}}\n").into(),
+            "",
+            "render it first",
+        ),
+        ("yaml.json", "a: 1\n".into(), "1:1", "not JSON"),
+        ("list.json", "[1, ]".into(), "1:5", "not JSON"),
         ("comma.json", "{\n  \"a\": 1,\n}\n".into(), "3:1", "not JSON"),
         ("rest.json", "{\"a\": 1}\nx".into(), "2:1", "not JSON"),
     ];
     let folder = folder();
     for (name, content, place, why) in cases {
         write(&folder, name, &content);
+        let mut said = None;
         for arguments in [&[name][..], &["--as", "manifest", name]] {
             let output = check(&folder, arguments);
             let errors = err(&output);
@@ -549,6 +869,9 @@ fn what_cannot_be_read_is_told_with_its_place() {
             assert!(errors.contains(&format!(" {name}:{place}")), "{arguments:?}: {errors}");
             assert!(errors.contains(why), "{arguments:?}: {errors}");
             assert!(errors.len() < 1_000 && errors.lines().count() == 1, "{errors}");
+            // Whoever finds out what it is says the same as whoever reads it.
+            let line = errors.split_once("ERROR ").unwrap().1.to_owned();
+            assert_eq!(*said.get_or_insert_with(|| line.clone()), line, "{arguments:?}");
         }
         for (fixture, within, rule) in [
             ("bundle-valid", "manifests/", "RBF-12"),
@@ -571,6 +894,35 @@ fn what_cannot_be_read_is_told_with_its_place() {
             );
         }
     }
+    // A name that stands twice in JSON is refused as it is in YAML.
+    let twice = GOOD.trim_end().replace('\n', "\\n");
+    let twice = format!(
+        "{{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\",\n \"data\": {{\"a\": \"{twice}\", \"b\": 1,\n  \"a\": 2}}}}"
+    );
+    for name in ["twice.json", "twice.yaml"] {
+        for path in [
+            name.to_owned(),
+            format!("bundle-valid/manifests/{name}"),
+            format!("plain-valid/manifests/{name}"),
+        ] {
+            write(&folder, &path, &twice);
+            let arguments = if path == name {
+                vec!["--as", "manifest", name]
+            } else {
+                vec![path.split('/').next().unwrap()]
+            };
+            let output = check(&folder, &arguments);
+            std::fs::remove_file(folder.path().join(&path)).unwrap();
+            assert_eq!(status(&output), if path == name { 2 } else { 1 }, "{path}");
+            let all = out(&output) + &err(&output);
+            assert!(all.contains(&format!("{path}:3:3: ")), "{path}: {all}");
+            assert!(all.contains("duplicate mapping key: a"), "{path}: {all}");
+        }
+    }
+    // What only has braces in it is no template.
+    write(&folder, "rule.yaml", format!("{GOOD}a: \"{{{{ $labels.x }}}}\"\nb: c\nd: [\n"));
+    let errors = err(&check(&folder, &["rule.yaml"]));
+    assert!(errors.contains("not YAML") && !errors.contains("template"), "{errors}");
     // What stands beside it is judged all the same.
     write(&folder, "plain-valid/manifests/a.yaml", "a: [\n");
     write(&folder, "plain-valid/manifests/b.yaml", CLASSLESS);
@@ -650,7 +1002,7 @@ fn links_lead_nowhere() {
         ("bundle-valid", "manifests/out.yaml"),
         ("plain-valid", "manifests/out.yaml"),
         ("catalog-valid", "etcd/out.yaml"),
-        ("manifests", ""),
+        ("manifests", "WARN manifests/out.yaml: left out: links are not followed"),
     ];
     for (path, named) in cases {
         let output = check(&folder, &["--output", "jsonl", path]);

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::{Document, Kind};
 
+use crate::{layout, manifests};
+
 /// What is known of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -156,12 +158,14 @@ impl<'d> Folder<'d> {
         self.document.text(&format!("/spec/files/{}/text", file.index))
     }
 
-    /// Bytes of all files.
+    /// Bytes of the files that OLM unpacks.
     pub(crate) fn size(&self) -> u64 {
-        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
+        let unpacked = [manifests::DIRECTORY, layout::METADATA];
+        let files = self.files.iter().filter(|file| unpacked.contains(&file.directory()));
+        files.fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Bytes of all files compressed one by one, where the host says so.
+    /// Bytes of those files compressed one by one, where the host says so.
     pub(crate) fn compressed_size(&self) -> Option<u64> {
         let size = self.document.integer("/spec/compressedSize")?;
         u64::try_from(size).ok()

@@ -10,11 +10,14 @@ mod demo;
 mod findings;
 mod input;
 mod manifests;
+mod paths;
 mod policy;
 mod replay;
 mod report;
 mod rules;
 mod serve;
+mod stdin;
+mod tree;
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
+use super::compressed;
 use super::content::{Content, Expect, File};
 use super::folder;
 use super::manifest;
 use super::parallel;
 use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
+use super::unique;
 
 /// What the folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(crate) struct Bundle {
     files: Vec<Arc<File>>,
     directories: Vec<String>,
     links: Vec<String>,
+    /// What OLM unpacks, in bytes; only of `registry+v1`, and where every file can be read.
+    compressed: Option<u64>,
 }
 
 impl Bundle {
@@ -53,15 +57,19 @@ impl Bundle {
         let folder = folder::walk(root)?;
         let read = |entry: &folder::Entry| {
             let shown = super::shown(root, &entry.path);
-            Arc::new(File::read(&entry.full, entry.path.clone(), shown, Expect::ByName))
+            let file = File::read(&entry.full, entry.path.clone(), shown, Expect::ByName);
+            Arc::new(unique::checked(file))
         };
         let files = parallel::map(&folder.files, read);
+        let is_unpacked = kind == BundleKind::Registry;
+        let compressed = is_unpacked.then(|| compressed::size(&folder.files)).flatten();
         Ok(Self {
             kind,
             name: name(root)?,
             files,
             directories: folder.directories,
             links: folder.links,
+            compressed,
         })
     }
 
@@ -110,6 +118,9 @@ impl Bundle {
         for (member, paths) in [("directories", &self.directories), ("links", &self.links)] {
             let _ = write!(out, ",\"{member}\":");
             list(out, paths, |out, path| out.push_str(&quoted(path)));
+        }
+        if let Some(size) = self.compressed {
+            let _ = write!(out, ",\"compressedSize\":{size}");
         }
         out.push_str("}}");
     }

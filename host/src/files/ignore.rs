@@ -4,13 +4,18 @@
 //! matches decides, those of inner folders after those of outer ones; what is in an ignored
 //! folder is ignored.
 
+use std::collections::BTreeMap;
+
+use super::folder::Folder;
+
 /// Name of the file.
 pub(crate) const NAME: &str = ".indexignore";
 
 /// Patterns of all folders.
 #[derive(Debug, Default)]
 pub(crate) struct Ignore {
-    patterns: Vec<Pattern>,
+    /// By the depth of their folders: outer ones first.
+    patterns: BTreeMap<usize, Vec<Pattern>>,
 }
 
 #[derive(Debug)]
@@ -24,12 +29,25 @@ struct Pattern {
 }
 
 impl Ignore {
+    /// The patterns of a folder and of those in it. A file of patterns that cannot be read has none.
+    pub(crate) fn of(folder: &Folder) -> Self {
+        let mut ignore = Self::default();
+        for entry in &folder.files {
+            let base = entry.path.strip_suffix(NAME);
+            if let Some(base) = base.filter(|base| base.is_empty() || base.ends_with('/'))
+                && let Ok(bytes) = std::fs::read(&entry.full)
+            {
+                ignore.add(base, &String::from_utf8_lossy(&bytes));
+            }
+        }
+        ignore
+    }
+
     /// Adds the patterns of a folder (empty, or ending in `/`).
     pub(crate) fn add(&mut self, base: &str, text: &str) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        self.patterns.extend(text.lines().filter_map(|line| Pattern::read(base, line)));
-        // Outer folders first; the sort keeps the order within a folder.
-        self.patterns.sort_by_key(|pattern| pattern.base.matches('/').count());
+        let patterns = self.patterns.entry(base.matches('/').count()).or_default();
+        patterns.extend(text.lines().filter_map(|line| Pattern::read(base, line)));
     }
 
     /// Whether a file is ignored.
@@ -39,7 +57,8 @@ impl Ignore {
     }
 
     fn decides(&self, path: &str, is_folder: bool) -> bool {
-        let last = self.patterns.iter().rev().find(|pattern| pattern.matches(path, is_folder));
+        let mut patterns = self.patterns.values().flatten().rev();
+        let last = patterns.find(|pattern| pattern.matches(path, is_folder));
         last.is_some_and(|pattern| !pattern.negated)
     }
 }

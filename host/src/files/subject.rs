@@ -9,7 +9,9 @@ use opgate_document::{Document, Text};
 use super::bundle::Bundle;
 use super::catalog::Package;
 use super::content::File;
+use super::nesting::{self, Nesting};
 use super::place::{Place, Places, tokens};
+use super::template;
 
 /// API group of the documents that stand for files.
 pub(crate) const GROUP: &str = "opgate.dev";
@@ -29,6 +31,18 @@ pub(crate) struct Subject {
     pub(crate) requests: Vec<Request>,
     /// Files of it that could not be read. Somebody has to say so: a policy, or the caller.
     pub(crate) broken: Vec<Arc<File>>,
+}
+
+impl Subject {
+    /// The title of a package in a tree of findings, empty for what belongs to no package; none where
+    /// this is no catalog.
+    pub(crate) fn package(&self) -> Option<String> {
+        let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
+        let title = || {
+            if self.name.is_empty() { String::new() } else { nesting::named("package", &self.name) }
+        };
+        is_catalog.then(title)
+    }
 }
 
 /// One question to the policies.
@@ -87,7 +101,9 @@ impl Request {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         let mut out = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"check","kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            // The log names a review by it.
+            quoted(format!("{} {}", self.kind, self.name).trim_end()),
             quoted(&self.name),
             quoted(&self.namespace),
             if self.old.is_some() { "UPDATE" } else { "CREATE" },
@@ -126,6 +142,7 @@ impl Layout {
 pub(crate) struct Resolver<'l> {
     layout: &'l Layout,
     ready: HashMap<(String, usize), Places>,
+    nesting: Nesting,
 }
 
 /// What the first tokens of a field lead to.
@@ -140,7 +157,16 @@ pub(super) struct Step<'f, 't> {
 impl<'l> Resolver<'l> {
     /// For the violations of a document.
     pub(crate) fn new(layout: &'l Layout) -> Self {
-        Self { layout, ready: HashMap::new() }
+        Self { layout, ready: HashMap::new(), nesting: Nesting::default() }
+    }
+
+    /// What of a package a field is about, from the outside to the inside; nothing where it is about the
+    /// package, or where there is none.
+    pub(crate) fn nesting(&mut self, field: &str) -> Vec<String> {
+        match self.layout {
+            Layout::Package(package) => self.nesting.of(package, &tokens(field)),
+            Layout::Bundle(_) | Layout::Object(_) => Vec::new(),
+        }
     }
 
     /// The place of a field; none where it is about the folder as a whole.
@@ -190,7 +216,7 @@ pub(super) fn list<T>(
 /// Writes why a file cannot be read, as a member.
 pub(super) fn error(out: &mut String, file: &File) {
     if let Some(broken) = file.broken() {
-        let why = quoted(&crate::text::one_line(&broken.why, 1_024));
+        let why = quoted(&crate::text::one_line(&template::why(broken), 1_024));
         let (line, column) = (broken.line, broken.column);
         // Writing to a text does not fail.
         let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);
