@@ -118,8 +118,8 @@ impl Held<'_> {
     }
 
     fn lack_url(&self, wanted: &PolicyRule, work: &mut Work) -> Result<Option<String>, Unanswered> {
+        let listed: usize = self.urls.iter().map(|rule| rule.urls.len()).sum();
         for url in &wanted.urls {
-            let listed: usize = self.urls.iter().map(|rule| rule.urls.len()).sum();
             work.spend(listed)?;
             let rules = with(&self.urls, work, |rule| rule.has_url(url))?;
             for verb in &wanted.verbs {

@@ -1,15 +1,16 @@
-//! Who may do what, as far as Operator groups care: OPG-32, OPG-33 and OPG-36 to OPG-38. The
-//! questions of the policy are here; what else there is answers them.
+//! Who may do what, as far as Operator groups care: OPG-32, OPG-33 and OPG-36 to OPG-38.
 //!
 //! ```text
-//! widening      OPG-32, 33, 36 ─▶ rights    what a role lets do to a few resources ──────┐
-//! permissions   OPG-37 ─┐                                                                │
-//! pull_secrets  OPG-38 ─┴───────▶ granted   everything that an account may do            ├─▶ read, work
-//!                                   └─▶ policy_rule   one rule of a role                 │
-//! all of them ──────────────────▶ bindings  which roles an account has ─▶ subjects ──────┘
+//! widening      OPG-32, 33, 36 ──▶ rights                  what a role lets do to a few resources
+//! permissions   OPG-37 ─┐
+//! pull_secrets  OPG-38 ─┴────────▶ granted, policy_rule    all that an account may do
+//!
+//! each of them ──────────────────▶ bindings, subjects      which roles apply to which accounts
+//!                                  read, work              objects, as long as work is left
 //! ```
 //!
-//! Every question has a fixed amount of work, see [`work`]; one that needs more has no answer.
+//! Every question has a fixed amount of work: roles and bindings have whatever size their authors
+//! like, and a call has a fixed time.
 
 mod bindings;
 mod granted;

@@ -19,11 +19,8 @@ pub(super) struct PolicyRule {
     pub(super) urls: BTreeSet<String>,
 }
 
-fn has(set: &BTreeSet<String>, text: &str) -> bool {
-    set.contains("*") || set.contains(text)
-}
-
 impl PolicyRule {
+    /// The rule at a pointer of a role, or of a ClusterServiceVersion.
     pub(super) fn read(role: &Document, at: &str, work: &mut Work) -> Result<Self, Unanswered> {
         let mut set = |member: &str| -> Result<_, Unanswered> {
             let mut texts = BTreeSet::new();
@@ -74,4 +71,8 @@ impl PolicyRule {
     pub(super) fn has_all(&self, verbs: &BTreeSet<String>, names: &BTreeSet<String>) -> bool {
         verbs.iter().all(|verb| self.has_verb(verb)) && self.has_names(names)
     }
+}
+
+fn has(set: &BTreeSet<String>, text: &str) -> bool {
+    set.contains("*") || set.contains(text)
 }

@@ -1,5 +1,4 @@
-//! What one question may cost. Roles and bindings have whatever size their authors like, and a call
-//! has a fixed time: a question whose work is used up has no answer.
+//! What one question may cost. One whose work is used up has no answer.
 
 use super::Unanswered;
 

@@ -5,10 +5,9 @@
 //! to see with their settings, and nothing else.
 //!
 //! ```text
-//! policies ─▶ wants      resource by resource, operation by operation
-//!               └─▶ plan      which webhooks there are, and which policies share one
-//!                     └─▶ webhook      names, rules, namespaces and patience of one
-//! server, ca, names ─▶ registration    all of them in one object ─▶ yaml, or JSON
+//! policies ─▶ wants  ─▶ plan  ─▶ webhook ─┐
+//!                                         ├─▶ registration ─▶ yaml, or JSON
+//! arguments ─▶ server, ca, names ─────────┘
 //! ```
 
 mod ca;
