@@ -4,8 +4,8 @@
 //! result, that is `dyn`. All errors of an expression are told, not only the first.
 
 use super::library::{self, Shape};
-use super::syntax::{Comprehension, Expr, Macro, Node};
 use super::literal::Literal;
+use super::syntax::{Comprehension, Expr, Macro, Node};
 use super::types::{Bindings, TooLarge, Type};
 use super::{Error, MOST_ERRORS};
 
@@ -37,6 +37,9 @@ struct Checker {
     scope: Vec<(String, Type)>,
     bindings: Bindings,
     errors: Vec<Error>,
+    /// Whether numbers of different types may be compared. cel-go allows it from the first macro on,
+    /// whose scope forgets that it is not allowed.
+    mixed: bool,
 }
 
 fn at<T>(at: usize, made: Result<T, TooLarge>) -> Result<T, Stop> {
@@ -75,18 +78,17 @@ impl Checker {
             Node::Ident { name, global } => self.ident(expr.at, name, *global),
             Node::Select { operand, field, test } => self.select(expr.at, operand, field, *test),
             Node::Index(inner, index) => self.operator(expr.at, "_[_]", &[inner, index]),
-            Node::Call { target, name, args } => {
-                self.call(expr.at, target.as_deref(), name, args)
-            }
+            Node::Call { target, name, args } => self.call(expr.at, target.as_deref(), name, args),
             Node::Comprehension(inner) => self.comprehension(expr.at, inner),
             Node::List(items) => self.list(expr.at, items),
             Node::Map(entries) => self.map(expr.at, entries),
             Node::Message(name) => self.undeclared(expr.at, name),
             Node::Logic { terms, .. } => {
+                let mut sound = true;
                 for term in terms {
-                    self.boolean(&term.expr)?;
+                    sound &= self.boolean(&term.expr)?;
                 }
-                Ok(Type::Bool)
+                Ok(if sound { Type::Bool } else { Type::Error })
             }
             Node::Not(inner) => self.operator(expr.at, "!_", &[inner]),
             Node::Negate(inner) => self.operator(expr.at, "-_", &[inner]),
@@ -100,18 +102,16 @@ impl Checker {
         }
     }
 
-    fn boolean(&mut self, expr: &Expr) -> Result<(), Stop> {
+    /// Whether an expression can be a `bool`.
+    fn boolean(&mut self, expr: &Expr) -> Result<bool, Stop> {
         let found = self.of(expr)?;
-        self.is_boolean(expr.at, &found)
-    }
-
-    fn is_boolean(&mut self, place: usize, found: &Type) -> Result<(), Stop> {
-        let fits = self.bindings.fit(std::slice::from_ref(found), &[Type::Bool]);
-        if !at(place, fits)? {
-            let found = at(place, self.bindings.resolved(found))?;
-            self.error(place, format!("expected type 'bool' but found '{found}'"))?;
+        let fits = self.bindings.fit(std::slice::from_ref(&found), &[Type::Bool]);
+        let fits = at(expr.at, fits)?;
+        if !fits {
+            let found = at(expr.at, self.bindings.resolved(&found))?;
+            self.error(expr.at, format!("expected type 'bool' but found '{found}'"))?;
         }
-        Ok(())
+        Ok(fits)
     }
 
     fn ident(&mut self, place: usize, name: &str, global: bool) -> Found {
@@ -129,7 +129,8 @@ impl Checker {
     }
 
     fn select(&mut self, place: usize, operand: &Expr, field: &str, test: bool) -> Found {
-        if !test && let Some(name) = qualified(operand, field)
+        if !test
+            && let Some(name) = qualified(operand, field)
             && let Some(found) = library::named(&name, &mut self.bindings)
         {
             return at(place, found);
@@ -205,7 +206,7 @@ impl Checker {
 
     /// The result of a function for arguments of some types.
     fn resolve(&mut self, place: usize, name: &str, method: bool, types: Vec<Type>) -> Found {
-        let overloads = library::overloads(name);
+        let overloads = library::overloads(name, self.mixed);
         if overloads.is_empty() {
             return self.undeclared(place, name);
         }
@@ -252,16 +253,18 @@ impl Checker {
         let element = match &over {
             Type::List(of) => of.of.clone(),
             Type::Map(both) => both.0.of.clone(),
-            Type::Dyn | Type::Any | Type::Error => Type::Dyn,
+            Type::Dyn | Type::Error => Type::Dyn,
             Type::Variable(_) => {
                 at(place, self.bindings.fit(&[Type::Dyn], std::slice::from_ref(&over)))?;
                 Type::Dyn
             }
+            // `any` among them, that is what comes out of `properties` without `dyn(…)` around it.
             _ => self.error(
                 target.at,
                 format!("expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)"),
             )?,
         };
+        self.mixed = true;
         self.scope.push((variable.clone(), element.clone()));
         let found = self.step(place, *kind, element, condition.as_ref(), body);
         self.scope.pop();
@@ -291,18 +294,17 @@ impl Checker {
             Macro::Filter => {
                 let found = self.of(body)?;
                 let list = at(place, Type::list(element))?;
-                self.resolve(place, "_?_:_", false, vec![found, list.clone(), list])
+                self.resolve(place, "_?_:_", false, vec![found, list.clone(), list.clone()])?;
+                Ok(list)
             }
             Macro::Map => {
                 let found = condition.map(|condition| self.of(condition)).transpose()?;
                 let of = self.of(body)?;
                 let list = at(place, Type::list(of))?;
-                match found {
-                    Some(found) => {
-                        self.resolve(place, "_?_:_", false, vec![found, list.clone(), list])
-                    }
-                    None => Ok(list),
+                if let Some(found) = found {
+                    self.resolve(place, "_?_:_", false, vec![found, list.clone(), list.clone()])?;
                 }
+                Ok(list)
             }
         }
     }

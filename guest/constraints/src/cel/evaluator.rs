@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use super::functions::{arithmetic, called, comparison, has, indexed, negated};
+use super::functions::{arithmetic, called, comparison, go_type, has, indexed, negated};
 use super::literal::Literal;
 use super::pattern::Patterns;
 use super::syntax::{Comprehension, Expr, Macro, Node, Term};
@@ -100,9 +100,9 @@ impl<'e> Evaluator<'e, '_> {
             return Ok(value.clone());
         }
         let known = TYPES.into_iter().find(|known| *known == name);
-        known.map(Value::Type).ok_or_else(|| {
-            Failure::Error(format!("no such attribute(s): {name}"))
-        })
+        known
+            .map(Value::Type)
+            .ok_or_else(|| Failure::Error(format!("no such attribute(s): {name}")))
     }
 
     fn select(&mut self, operand: &'e Expr, field: &str, test: bool) -> Found {
@@ -150,11 +150,11 @@ impl<'e> Evaluator<'e, '_> {
         for (key, value) in entries {
             // An entry takes as much memory as some elements of a list.
             self.budget.spend(4)?;
-            let key = self.of(key)?;
+            let (key, value) = (self.of(key)?, self.of(value)?);
             if matches!(key, Value::Bytes(_)) {
                 return Err(Failure::Error("unsupported key type 'bytes' in map".to_owned()));
             }
-            values.push((key, self.of(value)?));
+            values.push((key, value));
         }
         Ok(Value::map(values)?)
     }
@@ -215,7 +215,7 @@ impl<'e> Evaluator<'e, '_> {
             Value::List(list) => self.fold(inner, list.items.iter()),
             Value::Map(map) => self.fold(inner, map.entries.iter().map(|(key, _)| key)),
             value => {
-                let kind = iterated(&value);
+                let kind = go_type(&value);
                 Err(Failure::Error(format!("got '{kind}', expected iterable type")))
             }
         };
@@ -318,21 +318,5 @@ fn length(value: &Value) -> usize {
         Value::Text(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
         _ => 0,
-    }
-}
-
-/// What Go calls a value that a macro cannot go through.
-fn iterated(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "types.Null",
-        Value::Bool(_) => "types.Bool",
-        Value::Int(_) => "types.Int",
-        Value::Uint(_) => "types.Uint",
-        Value::Double(_) => "types.Double",
-        Value::Text(_) => "types.String",
-        Value::Bytes(_) => "types.Bytes",
-        Value::Duration(_) => "types.Duration",
-        Value::Timestamp(_) => "types.Timestamp",
-        _ => "*types.Type",
     }
 }

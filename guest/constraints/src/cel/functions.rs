@@ -53,7 +53,10 @@ pub(super) fn printed(value: &Value) -> String {
                 Value::List(_) | Value::Map(_) => "…".to_owned(),
                 item => printed(item),
             };
-            shortened(&format!("[{}]", joined(list.items.iter().take(16).map(shown).collect())), SHOWN)
+            shortened(
+                &format!("[{}]", joined(list.items.iter().take(16).map(shown).collect())),
+                SHOWN,
+            )
         }
         Value::Map(_) => "map[…]".to_owned(),
         Value::Duration(span) => span.shown(),
@@ -210,6 +213,13 @@ pub(super) fn negated(value: &Value) -> Found {
 
 /// `x[y]` and `x.y`.
 pub(super) fn indexed(value: &Value, index: &Value) -> Found {
+    let plain = matches!(
+        index,
+        Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Text(_)
+    );
+    if !plain {
+        return Err(format!("invalid qualifier type: {}", go_type(index)));
+    }
     match value {
         Value::Map(map) => {
             let found = map.get(index).cloned();
@@ -217,15 +227,33 @@ pub(super) fn indexed(value: &Value, index: &Value) -> Found {
         }
         Value::List(list) => {
             let at = match index {
-                Value::Int(_) | Value::Uint(_) | Value::Double(_) => index.as_int().ok_or_else(
-                    || format!("unsupported index value {} in list", printed(index)),
-                )?,
+                Value::Int(_) | Value::Uint(_) | Value::Double(_) => index
+                    .as_int()
+                    .ok_or_else(|| format!("unsupported index value {} in list", printed(index)))?,
                 _ => return Err(format!("unsupported index type '{}' in list", index.kind())),
             };
             let found = usize::try_from(at).ok().and_then(|at| list.items.get(at)).cloned();
             found.ok_or_else(|| format!("index out of bounds: {}", printed(index)))
         }
         _ => Err(format!("no such key: {}", printed(index))),
+    }
+}
+
+/// What Go calls the type of a value.
+pub(super) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "types.Null",
+        Value::Bool(_) => "types.Bool",
+        Value::Int(_) => "types.Int",
+        Value::Uint(_) => "types.Uint",
+        Value::Double(_) => "types.Double",
+        Value::Text(_) => "types.String",
+        Value::Bytes(_) => "types.Bytes",
+        Value::Duration(_) => "types.Duration",
+        Value::Timestamp(_) => "types.Timestamp",
+        Value::List(_) => "*types.baseList",
+        Value::Map(_) => "*types.baseMap",
+        Value::Type(_) => "*types.Type",
     }
 }
 
@@ -362,9 +390,9 @@ fn converted(name: &str, value: &Value) -> Found {
         },
         "string" => match value {
             Value::Text(_) => Ok(value.clone()),
-            Value::Bytes(bytes) => std::str::from_utf8(bytes).map(Value::text).map_err(|_| {
-                "invalid UTF-8 in bytes, cannot convert to string".to_owned()
-            }),
+            Value::Bytes(bytes) => std::str::from_utf8(bytes)
+                .map(Value::text)
+                .map_err(|_| "invalid UTF-8 in bytes, cannot convert to string".to_owned()),
             Value::Bool(_)
             | Value::Int(_)
             | Value::Uint(_)
@@ -388,9 +416,7 @@ fn converted(name: &str, value: &Value) -> Found {
                 Some(stamp) => stamp.map(Value::Timestamp).map_err(str::to_owned),
                 None => fails("google.protobuf.Timestamp"),
             },
-            Value::Int(seconds) => {
-                Stamp::at(*seconds).map(Value::Timestamp).map_err(str::to_owned)
-            }
+            Value::Int(seconds) => Stamp::at(*seconds).map(Value::Timestamp).map_err(str::to_owned),
             _ => unsupported(),
         },
         _ => unsupported(),

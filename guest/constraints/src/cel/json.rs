@@ -17,10 +17,9 @@ pub(super) fn properties<'p>(
     let mut list = Vec::new();
     for (kind, text) in all {
         let entries = match decoded(text)? {
-            Some(value) => vec![
-                (Value::text("type"), Value::text(kind)),
-                (Value::text("value"), value),
-            ],
+            Some(value) => {
+                vec![(Value::text("type"), Value::text(kind)), (Value::text("value"), value)]
+            }
             None => Vec::new(),
         };
         list.push(Value::map(entries)?);

@@ -62,6 +62,9 @@ use Shape::{
 pub(super) type Overload = (&'static str, bool, &'static [Shape], Shape);
 
 const NUMBERS: [&[Shape]; 3] = [&[Double, Double], &[Int, Int], &[Uint, Uint]];
+/// Numbers of different types, in comparisons where they are allowed.
+const MIXED: [&[Shape]; 6] =
+    [&[Int, Double], &[Int, Uint], &[Uint, Double], &[Uint, Int], &[Double, Int], &[Double, Uint]];
 /// What has an order, each among its own.
 const ORDERED: [&[Shape]; 8] = [
     &[Bool, Bool],
@@ -180,20 +183,27 @@ const NAMES: [(&str, Option<Shape>); 10] = [
     ("google.protobuf.Duration", Some(Duration)),
 ];
 
-/// Every way to call a function; none where there is no such function.
-pub(super) fn overloads(name: &str) -> Vec<Overload> {
+/// Every way to call a function; none where there is no such function. `mixed` is whether numbers of
+/// different types may be compared.
+pub(super) fn overloads(name: &str, mixed: bool) -> Vec<Overload> {
     let name = name.strip_prefix('.').unwrap_or(name);
     let alike = |of: &'static [&'static [Shape]], result: Option<Shape>, name: &'static str| {
         let overload = |takes: &&'static [Shape]| {
             let given = takes.first().copied().unwrap_or(Dyn);
             (name, false, *takes, result.unwrap_or(given))
         };
-        of.iter().map(overload).collect()
+        of.iter().map(overload).collect::<Vec<_>>()
     };
     match name {
         "_*_" => return alike(&NUMBERS, None, "_*_"),
         "_/_" => return alike(&NUMBERS, None, "_/_"),
-        "_<_" | "_<=_" | "_>_" | "_>=_" => return alike(&ORDERED, Some(Bool), "_<_"),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => {
+            let mut all = alike(&ORDERED, Some(Bool), "_<_");
+            if mixed {
+                all.extend(alike(&MIXED, Some(Bool), "_<_"));
+            }
+            return all;
+        }
         _ => {}
     }
     if let Some((name, span)) = PARTS.into_iter().find(|(known, _)| *known == name) {

@@ -209,7 +209,8 @@ fn shown(rule: &str, error: &Error) -> String {
     let column = marked.chars().count() + 1;
     let head = format!("ERROR: <input>:{}:{column}: {message}", row + 1);
     let line = rule.get(start..).unwrap_or_default().split('\n').next().unwrap_or_default();
-    if line.len() > LINE {
+    // Of an empty text there is nothing to show.
+    if line.len() > LINE || rule.is_empty() {
         return head;
     }
     // Below what is wide there are wide marks.

@@ -101,6 +101,13 @@ type Parsed = Result<Expr, Halt>;
 /// A node over one other.
 type Over = fn(Box<Expr>) -> Node;
 
+/// Terms, and where the signs between them are.
+#[derive(Default)]
+struct Chain {
+    terms: Vec<Term>,
+    signs: Vec<usize>,
+}
+
 struct Parser<'t> {
     text: &'t str,
     lexer: Lexer<'t>,
@@ -237,11 +244,8 @@ impl Parser<'_> {
             self.advance()?;
             return self.advance();
         }
-        let insert = if sign == ":" {
-            begins(self.token.kind)
-        } else {
-            self.may_follow(self.token)
-        };
+        let insert =
+            if sign == ":" { begins(self.token.kind) } else { self.may_follow(self.token) };
         if insert {
             let found = self.shown(self.token);
             let message = format!("Syntax error: missing {quoted} at '{found}'");
@@ -254,9 +258,8 @@ impl Parser<'_> {
 
     /// Makes sure that what comes begins an expression, or is one of some signs.
     fn starts(&mut self, or: &[&str]) -> Result<(), Halt> {
-        let fits = |kind: Kind| {
-            begins(kind) || matches!(kind, Kind::Sign(sign) if or.contains(&sign))
-        };
+        let fits =
+            |kind: Kind| begins(kind) || matches!(kind, Kind::Sign(sign) if or.contains(&sign));
         if fits(self.token.kind) {
             return Ok(());
         }
@@ -322,27 +325,34 @@ impl Parser<'_> {
     /// Chains of `||` and, within them, of `&&`; in one function, because it is on the stack once
     /// for every level.
     fn logic(&mut self) -> Parsed {
-        let mut any = Vec::new();
-        let mut all = Vec::new();
+        let mut any = Chain::default();
+        let mut all = Chain::default();
         loop {
             let start = self.token.start;
             let expr = self.operation(1)?;
-            all.push(Term { start, end: self.end, expr });
+            all.terms.push(Term { start, end: self.end, expr });
+            let at = self.token.start;
             if self.take("&&")? {
+                all.signs.push(at);
                 continue;
             }
-            any.push(self.chain(true, std::mem::take(&mut all))?);
+            any.terms.push(self.chain(true, std::mem::take(&mut all))?);
             if !self.take("||")? {
                 return Ok(self.chain(false, any)?.expr);
             }
+            any.signs.push(at);
         }
     }
 
     /// The terms of a chain, or the only one.
-    fn chain(&mut self, is_and: bool, mut terms: Vec<Term>) -> Result<Term, Halt> {
+    fn chain(&mut self, is_and: bool, chain: Chain) -> Result<Term, Halt> {
+        let Chain { mut terms, signs } = chain;
         let Some(last) = terms.pop() else { return Err(Halt) };
-        let (Some(first), end) = (terms.first(), last.end) else { return Ok(last) };
-        let (start, at) = (first.start, first.expr.at);
+        // cel-go makes a balanced tree of a chain: the sign in the middle is its root.
+        let (Some(first), Some(&at)) = (terms.first(), signs.get(signs.len() / 2)) else {
+            return Ok(last);
+        };
+        let (start, end) = (first.start, last.end);
         terms.push(last);
         let inner = terms.iter().map(|term| term.expr.depth).max().unwrap_or_default();
         let expr = self.node(at, inner, Node::Logic { is_and, terms })?;
@@ -456,7 +466,8 @@ impl Parser<'_> {
         }
         let Kind::Ident = self.token.kind else {
             if let Kind::Sign(word @ ("true" | "false" | "null")) = self.token.kind {
-                let message = format!("Syntax error: mismatched input '{word}' expecting IDENTIFIER");
+                let message =
+                    format!("Syntax error: mismatched input '{word}' expecting IDENTIFIER");
                 self.error(self.token.start, message);
                 return Err(Halt);
             }
@@ -514,6 +525,8 @@ impl Parser<'_> {
             return Err(Halt);
         };
         let variable = match first.node {
+            // With a dot before it, a variable is one that no name finds.
+            Node::Ident { name, global: true } => format!(".{name}"),
             Node::Ident { name, .. } if name != ACCUMULATOR => name,
             node => {
                 let message = match (node, kind) {

@@ -62,7 +62,11 @@ impl Sized {
             }
             _ => (1, 1),
         };
-        if levels > LEVELS || parts > PARTS { Err(TooLarge) } else { Ok(Self { of, levels, parts }) }
+        if levels > LEVELS || parts > PARTS {
+            Err(TooLarge)
+        } else {
+            Ok(Self { of, levels, parts })
+        }
     }
 }
 
@@ -269,9 +273,9 @@ impl Bindings {
     fn substituted(&self, of: &Type, levels: usize) -> Made {
         let Some(levels) = levels.checked_sub(1) else { return Err(TooLarge) };
         match of {
-            Type::Variable(_) => {
-                self.find(of).map_or_else(|| Ok(of.clone()), |found| self.substituted(found, levels))
-            }
+            Type::Variable(_) => self
+                .find(of)
+                .map_or_else(|| Ok(of.clone()), |found| self.substituted(found, levels)),
             Type::List(inner) => Type::list(self.substituted(&inner.of, levels)?),
             Type::Named(Some(inner)) => Type::named(self.substituted(&inner.of, levels)?),
             Type::Map(both) => {

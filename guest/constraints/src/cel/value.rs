@@ -256,14 +256,22 @@ impl Value {
 }
 
 /// The double that is nearest to a whole number.
-#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rounds to the nearest, as Go does")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "rounds to the nearest, as Go does"
+)]
 fn nearest(magnitude: u64, negative: bool) -> f64 {
     let value = magnitude as f64;
     if negative { -value } else { value }
 }
 
 /// A double without its fraction, within 64 bits and a sign.
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "within the range that was checked")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "within the range that was checked"
+)]
 pub(super) fn truncated(value: f64) -> Option<i128> {
     const LIMIT: f64 = 18_446_744_073_709_551_616.0;
     (-LIMIT < value && value < LIMIT).then_some(value as i128)
