@@ -1,6 +1,8 @@
 //! Expressions in CEL: the texts of cel-go, the values of the language's specification, and what comes
 //! of expressions that mean harm. The tables are in `cel/`.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::string_slice, reason = "tests may panic")]
+
 use constraints::cel::{Budget, Failure, Fault, Program, Properties, check};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -208,6 +210,7 @@ fn evaluations_end_at_a_limit() {
         let doubled = |start: &str, more: &str, times: usize| {
             format!("[{start}]{}", format!(".map(x, {more})").repeat(times))
         };
+        let numbers: Vec<_> = (0..2_000).collect();
         let limits = [
             nested("all", "true"),
             nested("exists", "false"),
@@ -221,15 +224,11 @@ fn evaluations_end_at_a_limit() {
             format!("{}.size() == 1", doubled("[1]", "x + x", 30) + "[0]"),
             format!("{0} == {0}", doubled("dyn(1)", "dyn([x, x])", 30)),
             format!("{}.size() == 1", doubled("dyn(1)", "dyn([[[[[[[[x]]]]]]]])", 40)),
-            format!(
-                "{TEN}.map(x, '{}').all(t, t.matches('{}b'))",
-                "a".repeat(50_000),
-                "(a*)*".repeat(60)
-            ),
+            format!("'{}'.matches('a{{2}}b')", "a".repeat(50_000)),
             format!(
                 "{TEN}.all(x, 'aaaa'.matches('(((a{{1,9}}){{1,9}}){{1,9}})' + string(x)) || true)"
             )
-            .replacen(TEN, &format!("[{}]", "1,".repeat(2_000)), 1),
+            .replacen(TEN, &format!("{numbers:?}"), 1),
         ];
         for rule in limits {
             let found = run(&rule, &[]);
@@ -295,15 +294,13 @@ proptest! {
         let _ = run(&rule, &[("a".to_owned(), value)]);
     }
 
-    /// What is evaluated from strings says the same as what is written in the expression.
     #[test]
     fn numbers_are_what_they_are_in_rust(a in any::<i64>(), b in any::<i64>()) {
         let less = run(&format!("({a}) < ({b})"), &[]);
         prop_assert_eq!(less, Ok(a < b));
         let sum = run(&format!("({a}) + ({b}) == 0"), &[]);
-        match a.checked_add(b) {
-            Some(sum_of) => prop_assert_eq!(sum, Ok(sum_of == 0)),
-            None => prop_assert_eq!(sum, Err(Failure::Error("integer overflow".to_owned()))),
-        }
+        let overflow = || Failure::Error("integer overflow".to_owned());
+        let expected = a.checked_add(b).map(|sum| sum == 0).ok_or_else(overflow);
+        prop_assert_eq!(sum, expected);
     }
 }

@@ -92,9 +92,8 @@ impl Checker {
             }
             Node::Not(inner) => self.operator(expr.at, "!_", &[inner]),
             Node::Negate(inner) => self.operator(expr.at, "-_", &[inner]),
-            Node::Binary("in", left, right) => self.operator(expr.at, "@in", &[left, right]),
             Node::Binary(sign, left, right) => {
-                self.operator(expr.at, &format!("_{sign}_"), &[left, right])
+                self.operator(expr.at, library::operator(sign), &[left, right])
             }
             Node::Ternary(condition, yes, no) => {
                 self.operator(expr.at, "_?_:_", &[condition, yes, no])
@@ -190,7 +189,7 @@ impl Checker {
         for operand in operands {
             types.push(self.of(operand)?);
         }
-        self.resolve(place, name, false, types)
+        self.resolve(place, name, false, &types)
     }
 
     fn call(&mut self, place: usize, target: Option<&Expr>, name: &str, args: &[Expr]) -> Found {
@@ -201,18 +200,20 @@ impl Checker {
         if let Some(target) = target {
             types.insert(0, self.of(target)?);
         }
-        self.resolve(place, name, target.is_some(), types)
+        self.resolve(place, name, target.is_some(), &types)
     }
 
     /// The result of a function for arguments of some types.
-    fn resolve(&mut self, place: usize, name: &str, method: bool, types: Vec<Type>) -> Found {
-        let overloads = library::overloads(name, self.mixed);
+    fn resolve(&mut self, place: usize, name: &str, method: bool, types: &[Type]) -> Found {
+        let plain = name.strip_prefix('.').unwrap_or(name);
+        let overloads = library::overloads(plain, self.mixed);
         if overloads.is_empty() {
             return self.undeclared(place, name);
         }
         let mut result: Option<Type> = None;
-        for (_, is_method, takes, gives) in overloads {
-            if is_method != method || takes.len() != types.len() {
+        for &(is_method, takes, gives) in overloads {
+            let excluded = || takes.iter().zip(types).any(|(shape, of)| shape.excludes(of));
+            if is_method != method || takes.len() != types.len() || excluded() {
                 continue;
             }
             // Variables are only made where a signature has some.
@@ -221,7 +222,7 @@ impl Checker {
             let made = |shape: &Shape| shape.made(first);
             let takes: Result<Vec<_>, _> = takes.iter().map(made).collect();
             let takes = at(place, takes)?;
-            if !at(place, self.bindings.fit(&types, &takes))? {
+            if !at(place, self.bindings.fit(types, &takes))? {
                 continue;
             }
             let found = at(place, gives.made(first).and_then(|of| self.bindings.resolved(&of)))?;
@@ -235,15 +236,17 @@ impl Checker {
             return Ok(result);
         }
         let mut shown = Vec::with_capacity(types.len());
-        for of in &types {
+        for of in types {
             shown.push(at(place, self.bindings.resolved(of))?.to_string());
         }
         let applied = match shown.split_first() {
             Some((target, rest)) if method => format!("{target}.({})", rest.join(", ")),
             _ => format!("({})", shown.join(", ")),
         };
-        let name = name.strip_prefix('.').unwrap_or(name);
-        self.error(place, format!("found no matching overload for '{name}' applied to '{applied}'"))
+        self.error(
+            place,
+            format!("found no matching overload for '{plain}' applied to '{applied}'"),
+        )
     }
 
     fn comprehension(&mut self, place: usize, inner: &Comprehension) -> Found {
@@ -288,13 +291,13 @@ impl Checker {
             }
             Macro::ExistsOne => {
                 let found = self.of(body)?;
-                self.resolve(place, "_?_:_", false, vec![found, Type::Int, Type::Int])?;
+                self.resolve(place, "_?_:_", false, &[found, Type::Int, Type::Int])?;
                 Ok(Type::Bool)
             }
             Macro::Filter => {
                 let found = self.of(body)?;
                 let list = at(place, Type::list(element))?;
-                self.resolve(place, "_?_:_", false, vec![found, list.clone(), list.clone()])?;
+                self.resolve(place, "_?_:_", false, &[found, list.clone(), list.clone()])?;
                 Ok(list)
             }
             Macro::Map => {
@@ -302,7 +305,7 @@ impl Checker {
                 let of = self.of(body)?;
                 let list = at(place, Type::list(of))?;
                 if let Some(found) = found {
-                    self.resolve(place, "_?_:_", false, vec![found, list.clone(), list.clone()])?;
+                    self.resolve(place, "_?_:_", false, &[found, list.clone(), list.clone()])?;
                 }
                 Ok(list)
             }

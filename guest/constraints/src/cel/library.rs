@@ -29,6 +29,27 @@ impl Shape {
         matches!(self, Self::A | Self::B | Self::ListOfA | Self::MapOfAToB | Self::TypeOfA)
     }
 
+    /// Whether a type is plainly another one. Most overloads of most operators end here, before
+    /// anything is made for them.
+    pub(super) fn excludes(self, of: &Type) -> bool {
+        let is_plain =
+            !matches!(of, Type::Null | Type::Dyn | Type::Any | Type::Error | Type::Variable(_));
+        is_plain
+            && !match self {
+                Self::Bool => *of == Type::Bool,
+                Self::Int => *of == Type::Int,
+                Self::Uint => *of == Type::Uint,
+                Self::Double => *of == Type::Double,
+                Self::Text => *of == Type::Text,
+                Self::Bytes => *of == Type::Bytes,
+                Self::Duration => *of == Type::Duration,
+                Self::Timestamp => *of == Type::Timestamp,
+                Self::ListOfA => matches!(of, Type::List(_)),
+                Self::MapOfAToB => matches!(of, Type::Map(_)),
+                Self::Dyn | Self::Any | Self::A | Self::B | Self::TypeOfA => true,
+            }
+    }
+
     /// The type, with variables from a number on.
     pub(super) fn made(self, first: usize) -> Result<Type, TooLarge> {
         let (a, b) = (Type::Variable(first), Type::Variable(first + 1));
@@ -57,116 +78,149 @@ use Shape::{
     TypeOfA, Uint,
 };
 
-/// One way to call a function: its name, whether it is called on its first argument, what it takes,
-/// what comes out.
-pub(super) type Overload = (&'static str, bool, &'static [Shape], Shape);
+/// One way to call a function: whether it is called on its first argument, what it takes, what comes
+/// out.
+pub(super) type Way = (bool, &'static [Shape], Shape);
 
-const NUMBERS: [&[Shape]; 3] = [&[Double, Double], &[Int, Int], &[Uint, Uint]];
-/// Numbers of different types, in comparisons where they are allowed.
-const MIXED: [&[Shape]; 6] =
-    [&[Int, Double], &[Int, Uint], &[Uint, Double], &[Uint, Int], &[Double, Int], &[Double, Uint]];
-/// What has an order, each among its own.
-const ORDERED: [&[Shape]; 8] = [
-    &[Bool, Bool],
-    &[Int, Int],
-    &[Uint, Uint],
-    &[Double, Double],
-    &[Text, Text],
-    &[Bytes, Bytes],
-    &[Timestamp, Timestamp],
-    &[Duration, Duration],
+const PRODUCT: &[Way] =
+    &[(false, &[Double, Double], Double), (false, &[Int, Int], Int), (false, &[Uint, Uint], Uint)];
+/// What has an order: first each among its own, then numbers of different types.
+const COMPARISON: &[Way] = &[
+    (false, &[Bool, Bool], Bool),
+    (false, &[Int, Int], Bool),
+    (false, &[Uint, Uint], Bool),
+    (false, &[Double, Double], Bool),
+    (false, &[Text, Text], Bool),
+    (false, &[Bytes, Bytes], Bool),
+    (false, &[Timestamp, Timestamp], Bool),
+    (false, &[Duration, Duration], Bool),
+    (false, &[Int, Double], Bool),
+    (false, &[Int, Uint], Bool),
+    (false, &[Uint, Double], Bool),
+    (false, &[Uint, Int], Bool),
+    (false, &[Double, Int], Bool),
+    (false, &[Double, Uint], Bool),
 ];
+/// How many of them are for values of one type.
+const UNMIXED: usize = 8;
+/// A part of a point in time, with or without a time zone, or of a span of time.
+const PART: &[Way] =
+    &[(true, &[Timestamp], Int), (true, &[Timestamp, Text], Int), (true, &[Duration], Int)];
+/// How many of them are for points in time.
+const POINT: usize = 2;
 
-const OVERLOADS: &[Overload] = &[
-    ("_?_:_", false, &[Bool, A, A], A),
-    ("!_", false, &[Bool], Bool),
-    ("-_", false, &[Double], Double),
-    ("-_", false, &[Int], Int),
-    ("_==_", false, &[A, A], Bool),
-    ("_!=_", false, &[A, A], Bool),
-    ("_+_", false, &[Bytes, Bytes], Bytes),
-    ("_+_", false, &[Double, Double], Double),
-    ("_+_", false, &[Duration, Duration], Duration),
-    ("_+_", false, &[Duration, Timestamp], Timestamp),
-    ("_+_", false, &[Timestamp, Duration], Timestamp),
-    ("_+_", false, &[Int, Int], Int),
-    ("_+_", false, &[ListOfA, ListOfA], ListOfA),
-    ("_+_", false, &[Text, Text], Text),
-    ("_+_", false, &[Uint, Uint], Uint),
-    ("_-_", false, &[Double, Double], Double),
-    ("_-_", false, &[Duration, Duration], Duration),
-    ("_-_", false, &[Int, Int], Int),
-    ("_-_", false, &[Timestamp, Duration], Timestamp),
-    ("_-_", false, &[Timestamp, Timestamp], Duration),
-    ("_-_", false, &[Uint, Uint], Uint),
-    ("_%_", false, &[Int, Int], Int),
-    ("_%_", false, &[Uint, Uint], Uint),
-    ("_[_]", false, &[ListOfA, Int], A),
-    ("_[_]", false, &[MapOfAToB, A], B),
-    ("@in", false, &[A, ListOfA], Bool),
-    ("@in", false, &[A, MapOfAToB], Bool),
-    ("size", false, &[Bytes], Int),
-    ("size", true, &[Bytes], Int),
-    ("size", false, &[ListOfA], Int),
-    ("size", true, &[ListOfA], Int),
-    ("size", false, &[MapOfAToB], Int),
-    ("size", true, &[MapOfAToB], Int),
-    ("size", false, &[Text], Int),
-    ("size", true, &[Text], Int),
-    ("type", false, &[A], TypeOfA),
-    ("dyn", false, &[A], Dyn),
-    ("bool", false, &[Bool], Bool),
-    ("bool", false, &[Text], Bool),
-    ("bytes", false, &[Bytes], Bytes),
-    ("bytes", false, &[Text], Bytes),
-    ("double", false, &[Double], Double),
-    ("double", false, &[Int], Double),
-    ("double", false, &[Text], Double),
-    ("double", false, &[Uint], Double),
-    ("duration", false, &[Duration], Duration),
-    ("duration", false, &[Int], Duration),
-    ("duration", false, &[Text], Duration),
-    ("int", false, &[Int], Int),
-    ("int", false, &[Double], Int),
-    ("int", false, &[Duration], Int),
-    ("int", false, &[Text], Int),
-    ("int", false, &[Timestamp], Int),
-    ("int", false, &[Uint], Int),
-    ("string", false, &[Text], Text),
-    ("string", false, &[Bool], Text),
-    ("string", false, &[Bytes], Text),
-    ("string", false, &[Double], Text),
-    ("string", false, &[Duration], Text),
-    ("string", false, &[Int], Text),
-    ("string", false, &[Timestamp], Text),
-    ("string", false, &[Uint], Text),
-    ("timestamp", false, &[Timestamp], Timestamp),
-    ("timestamp", false, &[Int], Timestamp),
-    ("timestamp", false, &[Text], Timestamp),
-    ("uint", false, &[Uint], Uint),
-    ("uint", false, &[Double], Uint),
-    ("uint", false, &[Int], Uint),
-    ("uint", false, &[Text], Uint),
-    ("contains", true, &[Text, Text], Bool),
-    ("endsWith", true, &[Text, Text], Bool),
-    ("startsWith", true, &[Text, Text], Bool),
-    ("matches", false, &[Text, Text], Bool),
-    ("matches", true, &[Text, Text], Bool),
-    ("semver_compare", false, &[Any, Any], Int),
-];
-
-/// Parts of points in time, with or without a time zone; some, spans of time have as well.
-const PARTS: [(&str, bool); 10] = [
-    ("getFullYear", false),
-    ("getMonth", false),
-    ("getDayOfYear", false),
-    ("getDayOfMonth", false),
-    ("getDate", false),
-    ("getDayOfWeek", false),
-    ("getHours", true),
-    ("getMinutes", true),
-    ("getSeconds", true),
-    ("getMilliseconds", true),
+const FUNCTIONS: &[(&str, &[Way])] = &[
+    ("_?_:_", &[(false, &[Bool, A, A], A)]),
+    ("!_", &[(false, &[Bool], Bool)]),
+    ("-_", &[(false, &[Double], Double), (false, &[Int], Int)]),
+    ("_==_", &[(false, &[A, A], Bool)]),
+    ("_!=_", &[(false, &[A, A], Bool)]),
+    (
+        "_+_",
+        &[
+            (false, &[Bytes, Bytes], Bytes),
+            (false, &[Double, Double], Double),
+            (false, &[Duration, Duration], Duration),
+            (false, &[Duration, Timestamp], Timestamp),
+            (false, &[Timestamp, Duration], Timestamp),
+            (false, &[Int, Int], Int),
+            (false, &[ListOfA, ListOfA], ListOfA),
+            (false, &[Text, Text], Text),
+            (false, &[Uint, Uint], Uint),
+        ],
+    ),
+    (
+        "_-_",
+        &[
+            (false, &[Double, Double], Double),
+            (false, &[Duration, Duration], Duration),
+            (false, &[Int, Int], Int),
+            (false, &[Timestamp, Duration], Timestamp),
+            (false, &[Timestamp, Timestamp], Duration),
+            (false, &[Uint, Uint], Uint),
+        ],
+    ),
+    ("_*_", PRODUCT),
+    ("_/_", PRODUCT),
+    ("_%_", &[(false, &[Int, Int], Int), (false, &[Uint, Uint], Uint)]),
+    ("_[_]", &[(false, &[ListOfA, Int], A), (false, &[MapOfAToB, A], B)]),
+    ("@in", &[(false, &[A, ListOfA], Bool), (false, &[A, MapOfAToB], Bool)]),
+    (
+        "size",
+        &[
+            (false, &[Bytes], Int),
+            (true, &[Bytes], Int),
+            (false, &[ListOfA], Int),
+            (true, &[ListOfA], Int),
+            (false, &[MapOfAToB], Int),
+            (true, &[MapOfAToB], Int),
+            (false, &[Text], Int),
+            (true, &[Text], Int),
+        ],
+    ),
+    ("type", &[(false, &[A], TypeOfA)]),
+    ("dyn", &[(false, &[A], Dyn)]),
+    ("bool", &[(false, &[Bool], Bool), (false, &[Text], Bool)]),
+    ("bytes", &[(false, &[Bytes], Bytes), (false, &[Text], Bytes)]),
+    (
+        "double",
+        &[
+            (false, &[Double], Double),
+            (false, &[Int], Double),
+            (false, &[Text], Double),
+            (false, &[Uint], Double),
+        ],
+    ),
+    (
+        "duration",
+        &[(false, &[Duration], Duration), (false, &[Int], Duration), (false, &[Text], Duration)],
+    ),
+    (
+        "int",
+        &[
+            (false, &[Int], Int),
+            (false, &[Double], Int),
+            (false, &[Duration], Int),
+            (false, &[Text], Int),
+            (false, &[Timestamp], Int),
+            (false, &[Uint], Int),
+        ],
+    ),
+    (
+        "string",
+        &[
+            (false, &[Text], Text),
+            (false, &[Bool], Text),
+            (false, &[Bytes], Text),
+            (false, &[Double], Text),
+            (false, &[Duration], Text),
+            (false, &[Int], Text),
+            (false, &[Timestamp], Text),
+            (false, &[Uint], Text),
+        ],
+    ),
+    (
+        "timestamp",
+        &[
+            (false, &[Timestamp], Timestamp),
+            (false, &[Int], Timestamp),
+            (false, &[Text], Timestamp),
+        ],
+    ),
+    (
+        "uint",
+        &[
+            (false, &[Uint], Uint),
+            (false, &[Double], Uint),
+            (false, &[Int], Uint),
+            (false, &[Text], Uint),
+        ],
+    ),
+    ("contains", &[(true, &[Text, Text], Bool)]),
+    ("endsWith", &[(true, &[Text, Text], Bool)]),
+    ("startsWith", &[(true, &[Text, Text], Bool)]),
+    ("matches", &[(false, &[Text, Text], Bool), (true, &[Text, Text], Bool)]),
+    ("semver_compare", &[(false, &[Any, Any], Int)]),
 ];
 
 /// Types whose names are values. Lists and maps are those of anything.
@@ -185,36 +239,34 @@ const NAMES: [(&str, Option<Shape>); 10] = [
 
 /// Every way to call a function; none where there is no such function. `mixed` is whether numbers of
 /// different types may be compared.
-pub(super) fn overloads(name: &str, mixed: bool) -> Vec<Overload> {
-    let name = name.strip_prefix('.').unwrap_or(name);
-    let alike = |of: &'static [&'static [Shape]], result: Option<Shape>, name: &'static str| {
-        let overload = |takes: &&'static [Shape]| {
-            let given = takes.first().copied().unwrap_or(Dyn);
-            (name, false, *takes, result.unwrap_or(given))
-        };
-        of.iter().map(overload).collect::<Vec<_>>()
+pub(super) fn overloads(name: &str, mixed: bool) -> &'static [Way] {
+    let ways = match name {
+        "_<_" | "_<=_" | "_>_" | "_>=_" if mixed => Some(COMPARISON),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => COMPARISON.get(..UNMIXED),
+        "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" => Some(PART),
+        "getFullYear" | "getMonth" | "getDayOfYear" | "getDayOfMonth" | "getDate"
+        | "getDayOfWeek" => PART.get(..POINT),
+        _ => FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, ways)| *ways),
     };
-    match name {
-        "_*_" => return alike(&NUMBERS, None, "_*_"),
-        "_/_" => return alike(&NUMBERS, None, "_/_"),
-        "_<_" | "_<=_" | "_>_" | "_>=_" => {
-            let mut all = alike(&ORDERED, Some(Bool), "_<_");
-            if mixed {
-                all.extend(alike(&MIXED, Some(Bool), "_<_"));
-            }
-            return all;
-        }
-        _ => {}
+    ways.unwrap_or_default()
+}
+
+/// The name of an operator's function.
+pub(super) fn operator(sign: &str) -> &'static str {
+    match sign {
+        "in" => "@in",
+        "==" => "_==_",
+        "!=" => "_!=_",
+        "<" => "_<_",
+        "<=" => "_<=_",
+        ">" => "_>_",
+        ">=" => "_>=_",
+        "+" => "_+_",
+        "-" => "_-_",
+        "*" => "_*_",
+        "/" => "_/_",
+        _ => "_%_",
     }
-    if let Some((name, span)) = PARTS.into_iter().find(|(known, _)| *known == name) {
-        let point: [Overload; 3] = [
-            (name, true, &[Timestamp], Int),
-            (name, true, &[Timestamp, Text], Int),
-            (name, true, &[Duration], Int),
-        ];
-        return point.into_iter().take(if span { 3 } else { 2 }).collect();
-    }
-    OVERLOADS.iter().filter(|(known, ..)| *known == name).copied().collect()
 }
 
 /// The type of a type's name.

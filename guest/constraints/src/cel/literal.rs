@@ -62,12 +62,12 @@ fn unescaped(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let token = token.replace("\r\n", "\n").replace('\r', "\n");
     let raw = token.strip_prefix(['r', 'R']);
     let quoted = raw.unwrap_or(&token);
-    let quotes = ["\"\"\"", "'''", "\"", "'"];
+    let marks = ["\"\"\"", "'''", "\"", "'"];
     let between = |quote: &&str| {
         let long = quoted.len() >= 2 * quote.len();
         quoted.strip_prefix(*quote).filter(|_| long)?.strip_suffix(*quote)
     };
-    let inner = quotes.iter().find_map(between).ok_or(UNABLE)?;
+    let inner = marks.iter().find_map(between).ok_or(UNABLE)?;
     if raw.is_some() || !inner.contains('\\') {
         return Ok(inner.as_bytes().to_vec());
     }

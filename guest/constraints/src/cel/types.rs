@@ -99,13 +99,14 @@ impl Type {
     /// Whether this is the other one, or leaves open what the other one says.
     fn is_more_general(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Dyn | Self::Any | Self::Variable(_), _) => true,
+            (Self::Dyn | Self::Any | Self::Variable(_), _) | (Self::Named(_), Self::Named(_)) => {
+                true
+            }
             (_, Self::Dyn | Self::Any | Self::Variable(_)) => false,
             (Self::List(left), Self::List(right)) => left.of.is_more_general(&right.of),
             (Self::Map(left), Self::Map(right)) => {
                 left.0.of.is_more_general(&right.0.of) && left.1.of.is_more_general(&right.1.of)
             }
-            (Self::Named(_), Self::Named(_)) => true,
             (left, right) => left == right,
         }
     }

@@ -226,12 +226,12 @@ impl Map {
         };
         // As in cel-go: a number is found by whole numbers of the same size.
         exact(key).or_else(|| {
-            let as_int = || exact(&Value::Int(key.as_int()?));
-            let as_uint = || exact(&Value::Uint(u64::try_from(key.as_whole()?).ok()?));
+            let signed = || exact(&Value::Int(key.as_int()?));
+            let unsigned = || exact(&Value::Uint(u64::try_from(key.as_whole()?).ok()?));
             match key {
-                Value::Double(_) => as_int().or_else(as_uint),
-                Value::Int(_) => as_uint(),
-                Value::Uint(_) => as_int(),
+                Value::Double(_) => signed().or_else(unsigned),
+                Value::Int(_) => unsigned(),
+                Value::Uint(_) => signed(),
                 _ => None,
             }
         })
