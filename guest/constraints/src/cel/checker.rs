@@ -5,7 +5,7 @@
 
 use super::library::{self, Shape};
 use super::literal::Literal;
-use super::syntax::{Comprehension, Expr, Macro, Node};
+use super::syntax::{Comprehension, Expr, Macro, Node, Term};
 use super::types::{Bindings, TooLarge, Type};
 use super::{Error, MOST_ERRORS};
 
@@ -83,13 +83,7 @@ impl Checker {
             Node::List(items) => self.list(expr.at, items),
             Node::Map(entries) => self.map(expr.at, entries),
             Node::Message(name) => self.undeclared(expr.at, name),
-            Node::Logic { terms, .. } => {
-                let mut sound = true;
-                for term in terms {
-                    sound &= self.boolean(&term.expr)?;
-                }
-                Ok(if sound { Type::Bool } else { Type::Error })
-            }
+            Node::Logic { terms, .. } => self.logic(terms),
             Node::Not(inner) => self.operator(expr.at, "!_", &[inner]),
             Node::Negate(inner) => self.operator(expr.at, "-_", &[inner]),
             Node::Binary(sign, left, right) => {
@@ -101,14 +95,25 @@ impl Checker {
         }
     }
 
-    /// Whether an expression can be a `bool`.
-    fn boolean(&mut self, expr: &Expr) -> Result<bool, Stop> {
-        let found = self.of(expr)?;
-        let fits = self.bindings.fit(std::slice::from_ref(&found), &[Type::Bool]);
-        let fits = at(expr.at, fits)?;
+    /// A chain of `&&` or `||`. All terms have their types before one is taken for a `bool`.
+    fn logic(&mut self, terms: &[Term]) -> Found {
+        let mut types = Vec::with_capacity(terms.len());
+        for term in terms {
+            types.push(self.of(&term.expr)?);
+        }
+        let mut sound = true;
+        for (term, found) in terms.iter().zip(&types) {
+            sound &= self.is_boolean(term.expr.at, found)?;
+        }
+        Ok(if sound { Type::Bool } else { Type::Error })
+    }
+
+    /// Whether a type can be `bool`.
+    fn is_boolean(&mut self, place: usize, found: &Type) -> Result<bool, Stop> {
+        let fits = at(place, self.bindings.fit(std::slice::from_ref(found), &[Type::Bool]))?;
         if !fits {
-            let found = at(expr.at, self.bindings.resolved(&found))?;
-            self.error(expr.at, format!("expected type 'bool' but found '{found}'"))?;
+            let found = at(place, self.bindings.resolved(found))?;
+            self.error(place, format!("expected type 'bool' but found '{found}'"))?;
         }
         Ok(fits)
     }
@@ -286,7 +291,8 @@ impl Checker {
     ) -> Found {
         match kind {
             Macro::All | Macro::Exists => {
-                self.boolean(body)?;
+                let found = self.of(body)?;
+                self.is_boolean(body.at, &found)?;
                 Ok(Type::Bool)
             }
             Macro::ExistsOne => {

@@ -465,7 +465,10 @@ impl Parser<'_> {
             *path = false;
         }
         let Kind::Ident = self.token.kind else {
-            if let Kind::Sign(word @ ("true" | "false" | "null")) = self.token.kind {
+            let adjacent = at + 1 == self.token.start;
+            if let Kind::Sign(word @ ("true" | "false" | "null")) = self.token.kind
+                && adjacent
+            {
                 let message =
                     format!("Syntax error: mismatched input '{word}' expecting IDENTIFIER");
                 self.error(self.token.start, message);
@@ -663,7 +666,14 @@ impl Parser<'_> {
             }
             self.no_option()?;
             if self.token.kind != Kind::Ident {
-                self.unexpected("mismatched", "{'}', ',', '?', IDENTIFIER}");
+                let expected = "{'}', ',', '?', IDENTIFIER}";
+                let fits = |sign| is_sign(self.ahead.kind, sign);
+                if self.ahead.kind == Kind::Ident || fits("}") || fits(",") || fits("?") {
+                    self.unexpected("extraneous", expected);
+                    self.advance()?;
+                    continue;
+                }
+                self.unexpected("mismatched", expected);
                 return Err(Halt);
             }
             self.advance()?;
