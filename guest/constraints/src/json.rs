@@ -167,13 +167,16 @@ impl Scanner<'_> {
         let mut rest = self.bytes.get(self.at..).unwrap_or_default();
         while let Some((chunk, after)) = rest.split_first_chunk() {
             let chunk = u64::from_le_bytes(*chunk);
-            // The top bit of each byte that is zero after the subtraction borrowed from it.
+            // The top bit of each byte that is too small; above the first, perhaps of others.
             let below = |bound: u8, of: u64| of.wrapping_sub(ONES * u64::from(bound)) & !of;
             let special = below(0x20, chunk)
                 | below(1, chunk ^ (ONES * u64::from(b'"')))
                 | below(1, chunk ^ (ONES * u64::from(b'\\')));
-            if special & TOPS != 0 {
-                break;
+            let special = special & TOPS;
+            if special != 0 {
+                let first = usize::try_from(special.trailing_zeros() / 8).unwrap_or_default();
+                self.at = self.bytes.len() - rest.len() + first;
+                return;
             }
             rest = after;
         }
