@@ -20,8 +20,10 @@
 mod equality;
 mod node;
 mod pointer;
+mod scan;
 mod text;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,7 +74,7 @@ pub struct Document {
 
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Document").field(&self.root_text()).finish()
+        f.debug_tuple("Document").field(&self.root().raw()).finish()
     }
 }
 
@@ -89,9 +91,17 @@ impl Document {
     /// # Errors
     /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
     pub fn parse(json: &str) -> Result<Self, Error> {
-        let text = Arc::new(Text::new(json.to_owned())?);
-        serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|e| Error(e.to_string()))?;
-        Ok(Self::part(text, 0..json.len()))
+        let text = match Text::values(json.to_owned(), MAX_DEPTH) {
+            Ok((text, values)) if values.len() == 1 => text,
+            // What is wrong with it is the parser's to say.
+            _ => {
+                let text = Text::new(json.to_owned())?;
+                serde_json::from_str::<serde::de::IgnoredAny>(json)
+                    .map_err(|e| Error(e.to_string()))?;
+                text
+            }
+        };
+        Ok(Self::part(Arc::new(text), 0..json.len()))
     }
 
     /// A document that is one part of a text whose syntax was checked.
@@ -107,7 +117,7 @@ impl Document {
     /// The value of the whole document.
     #[must_use]
     pub fn root(&self) -> Value<'_> {
-        Value { document: self, node: &self.root }
+        Value::of(self, &self.root)
     }
 
     /// The value at a JSON pointer (RFC 6901), if there is one.
@@ -125,10 +135,6 @@ impl Document {
         }
         Some(at)
     }
-
-    fn root_text(&self) -> &str {
-        self.root.text(&self.text)
-    }
 }
 
 /// A value inside a document.
@@ -145,6 +151,11 @@ impl fmt::Debug for Value<'_> {
 }
 
 impl<'d> Value<'d> {
+    /// The value of a node, or the document that stands for it.
+    fn of(document: &'d Document, node: &'d Node) -> Self {
+        document.text.part(node.start()).map_or(Self { document, node }, Document::root)
+    }
+
     fn content(&self) -> Content<'d> {
         self.node.content(&self.document.text)
     }
@@ -156,7 +167,7 @@ impl<'d> Value<'d> {
             Content::Object(members) => &members.get(index)?.value,
             _ => return None,
         };
-        Some(Self { document: self.document, node })
+        Some(Self::of(self.document, node))
     }
 
     /// What stands here.
@@ -237,7 +248,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self.content() {
-            Content::Number => node::integer(self.raw()),
+            Content::Number => node::integer(self.word()),
             _ => None,
         }
     }
@@ -246,7 +257,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self.content() {
-            Content::Number => self.raw().parse().ok(),
+            Content::Number => self.word().parse().ok(),
             _ => None,
         }
     }
@@ -268,7 +279,7 @@ impl<'d> Value<'d> {
             Content::Object(members) => members,
             _ => &[],
         };
-        members.iter().map(move |m| (m.name(&document.text), Value { document, node: &m.value }))
+        members.iter().map(move |m| (m.name(&document.text), Value::of(document, &m.value)))
     }
 
     /// Elements of a list; nothing for other kinds.
@@ -278,12 +289,23 @@ impl<'d> Value<'d> {
             Content::List(items) => items,
             _ => &[],
         };
-        items.iter().map(move |node| Value { document, node })
+        items.iter().map(move |node| Value::of(document, node))
     }
 
     /// The JSON text as it was received.
     #[must_use]
-    pub fn raw(&self) -> &'d str {
+    pub fn raw(&self) -> Cow<'d, str> {
+        self.document.text.whole(self.node.range())
+    }
+
+    /// Where the value stands in the text of its document.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.node.range()
+    }
+
+    /// The text of a value that has no values in it.
+    fn word(&self) -> &'d str {
         self.node.text(&self.document.text)
     }
 }

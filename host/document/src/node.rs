@@ -84,6 +84,17 @@ impl Node {
         slice(text, self.start, self.end)
     }
 
+    /// Where it starts.
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// Where it stands.
+    pub(crate) fn range(&self) -> Range<usize> {
+        let number = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
+        number(self.start)..number(self.end)
+    }
+
     pub(crate) fn content<'n>(&'n self, text: &'n Text) -> Content<'n> {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
