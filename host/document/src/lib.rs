@@ -21,6 +21,7 @@ mod equality;
 mod node;
 mod pointer;
 mod scan;
+mod table;
 mod text;
 
 use std::borrow::Cow;
@@ -29,6 +30,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use node::{Content, Node};
+pub use table::table;
 pub use text::{MAX_DEPTH, Text, TooDeep};
 
 /// Why a text is not a document. The text says what, and where by line and column.
@@ -170,6 +172,11 @@ impl<'d> Value<'d> {
         Some(Self::of(self.document, node))
     }
 
+    /// The element or member that a token of a pointer names.
+    fn step(&self, token: &str) -> Option<Self> {
+        self.child(self.position(token)?)
+    }
+
     /// What stands here.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -188,7 +195,7 @@ impl<'d> Value<'d> {
     pub fn get(&self, pointer: &str) -> Option<Self> {
         let mut at = *self;
         for token in pointer::tokens(pointer)? {
-            at = at.child(at.position(&token)?)?;
+            at = at.step(&token)?;
         }
         Some(at)
     }

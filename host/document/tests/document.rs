@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use opgate_document::{Document, Kind, MAX_DEPTH, Text, equal};
+use opgate_document::{Document, Kind, MAX_DEPTH, Text, Value, equal, table};
 use proptest::prelude::*;
 
 fn document(json: &str) -> Document {
@@ -132,6 +132,29 @@ fn depth_does_not_multiply_the_cost() {
         assert!(!equal(Some(left.root()), Some(right.root())));
         assert_eq!(left.get(&"/a".repeat(500)).and_then(|v| v.length()), None);
     }
+}
+
+#[test]
+fn tables_have_what_look_ups_have() {
+    let list = r#"[{"a": {"b": 1, "c": "x"}, "d~/": null}, {"a": []}, 5, {"a": {"c": {"b": 2}}}]"#;
+    let columns = ["", "/a", "/a/b", "/a/c", "/a/c/b", "/a/b", "a", "/d~0~1", "/a/0", "/a/c/b"];
+    let doc = document(list);
+    let mut found = Vec::new();
+    let all = table(doc.root(), &columns, |cell| {
+        found.push(cell.map(|value| value.raw().into_owned()));
+        Ok::<_, ()>(())
+    });
+    assert_eq!(all, Ok(()));
+    let one = |item: &Value<'_>, column: &str| item.get(column).map(|v| v.raw().into_owned());
+    let expected: Vec<_> =
+        doc.root().items().flat_map(|item| columns.map(|c| one(&item, c))).collect();
+    assert_eq!(found, expected);
+    let mut count = 0;
+    let stopped = table(doc.root(), &columns, |_| {
+        count += 1;
+        if count == 3 { Err(count) } else { Ok(()) }
+    });
+    assert_eq!(stopped, Err(3));
 }
 
 /// Parts of other texts look as if they were written where they stand for something.
