@@ -110,7 +110,7 @@ impl<'d> Blob<'d> {
 
     /// Pointer, from the document, of a place in the blob.
     pub(crate) fn absolute(&self, pointer: &str) -> String {
-        format!("/spec/blobs/{}/value{pointer}", self.at)
+        ["/spec/blobs/", &self.at.to_string(), "/value", pointer].concat()
     }
 
     /// The elements of a list in the blob.
@@ -139,6 +139,9 @@ impl<'d> Blob<'d> {
     }
 
     pub(crate) fn pointer(&self, name: &str) -> String {
+        if self.is_usual {
+            return ["/", name].concat();
+        }
         format!("/{}", escape(self.key(name)))
     }
 

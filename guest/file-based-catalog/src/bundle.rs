@@ -9,7 +9,9 @@ use crate::blob::{Blob, Meta, place};
 use crate::findings::{Findings, joined};
 use crate::go_text::{wrong_field, wrong_value};
 use crate::objects::{self, Objects, Outcome};
-use crate::properties::{self, Property, field};
+use crate::properties::{
+    self, GROUP, KIND, PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, VERSION_RANGE, field,
+};
 use crate::settings::Settings;
 use crate::version::{Range, Version, part};
 use crate::{image, names};
@@ -260,7 +262,7 @@ impl Reader<'_, '_> {
             "olm.package.required" => self.required_package(property, findings),
             "olm.bundle.object" => self.object(property, findings),
             "olm.bundle.mediatype" => {
-                let value = property.text("");
+                let value = property.text(VALUE);
                 if !matches!(value, "plain+v0" | "registry+v1") {
                     let message = format!(
                         "olm.bundle.mediatype {} is neither plain+v0 nor registry+v1",
@@ -271,7 +273,7 @@ impl Reader<'_, '_> {
             }
             "olm.csv.metadata" => {
                 let rows = |inner: &str, columns: &[&str]| {
-                    self.blob.rows(&property.pointer(&format!("/value{inner}")), columns)
+                    self.blob.rows(&property.pointer(inner), columns)
                 };
                 self.found.provided.extend(objects::owned_by_metadata(rows));
             }
@@ -286,17 +288,17 @@ impl Reader<'_, '_> {
             let message = format!("property[{index}] of type {kind}: {why}");
             findings.add("FBC-37", field(self.blob, index, inner), message);
         };
-        if property.kind("") != Kind::Object {
-            complain(".value", &wrong_value(property.kind(""), "property.GVK"));
+        if property.kind(VALUE) != Kind::Object {
+            complain(".value", &wrong_value(property.kind(VALUE), "property.GVK"));
             return;
         }
         let mut texts = Vec::with_capacity(3);
-        for (name, inner, member) in [
-            ("group", ".value.group", "/group"),
-            ("version", ".value.version", "/version"),
-            ("kind", ".value.kind", "/kind"),
+        for (name, inner, column) in [
+            ("group", ".value.group", GROUP),
+            ("version", ".value.version", VERSION),
+            ("kind", ".value.kind", KIND),
         ] {
-            let text = property.text(member);
+            let text = property.text(column);
             let error = match name {
                 _ if text.is_empty() => {
                     complain(inner, &format!("{name} must be a non-empty string"));
@@ -331,15 +333,15 @@ impl Reader<'_, '_> {
             let message = format!("property[{index}] of type \"olm.package.required\": {why}");
             findings.add("FBC-38", field(self.blob, index, inner), message);
         };
-        if property.kind("") != Kind::Object {
-            let why = wrong_value(property.kind(""), "property.PackageRequired");
+        if property.kind(VALUE) != Kind::Object {
+            let why = wrong_value(property.kind(VALUE), "property.PackageRequired");
             complain(".value", &why);
             return;
         }
-        if property.text("/packageName").is_empty() {
+        if property.text(PACKAGE_NAME).is_empty() {
             complain(".value.packageName", "packageName must be a non-empty string");
         }
-        let range = property.text("/versionRange");
+        let range = property.text(VERSION_RANGE);
         if range.is_empty() {
             complain(".value.versionRange", "versionRange must be a non-empty string");
         } else if let Err(why) = Range::parse(range) {
@@ -386,22 +388,22 @@ impl PackageProperty {
     fn of(property: &Property<'_>) -> Self {
         let mut found = Self {
             index: property.index,
-            name: property.text("/packageName").to_owned(),
+            name: property.text(PACKAGE_NAME).to_owned(),
             version: String::new(),
             release: String::new(),
             error: None,
         };
-        if property.kind("") != Kind::Object {
-            let why = wrong_value(property.kind(""), "property.Package");
+        if property.kind(VALUE) != Kind::Object {
+            let why = wrong_value(property.kind(VALUE), "property.Package");
             found.error = Some((".value", why));
             return found;
         }
-        for (inner, member, struct_field, text) in [
-            (".value.version", "/version", "Package.version", &mut found.version),
-            (".value.release", "/release", "Package.release", &mut found.release),
+        for (inner, column, struct_field, text) in [
+            (".value.version", VERSION, "Package.version", &mut found.version),
+            (".value.release", RELEASE, "Package.release", &mut found.release),
         ] {
-            match property.kind(member) {
-                Kind::Text => property.text(member).clone_into(text),
+            match property.kind(column) {
+                Kind::Text => property.text(column).clone_into(text),
                 Kind::Missing | Kind::Null => {}
                 kind => {
                     let why = wrong_field(kind, struct_field, "string");

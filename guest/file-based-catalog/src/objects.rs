@@ -18,7 +18,7 @@ const LARGEST: usize = 4_000_000;
 
 /// An API, as `schema.GroupVersionKind` writes it.
 pub(crate) fn api(group: &str, version: &str, kind: &str) -> String {
-    format!("{group}/{version}, Kind={kind}")
+    [group, "/", version, ", Kind=", kind].concat()
 }
 
 /// Decodes the objects of all bundles of a document.
@@ -114,12 +114,11 @@ pub(crate) fn owned_by(csv: &Document) -> BTreeSet<String> {
     apis
 }
 
-/// The APIs that a property of type `olm.csv.metadata` lists as provided. `rows` reads a list in its
-/// value.
+/// The APIs that a property of type `olm.csv.metadata` lists as provided. `rows` reads a list in it.
 pub(crate) fn owned_by_metadata(rows: impl Fn(&str, &[&str]) -> Rows) -> BTreeSet<String> {
     let mut apis = BTreeSet::new();
-    custom(&rows("/crdDescriptions/owned", &CUSTOM), &mut apis);
-    services(&rows("/apiServiceDefinitions/owned", &SERVICE), &mut apis);
+    custom(&rows("/value/crdDescriptions/owned", &CUSTOM), &mut apis);
+    services(&rows("/value/apiServiceDefinitions/owned", &SERVICE), &mut apis);
     apis
 }
 

@@ -38,6 +38,19 @@ const COLUMNS: [&str; 8] = [
     "/value/release",
 ];
 
+/// A place in a property: a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column(usize);
+
+pub(crate) const TYPE: Column = Column(0);
+pub(crate) const VALUE: Column = Column(1);
+pub(crate) const GROUP: Column = Column(2);
+pub(crate) const VERSION: Column = Column(3);
+pub(crate) const KIND: Column = Column(4);
+pub(crate) const PACKAGE_NAME: Column = Column(5);
+pub(crate) const VERSION_RANGE: Column = Column(6);
+pub(crate) const RELEASE: Column = Column(7);
+
 /// A property that has a type and a value.
 pub(crate) struct Property<'p> {
     pub(crate) index: u32,
@@ -45,34 +58,29 @@ pub(crate) struct Property<'p> {
     pub(crate) name: &'p str,
     row: Row<'p>,
     blob: &'p Blob<'p>,
-    /// Pointer in the blob.
-    pointer: String,
+    /// Pointer of the list in the blob.
+    list: &'p str,
     document: OnceCell<Option<Document>>,
 }
 
 impl<'p> Property<'p> {
-    fn column(member: &str) -> Option<usize> {
-        COLUMNS.iter().position(|column| column.strip_prefix("/value") == Some(member))
+    pub(crate) fn kind(&self, column: Column) -> Kind {
+        self.row.kind(column.0)
     }
 
-    /// The kind of the value, or of a member of it: empty, or one of the columns without `/value`.
-    pub(crate) fn kind(&self, member: &str) -> Kind {
-        Self::column(member).map_or(Kind::Missing, |column| self.row.kind(column))
-    }
-
-    /// The text of the value, or of a member of it; empty where there is none.
-    pub(crate) fn text(&self, member: &str) -> &'p str {
-        Self::column(member).map_or("", |column| self.row.text_or_empty(column))
+    /// The text in a column, empty where there is none.
+    pub(crate) fn text(&self, column: Column) -> &'p str {
+        self.row.text_or_empty(column.0)
     }
 
     /// Pointer, from the blob, of a place in the property.
     pub(crate) fn pointer(&self, inner: &str) -> String {
-        format!("{}{inner}", self.pointer)
+        [self.list, "/", &self.index.to_string(), inner].concat()
     }
 
     /// The property itself, for what is not in its row.
     pub(crate) fn document(&self) -> &Document {
-        let found = self.document.get_or_init(|| self.blob.value().at(&self.pointer));
+        let found = self.document.get_or_init(|| self.blob.value().at(&self.pointer("")));
         // A property that has a row is there.
         found.as_ref().unwrap_or_else(|| self.blob.value())
     }
@@ -108,7 +116,7 @@ pub(crate) fn judge(
     let list = blob.pointer("properties");
     let rows = blob.rows(&list, &COLUMNS);
     for (index, row) in (0_u32..).zip(rows.iter()) {
-        let name = match row.text(0) {
+        let name = match row.text(TYPE.0) {
             Some(text) if !text.is_empty() => text,
             Some(_) => {
                 complain(index, ".type", "type must be set", findings);
@@ -116,7 +124,7 @@ pub(crate) fn judge(
             }
             None => {
                 let kind = blob.value().kind(&format!("{list}/{index}"));
-                let (inner, why) = match (kind, row.kind(0)) {
+                let (inner, why) = match (kind, row.kind(TYPE.0)) {
                     (Kind::Object, Kind::Missing) => ("", "type must be set"),
                     (Kind::Object, Kind::Null) => (".type", "type must be set"),
                     (Kind::Object, _) => (".type", "type must be a string"),
@@ -133,13 +141,12 @@ pub(crate) fn judge(
             let message = format!("property type {} uses the reserved olm.* prefix", quote(name));
             findings.add("FBC-40", field(blob, index, ".type"), message);
         }
-        match row.kind(1) {
+        match row.kind(VALUE.0) {
             Kind::Missing => complain(index, "", "value must be set", findings),
             Kind::Null => complain(index, ".value", "value must be set", findings),
             _ => {
-                let pointer = format!("{list}/{index}");
                 let document = OnceCell::new();
-                each(&Property { index, name, row, blob, pointer, document }, findings);
+                each(&Property { index, name, row, blob, list: &list, document }, findings);
             }
         }
     }

@@ -78,7 +78,11 @@ impl Document {
 /// Escapes a name for use as one token of a JSON pointer.
 #[must_use]
 pub fn escape(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
+    if name.contains(['~', '/']) {
+        name.replace('~', "~0").replace('/', "~1")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// Elements of a list, see [`Document::items`].

@@ -226,8 +226,7 @@ impl<'d> Value<'d> {
         match self.content() {
             Content::List(_) => pointer::index(token),
             Content::Object(members) => {
-                let found = members.binary_search_by(|m| m.name(&self.document.text).cmp(token));
-                u32::try_from(found.ok()?).ok()
+                u32::try_from(node::position(members, &self.document.text, token)?).ok()
             }
             _ => None,
         }

@@ -340,8 +340,9 @@ fn yaml(text: &str) -> Result<Vec<Part>, Broken> {
     Ok(lists.into_iter().flatten().collect())
 }
 
-/// A YAML text of this size is read by several threads.
-const PARALLEL: usize = 256 << 10;
+/// A YAML text of this size is read by several threads. Smaller ones are many, and read beside each
+/// other.
+const PARALLEL: usize = 4 << 20;
 
 /// Where the documents are: a line that starts with `---` is never inside of one. Directives, which
 /// nobody writes, stand in front of such a line.

@@ -92,7 +92,9 @@ impl Request {
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         let mut out = Out::default();
         out.json = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"check","kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            // A fault in the log is told with the uid: it says what the call was about.
+            quoted(format!("{} {}", self.kind, self.name).trim_end()),
             quoted(&self.name),
             quoted(&self.namespace),
             if self.old.is_some() { "UPDATE" } else { "CREATE" },
