@@ -92,18 +92,15 @@ impl Document {
     ///
     /// # Errors
     /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
-    pub fn parse(json: &str) -> Result<Self, Error> {
-        let text = match Text::values(json.to_owned(), MAX_DEPTH) {
+    pub fn parse(json: impl Into<String>) -> Result<Self, Error> {
+        let text = match Text::values(json.into(), MAX_DEPTH) {
             Ok((text, values)) if values.len() == 1 => text,
             // What is wrong with it is the parser's to say.
-            _ => {
-                let text = Text::new(json.to_owned())?;
-                serde_json::from_str::<serde::de::IgnoredAny>(json)
-                    .map_err(|e| Error(e.to_string()))?;
-                text
-            }
+            Ok((text, _)) => checked(text)?,
+            Err(json) => checked(Text::new(json)?)?,
         };
-        Ok(Self::part(Arc::new(text), 0..json.len()))
+        let end = text.len();
+        Ok(Self::part(Arc::new(text), 0..end))
     }
 
     /// A document that is one part of a text whose syntax was checked.
@@ -137,6 +134,12 @@ impl Document {
         }
         Some(at)
     }
+}
+
+/// A text that the parser takes for one value.
+fn checked(text: Text) -> Result<Text, Error> {
+    serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| Error(e.to_string()))?;
+    Ok(text)
 }
 
 /// A value inside a document.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use serde::de::{Deserializer as _, Visitor};
 
 use crate::Text;
-use crate::text::string_end;
+use crate::scan::{skip_spaces, string_end};
 
 /// A value: its place in the text and, after the first look, what was made of it. 24 bytes, because
 /// a list of a million numbers has a million of them.
@@ -119,7 +119,9 @@ impl Node {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match (json.as_bytes().first(), plain) {
-            (_, Some(plain)) if !plain.contains('\\') => Content::Text(plain),
+            (_, Some(plain)) if memchr::memchr(b'\\', plain.as_bytes()).is_none() => {
+                Content::Text(plain)
+            }
             (Some(b'{' | b'[' | b'"'), _) => {
                 match &**self.made.get_or_init(|| Box::new(self.make(text))) {
                     Made::Text(unescaped) => Content::Text(unescaped),
@@ -160,13 +162,13 @@ impl<'t> Level<'t> {
 
     /// The next byte that is neither white space, comma nor colon.
     fn peek(&mut self) -> Option<u8> {
-        while let Some(&byte) = self.bytes.get(self.at) {
-            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
-                return Some(byte);
+        loop {
+            self.at = skip_spaces(self.bytes, self.at);
+            match self.bytes.get(self.at) {
+                Some(b',' | b':') => self.at += 1,
+                other => return other.copied(),
             }
-            self.at += 1;
         }
-        None
     }
 
     /// Steps over the value that comes next; its range, or `None` at the end of the level.

@@ -54,16 +54,8 @@ fn is_space(byte: u8) -> bool {
 impl Reader<'_> {
     /// The next byte that is no white space.
     fn peek(&mut self) -> Option<u8> {
-        loop {
-            // Lines of indented files start with many spaces.
-            while self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(b"        ")) {
-                self.at += 8;
-            }
-            match self.bytes.get(self.at) {
-                Some(byte) if is_space(*byte) => self.at += 1,
-                other => return other.copied(),
-            }
-        }
+        self.at = skip_spaces(self.bytes, self.at);
+        self.bytes.get(self.at).copied()
     }
 
     /// Steps over a value, with all that is in it.
@@ -205,6 +197,35 @@ impl Reader<'_> {
                 // A control character.
                 _ => return None,
             }
+        }
+    }
+}
+
+/// Offset behind the string that starts with the quote at `start`, in a text that was checked.
+pub(crate) fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start.saturating_add(1);
+    while let Some(rest) = bytes.get(at..) {
+        at += plain(rest);
+        match bytes.get(at) {
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+            None => break,
+        }
+    }
+    bytes.len()
+}
+
+/// Offset of the first byte that is no white space.
+pub(crate) fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        // Lines of indented files start with many spaces.
+        while bytes.get(at..).is_some_and(|rest| rest.starts_with(b"        ")) {
+            at += 8;
+        }
+        match bytes.get(at) {
+            Some(byte) if is_space(*byte) => at += 1,
+            _ => return at,
         }
     }
 }

@@ -12,7 +12,8 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::{Document, Error, scan};
+use crate::scan::{self, string_end};
+use crate::{Document, Error};
 
 /// Deepest nesting of lists and objects. Kubernetes objects stay far below (a CRD schema of 60
 /// levels of properties nests 130 deep); everything that recurses over a document is bounded by it.
@@ -85,6 +86,7 @@ impl Text {
                 _ => at += 1,
             }
         }
+        brackets.shrink_to_fit();
         Ok(Self { json, brackets, parts: Vec::new() })
     }
 
@@ -100,7 +102,8 @@ impl Text {
     /// The text itself, where something in it is no JSON or nests deeper than `deepest` levels.
     pub fn values(json: String, deepest: usize) -> Result<(Self, Vec<Range<usize>>), String> {
         match scan::values(&json, deepest.min(MAX_DEPTH)) {
-            Some(found) => {
+            Some(mut found) => {
+                found.brackets.shrink_to_fit();
                 let text = Self { json, brackets: found.brackets, parts: Vec::new() };
                 Ok((text, found.values))
             }
@@ -153,19 +156,6 @@ impl Text {
         let (_, close) = self.brackets.get(found)?;
         usize::try_from(*close).ok()
     }
-}
-
-/// Offset behind the string that starts with the quote at `start`.
-pub(crate) fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += found;
-        if bytes.get(at) == Some(&b'"') {
-            return at + 1;
-        }
-        at += 2;
-    }
-    bytes.len()
 }
 
 #[cfg(test)]

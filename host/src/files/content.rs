@@ -376,10 +376,15 @@ fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, Broken> {
     let starts: Vec<usize> = parts.iter().map(|part| line_start(part.offset)).collect();
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let ranges = starts.iter().copied().zip(ends);
-    let part = |(part, (from, to)): (yaml::Part, (usize, usize))| Part {
-        range: start + from..start + to,
-        line: 1,
-        json: Some(Arc::new(Text::new(part.value.to_string()).unwrap_or_default())),
+    let part = |(part, (from, to)): (yaml::Part, (usize, usize))| {
+        let mut json = part.value.to_string();
+        // It grew by doubling, and is kept as long as the file.
+        json.shrink_to_fit();
+        Part {
+            range: start + from..start + to,
+            line: 1,
+            json: Some(Arc::new(Text::new(json).unwrap_or_default())),
+        }
     };
     Ok(parts.into_iter().zip(ranges).map(part).collect())
 }
