@@ -19,7 +19,7 @@ use super::{ConfigArgs, Failure, Outcome};
 use crate::cluster::Source;
 use crate::files::{self, As, Subject, parallel};
 use crate::policy::Set;
-use crate::review::{self, Review};
+use crate::review::Review;
 use crate::text::one_line;
 
 /// Arguments of `opgate check`.
@@ -137,7 +137,7 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
     let mut not_evaluated = Vec::new();
     let mut is_seen = true;
     for request in &subject.requests {
-        let text = review::text(request.review().into_bytes());
+        let text = request.text();
         let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
         let review = Review::read(&text).map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
         if request.stands_for_files() {

@@ -136,9 +136,9 @@ impl Places {
             let (line, column) = located.place(&pointer);
             return (first_line + line - 1, column);
         }
-        let value = self.document.get(&pointer).map_or("", |value| value.raw());
-        let offset = value.as_ptr().addr().wrapping_sub(self.text.as_ptr().addr());
-        let offset = if value.is_empty() { 0 } else { name_before(&self.text, offset, &pointer) };
+        let range = self.document.get(&pointer).map(|value| value.range()).unwrap_or_default();
+        let offset =
+            if range.is_empty() { 0 } else { name_before(&self.text, range.start, &pointer) };
         let (line, column) = line_and_column(&self.text, offset);
         let column = if line == 1 { first_column + column - 1 } else { column };
         (first_line + line - 1, column)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use opgate_document::{Document, Text};
+use opgate_document::{Document, Text, TooDeep};
 
 use super::bundle::Bundle;
 use super::catalog::Package;
@@ -12,6 +12,7 @@ use super::content::File;
 use super::nesting::{self, Nesting};
 use super::place::{Place, Places, tokens};
 use super::template;
+use crate::review::ReviewError;
 
 /// API group of the documents that stand for files.
 pub(crate) const GROUP: &str = "opgate.dev";
@@ -96,11 +97,15 @@ impl Request {
         !matches!(self.object, Layout::Object(_))
     }
 
-    /// The review, as an API server would send it.
-    pub(crate) fn review(&self) -> String {
+    /// The review, as an API server would send it. What stands in files is not copied.
+    ///
+    /// # Errors
+    /// Where it nests too deep.
+    pub(crate) fn text(&self) -> Result<Arc<Text>, ReviewError> {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
-        let mut out = format!(
+        let mut out = Out::default();
+        out.json = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
             // The log names a review by it.
             quoted(format!("{} {}", self.kind, self.name).trim_end()),
@@ -110,20 +115,45 @@ impl Request {
         );
         self.object.write(&mut out);
         if let Some(old) = &self.old {
-            out.push_str(",\"oldObject\":");
+            out.json.push_str(",\"oldObject\":");
             old.write(&mut out);
         }
-        out.push_str("}}");
-        out
+        out.json.push_str("}}");
+        let text = Text::assembled(out.json, out.parts);
+        text.map(Arc::new).map_err(|TooDeep(offset)| ReviewError::Depth(offset))
+    }
+
+    /// The review as one text.
+    #[cfg(test)]
+    pub(crate) fn review(&self) -> String {
+        let text = self.text().unwrap();
+        Document::part(text.clone(), 0..text.len()).root().raw().into_owned()
+    }
+}
+
+/// A review while it is put together.
+#[derive(Default)]
+pub(super) struct Out {
+    /// Its text, with a `null` for each of the parts.
+    pub(super) json: String,
+    parts: Vec<(usize, Arc<Document>)>,
+}
+
+impl Out {
+    /// Adds a value that stands in another text.
+    pub(super) fn part(&mut self, document: Arc<Document>) {
+        self.parts.push((self.json.len(), document));
+        self.json.push_str("null");
     }
 }
 
 impl Layout {
-    fn write(&self, out: &mut String) {
+    fn write(&self, out: &mut Out) {
         match self {
-            Self::Bundle(bundle) => bundle.write(out),
+            Self::Bundle(bundle) => bundle.write(&mut out.json),
             Self::Package(package) => package.write(out),
             Self::Object(object) => {
+                let out = &mut out.json;
                 let json = object.file.documents().map_or("null", |d| d.json(object.index));
                 if object.pointer.is_empty() {
                     out.push_str(json);
@@ -131,7 +161,8 @@ impl Layout {
                     let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
                     let end = text.len();
                     let document = Document::part(text, 0..end);
-                    out.push_str(document.get(&object.pointer).map_or("null", |value| value.raw()));
+                    let found = document.get(&object.pointer);
+                    out.push_str(&found.map_or("null".into(), |value| value.raw()));
                 }
             }
         }

@@ -91,10 +91,18 @@ pub struct PolicyConfig {
     pub cluster: Vec<String>,
     /// Pointer of this policy in the file, for errors.
     pointer: String,
-    /// Whether the file says how long a call may take, and how many there may be.
+    /// Whether the file says how long a call may take, how many there may be, and how much memory one
+    /// may have.
     has_time: bool,
     has_concurrency: bool,
+    has_memory: bool,
+    /// Whether nobody is served beside its calls, see [`Configuration::for_files`].
+    pub(super) is_for_files: bool,
 }
+
+/// Memory of a call about files, unless the file says otherwise. A package is one call, and what a
+/// policy notes of it may be half as large as its text; memory that is not used costs nothing.
+const MEMORY_FOR_FILES: usize = 1 << 30;
 
 /// The configuration of the whole host.
 #[derive(Debug)]
@@ -264,8 +272,8 @@ impl Configuration {
         })
     }
 
-    /// Gives the policies this much time and this many calls at a time, unless the file says
-    /// otherwise: nobody waits for a decision about files.
+    /// Gives the policies this much time, this many calls at a time and as much memory as a package
+    /// could take, unless the file says otherwise: nobody waits for a decision about files.
     pub fn for_files(&mut self, time: Duration, concurrency: usize) {
         for policy in &mut self.policies {
             if !policy.has_time {
@@ -274,6 +282,10 @@ impl Configuration {
             if !policy.has_concurrency {
                 policy.limits.concurrency = concurrency;
             }
+            if !policy.has_memory {
+                policy.limits.memory = MEMORY_FOR_FILES;
+            }
+            policy.is_for_files = true;
         }
     }
 
@@ -346,6 +358,7 @@ impl Origin {
         let mut limits = Limits::default();
         let has_time = entry.limits.0.time.is_some();
         let has_concurrency = entry.limits.0.concurrency.is_some();
+        let has_memory = entry.limits.0.memory.is_some();
         let memory = entry.limits.0.memory.map(|memory| match memory {
             serde_json::Value::String(text) => parse_bytes(&text),
             other => parse_bytes(&other.to_string()),
@@ -402,6 +415,8 @@ impl Origin {
             pointer,
             has_time,
             has_concurrency,
+            has_memory,
+            is_for_files: false,
         })
     }
 
@@ -439,6 +454,8 @@ fn every_builtin() -> Vec<PolicyConfig> {
         pointer: String::new(),
         has_time: false,
         has_concurrency: false,
+        has_memory: false,
+        is_for_files: false,
     };
     builtin::BUILTINS.iter().map(policy).collect()
 }
