@@ -58,9 +58,7 @@ pub(crate) fn find<'f>(
             return Some(read(file, &map, findings));
         }
     }
-    let is_failed = |file: &&File| {
-        file.name().starts_with("annotations.") && matches!(file.content, Content::Failed(_))
-    };
+    let is_failed = |file: &&File| file.name().starts_with("annotations.") && file.is_failed();
     match folder.files_in(METADATA).find(is_failed) {
         Some(file) => {
             let why = if let Content::Failed(why) = &file.content { why } else { "" };

@@ -69,6 +69,11 @@ impl File {
         format!("spec.files[{}].text", self.index)
     }
 
+    /// Whether it cannot be read.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self.content, Content::Failed(_))
+    }
+
     pub(crate) fn has_documents(&self) -> bool {
         matches!(self.content, Content::Documents(1..))
     }
