@@ -30,12 +30,11 @@ pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, findings: &mut Fin
                 let message = unreadable(&object.text_or_empty("/dependencies/type"));
                 findings.deny("RBF-17", file.within("dependencies"), message);
             }
-            Kind::Null => {}
             Kind::Missing if is_named => {
                 let why = "dependencies is missing: list below it what the bundle depends on, or remove the file";
                 findings.deny("RBF-17", file.within(""), untyped(why));
             }
-            Kind::Missing => {}
+            Kind::Null | Kind::Missing => {}
             _ => {
                 let why = "dependencies is not a list";
                 findings.deny("RBF-17", file.within("dependencies"), untyped(why));

@@ -285,7 +285,11 @@ mod tests {
         let long = "ä".repeat(32);
         for (key, value, error) in [
             ("k".repeat(64), "v", "\": name part must be no more than 63 bytes"),
-            (format!("{}/k", "k".repeat(254)), "v", "\": prefix part must be no more than 253 bytes"),
+            (
+                format!("{}/k", "k".repeat(254)),
+                "v",
+                "\": prefix part must be no more than 253 bytes",
+            ),
             ("k".to_owned(), &*long, "\": must be no more than 63 bytes; a valid label must be"),
             ("a/b/c".to_owned(), "v", "\": a valid label key must consist of alphanumeric"),
         ] {
