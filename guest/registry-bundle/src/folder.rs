@@ -64,9 +64,9 @@ impl File {
         format!("spec.files[{}].documents[{index}]", self.index)
     }
 
-    /// The field of its text.
-    pub(crate) fn text_field(&self) -> String {
-        format!("spec.files[{}].text", self.index)
+    /// The field of a line of its text, from 0.
+    pub(crate) fn line_field(&self, line: usize) -> String {
+        format!("spec.files[{}].text[{line}]", self.index)
     }
 
     /// Whether it cannot be read.

@@ -198,7 +198,7 @@ mod tests {
             ("manifests/a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n---\n\n"),
             ("manifests/bad.yaml", "a:\n\tb\n"),
             ("metadata/annotations.yaml", "annotations: {}\n"),
-            ("Dockerfile", "FROM scratch\n"),
+            ("Dockerfile", "FROM scratch\nLABEL a=b \\\n  c=d\n"),
             ("logo.png", "\0"),
         ]);
         std::os::unix::fs::symlink("a.yaml", folder.path().join("manifests/l.yaml")).unwrap();
@@ -214,7 +214,10 @@ mod tests {
         );
         assert_eq!(document["metadata"]["name"], name);
         let files = document["spec"]["files"].as_array().unwrap();
-        assert_eq!(files[0], json!({"path": "Dockerfile", "size": 13, "text": "FROM scratch\n"}));
+        assert_eq!(
+            files[0],
+            json!({"path": "Dockerfile", "size": 31, "text": "FROM scratch\nLABEL a=b \\\n  c=d\n"})
+        );
         assert_eq!(files[1], json!({"path": "logo.png", "size": 1}));
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}});
         assert_eq!(files[2]["documents"], json!([namespace]));
@@ -249,6 +252,7 @@ mod tests {
     fn what_was_published_is_the_old_object() {
         let old = fixture("bundle-valid");
         let subject = load(&fixture("bundle-broken"), BundleKind::Registry, Some(&old)).unwrap();
+        assert_eq!(at("spec.files[0].text[2]").unwrap(), (3, 3, "  c=d".to_owned()));
         let review = object(&subject.requests[0]);
         assert_eq!(review["operation"], "UPDATE");
         assert_eq!(review["oldObject"]["metadata"]["name"], "bundle-valid");
