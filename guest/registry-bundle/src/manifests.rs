@@ -103,10 +103,6 @@ pub(crate) fn judge_files(
     for path in folder.directories_in(DIRECTORY) {
         findings.deny("RBF-12", "spec.directories", cannot_parse(path, "is a directory"));
     }
-    // What a link leads to is not known: perhaps it is sound.
-    for (field, path) in folder.links_in(DIRECTORY) {
-        findings.warn("RBF-12", field, cannot_parse(path, "is a symbolic link"));
-    }
     let extra: BTreeSet<String> = settings.texts("/bundle/extraKinds").into_iter().collect();
     for manifest in manifests {
         supported(manifest, &extra, findings);

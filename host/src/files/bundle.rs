@@ -13,6 +13,7 @@ use super::folder;
 use super::manifest;
 use super::parallel;
 use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
+use super::template;
 use super::unique;
 
 /// What the folder is.
@@ -55,11 +56,8 @@ pub(crate) struct Bundle {
 impl Bundle {
     fn read(root: &Path, kind: BundleKind) -> anyhow::Result<Self> {
         let folder = folder::walk(root)?;
-        let read = |entry: &folder::Entry| {
-            let shown = super::shown(root, &entry.path);
-            let file = File::read(&entry.full, entry.path.clone(), shown, Expect::ByName);
-            Arc::new(unique::checked(file))
-        };
+        let read =
+            |entry: &folder::Entry| Arc::new(unique::checked(entry.read(root, Expect::ByName)));
         let files = parallel::map(&folder.files, read);
         let is_unpacked = kind == BundleKind::Registry;
         let compressed = is_unpacked.then(|| compressed::size(&folder.files)).flatten();
@@ -153,6 +151,10 @@ pub(super) fn load(root: &Path, kind: BundleKind, since: Option<&Path>) -> anyho
     anyhow::ensure!(root.is_dir(), "{}: not a folder: name that of the bundle", root.display());
     let bundle = Arc::new(Bundle::read(root, kind)?);
     let old = since.map(|old| Bundle::read(old, kind).map(Arc::new)).transpose()?;
+    // What cannot be read must not read as nothing published.
+    let unread = old.iter().flat_map(|old| &old.files).filter_map(|file| template::complaint(file));
+    let unread: Vec<_> = unread.collect();
+    anyhow::ensure!(unread.is_empty(), "{}", unread.join("\n"));
     let mut requests = vec![Request {
         group: GROUP.to_owned(),
         version: VERSION.to_owned(),
@@ -201,7 +203,7 @@ mod tests {
             ("Dockerfile", "FROM scratch\nLABEL a=b \\\n  c=d\n"),
             ("logo.png", "\0"),
         ]);
-        std::os::unix::fs::symlink("a.yaml", folder.path().join("manifests/l.yaml")).unwrap();
+        std::os::unix::fs::symlink("..", folder.path().join("manifests/up")).unwrap();
         let subject = load(folder.path(), BundleKind::Registry, None).unwrap();
         let review = object(&subject.requests[0]);
         assert_eq!(review["operation"], "CREATE");
@@ -222,10 +224,12 @@ mod tests {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}});
         assert_eq!(files[2]["documents"], json!([namespace]));
         assert_eq!(files[3]["error"]["line"], 2);
-        assert_eq!(files[4]["documents"], json!([{"annotations": {}}]));
+        assert_eq!((&files[4]["path"], &files[4]["size"]), (&json!("manifests/up"), &json!(0)));
+        assert!(files[4]["error"]["message"].as_str().unwrap().starts_with("a symbolic link"));
+        assert_eq!(files[5]["documents"], json!([{"annotations": {}}]));
         assert_eq!(document["spec"]["directories"], json!(["manifests", "metadata"]));
-        assert_eq!(document["spec"]["links"], json!(["manifests/l.yaml"]));
-        assert_eq!(subject.broken.len(), 1);
+        assert_eq!(document["spec"]["links"], json!(["manifests/up"]));
+        assert_eq!(subject.broken.len(), 2);
 
         let manifest = object(&subject.requests[1]);
         assert_eq!(subject.requests.len(), 2);
@@ -244,6 +248,7 @@ mod tests {
         );
         assert_eq!(at("spec.files[3].error").unwrap().0, 2);
         assert_eq!(at("spec.files[0]").unwrap(), (1, 1, "FROM scratch".to_owned()));
+        assert_eq!(at("spec.files[0].text[2]").unwrap(), (3, 3, "  c=d".to_owned()));
         assert_eq!(at("spec.files[9]"), None);
         assert_eq!(at("spec.directories"), None);
     }
@@ -252,7 +257,6 @@ mod tests {
     fn what_was_published_is_the_old_object() {
         let old = fixture("bundle-valid");
         let subject = load(&fixture("bundle-broken"), BundleKind::Registry, Some(&old)).unwrap();
-        assert_eq!(at("spec.files[0].text[2]").unwrap(), (3, 3, "  c=d".to_owned()));
         let review = object(&subject.requests[0]);
         assert_eq!(review["operation"], "UPDATE");
         assert_eq!(review["oldObject"]["metadata"]["name"], "bundle-valid");

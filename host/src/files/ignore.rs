@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::folder::Folder;
+use super::folder::{Entry, Folder};
 
 /// Name of the file.
 pub(crate) const NAME: &str = ".indexignore";
@@ -54,6 +54,12 @@ impl Ignore {
     pub(crate) fn ignores(&self, path: &str) -> bool {
         let folders = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
         folders.into_iter().any(|folder| self.decides(folder, true)) || self.decides(path, false)
+    }
+
+    /// Whether an entry of a folder is ignored; what is refused may be a folder.
+    pub(crate) fn ignores_entry(&self, entry: &Entry) -> bool {
+        let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
+        self.ignores(&entry.path) || is_folder && self.decides(&entry.path, true)
     }
 
     fn decides(&self, path: &str, is_folder: bool) -> bool {
