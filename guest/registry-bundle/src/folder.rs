@@ -159,9 +159,11 @@ impl<'d> Folder<'d> {
         files.fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Bytes of those files compressed one by one, where the host says so.
-    pub(crate) fn compressed_size(&self) -> Option<u64> {
+    /// Bytes of those files compressed one by one, where the host says so; and whether it says only that
+    /// there are more.
+    pub(crate) fn compressed_size(&self) -> Option<(u64, bool)> {
         let size = self.document.integer("/spec/compressedSize")?;
-        u64::try_from(size).ok()
+        let is_more = self.document.boolean("/spec/compressedSizeIsMore") == Some(true);
+        Some((u64::try_from(size).ok()?, is_more))
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn directories(folder: &Folder<'_>, findings: &mut Findings<'_>) {
 /// the files can tell.
 pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
     let whole = folder.size();
-    let Some(compressed) = folder.compressed_size() else {
+    let Some((compressed, is_more)) = folder.compressed_size() else {
         if whole > NEAR / 4 * 3 {
             let why = "the compressed size of the bundle is not known";
             findings.left_out("RBF-14", why);
@@ -42,7 +42,8 @@ pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
         return;
     };
     let sizes = format!(
-        "size=~{} , max={}. Bundle uncompressed size is {}",
+        "size=~{}{} , max={}. Bundle uncompressed size is {}",
+        if is_more { "more than " } else { "" },
         bytes(compressed),
         bytes(LIMIT),
         bytes(whole)

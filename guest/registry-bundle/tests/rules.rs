@@ -88,6 +88,7 @@ impl Case {
             "patch",
             "directories",
             "compressedSize",
+            "compressedSizeIsMore",
             "settings",
             "expected",
             "notEvaluated",
@@ -130,8 +131,10 @@ impl Case {
             "metadata": {"name": "bundle"},
             "spec": {"files": files, "directories": directories},
         });
-        if let Some(size) = case.get("compressedSize") {
-            document["spec"]["compressedSize"] = size.clone();
+        for member in ["compressedSize", "compressedSizeIsMore"] {
+            if let Some(value) = case.get(member) {
+                document["spec"][member] = value.clone();
+            }
         }
         let field = |at: &str| match at.split_once('#') {
             None => at.to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use super::compressed;
+use super::compressed::{self, Size};
 use super::content::{Content, Expect, File};
 use super::folder;
 use super::manifest;
@@ -49,8 +49,8 @@ pub(crate) struct Bundle {
     files: Vec<Arc<File>>,
     directories: Vec<String>,
     links: Vec<String>,
-    /// What OLM unpacks, in bytes; only of `registry+v1`, and where every file can be read.
-    compressed: Option<u64>,
+    /// What OLM unpacks; only of `registry+v1`, and where every file can be read.
+    compressed: Option<Size>,
 }
 
 impl Bundle {
@@ -117,8 +117,11 @@ impl Bundle {
             let _ = write!(out, ",\"{member}\":");
             list(out, paths, |out, path| out.push_str(&quoted(path)));
         }
-        if let Some(size) = self.compressed {
+        if let Some(Size::Exactly(size) | Size::MoreThan(size)) = self.compressed {
             let _ = write!(out, ",\"compressedSize\":{size}");
+        }
+        if let Some(Size::MoreThan(_)) = self.compressed {
+            out.push_str(",\"compressedSizeIsMore\":true");
         }
         out.push_str("}}");
     }
