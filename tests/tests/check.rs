@@ -87,11 +87,12 @@ fn status(output: &Output) -> i32 {
     code.unwrap()
 }
 
-/// Exit status and records.
+/// Exit status, and records of what was judged: what cannot be read has a test of its own.
 fn records(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<Value>) {
     let output = check(folder, &[&["--output", "jsonl"], arguments].concat());
-    let records: Vec<Value> =
+    let mut records: Vec<Value> =
         out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    records.retain(|record| record.get("error").is_none());
     records.iter().for_each(in_form);
     (status(&output), records)
 }
@@ -365,6 +366,13 @@ fn the_size_of_a_bundle_is_the_compressed_one() {
             1,
             Some(("RBF-14", "exceeded: size=~4.0 MB , max=1.0 MB")),
         ),
+        // By how much it is too large does not matter any more.
+        (
+            "metadata/noise",
+            noise(9_000_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~more than 8.4 MB , max=1.0 MB")),
+        ),
         // OLM does not unpack what is elsewhere.
         ("docs/noise", noise(3_000_000), 0, None),
     ];
@@ -491,8 +499,15 @@ fn every_form_says_what_could_not_be_read() {
     configuration(&folder, &json!([]));
     copy(&folder.path().join("bundle-broken"), &folder.path().join("unreported"));
     let unread = "unreported/manifests/service.yaml:4:2: not YAML";
+    write(&folder, "empty.yaml", "");
+    write(&folder, "zero.yaml", "a: \0\n");
+    let neither = "empty.yaml: neither a manifest";
     // Arguments, how many are judged, and what is said about the others.
-    let cases: [(&[&str], usize, &[&str]); 6] = [
+    let cases: [(&[&str], usize, &[&str]); 10] = [
+        (&["empty.yaml"], 0, &[neither]),
+        (&["zero.yaml"], 0, &["zero.yaml:1:4: not a text"]),
+        (&["empty.yaml", "zero.yaml"], 0, &[neither, "zero.yaml:1:4: not a text"]),
+        (&["empty.yaml", "catalog-valid", "zero.yaml"], 1, &[neither, "zero.yaml:1:4: not a"]),
         (&["nowhere"], 0, &["nowhere: No such file"]),
         (&["nowhere", "bad.yaml"], 0, &["nowhere: No such file", "bad.yaml:1:4: not YAML"]),
         (&["--as", "bundle", "good.yaml"], 0, &["good.yaml: not a folder"]),
@@ -509,9 +524,20 @@ fn every_form_says_what_could_not_be_read() {
             }
             out(&output)
         };
-        let listed: Vec<Value> = serde_json::from_str(&run("json")).unwrap();
+        let mut listed: Vec<Value> = serde_json::from_str(&run("json")).unwrap();
+        let each = run("jsonl");
+        let each = each.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        assert!(each.eq(listed.iter().cloned()), "{arguments:?}: {listed:?}");
+        assert_eq!(listed.len(), judged + lines.len(), "{arguments:?}");
+        for (line, record) in lines.iter().zip(listed.split_off(judged)) {
+            assert_eq!((&record["ok"], &record["violations"]), (&json!(false), &json!([])));
+            assert_eq!((&record["kind"], &record["name"]), (&json!(""), &json!("")));
+            assert_eq!(record["error"]["policy"], "");
+            let (source, cause) = (record["source"].as_str(), record["error"]["cause"].as_str());
+            assert!(cause.unwrap().starts_with(line), "{arguments:?}: {record}");
+            assert!(line.starts_with(source.unwrap()), "{arguments:?}: {record}");
+        }
         listed.iter().for_each(in_form);
-        assert_eq!((listed.len(), run("jsonl").lines().count()), (judged, judged));
 
         let junit = run("junit");
         let names = elements(&junit);
@@ -534,6 +560,126 @@ fn every_form_says_what_could_not_be_read() {
     }
     let sarif = out(&check(&folder, &["--output", "sarif", "good.yaml"]));
     assert!(!sarif.contains("invocations"), "{sarif}");
+}
+
+/// A folder that cannot be read does not keep what is beside it from being checked. A path that is too long
+/// can be read by nobody, other than one without permission.
+#[test]
+fn folders_that_cannot_be_read_are_told() {
+    let cases = [
+        ("catalog-broken", "etcd/deep", 1, "FBC-43"),
+        ("bundle-broken", "manifests/deep", 2, ""),
+        ("bundle-broken", "docs", 2, ""),
+        ("plain-broken", "manifests/deep", 2, ""),
+    ];
+    for (fixture, at, code, rule) in cases {
+        let folder = folder();
+        let (_, before) = records(&folder, &[fixture]);
+        deep(&folder.path().join(fixture).join(at));
+        let output = check(&folder, &["--output", "jsonl", fixture]);
+        assert_eq!(status(&output), code, "{fixture}/{at}: {}", err(&output));
+        let (_, found) = records(&folder, &[fixture]);
+        // All that is wrong beside it is still told.
+        for (before, found) in before.iter().zip(&found) {
+            assert!(rules(before).iter().all(|rule| rules(found).contains(rule)), "{found}");
+        }
+        let all = out(&output);
+        assert!(all.contains(&format!("{fixture}/{at}/d")), "{all}");
+        assert!(all.contains("File name too long"), "{all}");
+        let told =
+            |v: &Value| v["rule"] == rule && v["place"]["file"].to_string().contains("/dddd");
+        assert!(rule.is_empty() || found.iter().flat_map(violations).any(told), "{all}");
+    }
+    let folder = folder();
+    write(&folder, "manifests/good.yaml", GOOD);
+    deep(&folder.path().join("manifests/deep"));
+    let output = check(&folder, &["manifests"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("ERROR manifests/deep/d"), "{}", err(&output));
+}
+
+/// Makes folders in each other until the path of the innermost ones is longer than any path may be.
+fn deep(at: &Path) {
+    let names = vec!["d".repeat(200); 12].join("/");
+    let (outer, inner) = (at.join(&names), at.with_extension("inner"));
+    std::fs::create_dir_all(&outer).unwrap();
+    std::fs::create_dir_all(inner.join(&names)).unwrap();
+    std::fs::rename(inner, outer.join("inner")).unwrap();
+}
+
+/// One reason is told once, with its place.
+#[test]
+fn bundles_say_what_is_wrong_where_it_is() {
+    // File and content, exit status, and all that is said of it on the table.
+    type Case<'c> = (&'c str, &'c str, i32, &'c [&'c str]);
+    let key = "operators.operatorframework.io.bundle.package.v1";
+    let label = format!(
+        "RBF-22 label {key} is \"foo\" in bundle.Dockerfile but \"etcd\" in annotations.yaml, which is authoritative"
+    );
+    let csv = "manifests/etcdoperator.clusterserviceversion.yaml";
+    let untyped = "deny RBF-17 couldn't parse dependency of type unknown:";
+    let cases: [Case<'_>; 6] = [
+        (
+            "bundle.Dockerfile",
+            &format!("FROM scratch\nLABEL a=b\nLABEL {key}=foo\n"),
+            0,
+            &[&format!("bundle.Dockerfile:3:1: warn {label}\n  3 | LABEL {key}=foo\n    | ^")],
+        ),
+        (
+            "bundle.Dockerfile",
+            &format!("FROM scratch\nlabel a=b \\\n  # more\n  {key}='foo'\n"),
+            0,
+            &[&format!("bundle.Dockerfile:4:3: warn {label}\n  4 |   {key}='foo'\n    |   ^")],
+        ),
+        (
+            csv,
+            "a: [\n",
+            1,
+            &[&format!("{csv}:1:4: deny RBF-12 {csv}: cannot parse manifest: not YAML: ")],
+        ),
+        (
+            "metadata/dependencies.yaml",
+            "dependency: []\n",
+            1,
+            &[&format!(
+                "metadata/dependencies.yaml:1:1: {untyped} dependencies is missing: list below it what the bundle depends on, or remove the file"
+            )],
+        ),
+        (
+            "metadata/dependencies.yaml",
+            "dependencies:\n- value: {}\n  type: 5\n",
+            1,
+            &[&format!("metadata/dependencies.yaml:3:3: {untyped} type is not a text")],
+        ),
+        (
+            "manifests/a.yaml",
+            "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n  labels:\n    x: '0123456789012345678901234567890123456789012345678901234567890123'\n",
+            1,
+            &[
+                "manifests/a.yaml:6:5: deny RBF-12 error validating object metadata: metadata.labels: Invalid value: \"0123456789012345678901234567890123456789012345678901234567890123\": must be no more than 63 bytes. v1 Secret \"a\"",
+            ],
+        ),
+    ];
+    for (name, content, code, expected) in cases {
+        let folder = folder();
+        write(&folder, &format!("bundle-valid/{name}"), content);
+        let output = check(&folder, &["bundle-valid"]);
+        let table = out(&output);
+        assert_eq!(status(&output), code, "{name}: {table}");
+        for text in expected {
+            assert!(table.contains(&format!("bundle-valid/{text}")), "{text}\nis not in\n{table}");
+        }
+        let findings = table.lines().filter(|line| line.starts_with("bundle-valid")).count();
+        assert_eq!(findings, expected.len(), "{table}");
+    }
+    // What is not in the annotations is not judged.
+    let folder = folder();
+    let settings = json!({"bundle": {"redHatCatalog": true}});
+    configuration(&folder, &json!([{"name": "registry-bundle", "settings": settings}]));
+    assert_eq!(records(&folder, &["--config", "opgate.yaml", "bundle-valid"]).0, 0);
+    let info = ["--log", "info", "bundle-valid"];
+    write(&folder, &format!("bundle-valid/{csv}"), "a: [\n");
+    assert!(err(&check(&folder, &info)).contains("RBF-06"));
 }
 
 fn piped(folder: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
@@ -980,37 +1126,163 @@ fn what_yaml_allows_is_read() {
     assert_eq!(at(&found[1], "RPK-12"), format!("two.yaml:{line}"));
 }
 
-/// Links are not followed out of a folder, and what they lead to is not shown.
+/// A link to a file inside of the folder is that file. Any other one is told, what it leads to is not shown,
+/// and nothing is in order.
 #[test]
-fn links_lead_nowhere() {
-    let folder = folder();
-    write(&folder, "secret.yaml", "password: hunter2\n");
-    write(&folder, "manifests/classless.yaml", CLASSLESS);
-    for (to, at) in [
-        ("../../secret.yaml", "bundle-valid/manifests/out.yaml"),
-        ("/etc/passwd", "plain-valid/manifests/out.yaml"),
-        ("../../secret.yaml", "catalog-valid/etcd/out.yaml"),
-        ("../secret.yaml", "manifests/out.yaml"),
-        ("nowhere", "bundle-valid/metadata/out.yaml"),
-        ("..", "catalog-valid/out"),
-        ("out", "plain-valid/out"),
-        (".", "manifests/out"),
-    ] {
-        symlink(to, folder.path().join(at)).unwrap();
-    }
-    let cases = [
-        ("bundle-valid", "manifests/out.yaml"),
-        ("plain-valid", "manifests/out.yaml"),
-        ("catalog-valid", "etcd/out.yaml"),
-        ("manifests", "WARN manifests/out.yaml: left out: links are not followed"),
+fn links_lead_to_files_inside_or_nowhere() {
+    // What is moved away first, the link and where it leads to, what is checked, exit status, and what is said.
+    type Case<'c> = (Option<(&'c str, &'c str)>, (&'c str, &'c str), &'c [&'c str], i32, &'c str);
+    let crds = "dependencies:\n- type: olm.crd\n  value: {}\n";
+    let out = "a symbolic link that leads out of the folder: put the file itself there";
+    let cases: [Case<'_>; 19] = [
+        (
+            None,
+            ("bundle/manifests/x.yaml", "../../secret.yaml"),
+            &["bundle"],
+            1,
+            &format!(
+                "manifests/x.yaml:1:1: deny RBF-12 manifests/x.yaml: cannot parse manifest: {out}"
+            ),
+        ),
+        (
+            None,
+            ("bundle/metadata/dependencies.yaml", "../../crds.yaml"),
+            &["bundle"],
+            1,
+            &format!(
+                "dependencies.yaml:1:1: deny RBF-17 couldn't parse dependency of type unknown: {out}"
+            ),
+        ),
+        (
+            Some(("crds.yaml", "bundle/crds")),
+            ("bundle/metadata/dependencies.yaml", "../crds"),
+            &["bundle"],
+            1,
+            "metadata/dependencies.yaml:2:3: deny RBF-18 couldn't parse dependency of type olm.crd\n  2 | - type: olm.crd\n",
+        ),
+        (
+            None,
+            ("bundle/metadata/properties.yaml", "/etc/passwd"),
+            &["bundle"],
+            1,
+            "deny RBF-19 properties[0]: a symbolic link that leads out",
+        ),
+        (
+            Some(("bundle/metadata/annotations.yaml", "annotations.yaml")),
+            ("bundle/metadata/annotations.yaml", "../../annotations.yaml"),
+            &["bundle"],
+            1,
+            &format!("deny RBF-02 Could not find annotations file: {out}"),
+        ),
+        (
+            Some(("bundle/metadata/annotations.yaml", "bundle/annotations")),
+            ("bundle/metadata/annotations.yaml", "../annotations"),
+            &["bundle"],
+            0,
+            "1 ok, 0 denied, 0 failed\n",
+        ),
+        (
+            Some(("bundle/manifests", "bundle/m")),
+            ("bundle/manifests", "m"),
+            &["bundle"],
+            1,
+            "bundle/manifests:1:1: deny RBF-01 Unable to locate manifests directory: a symbolic link to a folder: put the folder itself there",
+        ),
+        (
+            Some(("bundle/metadata", "m")),
+            ("bundle/metadata", "../m"),
+            &["bundle"],
+            1,
+            "deny RBF-01 Unable to locate metadata directory: a symbolic link that leads out of the folder: put the folder",
+        ),
+        (
+            None,
+            ("bundle/docs", "."),
+            &["bundle"],
+            2,
+            "ERROR bundle/docs:1:1: a symbolic link to a folder",
+        ),
+        (
+            None,
+            ("bundle/metadata/x", "x"),
+            &["bundle"],
+            2,
+            "x:1:1: a symbolic link that cannot be followed",
+        ),
+        (
+            None,
+            ("plain/manifests/x.yaml", "/etc/passwd"),
+            &["plain"],
+            1,
+            "deny PBF-04 manifests/x.yaml: not a static manifest: a symbolic link that leads out",
+        ),
+        (
+            Some(("plain/manifests", "plain/m")),
+            ("plain/manifests", "m"),
+            &["--as", "plain", "plain"],
+            1,
+            "plain/manifests:1:1: deny PBF-01 get objects from bundle manifests: open manifests: a symbolic link to a folder",
+        ),
+        (
+            Some(("classless.yaml", "plain/classless.yaml")),
+            ("plain/manifests/x.yaml", "../classless.yaml"),
+            &["plain"],
+            1,
+            "plain/manifests/x.yaml:5:1: deny RPK-12",
+        ),
+        (
+            None,
+            ("catalog/etcd/x.yaml", "../../secret.yaml"),
+            &["catalog"],
+            1,
+            "catalog/etcd/x.yaml:1:1: deny FBC-43",
+        ),
+        (None, ("catalog/x", ".."), &["catalog"], 1, "catalog/x:1:1: deny FBC-43"),
+        (
+            Some(("catalog/etcd/catalog.yaml", "catalog/etcd/.catalog")),
+            ("catalog/etcd/catalog.yaml", ".catalog"),
+            &["catalog"],
+            1,
+            "deny FBC-04",
+        ),
+        (
+            None,
+            ("manifests/x.yaml", "../secret.yaml"),
+            &["manifests"],
+            2,
+            &format!("ERROR manifests/x.yaml:1:1: {out}"),
+        ),
+        (
+            None,
+            ("manifests/x", "/etc"),
+            &["manifests"],
+            2,
+            "ERROR manifests/x:1:1: a symbolic link that leads out",
+        ),
+        (None, ("manifests/x.yaml", "good.yaml"), &["manifests"], 0, "2 ok, 0 denied, 0 failed\n"),
     ];
-    for (path, named) in cases {
-        let output = check(&folder, &["--output", "jsonl", path]);
-        let all = out(&output) + &err(&output);
-        assert_eq!(status(&output), i32::from(path == "manifests"), "{path}: {all}");
-        assert!(!all.contains("hunter2") && !all.contains("root:"), "{path}: {all}");
-        assert!(all.contains(named), "{path}: {all}");
+    for (moved, (at, to), arguments, code, expected) in cases {
+        let folder = folder();
+        write(&folder, "secret.yaml", "password: hunter2\n");
+        write(&folder, "crds.yaml", crds);
+        write(&folder, "manifests/good.yaml", GOOD);
+        for name in ["bundle", "plain", "catalog"] {
+            let valid = folder.path().join(format!("{name}-valid"));
+            std::fs::rename(valid, folder.path().join(name)).unwrap();
+        }
+        // What stands there makes room.
+        let _ = std::fs::remove_file(folder.path().join("bundle/metadata/dependencies.yaml"));
+        if let Some((from, to)) = moved {
+            std::fs::rename(folder.path().join(from), folder.path().join(to)).unwrap();
+        }
+        symlink(to, folder.path().join(at)).unwrap();
+        let output = check(&folder, arguments);
+        let all = self::out(&output) + &err(&output);
+        assert_eq!(status(&output), code, "{at} to {to}: {all}");
+        assert!(!all.contains("hunter2") && !all.contains("root:"), "{at} to {to}: {all}");
+        assert!(all.contains(expected), "{at} to {to}: {expected}\nis not in\n{all}");
     }
+    let folder = folder();
     // A link that is named is meant; one that leads nowhere is told.
     symlink("bundle-broken", folder.path().join("named")).unwrap();
     symlink("circle.yaml", folder.path().join("circle.yaml")).unwrap();
@@ -1263,6 +1535,7 @@ fn what_was_published_has_to_be_readable() {
         ("nowhere", "good.yaml", "nowhere: No such file"),
         ("nowhere", "bundle-valid", "nowhere: No such file"),
         ("old", "catalog-valid", "old/etcd/more.yaml:"),
+        ("bundle-broken", "bundle-valid", "bundle-broken/manifests/service.yaml:4:2: not YAML"),
         ("old.yaml", "good.yaml", "old.yaml:"),
     ] {
         let output = check(&folder, &["--since", old, path]);

@@ -1,7 +1,7 @@
 //! The folder as a whole: its directories (RBF-01) and its size (RBF-14, RBF-15).
 
 use crate::findings::Findings;
-use crate::folder::Folder;
+use crate::folder::{Content, Folder};
 use crate::manifests;
 
 pub(crate) const METADATA: &str = "metadata";
@@ -14,9 +14,16 @@ const NEAR: u64 = LIMIT * 85 / 100;
 /// RBF-01.
 pub(crate) fn directories(folder: &Folder<'_>, findings: &mut Findings<'_>) {
     for directory in [manifests::DIRECTORY, METADATA] {
-        if !folder.has_directory(directory) {
-            let message = format!("Unable to locate {directory} directory");
-            findings.deny("RBF-01", "spec.directories", message);
+        if folder.has_directory(directory) {
+            continue;
+        }
+        let message = format!("Unable to locate {directory} directory");
+        // A link, or a folder that may not be read.
+        match folder.file(directory).map(|file| (file, &file.content)) {
+            Some((file, Content::Failed(why))) => {
+                findings.deny("RBF-01", file.error_field(), format!("{message}: {why}"));
+            }
+            _ => findings.deny("RBF-01", "spec.directories", message),
         }
     }
 }
@@ -26,7 +33,7 @@ pub(crate) fn directories(folder: &Folder<'_>, findings: &mut Findings<'_>) {
 /// the files can tell.
 pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
     let whole = folder.size();
-    let Some(compressed) = folder.compressed_size() else {
+    let Some((compressed, is_more)) = folder.compressed_size() else {
         if whole > NEAR / 4 * 3 {
             let why = "the compressed size of the bundle is not known";
             findings.left_out("RBF-14", why);
@@ -35,7 +42,8 @@ pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
         return;
     };
     let sizes = format!(
-        "size=~{} , max={}. Bundle uncompressed size is {}",
+        "size=~{}{} , max={}. Bundle uncompressed size is {}",
+        if is_more { "more than " } else { "" },
         bytes(compressed),
         bytes(LIMIT),
         bytes(whole)

@@ -142,6 +142,20 @@ impl Checked {
         }
     }
 
+    /// What cannot be read stands in lists beside what was judged: nobody has to look elsewhere to see that
+    /// not everything is in order.
+    fn unread(unread: &Unread) -> Self {
+        Self {
+            source: unread.source.clone(),
+            kind: String::new(),
+            name: String::new(),
+            ok: false,
+            violations: Vec::new(),
+            error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
+            package: None,
+        }
+    }
+
     fn object(&self) -> String {
         one_line(format!("{} {}", self.kind, self.name).trim_end(), 512)
     }
@@ -197,7 +211,10 @@ impl Findings {
     }
 
     pub(super) fn end(mut self) -> io::Result<()> {
-        let kept = std::mem::take(&mut self.kept);
+        let mut kept = std::mem::take(&mut self.kept);
+        if matches!(self.format, Format::Json | Format::Jsonl) {
+            kept.extend(self.unread.iter().map(Checked::unread));
+        }
         match self.format {
             Format::Table => self.table(&kept)?,
             Format::Jsonl => {

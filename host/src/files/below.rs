@@ -39,6 +39,13 @@ impl Bundles {
                 }
             }
         }
+        // A link in the place of the folder: a rule tells.
+        for entry in folder.files.iter().filter(|entry| entry.refused.is_some()) {
+            let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
+            if name == "manifests" && has_annotations(folder, parent) {
+                found.push((parent.to_owned(), As::Bundle));
+            }
+        }
         let packages = folder.files.iter().filter(|file| file.path.ends_with(".package.yaml"));
         found.extend(packages.map(|file| (parent(&file.path).to_owned(), As::Bundle)));
         found.retain(|(path, _)| !is_hidden(path));
@@ -84,22 +91,25 @@ fn is_hidden(path: &str) -> bool {
     path.split('/').any(|name| name.starts_with('.'))
 }
 
-fn has_file(folder: &Folder, path: &str) -> bool {
-    folder.files.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
+fn file<'f>(folder: &'f Folder, path: &str) -> Option<&'f Entry> {
+    let found = folder.files.binary_search_by(|file| file.path.as_str().cmp(path));
+    found.ok().and_then(|index| folder.files.get(index))
 }
 
 fn has_annotations(folder: &Folder, parent: &str) -> bool {
     let slash = if parent.is_empty() { "" } else { "/" };
-    ["annotations.yaml", "annotations.yml"]
-        .iter()
-        .any(|name| has_file(folder, &format!("{parent}{slash}metadata/{name}")))
+    let metadata = format!("{parent}{slash}metadata");
+    file(folder, &metadata).is_some_and(|entry| entry.refused.is_some())
+        || ["annotations.yaml", "annotations.yml"]
+            .iter()
+            .any(|name| file(folder, &format!("{metadata}/{name}")).is_some())
 }
 
 /// Whether a folder has objects right in it, and is not the input of kustomize.
 fn has_objects(folder: &Folder, path: &str) -> bool {
     let is_input = ["kustomization.yaml", "kustomization.yml", "Kustomization"]
         .iter()
-        .any(|name| has_file(folder, &format!("{path}/{name}")));
+        .any(|name| file(folder, &format!("{path}/{name}")).is_some());
     let first = folder.files.partition_point(|file| file.path.as_str() < path);
     let inside = folder.files.iter().skip(first).take_while(|file| file.path.starts_with(path));
     let inside = inside.filter(|file| parent(&file.path) == path && has_documents(&file.path));
@@ -111,13 +121,16 @@ fn has_objects(folder: &Folder, path: &str) -> bool {
 enum Look {
     /// Its first blob is of this package.
     Blobs(String),
-    /// It could have blobs, but cannot be read.
+    /// It could have blobs, but cannot be read, or is refused.
     Broken,
     /// Something else.
     Other,
 }
 
 fn look(file: &Entry) -> Look {
+    if file.refused.is_some() {
+        return Look::Broken;
+    }
     if !has_documents(&file.path) {
         return Look::Other;
     }
@@ -148,7 +161,7 @@ fn catalogs(root: &Path, folder: &Folder, bundles: &[(String, As)]) -> Vec<Strin
     let is_beside = |file: &&Entry| {
         !is_hidden(&file.path)
             && !around(&file.path).any(|folder| held.contains(folder))
-            && !ignored.ignores(&file.path)
+            && !ignored.ignores_entry(file)
     };
     // By folder, or by file, the package of the first blob; folders with anything else in them.
     let mut blobs: BTreeMap<String, String> = BTreeMap::new();
@@ -216,7 +229,7 @@ fn left_out(root: &Path, catalogs: &[String], broken: &[&Entry], unseen: usize) 
     let is_left = |file: &&&Entry| !around(&file.path).any(|folder| catalogs.contains(folder));
     let mut left = broken.iter().filter(is_left);
     for file in left.by_ref().take(NAMED) {
-        if let Some(line) = complaint(&file.full, super::shown(root, &file.path)) {
+        if let Some(line) = complaint(root, file) {
             tracing::warn!("{line}; left out: it belongs to no bundle and no catalog");
         }
     }

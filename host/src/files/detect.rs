@@ -14,7 +14,7 @@ use opgate_document::{Document, Text};
 
 use super::below::Bundles;
 use super::content::{Expect, File, has_documents, peek};
-use super::folder;
+use super::folder::{self, Entry};
 use super::ignore::Ignore;
 use super::{template, unique};
 
@@ -79,17 +79,17 @@ pub(crate) fn detect(path: &Path) -> anyhow::Result<Vec<Found>> {
         return Ok(bundles.and_catalogs(path, &folder));
     }
     let ignored = Ignore::of(&folder);
-    let mut broken = None;
+    // Most likely what was meant to be found.
+    let refused = folder.files.iter().filter(|entry| entry.refused.is_some());
+    let refused = refused.filter(|entry| !ignored.ignores_entry(entry));
+    let mut broken = refused.map(|entry| complaint(path, entry)).next().flatten();
     for entry in looks {
         match peek(&entry.full, what) {
             // Blobs that are ignored make no catalog.
             Ok(Some(As::Catalog)) if ignored.ignores(&entry.path) => {}
             Ok(Some(kind)) => return whole(kind),
             Ok(None) => {}
-            Err(_) => {
-                let shown = super::shown(path, &entry.path);
-                broken = broken.or_else(|| complaint(&entry.full, shown));
-            }
+            Err(_) => broken = broken.or_else(|| complaint(path, entry)),
         }
     }
     let broken = broken.map(|line| format!("\n{line}")).unwrap_or_default();
@@ -103,15 +103,16 @@ fn file(path: &Path) -> anyhow::Result<As> {
         return Ok(kind);
     }
     // What is wrong with a file is said in the same words, whoever reads it.
-    anyhow::bail!(complaint(path, shown.to_string()).unwrap_or_else(|| format!(
+    let name = shown.to_string();
+    let read = File::read(path, name.clone(), name, Expect::Documents);
+    anyhow::bail!(template::complaint(&unique::checked(read)).unwrap_or_else(|| format!(
         "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema); say what it is with --as"
     )))
 }
 
-/// What is wrong with a file, where something is.
-pub(super) fn complaint(full: &Path, shown: String) -> Option<String> {
-    let file = File::read(full, shown.clone(), shown, Expect::Documents);
-    template::complaint(&unique::checked(file))
+/// What is wrong with a file of a folder, where something is.
+pub(super) fn complaint(root: &Path, entry: &Entry) -> Option<String> {
+    template::complaint(&unique::checked(entry.read(root, Expect::Documents)))
 }
 
 /// What a document says it is.

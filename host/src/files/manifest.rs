@@ -60,19 +60,16 @@ fn files(root: &Path) -> anyhow::Result<Vec<Arc<File>>> {
         return Ok(vec![Arc::new(unique::checked(file))]);
     }
     let mut folder = folder::walk(root)?;
-    for link in &folder.links {
-        tracing::warn!("{}: left out: links are not followed", super::shown(root, link));
-    }
-    folder.files.retain(|entry| has_documents(&entry.path));
+    // What could hold more files is told, whatever its name.
+    let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
+    folder.files.retain(|entry| has_documents(&entry.path) || is_folder(entry));
     anyhow::ensure!(
         !folder.files.is_empty(),
         "{}: there is no file *.json, *.yaml or *.yml in it",
         root.display()
     );
     Ok(parallel::map(&folder.files, |entry| {
-        let shown = super::shown(root, &entry.path);
-        let file = File::read(&entry.full, entry.path.clone(), shown, Expect::Documents);
-        Arc::new(unique::checked(file))
+        Arc::new(unique::checked(entry.read(root, Expect::Documents)))
     }))
 }
 

@@ -31,6 +31,13 @@ impl Place {
         let excerpt = excerpt(file.text().unwrap_or_default(), index);
         Self { file: file.shown.clone(), line, column, excerpt }
     }
+
+    /// Where the text on a line of a file starts; lines from 0.
+    pub(crate) fn line(file: &File, index: u64) -> Self {
+        let place = Self::new(file, index.saturating_add(1), 1);
+        let indent = place.excerpt.chars().take_while(|c| c.is_whitespace()).count();
+        Self { column: u64::try_from(indent + 1).unwrap_or(1), ..place }
+    }
 }
 
 /// A line of a text, unless it is one that nobody reads: whole files are written on one line.

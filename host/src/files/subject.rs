@@ -212,6 +212,13 @@ impl<'l> Resolver<'l> {
             }
         };
         let (Some(index), Some(documents)) = (step.document, step.file.documents()) else {
+            // A text has no documents, but lines: `text[2]` is the third one.
+            if let [text, line] = step.tokens
+                && text == "text"
+                && let Ok(line) = line.parse()
+            {
+                return Some(Place::line(step.file, line));
+            }
             let (line, column) = step.file.broken().map_or((1, 1), |b| (b.line, b.column));
             return Some(Place::new(step.file, line, column));
         };
