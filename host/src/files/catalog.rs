@@ -133,9 +133,6 @@ fn with_heads(file: File) -> Read {
 /// Every file that is not ignored, whatever its name, as `opm` does.
 fn files(root: &Path) -> anyhow::Result<Vec<Read>> {
     let mut folder = folder::walk(root)?;
-    for link in &folder.links {
-        tracing::warn!("{}: left out: links are not followed", super::shown(root, link));
-    }
     let mut ignored = Ignore::default();
     for entry in &folder.files {
         if let Some(base) = entry.path.strip_suffix(ignore::NAME)
@@ -147,12 +144,9 @@ fn files(root: &Path) -> anyhow::Result<Vec<Read>> {
         }
     }
     folder.files.retain(|entry| {
-        entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores(&entry.path)
+        entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores_entry(entry)
     });
-    Ok(parallel::map(&folder.files, |entry| {
-        let shown = super::shown(root, &entry.path);
-        with_heads(File::read(&entry.full, entry.path.clone(), shown, Expect::Documents))
-    }))
+    Ok(parallel::map(&folder.files, |entry| with_heads(entry.read(root, Expect::Documents))))
 }
 
 /// A file in which something is no object cannot be read as blobs.

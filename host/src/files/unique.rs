@@ -20,8 +20,9 @@ pub(super) fn checked(file: File) -> File {
     let Some((offset, name)) = found.next() else { return file };
     let (line, column) = line_and_column(&documents.text, offset);
     let why = format!("not JSON: duplicate mapping key: {name}");
-    let text = Some(documents.text.clone());
-    File { content: Content::Broken(Broken { line, column, why, text }), ..file }
+    let text: &str = &documents.text;
+    let broken = Broken { line, column, why, text: Some(text.into()) };
+    File { content: Content::Broken(broken), ..file }
 }
 
 /// An object or a list that is open.
