@@ -242,8 +242,8 @@ fn plain(bytes: &[u8]) -> usize {
         // first one that is marked is one of those sought.
         let zero = |word: u64| word.wrapping_sub(EVERY) & !word;
         let control = word.wrapping_sub(EVERY * 0x20) & !word;
-        let quote = zero(word ^ EVERY * 0x22);
-        let backslash = zero(word ^ EVERY * 0x5c);
+        let quote = zero(word ^ (EVERY * 0x22));
+        let backslash = zero(word ^ (EVERY * 0x5c));
         let found = (control | quote | backslash) & HIGHEST;
         if found != 0 {
             let first = found.trailing_zeros() / 8;
