@@ -104,8 +104,7 @@ impl Request {
     pub(crate) fn text(&self) -> Result<Arc<Text>, ReviewError> {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
-        let mut out = Out::default();
-        out.json = format!(
+        let json = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
             // The log names a review by it.
             quoted(format!("{} {}", self.kind, self.name).trim_end()),
@@ -113,6 +112,7 @@ impl Request {
             quoted(&self.namespace),
             if self.old.is_some() { "UPDATE" } else { "CREATE" },
         );
+        let mut out = Out { json, ..Out::default() };
         self.object.write(&mut out);
         if let Some(old) = &self.old {
             out.json.push_str(",\"oldObject\":");
