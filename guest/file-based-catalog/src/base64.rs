@@ -24,7 +24,7 @@ fn groups(text: &[u8], into: &mut Vec<u8>) -> usize {
     into.reserve(groups.len().saturating_mul(3));
     for (index, group) in groups.iter().enumerate() {
         let digits = group.map(|byte| all.get(usize::from(byte)).copied().unwrap_or(NONE));
-        if digits.iter().any(|digit| *digit == NONE) {
+        if digits.contains(&NONE) {
             return index * 4;
         }
         let bits = digits.iter().fold(0, |bits, digit| bits << 6 | u32::from(*digit));

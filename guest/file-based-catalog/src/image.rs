@@ -23,9 +23,10 @@ fn parse(reference: &str) -> Result<(), String> {
     let (domain, rest) = split_domain(reference);
     // What upstream takes for the name ends at the first colon, be it that of a digest.
     let name = rest.split(':').next().unwrap_or(rest);
-    let has_upper = match name.is_ascii() {
-        true => name.bytes().any(|byte| byte.is_ascii_uppercase()),
-        false => name.chars().any(char::is_uppercase),
+    let has_upper = if name.is_ascii() {
+        name.bytes().any(|byte| byte.is_ascii_uppercase())
+    } else {
+        name.chars().any(char::is_uppercase)
     };
     if has_upper {
         return Err(UPPERCASE.to_owned());

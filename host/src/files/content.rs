@@ -97,7 +97,10 @@ impl Documents {
     /// A document as JSON.
     pub(crate) fn json(&self, index: usize) -> &str {
         let Some(part) = self.list.get(index) else { return "null" };
-        part.json.as_ref().map_or_else(|| self.source(index), |json| json)
+        match &part.json {
+            Some(json) => json,
+            None => self.source(index),
+        }
     }
 
     /// Every document as JSON.
@@ -244,12 +247,13 @@ fn documents(text: String, path: &str) -> Result<Documents, (String, Broken)> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     // A flow mapping of YAML starts like an object of JSON.
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
-    let text = match is_json || looks_like_json {
-        false => text,
-        true => match Text::values(text, yaml::MAX_DEPTH) {
+    let text = if is_json || looks_like_json {
+        match Text::values(text, yaml::MAX_DEPTH) {
             Ok((text, values)) => return Ok(of_json(text, values)),
             Err(text) => text,
-        },
+        }
+    } else {
+        text
     };
     let read = match memchr::memchr(0, text.as_bytes()) {
         Some(offset) => {

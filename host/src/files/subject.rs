@@ -90,8 +90,7 @@ impl Request {
     pub(crate) fn text(&self) -> Result<Arc<Text>, ReviewError> {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
-        let mut out = Out::default();
-        out.json = format!(
+        let json = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
             // A fault in the log is told with the uid: it says what the call was about.
             quoted(format!("{} {}", self.kind, self.name).trim_end()),
@@ -99,6 +98,7 @@ impl Request {
             quoted(&self.namespace),
             if self.old.is_some() { "UPDATE" } else { "CREATE" },
         );
+        let mut out = Out { json, parts: Vec::new() };
         self.object.write(&mut out);
         if let Some(old) = &self.old {
             out.json.push_str(",\"oldObject\":");
@@ -118,7 +118,6 @@ impl Request {
 }
 
 /// A review while it is put together.
-#[derive(Default)]
 pub(super) struct Out {
     /// Its text, with a `null` for each of the parts.
     pub(super) json: String,
