@@ -90,6 +90,14 @@ impl bare::opgate::policy::document::HostDocument for State {
             self.0.get(&of).unwrap().0.get(&pointer).into_iter().flat_map(|v| v.members());
         members.map(|(name, _)| name.to_owned()).collect()
     }
+    fn table(
+        &mut self,
+        _: Resource<Handle>,
+        _: String,
+        _: Vec<String>,
+    ) -> bare::opgate::policy::document::Table {
+        unimplemented!("not asked for")
+    }
     fn at(&mut self, _: Resource<Handle>, _: String) -> Option<Resource<Handle>> {
         unimplemented!("not asked for")
     }

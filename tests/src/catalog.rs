@@ -79,10 +79,8 @@ pub fn write(folder: &Path, shape: &Shape, form: Form) -> Vec<PathBuf> {
         if shape.is_one_file && !is_last {
             continue;
         }
-        let folder = match shape.is_one_file {
-            true => folder.to_path_buf(),
-            false => folder.join(operator(package)),
-        };
+        let folder =
+            if shape.is_one_file { folder.to_path_buf() } else { folder.join(operator(package)) };
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join(name);
         std::fs::write(&path, std::mem::take(&mut text)).unwrap();
@@ -96,7 +94,7 @@ fn operator(package: usize) -> String {
 }
 
 fn blobs(package: usize, shape: &Shape) -> Vec<Value> {
-    let mut words = Words(0x9e37_79b9_7f4a_7c15 ^ (package as u64 + 1));
+    let mut words = Words(0x9e37_79b9_7f4a_7c15 ^ (u64::try_from(package).unwrap() + 1));
     let name = operator(package);
     let mut blobs = vec![json!({
         "schema": "olm.package",
@@ -145,7 +143,8 @@ fn bundle_name(name: &str, number: usize) -> String {
 
 fn bundle(name: &str, package: usize, number: usize, shape: &Shape, words: &mut Words) -> Value {
     let image = |what: &str, words: &mut Words| {
-        let digest: String = (0..8).map(|_| format!("{:08x}", words.next() >> 32)).collect();
+        let [a, b, c, d] = [(); 4].map(|()| words.next());
+        let digest = format!("{a:016x}{b:016x}{c:016x}{d:016x}");
         format!("registry.example.com/{name}/{what}@sha256:{digest}")
     };
     let version = format!("1.{number}.0");
@@ -321,8 +320,8 @@ impl Words {
 
     /// A kind, in upper camel case.
     fn kind(&mut self) -> String {
-        let word = self.word();
-        word[..1].to_uppercase() + &word[1..]
+        let (first, rest) = self.word().split_at(1);
+        first.to_uppercase() + rest
     }
 
     fn sentence(&mut self, count: usize) -> String {

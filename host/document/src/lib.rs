@@ -92,8 +92,16 @@ impl Document {
     ///
     /// # Errors
     /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
-    pub fn parse(json: impl Into<String>) -> Result<Self, Error> {
-        let text = match Text::values(json.into(), MAX_DEPTH) {
+    pub fn parse(json: &str) -> Result<Self, Error> {
+        Self::of(json.to_owned())
+    }
+
+    /// [`Document::parse`] of a text that nobody else needs.
+    ///
+    /// # Errors
+    /// As for [`Document::parse`].
+    pub fn of(json: String) -> Result<Self, Error> {
+        let text = match Text::values(json, MAX_DEPTH) {
             Ok((text, values)) if values.len() == 1 => text,
             // What is wrong with it is the parser's to say.
             Ok((text, _)) => checked(text)?,

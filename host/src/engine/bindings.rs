@@ -93,7 +93,7 @@ impl document::HostDocument for State {
     fn parse(&mut self, json: String) -> wasmtime::Result<Result<Resource<Handle>, String>> {
         self.parsed = self.parsed.saturating_add(json.len());
         self.limiter.check(self.parsed)?;
-        match Document::parse(json) {
+        match Document::of(json) {
             Ok(document) => Ok(Ok(self.handles.push(Handle::whole(Arc::new(document)))?)),
             Err(error) => Ok(Err(error.to_string())),
         }
