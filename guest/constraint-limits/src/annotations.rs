@@ -36,6 +36,10 @@ pub(crate) fn each(
     let names = PROPERTIES.map(|(name, form)| (name, Some(form)));
     for (name, form) in names.into_iter().chain([(SKIP_RANGE, None)]) {
         let pointer = format!("{annotations}/{}", escape(name));
+        // Not its kind: that would read it.
+        if object.size(&pointer).is_none() {
+            continue;
+        }
         let field = format!("{at}[{name}]");
         let is_old = old.is_some_and(|old| object.equal(&pointer, old, &pointer));
         if is_old || !findings.admits(object, &pointer, &field) {
@@ -43,7 +47,7 @@ pub(crate) fn each(
         }
         match (object.text(&pointer), form) {
             (Some(text), Some(form)) => list(&text, form, &field, true, findings),
-            (Some(text), None) => skip_range(&text, &field, findings),
+            (Some(text), None) => skip_range(&text, || field, findings),
             (None, _) => {}
         }
     }
@@ -55,10 +59,10 @@ fn is_copied(csv: &Document) -> bool {
 }
 
 /// CON-10 for a range of versions to skip. Whether it can be read at all is for other rules.
-pub(crate) fn skip_range(text: &str, field: &str, findings: &mut Findings<'_>) {
+pub(crate) fn skip_range(text: &str, field: impl FnOnce() -> String, findings: &mut Findings<'_>) {
     let surprise = Range::parse(text).ok().and_then(|range| constraint::surprise(text, &range));
     if let Some(message) = surprise {
-        findings.add("CON-10", field, message);
+        findings.add("CON-10", &field(), message);
     }
 }
 

@@ -93,6 +93,16 @@ pub(crate) fn dependencies(
     }
 }
 
+/// Types of properties that are looked at: most others need no handle.
+const READ: [&str; 6] = [
+    "olm.constraint",
+    "olm.gvk.required",
+    "olm.package.required",
+    "olm.label.required",
+    "olm.csv.metadata",
+    "olm.bundle.object",
+];
+
 /// A list of properties, `[{type, value}]` or `[{property: {type, value}}]`, at the pointer.
 pub(crate) fn properties(
     document: &Document,
@@ -100,13 +110,17 @@ pub(crate) fn properties(
     needs: &mut Needs,
     findings: &mut Findings<'_>,
 ) {
-    for (index, outer) in document.items("/properties").enumerate() {
-        let inner = outer.at("/property").filter(|_| !outer.has("/type"));
-        let step = if inner.is_some() { ".property" } else { "" };
-        let item = inner.unwrap_or(outer);
-        let field = format!("{at}.properties[{index}]{step}.value");
-        let item =
-            Item { kind: item.text_or_empty("/type"), value: item.at("/value"), field: &field };
+    let types = document.rows("/properties", &["/type", "/property/type"]);
+    for (index, row) in types.iter().enumerate() {
+        // `null` stands for nothing, as everywhere.
+        let has_type = !matches!(row.kind(0), Kind::Missing | Kind::Null);
+        let (kind, step) = if has_type { (row.text(0), "") } else { (row.text(1), "property") };
+        let Some(kind) = kind.filter(|kind| READ.contains(kind)) else { continue };
+        let dot = if step.is_empty() { "" } else { "." };
+        let slash = if step.is_empty() { "" } else { "/" };
+        let field = format!("{at}.properties[{index}]{dot}{step}.value");
+        let value = document.at(&format!("/properties/{index}{slash}{step}/value"));
+        let item = Item { kind: kind.to_owned(), value, field: &field };
         match item.kind.as_str() {
             "olm.constraint" => own_constraint(&item, needs, findings),
             "olm.gvk.required" => {
@@ -285,18 +299,18 @@ pub(crate) fn required(csv: &Document, at: &str, needs: &Needs, findings: &mut F
     }
 }
 
-/// The blob of a bundle or a channel in a catalog.
-pub(crate) fn blob(blob: &Document, at: &str, findings: &mut Findings<'_>) {
-    match blob.text_or_empty("/schema").as_str() {
-        "olm.bundle" => properties(blob, at, &mut Needs::default(), findings),
-        "olm.channel" => {
-            for (index, entry) in blob.items("/entries").enumerate() {
-                if let Some(range) = entry.text("/skipRange") {
-                    let field = format!("{at}.entries[{index}].skipRange");
-                    annotations::skip_range(&range, &field, findings);
-                }
-            }
+/// The blob of a bundle in a catalog.
+pub(crate) fn bundle(blob: &Document, at: &str, findings: &mut Findings<'_>) {
+    properties(blob, at, &mut Needs::default(), findings);
+}
+
+/// The blob of a channel in a catalog.
+pub(crate) fn channel(blob: &Document, at: &str, findings: &mut Findings<'_>) {
+    let entries = blob.rows("/entries", &["/skipRange"]);
+    for (index, entry) in entries.iter().enumerate() {
+        if let Some(range) = entry.text(0) {
+            let field = || format!("{at}.entries[{index}].skipRange");
+            annotations::skip_range(range, field, findings);
         }
-        _ => {}
     }
 }

@@ -29,11 +29,17 @@ pub(crate) fn bundle(bundle: &Document, findings: &mut Findings<'_>) {
     }
 }
 
-/// The blobs of a package in a catalog.
+/// The blobs of a package in a catalog, of which there may be thousands.
 pub(crate) fn catalog(catalog: &Document, findings: &mut Findings<'_>) {
-    for (index, blob) in catalog.items("/spec/blobs").enumerate() {
-        if let Some(value) = blob.at("/value") {
-            dependencies::blob(&value, &format!("spec.blobs[{index}].value"), findings);
+    let schemas = catalog.rows("/spec/blobs", &["/value/schema"]);
+    for (index, row) in schemas.iter().enumerate() {
+        let judge = match row.text_or_empty(0) {
+            "olm.bundle" => dependencies::bundle,
+            "olm.channel" => dependencies::channel,
+            _ => continue,
+        };
+        if let Some(value) = catalog.at(&format!("/spec/blobs/{index}/value")) {
+            judge(&value, &format!("spec.blobs[{index}].value"), findings);
         }
     }
 }
