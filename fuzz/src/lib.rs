@@ -1,0 +1,59 @@
+//! What the fuzz targets share.
+//!
+//! ```text
+//! input ─▶ target ─▶ code under test ─▶ oracle: another way to the same answer, or what must hold
+//! ```
+//!
+//! A target panics where code and oracle disagree. What it may not do is ask nothing: an input that
+//! no oracle can judge is at least read, and must not crash or take long.
+
+/// Bytes to which an input is repeated to see how its cost grows. What takes time with the square of
+/// the size needs seconds for so many, and libFuzzer ends a run of more than five.
+pub const LARGE: usize = 256 << 10;
+
+/// Whether an input is one of so many by its content: for what is too slow to do every time, and must
+/// be done again when the input is tried again.
+pub fn is_one_of(input: &[u8], many: u64) -> bool {
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = input.iter().fold(0xcbf2_9ce4_8422_2325, fold);
+    (hash >> 32) % many == 0
+}
+
+/// An input again and again up to [`LARGE`] bytes, with something between.
+pub fn repeated(input: &[u8], between: &[u8]) -> Vec<u8> {
+    let unit = [input, between].concat();
+    let times = LARGE / unit.len().max(1);
+    let mut large = unit.repeat(times.max(1));
+    large.truncate(large.len() - between.len());
+    large
+}
+
+/// Base64, as a writer of ConfigMaps makes it.
+pub fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for index in 0..4 {
+            let letter = usize::try_from(bits >> (18 - 6 * index) & 63).map(|at| LETTERS[at]);
+            text.push(if index <= chunk.len() { char::from(letter.unwrap_or(b'=')) } else { '=' });
+        }
+    }
+    text
+}
+
+/// A file as `gzip` writes it, in stored blocks: the content is not compressed.
+pub fn gzip(file: &[u8]) -> Vec<u8> {
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    for block in file.chunks(0xffff) {
+        let length = u16::try_from(block.len()).unwrap_or_default();
+        packed.push(0);
+        packed.extend(length.to_le_bytes());
+        packed.extend((!length).to_le_bytes());
+        packed.extend(block);
+    }
+    // The last block, and a checksum and a size that nobody looks at.
+    packed.extend([1, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
+    packed
+}
