@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 
 use constraint_limits::ConstraintLimits;
 use libfuzzer_sys::fuzz_target;
-use opgate_fuzz::{base64, gzip, is_one_of, repeated};
+use opgate_fuzz::{base64, gzip, large};
 use opgate_sdk::{Document, GroupVersionResource, Operation, Policy, Request, Verdict};
 use registry_bundle::RegistryBundle;
 use serde_json::{Value, json};
@@ -60,8 +60,7 @@ fuzz_target!(|input: &[u8]| {
         b'm' => metadata(&text),
         _ => {}
     }
-    if is_one_of(input, 256) {
-        let large = repeated(rest, b"\n");
+    if let Some(large) = large(rest, &["", "\n", ",", "\n---\n", "\\n"]) {
         let large = String::from_utf8_lossy(&large);
         let asked = [
             (csvs(), csv("olm.properties", &large), ""),

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use constraints::range::Range;
 use constraints::version::{Identifier, Version};
 use libfuzzer_sys::fuzz_target;
-use opgate_fuzz::{is_one_of, repeated};
+use opgate_fuzz::large;
 
 fuzz_target!(|input: &str| {
     let lines: Vec<&str> = input.lines().take(12).collect();
@@ -24,16 +24,13 @@ fuzz_target!(|input: &str| {
     if let [left, right] = ranges {
         together(left, right, &versions);
     }
-    if is_one_of(input.as_bytes(), 256) {
-        for between in ["", " ", "||", " || ", "."] {
-            let large = repeated(input.as_bytes(), between.as_bytes());
-            let large = String::from_utf8(large).expect("whole inputs");
-            if let Ok(range) = Range::parse(&large) {
-                let _ = versions.iter().filter(|version| range.contains(version)).count();
-                let _ = (range.has_minimum(), range.is_narrow());
-            }
-            let _ = (Version::parse(&large), Version::parse_tolerant(&large));
+    if let Some(large) = large(input.as_bytes(), &["", " ", "||", " || ", "."]) {
+        let large = String::from_utf8(large).expect("whole inputs");
+        if let Ok(range) = Range::parse(&large) {
+            let _ = versions.iter().filter(|version| range.contains(version)).count();
+            let _ = (range.has_minimum(), range.is_narrow());
         }
+        let _ = (Version::parse(&large), Version::parse_tolerant(&large));
     }
 });
 
@@ -160,7 +157,7 @@ const OPERATORS: [(&str, &[Ordering]); 9] = [
 fn holds(token: &str, with_wildcards: bool, version: &Plain) -> Option<bool> {
     let (operator, admitted) = OPERATORS.iter().find(|(name, _)| token.starts_with(name))?;
     let text = token.get(operator.len()..)?;
-    if let Some(bound) = plain(text).filter(|bound| bound.pre.is_empty() || !with_wildcards) {
+    if let Some(bound) = plain(text).filter(|_| !with_wildcards || !text.contains('x')) {
         return Some(admitted.contains(&compare(version, &bound)));
     }
     let stem = text.strip_suffix(".x").filter(|_| with_wildcards)?;

@@ -9,23 +9,27 @@
 
 /// Bytes to which an input is repeated to see how its cost grows. What takes time with the square of
 /// the size needs seconds for so many, and libFuzzer ends a run of more than five.
-pub const LARGE: usize = 256 << 10;
+const LARGE: usize = 256 << 10;
+/// One input of so many is repeated: a large one takes as long as some thousand others.
+const RARE: u64 = 4_096;
 
-/// Whether an input is one of so many by its content: for what is too slow to do every time, and must
-/// be done again when the input is tried again.
-pub fn is_one_of(input: &[u8], many: u64) -> bool {
+/// A number that an input has by its content: for what is too slow to do every time, and must be done
+/// again when the input is tried again.
+pub fn hash(input: &[u8]) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = input.iter().fold(0xcbf2_9ce4_8422_2325, fold);
-    (hash >> 32) % many == 0
+    input.iter().fold(0xcbf2_9ce4_8422_2325, fold) >> 20
 }
 
-/// An input again and again up to [`LARGE`] bytes, with something between.
-pub fn repeated(input: &[u8], between: &[u8]) -> Vec<u8> {
+/// Of a few inputs something large, which must not take long: the input again and again, with one of
+/// these between.
+pub fn large(input: &[u8], between: &[&str]) -> Option<Vec<u8>> {
+    let hash = hash(input);
+    let place = usize::try_from(hash / RARE).unwrap_or_default() % between.len();
+    let between = between.get(place).filter(|_| hash % RARE == 0)?.as_bytes();
     let unit = [input, between].concat();
-    let times = LARGE / unit.len().max(1);
-    let mut large = unit.repeat(times.max(1));
+    let mut large = unit.repeat((LARGE / unit.len().max(1)).max(1));
     large.truncate(large.len() - between.len());
-    large
+    Some(large)
 }
 
 /// Base64, as a writer of ConfigMaps makes it.
