@@ -149,18 +149,10 @@ fn options_for_files(bytes: usize) -> serde_saphyr::Options {
     }
 }
 
-/// Stack for a text that nests as deep as it may. A debug build ran out of the 2 MiB of an ordinary
-/// thread before [`MAX_DEPTH`].
-const STACK: usize = 32 << 20;
-
-/// Reads on a thread that has stack enough.
+/// Reads where there is stack enough for a text that nests as deep as it may.
 fn with_room<T: Send>(read: impl FnOnce() -> Result<T, YamlError> + Send) -> Result<T, YamlError> {
-    let failed = |why: &str| YamlError { line: 1, column: 1, why: why.to_owned() };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
-        let thread = thread.map_err(|e| failed(&format!("no thread to read it: {e}")))?;
-        thread.join().unwrap_or_else(|_| Err(failed("the YAML parser failed on it")))
-    })
+    let failed = |why| YamlError { line: 1, column: 1, why };
+    crate::files::parallel::with_room(read).unwrap_or_else(|why| Err(failed(why)))
 }
 
 /// Deepest nesting. The schema of a CRD nests some 130 levels deep.

@@ -56,7 +56,7 @@ impl bare::opgate::policy::document::Host for State {}
 /// Whole documents only: that is all the policy asks for in this case.
 impl bare::opgate::policy::document::HostDocument for State {
     fn parse(&mut self, json: String) -> Result<Resource<Handle>, String> {
-        Ok(self.0.push(Handle(Arc::new(Document::parse(&json).unwrap()))).unwrap())
+        Ok(self.0.push(Handle(Arc::new(Document::of(json).unwrap()))).unwrap())
     }
     fn kind(&mut self, of: Resource<Handle>, pointer: String) -> Kind {
         use opgate_document::Kind as Found;
@@ -90,11 +90,22 @@ impl bare::opgate::policy::document::HostDocument for State {
             self.0.get(&of).unwrap().0.get(&pointer).into_iter().flat_map(|v| v.members());
         members.map(|(name, _)| name.to_owned()).collect()
     }
+    fn table(
+        &mut self,
+        _: Resource<Handle>,
+        _: String,
+        _: Vec<String>,
+    ) -> bare::opgate::policy::document::Table {
+        unimplemented!("not asked for")
+    }
     fn at(&mut self, _: Resource<Handle>, _: String) -> Option<Resource<Handle>> {
         unimplemented!("not asked for")
     }
     fn raw(&mut self, of: Resource<Handle>, pointer: String) -> Option<Vec<u8>> {
         Some(self.0.get(&of).unwrap().0.get(&pointer)?.raw().as_bytes().to_vec())
+    }
+    fn size(&mut self, of: Resource<Handle>, pointer: String) -> Option<u32> {
+        self.0.get(&of).unwrap().0.get(&pointer)?.raw().len().try_into().ok()
     }
     fn equal(
         &mut self,

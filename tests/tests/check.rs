@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -86,11 +87,12 @@ fn status(output: &Output) -> i32 {
     code.unwrap()
 }
 
-/// Exit status and records.
+/// Exit status, and records of what was judged: what cannot be read has a test of its own.
 fn records(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<Value>) {
     let output = check(folder, &[&["--output", "jsonl"], arguments].concat());
-    let records: Vec<Value> =
+    let mut records: Vec<Value> =
         out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    records.retain(|record| record.get("error").is_none());
     records.iter().for_each(in_form);
     (status(&output), records)
 }
@@ -233,7 +235,7 @@ fn what_is_wrong_has_a_place() {
     }
     assert_eq!(at(&catalog[1], "FBC-43"), "catalog-broken/prometheus/catalog.json:5");
     let (_, plain) = records(&folder, &["plain-broken"]);
-    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:1");
+    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:3");
     let manifest = records(&folder, &["classless.yaml"]).1.remove(0);
     let expected = json!({
         "source": "classless.yaml",
@@ -297,15 +299,24 @@ fn wrong_usage_ends_with_2() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("empty")).unwrap();
     write(&folder, "other/values.yaml", "a: 1\n");
+    write(&folder, "texts/README.md", "# x\n");
     write(&folder, "none.yaml", "# nothing\n");
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 20] = [
         (&[], &["PATH"]),
         (&["nowhere"], &["nowhere: No such file"]),
         (&["--as", "manifest", "nowhere"], &["nowhere", "No such file"]),
         (&["--as", "catalog", "nowhere"], &["nowhere", "No such file"]),
-        (&["--as", "bundle", "nowhere"], &["nowhere"]),
-        (&["empty"], &["empty: ", "--as"]),
-        (&["--as", "manifest", "empty"], &["nothing to check"]),
+        (&["--as", "bundle", "nowhere"], &[" nowhere: No such file"]),
+        (&["--as", "plain", "nowhere"], &[" nowhere: No such file"]),
+        (&["empty"], &["empty: ", "manifests/", "schema", "apiVersion", "--as"]),
+        (&["--as", "manifest", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "bundle", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "plain", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "catalog", "empty"], &["empty: there is nothing in it"]),
+        (
+            &["--as", "manifest", "texts"],
+            &["texts: there is no file *.json, *.yaml or *.yml in it"],
+        ),
         (&["other"], &["other: ", "--as"]),
         (&["none.yaml"], &["none.yaml: ", "--as"]),
         (&["--as", "bundle", "good.yaml"], &["good.yaml: not a folder"]),
@@ -322,6 +333,62 @@ fn wrong_usage_ends_with_2() {
         for text in expected {
             assert!(err(&output).contains(text), "{arguments:?}: {}", err(&output));
         }
+    }
+}
+
+/// Bytes without any order in them, which nothing makes smaller.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    (0..count).map(next).collect()
+}
+
+/// A bundle has to fit into one ConfigMap, compressed and in base64, however large its files are.
+#[test]
+fn the_size_of_a_bundle_is_the_compressed_one() {
+    let folder = folder();
+    let cases = [
+        ("metadata/large.txt", vec![b'a'; 5_000_000], 0, None),
+        ("metadata/noise", noise(600_000), 0, None),
+        ("metadata/noise", noise(700_000), 0, Some(("RBF-15", "nearing maximum bundle"))),
+        (
+            "metadata/noise",
+            noise(800_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~1.1 MB , max=1.0 MB")),
+        ),
+        (
+            "metadata/noise",
+            noise(3_000_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~4.0 MB , max=1.0 MB")),
+        ),
+        // By how much it is too large does not matter any more.
+        (
+            "metadata/noise",
+            noise(9_000_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~more than 8.4 MB , max=1.0 MB")),
+        ),
+        // OLM does not unpack what is elsewhere.
+        ("docs/noise", noise(3_000_000), 0, None),
+    ];
+    for (name, content, code, expected) in cases {
+        let path = format!("bundle-valid/{name}");
+        write(&folder, &path, &content);
+        let output = check(&folder, &["--log", "info", "--output", "jsonl", "bundle-valid"]);
+        std::fs::remove_file(folder.path().join(&path)).unwrap();
+        let case = format!("{name}, {} bytes", content.len());
+        let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
+        assert_eq!(status(&output), code, "{case}: {record}");
+        assert_eq!(rules(&record), Vec::from_iter(expected.map(|(rule, _)| rule)), "{case}");
+        let told = expected.is_none_or(|(_, text)| record.to_string().contains(text));
+        assert!(told, "{case}: {record}");
+        // Neither rule is left out.
+        assert!(!err(&output).contains("RBF-1"), "{case}: {}", err(&output));
     }
 }
 
@@ -382,6 +449,391 @@ fn the_table_shows_line_and_column() {
         assert!(shown.chars().skip(mark).collect::<String>().starts_with("\"spec\""), "{table}");
         assert!(!table.contains('\r'), "{table:?}");
     }
+}
+
+/// Who knows `opm validate` finds the errors of a catalog nested in the same way, each with its place.
+#[test]
+fn errors_of_a_catalog_are_a_tree() {
+    let folder = folder();
+    let tree = |path: &str, arguments: &[&str]| {
+        let output = check(&folder, &[arguments, &[path]].concat());
+        let table = out(&output);
+        table.split_once("invalid index:\n").map(|(_, tree)| tree.to_owned())
+    };
+    let file = "catalog-broken/etcd/catalog.yaml";
+    let expected = format!(
+        "\
+├── catalog-broken/prometheus/catalog.json:5:1: FBC-43 not JSON: key must be a string
+└── invalid package \"etcd\":
+    ├── invalid channel \"fast\":
+    │   └── {file}:4:1: FBC-11 channel must contain at least one bundle
+    └── invalid channel \"stable\":
+        ├── {file}:14:5: FBC-21 channel contains one or more stranded bundles: etcdoperator.v0.9.2, etcdoperator.v0.9.4
+        ├── {file}:18:5: FBC-18 no olm.bundle blobs found in package \"etcd\" for olm.channel entries [etcdoperator.v0.9.5]
+        └── invalid bundle \"etcdoperator.v0.9.4\":
+            └── {file}:46:7: FBC-35 error parsing bundle \"etcdoperator.v0.9.4\" version \"nine\": No Major.Minor.Patch elements found
+"
+    );
+    assert_eq!(tree("catalog-broken", &[]), Some(expected));
+    // What is about a package stands right below it, what it needs of a bundle or of the icon further in.
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "defaultChannel: fast\n", "");
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "  mediatype: image/png\n", "");
+    let text = tree("catalog-broken", &[]).unwrap();
+    for line in [
+        format!("    ├── {file}:2:1: FBC-10 default channel must be set\n    ├── invalid channel"),
+        format!("    └── invalid icon:\n        └── {file}:4:1: FBC-12 "),
+    ] {
+        assert!(text.contains(&line), "{line}\nis not in\n{text}");
+    }
+    // Warnings are no errors, and other things have no index.
+    configuration(&folder, &json!([{"name": "file-based-catalog", "mode": "warn"}]));
+    assert_eq!(tree("catalog-broken", &["--config", "opgate.yaml"]), None);
+    assert_eq!((tree("catalog-valid", &[]), tree("bundle-broken", &[])), (None, None));
+}
+
+/// A pipeline reads the output also where nothing could be read.
+#[test]
+fn every_form_says_what_could_not_be_read() {
+    let folder = folder();
+    write(&folder, "bad.yaml", "a: [\n");
+    configuration(&folder, &json!([]));
+    copy(&folder.path().join("bundle-broken"), &folder.path().join("unreported"));
+    let unread = "unreported/manifests/service.yaml:4:2: not YAML";
+    write(&folder, "empty.yaml", "");
+    write(&folder, "zero.yaml", "a: \0\n");
+    let neither = "empty.yaml: neither a manifest";
+    // Arguments, how many are judged, and what is said about the others.
+    let cases: [(&[&str], usize, &[&str]); 10] = [
+        (&["empty.yaml"], 0, &[neither]),
+        (&["zero.yaml"], 0, &["zero.yaml:1:4: not a text"]),
+        (&["empty.yaml", "zero.yaml"], 0, &[neither, "zero.yaml:1:4: not a text"]),
+        (&["empty.yaml", "catalog-valid", "zero.yaml"], 1, &[neither, "zero.yaml:1:4: not a"]),
+        (&["nowhere"], 0, &["nowhere: No such file"]),
+        (&["nowhere", "bad.yaml"], 0, &["nowhere: No such file", "bad.yaml:1:4: not YAML"]),
+        (&["--as", "bundle", "good.yaml"], 0, &["good.yaml: not a folder"]),
+        (&["--since", "nowhere", "good.yaml"], 0, &["nowhere: No such file"]),
+        (&["good.yaml", "nowhere"], 1, &["nowhere: No such file"]),
+        (&["--config", "opgate.yaml", "unreported"], 1, &[unread]),
+    ];
+    for (arguments, judged, lines) in cases {
+        let run = |form: &str| {
+            let output = check(&folder, &[&["--output", form], arguments].concat());
+            assert_eq!(status(&output), 2, "{arguments:?}: {}", err(&output));
+            for line in lines {
+                assert!(err(&output).contains(line), "{arguments:?}: {}", err(&output));
+            }
+            out(&output)
+        };
+        let mut listed: Vec<Value> = serde_json::from_str(&run("json")).unwrap();
+        let each = run("jsonl");
+        let each = each.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        assert!(each.eq(listed.iter().cloned()), "{arguments:?}: {listed:?}");
+        assert_eq!(listed.len(), judged + lines.len(), "{arguments:?}");
+        for (line, record) in lines.iter().zip(listed.split_off(judged)) {
+            assert_eq!((&record["ok"], &record["violations"]), (&json!(false), &json!([])));
+            assert_eq!((&record["kind"], &record["name"]), (&json!(""), &json!("")));
+            assert_eq!(record["error"]["policy"], "");
+            let (source, cause) = (record["source"].as_str(), record["error"]["cause"].as_str());
+            assert!(cause.unwrap().starts_with(line), "{arguments:?}: {record}");
+            assert!(line.starts_with(source.unwrap()), "{arguments:?}: {record}");
+        }
+        listed.iter().for_each(in_form);
+
+        let junit = run("junit");
+        let names = elements(&junit);
+        let count = |name: &str| names.iter().filter(|n| *n == name).count();
+        assert_eq!((count("testcase"), count("error")), (judged + lines.len(), lines.len()));
+        let counts = format!("tests=\"{}\"", judged + lines.len());
+        let errors = format!("errors=\"{}\"", lines.len());
+        assert!(junit.contains(&counts) && junit.contains(&errors), "{junit}");
+
+        let sarif: Value = serde_json::from_str(&run("sarif")).unwrap();
+        let invocation = &sarif["runs"][0]["invocations"][0];
+        assert_eq!(invocation["executionSuccessful"], false);
+        let notifications = invocation["toolExecutionNotifications"].as_array().unwrap();
+        assert_eq!(notifications.len(), lines.len(), "{arguments:?}");
+        for (line, notification) in lines.iter().zip(notifications) {
+            assert!(junit.contains(line), "{arguments:?}: {junit}");
+            assert_eq!(notification["level"], "error");
+            assert!(notification["message"]["text"].as_str().unwrap().starts_with(line));
+        }
+    }
+    let sarif = out(&check(&folder, &["--output", "sarif", "good.yaml"]));
+    assert!(!sarif.contains("invocations"), "{sarif}");
+}
+
+/// A folder that cannot be read does not keep what is beside it from being checked. A path that is too long
+/// can be read by nobody, other than one without permission.
+#[test]
+fn folders_that_cannot_be_read_are_told() {
+    let cases = [
+        ("catalog-broken", "etcd/deep", 1, "FBC-43"),
+        ("bundle-broken", "manifests/deep", 2, ""),
+        ("bundle-broken", "docs", 2, ""),
+        ("plain-broken", "manifests/deep", 2, ""),
+    ];
+    for (fixture, at, code, rule) in cases {
+        let folder = folder();
+        let (_, before) = records(&folder, &[fixture]);
+        deep(&folder.path().join(fixture).join(at));
+        let output = check(&folder, &["--output", "jsonl", fixture]);
+        assert_eq!(status(&output), code, "{fixture}/{at}: {}", err(&output));
+        let (_, found) = records(&folder, &[fixture]);
+        // All that is wrong beside it is still told.
+        for (before, found) in before.iter().zip(&found) {
+            assert!(rules(before).iter().all(|rule| rules(found).contains(rule)), "{found}");
+        }
+        let all = out(&output);
+        assert!(all.contains(&format!("{fixture}/{at}/d")), "{all}");
+        assert!(all.contains("File name too long"), "{all}");
+        let told =
+            |v: &Value| v["rule"] == rule && v["place"]["file"].to_string().contains("/dddd");
+        assert!(rule.is_empty() || found.iter().flat_map(violations).any(told), "{all}");
+    }
+    let folder = folder();
+    write(&folder, "manifests/good.yaml", GOOD);
+    deep(&folder.path().join("manifests/deep"));
+    let output = check(&folder, &["manifests"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("ERROR manifests/deep/d"), "{}", err(&output));
+}
+
+/// Makes folders in each other until the path of the innermost ones is longer than any path may be.
+fn deep(at: &Path) {
+    let names = vec!["d".repeat(200); 12].join("/");
+    let (outer, inner) = (at.join(&names), at.with_extension("inner"));
+    std::fs::create_dir_all(&outer).unwrap();
+    std::fs::create_dir_all(inner.join(&names)).unwrap();
+    std::fs::rename(inner, outer.join("inner")).unwrap();
+}
+
+/// One reason is told once, with its place.
+#[test]
+fn bundles_say_what_is_wrong_where_it_is() {
+    // File and content, exit status, and all that is said of it on the table.
+    type Case<'c> = (&'c str, &'c str, i32, &'c [&'c str]);
+    let key = "operators.operatorframework.io.bundle.package.v1";
+    let label = format!(
+        "RBF-22 label {key} is \"foo\" in bundle.Dockerfile but \"etcd\" in annotations.yaml, which is authoritative"
+    );
+    let csv = "manifests/etcdoperator.clusterserviceversion.yaml";
+    let untyped = "deny RBF-17 couldn't parse dependency of type unknown:";
+    let cases: [Case<'_>; 6] = [
+        (
+            "bundle.Dockerfile",
+            &format!("FROM scratch\nLABEL a=b\nLABEL {key}=foo\n"),
+            0,
+            &[&format!("bundle.Dockerfile:3:1: warn {label}\n  3 | LABEL {key}=foo\n    | ^")],
+        ),
+        (
+            "bundle.Dockerfile",
+            &format!("FROM scratch\nlabel a=b \\\n  # more\n  {key}='foo'\n"),
+            0,
+            &[&format!("bundle.Dockerfile:4:3: warn {label}\n  4 |   {key}='foo'\n    |   ^")],
+        ),
+        (
+            csv,
+            "a: [\n",
+            1,
+            &[&format!("{csv}:1:4: deny RBF-12 {csv}: cannot parse manifest: not YAML: ")],
+        ),
+        (
+            "metadata/dependencies.yaml",
+            "dependency: []\n",
+            1,
+            &[&format!(
+                "metadata/dependencies.yaml:1:1: {untyped} dependencies is missing: list below it what the bundle depends on, or remove the file"
+            )],
+        ),
+        (
+            "metadata/dependencies.yaml",
+            "dependencies:\n- value: {}\n  type: 5\n",
+            1,
+            &[&format!("metadata/dependencies.yaml:3:3: {untyped} type is not a text")],
+        ),
+        (
+            "manifests/a.yaml",
+            "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n  labels:\n    x: '0123456789012345678901234567890123456789012345678901234567890123'\n",
+            1,
+            &[
+                "manifests/a.yaml:6:5: deny RBF-12 error validating object metadata: metadata.labels: Invalid value: \"0123456789012345678901234567890123456789012345678901234567890123\": must be no more than 63 bytes. v1 Secret \"a\"",
+            ],
+        ),
+    ];
+    for (name, content, code, expected) in cases {
+        let folder = folder();
+        write(&folder, &format!("bundle-valid/{name}"), content);
+        let output = check(&folder, &["bundle-valid"]);
+        let table = out(&output);
+        assert_eq!(status(&output), code, "{name}: {table}");
+        for text in expected {
+            assert!(table.contains(&format!("bundle-valid/{text}")), "{text}\nis not in\n{table}");
+        }
+        let findings = table.lines().filter(|line| line.starts_with("bundle-valid")).count();
+        assert_eq!(findings, expected.len(), "{table}");
+    }
+    // What is not in the annotations is not judged.
+    let folder = folder();
+    let settings = json!({"bundle": {"redHatCatalog": true}});
+    configuration(&folder, &json!([{"name": "registry-bundle", "settings": settings}]));
+    assert_eq!(records(&folder, &["--config", "opgate.yaml", "bundle-valid"]).0, 0);
+    let info = ["--log", "info", "bundle-valid"];
+    write(&folder, &format!("bundle-valid/{csv}"), "a: [\n");
+    assert!(err(&check(&folder, &info)).contains("RBF-06"));
+}
+
+fn piped(folder: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = command(folder.path(), &[&["check"], arguments].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("TMPDIR", folder.path())
+        .spawn()
+        .unwrap();
+    // Who does not read it ends before all of it is written.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn standard_input_is_a_file() {
+    let folder = folder();
+    let catalog = std::fs::read(folder.path().join("catalog-broken/etcd/catalog.yaml")).unwrap();
+    let json = br#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#;
+    let cases: [(&[&str], &[u8], i32, &str); 9] = [
+        (&["-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["-"], GOOD.as_bytes(), 0, ""),
+        (&["-"], json, 0, ""),
+        (&["--as", "manifest", "-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["--as", "catalog", "-"], &catalog, 1, "└── -:4:1: FBC-11 "),
+        (&["-", "good.yaml"], &catalog, 1, "-:4:1: deny FBC-11 "),
+        (&["-"], b"a: [\n", 2, " -:1:4: not YAML"),
+        (&["--as", "bundle", "-"], b"a: 1\n", 2, " -: not a folder"),
+        (&["-", "-"], GOOD.as_bytes(), 2, "name it once"),
+    ];
+    let before = std::fs::read_dir(folder.path()).unwrap().count();
+    for (arguments, input, code, expected) in cases {
+        let output = piped(&folder, arguments, input);
+        let all = out(&output) + &err(&output);
+        assert_eq!(status(&output), code, "{arguments:?}: {all}");
+        assert!(all.contains(expected), "{arguments:?}: {all}");
+        // The copy is gone, and nobody hears of it.
+        assert!(!all.contains(&*folder.path().to_string_lossy()), "{arguments:?}: {all}");
+    }
+    let cache = usize::from(folder.path().join(".cache").exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before + cache);
+    let output = piped(&folder, &["--output", "jsonl", "-"], CLASSLESS.as_bytes());
+    let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
+    assert_eq!((&record["source"], at(&record, "RPK-12")), (&json!("-"), "-:5".to_owned()));
+}
+
+/// A repository holds bundles and catalogs beside other things.
+#[test]
+fn what_is_below_a_folder_is_found() {
+    let folder = folder();
+    for (fixture, path) in [
+        ("bundle-valid", "repo/bundle/0.1.0"),
+        ("bundle-broken", "repo/bundle/0.2.0"),
+        ("plain-valid", "repo/plain"),
+        ("catalog-broken", "repo/catalog"),
+    ] {
+        copy(&folder.path().join(fixture), &folder.path().join(path));
+    }
+    write(&folder, "repo/config/classless.yaml", CLASSLESS);
+    write(&folder, "repo/Makefile", "all:\n");
+    write(&folder, "repo/chart/templates/a.yaml", "name: {{ .Values.name }}\n");
+    let expected = [
+        ("repo/bundle/0.1.0", "RegistryBundle", true, "bundle"),
+        ("repo/bundle/0.2.0", "RegistryBundle", false, "bundle"),
+        ("repo/catalog", "FileBasedCatalog", false, "catalog"),
+        ("repo/catalog", "FileBasedCatalog", false, "catalog"),
+        ("repo/plain", "PlainBundle", true, "plain bundle"),
+    ];
+    let (code, found) = records(&folder, &["repo"]);
+    assert_eq!((code, found.len()), (1, 5), "{found:?}");
+    let output = check(&folder, &["repo"]);
+    for ((source, kind, ok, name), record) in expected.into_iter().zip(&found) {
+        assert_eq!((&record["source"], &record["kind"]), (&json!(source), &json!(kind)));
+        assert_eq!(record["ok"], ok, "{record}");
+        // People are told what it was taken for.
+        let line = format!("{source}: {name}\n");
+        assert!(err(&output).contains(&line), "{line} is not in {}", err(&output));
+    }
+    for place in [
+        "bundle/0.2.0/manifests/lease.yaml:2:1: deny RBF-10",
+        "catalog/prometheus/catalog.json:5:1: deny FBC-43",
+    ] {
+        assert!(out(&output).contains(&format!("repo/{place}")), "{}", out(&output));
+    }
+    // What could have been of a catalog is not passed over in silence.
+    let left = "WARN repo/chart/templates/a.yaml:1:8: not YAML";
+    assert!(err(&output).contains(left), "{}", err(&output));
+    let named = err(&check(&folder, &["repo/bundle/0.1.0"]));
+    assert_eq!(named, "1 ok, 0 denied, 0 failed\n", "what is named is not found");
+    // Old and new have to be one thing.
+    let output = check(&folder, &["--since", "bundle-valid", "repo"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("repo: --since compares one"), "{}", err(&output));
+    let output = check(&folder, &["--since", "bundle-valid", "repo/bundle/0.1.0"]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+}
+
+/// Of very many violations some are told, and how many there are besides.
+#[test]
+fn what_is_left_out_is_counted() {
+    let folder = folder();
+    let object = "apiVersion: v1\nkind: ConfigMap\n---\n";
+    write(&folder, "plain-valid/manifests/many.yaml", object.repeat(500));
+    for number in 0..200 {
+        let text =
+            "apiVersion: v1\nkind: Node\nmetadata:\n  name: x\n  labels: {-a: b}\n---\na: 1\n";
+        write(&folder, &format!("bundle-valid/manifests/{number}.yaml"), text);
+        write(&folder, &format!("bundle-valid/manifests/{number}.json"), "{");
+    }
+    for (path, code, lines) in [
+        ("plain-valid", 1, vec!["436 more violations of PBF-05 are left out"]),
+        (
+            "bundle-valid",
+            // The log tells which files cannot be read besides.
+            2,
+            vec![
+                "more violations of RBF-10 are left out",
+                "more violations of RBF-12 are left out",
+                "more violations of RBF-32 are left out",
+            ],
+        ),
+    ] {
+        let (status, found) = records(&folder, &[path]);
+        let of_policy = violations(&found[0])
+            .iter()
+            .filter(|v| v["policy"].as_str().unwrap().ends_with("bundle"));
+        let count = of_policy.count();
+        assert!(status == code && count <= 256, "{path}: {status}, {count}");
+        for line in lines {
+            assert!(found[0].to_string().contains(line), "{path}: {line}: {}", found[0]);
+        }
+    }
+}
+
+/// Who has many packages has to know which one is too large.
+#[test]
+fn faults_name_what_they_are_about() {
+    let folder = folder();
+    let small = json!([{"name": "file-based-catalog", "limits": {"memory": "4Mi"}}]);
+    configuration(&folder, &small);
+    let entries: Vec<_> = (0..50_000).map(|n| json!({"name": format!("huge.v0.0.{n}")})).collect();
+    let channel =
+        json!({"schema": "olm.channel", "package": "huge", "name": "c", "entries": entries});
+    let package = json!({"schema": "olm.package", "name": "huge", "defaultChannel": "c"});
+    write(&folder, "catalog-valid/huge/catalog.json", format!("{package}\n{channel}\n"));
+    let output = check(&folder, &["--config", "opgate.yaml", "catalog-valid"]);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    let log = err(&output);
+    assert!(
+        log.contains("FileBasedCatalog huge") && !log.contains("FileBasedCatalog etcd"),
+        "{log}"
+    );
+    assert!(out(&output).contains("fault FileBasedCatalog huge: "), "{}", out(&output));
 }
 
 /// Neither into a pipe nor where nobody wants it; what files say never reaches a terminal as it is.
@@ -507,7 +959,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
         writeln!(text, "{:level$}a:", "").unwrap();
         text
     });
-    let cases: [(&str, Vec<u8>, &str, &str); 20] = [
+    let cases: [(&str, Vec<u8>, &str, &str); 23] = [
         ("tabs.yaml", format!("{head}metadata:\n\tname: x\n").into(), "4:", "not YAML"),
         ("bytes.yaml", [head.as_bytes(), b"a: \xff\xfe\n"].concat(), "3:4", "not UTF-8"),
         ("bytes.json", b"{\"kind\":\n\"\xc3\"}".to_vec(), "2:2", "not UTF-8"),
@@ -535,13 +987,27 @@ fn what_cannot_be_read_is_told_with_its_place() {
             "5:3",
             "duplicate",
         ),
-        ("helm.yaml", format!("{head}metadata:\n  name: {{{{ .x }}}}\n").into(), "4:", "not YAML"),
+        (
+            "helm.yaml",
+            format!("{head}metadata:\n  name: {{{{ .x }}}}\n").into(),
+            "4:",
+            "render it first",
+        ),
+        (
+            "if.yaml",
+            format!("{{{{- if .x }}}}\n{head}metadata:\n  name: x\n{{{{- end }}}}\n").into(),
+            "",
+            "render it first",
+        ),
+        ("yaml.json", "a: 1\n".into(), "1:1", "not JSON"),
+        ("list.json", "[1, ]".into(), "1:5", "not JSON"),
         ("comma.json", "{\n  \"a\": 1,\n}\n".into(), "3:1", "not JSON"),
         ("rest.json", "{\"a\": 1}\nx".into(), "2:1", "not JSON"),
     ];
     let folder = folder();
     for (name, content, place, why) in cases {
         write(&folder, name, &content);
+        let mut said = None;
         for arguments in [&[name][..], &["--as", "manifest", name]] {
             let output = check(&folder, arguments);
             let errors = err(&output);
@@ -549,6 +1015,9 @@ fn what_cannot_be_read_is_told_with_its_place() {
             assert!(errors.contains(&format!(" {name}:{place}")), "{arguments:?}: {errors}");
             assert!(errors.contains(why), "{arguments:?}: {errors}");
             assert!(errors.len() < 1_000 && errors.lines().count() == 1, "{errors}");
+            // Whoever finds out what it is says the same as whoever reads it.
+            let line = errors.split_once("ERROR ").unwrap().1.to_owned();
+            assert_eq!(*said.get_or_insert_with(|| line.clone()), line, "{arguments:?}");
         }
         for (fixture, within, rule) in [
             ("bundle-valid", "manifests/", "RBF-12"),
@@ -571,6 +1040,35 @@ fn what_cannot_be_read_is_told_with_its_place() {
             );
         }
     }
+    // A name that stands twice in JSON is refused as it is in YAML.
+    let twice = GOOD.trim_end().replace('\n', "\\n");
+    let twice = format!(
+        "{{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\",\n \"data\": {{\"a\": \"{twice}\", \"b\": 1,\n  \"a\": 2}}}}"
+    );
+    for name in ["twice.json", "twice.yaml"] {
+        for path in [
+            name.to_owned(),
+            format!("bundle-valid/manifests/{name}"),
+            format!("plain-valid/manifests/{name}"),
+        ] {
+            write(&folder, &path, &twice);
+            let arguments = if path == name {
+                vec!["--as", "manifest", name]
+            } else {
+                vec![path.split('/').next().unwrap()]
+            };
+            let output = check(&folder, &arguments);
+            std::fs::remove_file(folder.path().join(&path)).unwrap();
+            assert_eq!(status(&output), if path == name { 2 } else { 1 }, "{path}");
+            let all = out(&output) + &err(&output);
+            assert!(all.contains(&format!("{path}:3:3: ")), "{path}: {all}");
+            assert!(all.contains("duplicate mapping key: a"), "{path}: {all}");
+        }
+    }
+    // What only has braces in it is no template.
+    write(&folder, "rule.yaml", format!("{GOOD}a: \"{{{{ $labels.x }}}}\"\nb: c\nd: [\n"));
+    let errors = err(&check(&folder, &["rule.yaml"]));
+    assert!(errors.contains("not YAML") && !errors.contains("template"), "{errors}");
     // What stands beside it is judged all the same.
     write(&folder, "plain-valid/manifests/a.yaml", "a: [\n");
     write(&folder, "plain-valid/manifests/b.yaml", CLASSLESS);
@@ -628,37 +1126,163 @@ fn what_yaml_allows_is_read() {
     assert_eq!(at(&found[1], "RPK-12"), format!("two.yaml:{line}"));
 }
 
-/// Links are not followed out of a folder, and what they lead to is not shown.
+/// A link to a file inside of the folder is that file. Any other one is told, what it leads to is not shown,
+/// and nothing is in order.
 #[test]
-fn links_lead_nowhere() {
-    let folder = folder();
-    write(&folder, "secret.yaml", "password: hunter2\n");
-    write(&folder, "manifests/classless.yaml", CLASSLESS);
-    for (to, at) in [
-        ("../../secret.yaml", "bundle-valid/manifests/out.yaml"),
-        ("/etc/passwd", "plain-valid/manifests/out.yaml"),
-        ("../../secret.yaml", "catalog-valid/etcd/out.yaml"),
-        ("../secret.yaml", "manifests/out.yaml"),
-        ("nowhere", "bundle-valid/metadata/out.yaml"),
-        ("..", "catalog-valid/out"),
-        ("out", "plain-valid/out"),
-        (".", "manifests/out"),
-    ] {
-        symlink(to, folder.path().join(at)).unwrap();
-    }
-    let cases = [
-        ("bundle-valid", "manifests/out.yaml"),
-        ("plain-valid", "manifests/out.yaml"),
-        ("catalog-valid", "etcd/out.yaml"),
-        ("manifests", ""),
+fn links_lead_to_files_inside_or_nowhere() {
+    // What is moved away first, the link and where it leads to, what is checked, exit status, and what is said.
+    type Case<'c> = (Option<(&'c str, &'c str)>, (&'c str, &'c str), &'c [&'c str], i32, &'c str);
+    let crds = "dependencies:\n- type: olm.crd\n  value: {}\n";
+    let out = "a symbolic link that leads out of the folder: put the file itself there";
+    let cases: [Case<'_>; 19] = [
+        (
+            None,
+            ("bundle/manifests/x.yaml", "../../secret.yaml"),
+            &["bundle"],
+            1,
+            &format!(
+                "manifests/x.yaml:1:1: deny RBF-12 manifests/x.yaml: cannot parse manifest: {out}"
+            ),
+        ),
+        (
+            None,
+            ("bundle/metadata/dependencies.yaml", "../../crds.yaml"),
+            &["bundle"],
+            1,
+            &format!(
+                "dependencies.yaml:1:1: deny RBF-17 couldn't parse dependency of type unknown: {out}"
+            ),
+        ),
+        (
+            Some(("crds.yaml", "bundle/crds")),
+            ("bundle/metadata/dependencies.yaml", "../crds"),
+            &["bundle"],
+            1,
+            "metadata/dependencies.yaml:2:3: deny RBF-18 couldn't parse dependency of type olm.crd\n  2 | - type: olm.crd\n",
+        ),
+        (
+            None,
+            ("bundle/metadata/properties.yaml", "/etc/passwd"),
+            &["bundle"],
+            1,
+            "deny RBF-19 properties[0]: a symbolic link that leads out",
+        ),
+        (
+            Some(("bundle/metadata/annotations.yaml", "annotations.yaml")),
+            ("bundle/metadata/annotations.yaml", "../../annotations.yaml"),
+            &["bundle"],
+            1,
+            &format!("deny RBF-02 Could not find annotations file: {out}"),
+        ),
+        (
+            Some(("bundle/metadata/annotations.yaml", "bundle/annotations")),
+            ("bundle/metadata/annotations.yaml", "../annotations"),
+            &["bundle"],
+            0,
+            "1 ok, 0 denied, 0 failed\n",
+        ),
+        (
+            Some(("bundle/manifests", "bundle/m")),
+            ("bundle/manifests", "m"),
+            &["bundle"],
+            1,
+            "bundle/manifests:1:1: deny RBF-01 Unable to locate manifests directory: a symbolic link to a folder: put the folder itself there",
+        ),
+        (
+            Some(("bundle/metadata", "m")),
+            ("bundle/metadata", "../m"),
+            &["bundle"],
+            1,
+            "deny RBF-01 Unable to locate metadata directory: a symbolic link that leads out of the folder: put the folder",
+        ),
+        (
+            None,
+            ("bundle/docs", "."),
+            &["bundle"],
+            2,
+            "ERROR bundle/docs:1:1: a symbolic link to a folder",
+        ),
+        (
+            None,
+            ("bundle/metadata/x", "x"),
+            &["bundle"],
+            2,
+            "x:1:1: a symbolic link that cannot be followed",
+        ),
+        (
+            None,
+            ("plain/manifests/x.yaml", "/etc/passwd"),
+            &["plain"],
+            1,
+            "deny PBF-04 manifests/x.yaml: not a static manifest: a symbolic link that leads out",
+        ),
+        (
+            Some(("plain/manifests", "plain/m")),
+            ("plain/manifests", "m"),
+            &["--as", "plain", "plain"],
+            1,
+            "plain/manifests:1:1: deny PBF-01 get objects from bundle manifests: open manifests: a symbolic link to a folder",
+        ),
+        (
+            Some(("classless.yaml", "plain/classless.yaml")),
+            ("plain/manifests/x.yaml", "../classless.yaml"),
+            &["plain"],
+            1,
+            "plain/manifests/x.yaml:5:1: deny RPK-12",
+        ),
+        (
+            None,
+            ("catalog/etcd/x.yaml", "../../secret.yaml"),
+            &["catalog"],
+            1,
+            "catalog/etcd/x.yaml:1:1: deny FBC-43",
+        ),
+        (None, ("catalog/x", ".."), &["catalog"], 1, "catalog/x:1:1: deny FBC-43"),
+        (
+            Some(("catalog/etcd/catalog.yaml", "catalog/etcd/.catalog")),
+            ("catalog/etcd/catalog.yaml", ".catalog"),
+            &["catalog"],
+            1,
+            "deny FBC-04",
+        ),
+        (
+            None,
+            ("manifests/x.yaml", "../secret.yaml"),
+            &["manifests"],
+            2,
+            &format!("ERROR manifests/x.yaml:1:1: {out}"),
+        ),
+        (
+            None,
+            ("manifests/x", "/etc"),
+            &["manifests"],
+            2,
+            "ERROR manifests/x:1:1: a symbolic link that leads out",
+        ),
+        (None, ("manifests/x.yaml", "good.yaml"), &["manifests"], 0, "2 ok, 0 denied, 0 failed\n"),
     ];
-    for (path, named) in cases {
-        let output = check(&folder, &["--output", "jsonl", path]);
-        let all = out(&output) + &err(&output);
-        assert_eq!(status(&output), i32::from(path == "manifests"), "{path}: {all}");
-        assert!(!all.contains("hunter2") && !all.contains("root:"), "{path}: {all}");
-        assert!(all.contains(named), "{path}: {all}");
+    for (moved, (at, to), arguments, code, expected) in cases {
+        let folder = folder();
+        write(&folder, "secret.yaml", "password: hunter2\n");
+        write(&folder, "crds.yaml", crds);
+        write(&folder, "manifests/good.yaml", GOOD);
+        for name in ["bundle", "plain", "catalog"] {
+            let valid = folder.path().join(format!("{name}-valid"));
+            std::fs::rename(valid, folder.path().join(name)).unwrap();
+        }
+        // What stands there makes room.
+        let _ = std::fs::remove_file(folder.path().join("bundle/metadata/dependencies.yaml"));
+        if let Some((from, to)) = moved {
+            std::fs::rename(folder.path().join(from), folder.path().join(to)).unwrap();
+        }
+        symlink(to, folder.path().join(at)).unwrap();
+        let output = check(&folder, arguments);
+        let all = self::out(&output) + &err(&output);
+        assert_eq!(status(&output), code, "{at} to {to}: {all}");
+        assert!(!all.contains("hunter2") && !all.contains("root:"), "{at} to {to}: {all}");
+        assert!(all.contains(expected), "{at} to {to}: {expected}\nis not in\n{all}");
     }
+    let folder = folder();
     // A link that is named is meant; one that leads nowhere is told.
     symlink("bundle-broken", folder.path().join("named")).unwrap();
     symlink("circle.yaml", folder.path().join("circle.yaml")).unwrap();
@@ -911,6 +1535,7 @@ fn what_was_published_has_to_be_readable() {
         ("nowhere", "good.yaml", "nowhere: No such file"),
         ("nowhere", "bundle-valid", "nowhere: No such file"),
         ("old", "catalog-valid", "old/etcd/more.yaml:"),
+        ("bundle-broken", "bundle-valid", "bundle-broken/manifests/service.yaml:4:2: not YAML"),
         ("old.yaml", "good.yaml", "old.yaml:"),
     ] {
         let output = check(&folder, &["--since", old, path]);

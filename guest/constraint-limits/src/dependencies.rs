@@ -59,10 +59,9 @@ impl Item<'_> {
         self.value.as_ref().is_none_or(|value| findings.admits(value, "", self.field))
     }
 
-    /// JSON as upstream has it by the time it measures.
-    fn compact(&self) -> Vec<u8> {
-        let raw = self.value.as_ref().and_then(|value| value.raw(""));
-        raw.map(|raw| constraint::compact(&raw)).unwrap_or_default()
+    /// JSON as it is written; what was YAML comes without white space.
+    fn raw(&self) -> Vec<u8> {
+        self.value.as_ref().and_then(|value| value.raw("")).unwrap_or_default()
     }
 }
 
@@ -140,7 +139,7 @@ fn property(item: &Item<'_>, findings: &mut Findings<'_>) {
     if !item.is_admitted(findings) {
         return;
     }
-    let value = item.compact();
+    let value = item.raw();
     let property = Property { index: 0, kind: &item.kind, value: &value };
     let found = properties::check(property, &options(findings));
     findings.extend(item.field, found);
@@ -150,7 +149,7 @@ fn own_constraint(item: &Item<'_>, needs: &mut Needs, findings: &mut Findings<'_
     if !item.is_admitted(findings) {
         return;
     }
-    let report = constraint::check(&item.compact(), &options(findings));
+    let report = constraint::check(&item.raw(), &options(findings));
     if let Some(constraint) = &report.constraint {
         needs.gvks.extend(constraint.gvks().cloned());
         needs.packages.extend(constraint.packages().map(|package| package.name.clone()));
@@ -166,10 +165,8 @@ fn object(item: &Item<'_>, findings: &mut Findings<'_>) {
         return;
     }
     let Some(bytes) = value.text(DATA).and_then(|data| base64(data.as_bytes())) else { return };
-    if let Ok(text) = std::str::from_utf8(&bytes)
-        && annotations::PROPERTIES.iter().any(|(name, _)| text.contains(name))
-    {
-        config_map::file(text, &format!("{}.data", item.field), findings);
+    if let Ok(text) = std::str::from_utf8(&bytes) {
+        config_map::object(text, &format!("{}.data", item.field), findings);
     }
 }
 

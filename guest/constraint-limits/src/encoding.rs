@@ -4,7 +4,7 @@
 //! written as base64 once more: `value ─▶ base64 ─▶ (base64 ─▶) gzip ─▶ file`.
 
 use miniz_oxide::inflate::TINFLStatus;
-use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 
 /// What came out of a value.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,17 +67,29 @@ fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b, 8])
 }
 
+/// Unpacks one member after the other, as Go's reader does.
 fn gunzip<'b>(bytes: &[u8], room: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b> {
-    let Some(data) = after_header(bytes) else { return Unpacked::Broken };
     if buffer.len() < room {
         buffer.resize(room, 0);
     }
     let Some(file) = buffer.get_mut(..room) else { return Unpacked::TooLarge };
-    match decompress_slice_iter_to_slice(file, std::iter::once(data), false, true) {
-        Ok(length) => Unpacked::File(file.get(..length).unwrap_or_default()),
-        Err(TINFLStatus::HasMoreOutput) => Unpacked::TooLarge,
-        Err(_) => Unpacked::Broken,
+    let mut decoder = Box::<DecompressorOxide>::default();
+    let (mut rest, mut length) = (bytes, 0);
+    while is_gzip(rest) {
+        let Some(data) = after_header(rest) else { return Unpacked::Broken };
+        decoder.init();
+        let flags = inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+        let (status, read, written) = decompress(&mut decoder, data, file, length, flags);
+        length += written;
+        match status {
+            TINFLStatus::Done => {}
+            TINFLStatus::HasMoreOutput => return Unpacked::TooLarge,
+            _ => return Unpacked::Broken,
+        }
+        // Behind the data are a checksum and a size.
+        rest = data.get(read.saturating_add(8)..).unwrap_or_default();
     }
+    Unpacked::File(file.get(..length).unwrap_or_default())
 }
 
 /// What follows the header: ten bytes, and what its flags announce.
@@ -143,6 +155,9 @@ mod tests {
                 assert_eq!(unpack(&packed, 6_999, &mut Vec::new()), Unpacked::TooLarge, "{size}");
             }
         }
+        let two = [gzip(b"one, ", 5, true), gzip(b"two", 3, false)].concat();
+        assert_eq!(unpack(&two, 8, &mut Vec::new()), Unpacked::File(b"one, two"));
+        assert_eq!(unpack(&two, 7, &mut Vec::new()), Unpacked::TooLarge);
         let bomb = gzip(&vec![0; 64 << 20], 1, false);
         assert!(bomb.len() < 100_000);
         assert_eq!(unpack(&bomb, 8 << 20, &mut Vec::new()), Unpacked::TooLarge);

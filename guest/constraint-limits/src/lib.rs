@@ -21,7 +21,6 @@ mod files;
 mod findings;
 mod install_plan;
 pub mod rules;
-mod yaml;
 
 use opgate_sdk::conventions::Conventions;
 use opgate_sdk::{Descriptor, Document, MatchRule, Operation, Policy, Request, Verdict};

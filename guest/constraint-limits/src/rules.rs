@@ -246,3 +246,17 @@ pub const RULES: &[Rule] = &[
         ..Rule::WARN
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_those_that_are_told_without_a_policy() {
+        // CON-25 looks at whole bundles, and CON-24 is off: neither is about a constraint alone.
+        for rule in RULES.iter().filter(|rule| !matches!(rule.id, "CON-24" | "CON-25")) {
+            let advice = level(rule.id) == Level::Warn;
+            assert_eq!(constraints::levels::is_advice(rule.id), advice, "{}", rule.id);
+        }
+    }
+}

@@ -11,7 +11,7 @@
 
 use crate::cel;
 use crate::go::{folds_to, quote, shortened};
-use crate::json::{self, Index, Kind, Reading, Tree};
+use crate::json::{Index, Kind, Reading, Tree};
 use crate::names::Gvk;
 use crate::range::Range;
 
@@ -551,10 +551,4 @@ pub fn advice(name: &str, range: &Range) -> Vec<(&'static str, String)> {
         advice.push(("CON-27", message));
     }
     advice
-}
-
-/// The text of a value without white space, which is what counts where it comes from YAML.
-#[must_use]
-pub fn compact(raw: &[u8]) -> Vec<u8> {
-    json::compact(raw)
 }

@@ -4,11 +4,13 @@
 //! Constraint + properties ─▶ one Outcome for each node: holds or not, and why
 //! ```
 //!
-//! Nodes come parents before children, so outcomes are made from the last to the first. What an
-//! expression in CEL would say is not known, and what depends on it alone is not either.
+//! Nodes come parents before children, so outcomes are made from the last to the first. All expressions
+//! in CEL together have so many steps ([`crate::cel::MAX_STEPS`]). What one says that needs more is not
+//! known, and what depends on it alone is not either.
 
 use std::fmt::Write as _;
 
+use crate::cel::{Budget, Failure, Program, Properties};
 use crate::constraint::{Body, Constraint};
 use crate::go::{quote, shortened};
 use crate::json::{self, Kind};
@@ -27,7 +29,7 @@ pub struct Property {
 /// What there is to say about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it holds; `None` where that is not known.
+    /// Whether it holds; `None` where an evaluation ended at a limit.
     pub holds: Option<bool>,
     /// What it asks for, and what was found.
     pub why: String,
@@ -39,6 +41,7 @@ pub struct Outcome {
 #[must_use]
 pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome> {
     let offers = Offers::of(properties);
+    let mut expressions = Expressions::of(properties);
     let nothing = Outcome { holds: Some(false), why: String::new(), children: Vec::new() };
     let mut outcomes = vec![nothing; constraint.nodes.len()];
     for (index, node) in constraint.nodes.iter().enumerate().rev() {
@@ -73,8 +76,9 @@ pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome
                 (Some(holds), format!("{asked}: {why}"), &Vec::new())
             }
             Body::Cel(rule) => {
+                let (holds, why) = expressions.evaluate(rule);
                 let rule = quote(&shortened(rule, 256));
-                (None, format!("cel {rule} is not evaluated"), &Vec::new())
+                (holds, format!("cel {rule} {why}"), &Vec::new())
             }
             Body::All(children) => (of(children, false), "all of".to_owned(), children),
             Body::Any(children) => (of(children, true), "any of".to_owned(), children),
@@ -111,6 +115,45 @@ pub fn rendered(outcomes: &[Outcome]) -> String {
         waiting.extend(outcome.children.iter().rev().map(|child| (*child, depth + 1)));
     }
     text
+}
+
+/// What expressions see, and how much they may still do.
+struct Expressions<'p> {
+    properties: &'p [Property],
+    /// Made for the first expression.
+    seen: Option<Properties>,
+    budget: Budget,
+}
+
+impl<'p> Expressions<'p> {
+    fn of(properties: &'p [Property]) -> Self {
+        Self { properties, seen: None, budget: Budget::default() }
+    }
+
+    /// Whether an expression is true, and what there is to say about it.
+    fn evaluate(&mut self, rule: &str) -> (Option<bool>, String) {
+        let program = match Program::compile(rule) {
+            Ok(program) => program,
+            Err(fault) => return (Some(false), format!("does not compile: {fault}")),
+        };
+        let texts = self.properties.iter().map(|p| (p.kind.as_str(), p.value.as_slice()));
+        let seen = self.seen.get_or_insert_with(|| Properties::new(texts));
+        match program.run(seen, &mut self.budget) {
+            Ok(true) => (Some(true), "is true".to_owned()),
+            Ok(false) => match program.culprit(seen, &mut self.budget) {
+                Some(part) => {
+                    let part = quote(&shortened(part, 256));
+                    (Some(false), format!("is false because {part} is"))
+                }
+                None => (Some(false), "is false".to_owned()),
+            },
+            // For OLM, what fails is false.
+            Err(Failure::Error(error)) => {
+                (Some(false), format!("fails: {}", shortened(&error, 512)))
+            }
+            Err(Failure::Limit(limit)) => (None, format!("is given up: {limit}")),
+        }
+    }
 }
 
 /// What properties offer.
@@ -186,7 +229,14 @@ mod tests {
         let fuz = r#"{"package":{"packageName":"fuz","versionRange":">=1.0.0"}}"#;
         let old = r#"{"package":{"packageName":"fuz","versionRange":"<1.0.0"}}"#;
         let gvk = r#"{"gvk":{"group":"a.b","version":"v1","kind":"K"}}"#;
-        let cel = r#"{"cel":{"rule":"true"}}"#;
+        let cel = r#"{"cel":{"rule":"properties.exists(p, p.type == 'olm.gvk')"}}"#;
+        let fails = r#"{"cel":{"rule":"properties[9].type == 'a'"}}"#;
+        // More steps than there are, without an end that decides.
+        let ten = "[0,1,2,3,4,5,6,7,8,9]";
+        let explodes = ["a", "b", "c", "d", "e", "f", "g"]
+            .iter()
+            .fold("true".to_owned(), |inner, name| format!("{ten}.all({name}, {inner})"));
+        let explodes = &format!(r#"{{"cel":{{"rule":"{explodes}"}}}}"#);
         let compound = |name: &str, of: &[&str]| {
             format!(r#"{{"{name}":{{"constraints":[{}]}}}}"#, of.join(","))
         };
@@ -194,17 +244,21 @@ mod tests {
             (fuz.to_owned(), Some(true)),
             (old.to_owned(), Some(false)),
             (gvk.to_owned(), Some(true)),
-            (cel.to_owned(), None),
+            (cel.to_owned(), Some(true)),
+            (fails.to_owned(), Some(false)),
+            (explodes.to_owned(), None),
             (compound("all", &[fuz, gvk]), Some(true)),
             (compound("all", &[fuz, old]), Some(false)),
-            (compound("all", &[fuz, cel]), None),
-            (compound("all", &[old, cel]), Some(false)),
+            (compound("all", &[fuz, cel]), Some(true)),
+            (compound("all", &[fuz, explodes]), None),
+            (compound("all", &[old, explodes]), Some(false)),
             (compound("any", &[old, gvk]), Some(true)),
-            (compound("any", &[cel, gvk]), Some(true)),
-            (compound("any", &[cel, old]), None),
+            (compound("any", &[explodes, gvk]), Some(true)),
+            (compound("any", &[explodes, old]), None),
             (compound("not", &[old]), Some(true)),
             (compound("not", &[old, gvk]), Some(false)),
-            (compound("not", &[cel]), None),
+            (compound("not", &[fails]), Some(true)),
+            (compound("not", &[explodes]), None),
             (compound("all", &[]), Some(true)),
             (compound("any", &[]), Some(false)),
             (compound("not", &[]), Some(true)),
@@ -222,6 +276,27 @@ mod tests {
         let text = rendered(&evaluate(&constraint(json), &properties()));
         let expected = "no: all of (both)\n  no: package fuz \">=2.0.0\": 1.2.0 is not in range\n  yes: gvk a.b/v1, Kind=K is provided\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn it_says_why_an_expression_does_not_hold() {
+        for (rule, why) in [
+            ("true", r#"yes: cel "true" is true"#),
+            ("true && 1 > 2", r#"no: cel "true && 1 > 2" is false because "1 > 2" is"#),
+            ("1 > 2", r#"no: cel "1 > 2" is false"#),
+            (
+                "properties[0].value.x == 1",
+                r#"no: cel "properties[0].value.x == 1" fails: no such key: x"#,
+            ),
+            (
+                "properties[2].type == 'other'",
+                r#"no: cel "properties[2].type == 'other'" fails: no such key: type"#,
+            ),
+        ] {
+            let json = serde_json::json!({"cel": {"rule": rule}}).to_string();
+            let text = rendered(&evaluate(&constraint(&json), &properties()));
+            assert_eq!(text.trim_end(), why, "{rule}");
+        }
     }
 
     #[test]

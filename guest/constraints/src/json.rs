@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! bytes ─▶ scan ─┬─▶ each_child   members or elements of the outermost value, as raw slices
-//!                ├─▶ Tree         every value with its place in the text, parents before children
-//!                └─▶ compact      the same text without white space
+//!                └─▶ Tree         every value with its place in the text, parents before children
 //! ```
 //!
 //! Numbers and texts stay as they are written; texts are decoded where somebody asks. Errors are
@@ -168,13 +167,16 @@ impl Scanner<'_> {
         let mut rest = self.bytes.get(self.at..).unwrap_or_default();
         while let Some((chunk, after)) = rest.split_first_chunk() {
             let chunk = u64::from_le_bytes(*chunk);
-            // The top bit of each byte that is zero after the subtraction borrowed from it.
+            // The top bit of each byte that is too small; above the first, perhaps of others.
             let below = |bound: u8, of: u64| of.wrapping_sub(ONES * u64::from(bound)) & !of;
             let special = below(0x20, chunk)
                 | below(1, chunk ^ (ONES * u64::from(b'"')))
                 | below(1, chunk ^ (ONES * u64::from(b'\\')));
-            if special & TOPS != 0 {
-                break;
+            let special = special & TOPS;
+            if special != 0 {
+                let first = usize::try_from(special.trailing_zeros() / 8).unwrap_or_default();
+                self.at = self.bytes.len() - rest.len() + first;
+                return;
             }
             rest = after;
         }
@@ -482,25 +484,6 @@ pub fn kind(bytes: &[u8]) -> Option<Kind> {
         b'-' | b'0'..=b'9' => Kind::Number,
         _ => return None,
     })
-}
-
-/// The text without white space between its tokens.
-#[must_use]
-pub fn compact(bytes: &[u8]) -> Vec<u8> {
-    let mut compact = Vec::with_capacity(bytes.len());
-    let (mut inside, mut escaped) = (false, false);
-    for &byte in bytes {
-        if !inside && matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-            continue;
-        }
-        match byte {
-            b'"' if !escaped => inside = !inside,
-            _ => {}
-        }
-        escaped = inside && byte == b'\\' && !escaped;
-        compact.push(byte);
-    }
-    compact
 }
 
 /// Whether a JSON string says this.
@@ -842,8 +825,6 @@ mod tests {
         .unwrap();
         let expected = [("a", r#"[1, {"x":2}]"#), ("b\"", "{}"), ("c", "3")];
         assert_eq!(found, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
-        assert_eq!(compact(json), br#"{"a":[1,{"x":2}],"b\"":{},"c":3}"#);
-        assert_eq!(compact(br#"{ "a\\" : " x " }"#), br#"{"a\\":" x "}"#);
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -868,8 +849,6 @@ mod tests {
             for json in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
                 let tree = tree(&json);
                 prop_assert_eq!(&read(&tree, 0), &value);
-                let small = compact(json.as_bytes());
-                prop_assert_eq!(small, value.to_string().into_bytes());
                 for index in 0..tree.nodes.len() {
                     let at = value.pointer(&tree.pointer(index));
                     prop_assert_eq!(at, Some(&read(&tree, index)));
@@ -893,7 +872,7 @@ mod tests {
         fn no_bytes_bring_it_down(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = Tree::parse(&bytes, Reading::WHOLE);
             let _ = each_child(&bytes, |_| {});
-            let _ = (text(&bytes), compact(&bytes));
+            let _ = text(&bytes);
         }
     }
 }

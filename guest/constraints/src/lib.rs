@@ -4,7 +4,7 @@
 //! properties ─▶ constraint ─┬─▶ json     reading of hostile text: one pass, no recursion
 //!                           ├─▶ range ─▶ version   blang's semantic versions, quirks included
 //!                           ├─▶ names    Kubernetes' names of APIs
-//!                           ├─▶ cel      expressions: syntax and types
+//!                           ├─▶ cel      expressions: syntax, types and values
 //!                           └─▶ eval     whether properties fulfil a constraint, part by part
 //! ```
 //!
@@ -12,10 +12,10 @@
 
 pub mod cel;
 pub mod constraint;
-
 pub mod eval;
 pub mod go;
 pub mod json;
+pub mod levels;
 pub mod names;
 pub mod properties;
 pub mod range;

@@ -129,7 +129,7 @@ impl Range {
         self.alternatives.iter().all(|all| all.iter().any(bounds))
     }
 
-    /// Whether there is a maximum that is of the same major version as the minimum. Exact versions
+    /// Whether there is a maximum that is less than a major version above the minimum. Exact versions
     /// and exclusions do not count, and neither does a range without a minimum.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
@@ -148,7 +148,10 @@ impl Range {
             lowest = Some(lowest.map_or(lower, |l| l.min(lower)));
             highest = Some(highest.map_or(upper, |h| h.max(upper)));
         }
-        matches!((lowest, highest), (Some(low), Some(high)) if high.major <= low.major)
+        lowest.zip(highest).is_some_and(|(low, high)| {
+            let major = low.major.saturating_add(1);
+            *high < Version { major, ..low.clone() }
+        })
     }
 }
 
@@ -290,7 +293,7 @@ fn expand<'t>(
         "<" => comparators.push(format!("<{flat}").into()),
         "<=" => comparators.push(format!("<{next}").into()),
         "" | "=" | "==" => {
-            comparators.extend([format!(">={flat}").into(), format!("<{next}").into()])
+            comparators.extend([format!(">={flat}").into(), format!("<{next}").into()]);
         }
         "!" | "!=" => {
             comparators.extend([format!("<{flat}").into(), format!(">={next}").into()]);

@@ -252,7 +252,7 @@ fn unsound_constraints_are_refused_with_upstreams_texts() {
             r#"{"cel":{"rule":""}}"#,
             "CON-11",
             "/cel/rule",
-            convert("ERROR: <input>:1:1: Syntax error: mismatched input '<EOF>'\n | \n | ^"),
+            convert("ERROR: <input>:1:1: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"),
         ),
         (
             r#"{"cel":{"rule":"properties[0].value"}}"#,

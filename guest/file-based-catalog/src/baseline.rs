@@ -9,7 +9,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind};
 
 use crate::blob::{self, Blob, place};
-use crate::catalog::{self, Catalog};
+use crate::catalog::Catalog;
 use crate::findings::Findings;
 use crate::graph::Graph;
 use crate::version::{Range, Version};
@@ -38,18 +38,19 @@ pub(crate) fn judge(
     }
     let mut lost = Vec::new();
     let mut names = BTreeSet::new();
-    for at in 0..catalog::count(published) {
-        let Some(value) = published.at(&catalog::pointer(at)) else { continue };
-        let old = Blob::new(&value, at);
-        let name = value.text(&old.pointer("name")).unwrap_or_default();
-        let is_bundle = value.text(&old.pointer("schema")).as_deref() == Some(blob::BUNDLE);
+    let (table, old_table) = (blob::table(document), blob::table(published));
+    let rows: Vec<_> = table.iter().collect();
+    for (at, row) in (0..).zip(old_table.iter()) {
+        let old = Blob::new(published, at, row);
+        let name = old.text_of("name").unwrap_or_default();
+        let is_bundle = old.text_of("schema").as_deref() == Some(blob::BUNDLE);
         if !is_bundle || name.is_empty() || !names.insert(name.clone()) {
             continue;
         }
         if let Some(bundle) = current.get(name.as_str())
-            && let Some(value) = document.at(&catalog::pointer(bundle.at))
+            && let Some(row) = usize::try_from(bundle.at).ok().and_then(|at| rows.get(at))
         {
-            let new = Blob::new(&value, bundle.at);
+            let new = Blob::new(document, bundle.at, *row);
             if let Some(member) = change(&old, &new) {
                 let message = format!(
                     "bundle {} changed: bundle images and their metadata should be treated as immutable",
@@ -78,7 +79,7 @@ pub(crate) fn judge(
 
 /// The version that a published bundle says it has.
 fn version(bundle: &Blob<'_>) -> Option<Version> {
-    let properties = bundle.value.items(&bundle.pointer("properties"));
+    let properties = bundle.value().items(&bundle.pointer("properties"));
     let mut packages =
         properties.filter(|item| item.text("/type").as_deref() == Some(blob::PACKAGE));
     Version::parse(&packages.next()?.text("/value/version")?).ok()
@@ -124,8 +125,8 @@ fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String
 fn change(old: &Blob<'_>, new: &Blob<'_>) -> Option<&'static str> {
     ["image", "properties", "relatedImages"].into_iter().find(|member| {
         let (before, after) = (old.pointer(member), new.pointer(member));
-        !old.value.equal(&before, new.value, &after)
-            && !same_items(old.value, &before, new.value, &after)
+        !old.value().equal(&before, new.value(), &after)
+            && !same_items(old.value(), &before, new.value(), &after)
     })
 }
 

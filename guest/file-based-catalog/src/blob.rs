@@ -1,11 +1,16 @@
 //! What every blob must be: FBC-01, FBC-02, FBC-07, FBC-08 and the keys of FBC-43.
 //!
 //! Upstream finds the members of a blob whatever the case of their names; so does [`Blob`].
+//!
+//! A call of the host costs more than most of what a rule does. So the usual members of all blobs come
+//! in one table; whatever else somebody wants to know of a blob, or of one that spells them
+//! otherwise, is asked for.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, escape};
+use opgate_sdk::{Document, Kind, Row, Rows, escape};
 
 use crate::findings::{Findings, LONGEST, joined};
 use crate::go_text;
@@ -16,12 +21,35 @@ pub(crate) const CHANNEL: &str = "olm.channel";
 pub(crate) const BUNDLE: &str = "olm.bundle";
 pub(crate) const DEPRECATIONS: &str = "olm.deprecations";
 
+/// The table of all blobs: the value, and its usual members in the order of [`USUAL`].
+const COLUMNS: [&str; 8] = [
+    "/value",
+    "/value/schema",
+    "/value/package",
+    "/value/name",
+    "/value/image",
+    "/value/properties",
+    "/value/relatedImages",
+    "/value/entries",
+];
+const USUAL: [&str; 7] =
+    ["schema", "package", "name", "image", "properties", "relatedImages", "entries"];
+
+/// All blobs of a document.
+pub(crate) fn table(document: &Document) -> Rows {
+    document.rows("/spec/blobs", &COLUMNS)
+}
+
 /// A blob while it is read.
 pub(crate) struct Blob<'d> {
-    pub(crate) value: &'d Document,
+    document: &'d Document,
     /// Its index in the document.
     pub(crate) at: u32,
-    keys: Vec<String>,
+    row: Row<'d>,
+    /// Whether it has none but the usual members, in their usual spelling.
+    is_usual: bool,
+    keys: OnceCell<Vec<String>>,
+    value: OnceCell<Option<Document>>,
 }
 
 /// The members that say what a blob is. Where one is of the wrong type, nothing more is said about
@@ -61,23 +89,86 @@ pub(crate) fn place(at: u32, inner: &str) -> String {
 }
 
 impl<'d> Blob<'d> {
-    pub(crate) fn new(value: &'d Document, at: u32) -> Self {
-        Self { value, at, keys: value.keys("") }
+    /// A blob from its row of the table of the document.
+    pub(crate) fn new(document: &'d Document, at: u32, row: Row<'d>) -> Self {
+        let usual = (1..COLUMNS.len()).filter(|column| row.kind(*column) != Kind::Missing).count();
+        let is_usual = row.length(0).map(usize::try_from) == Some(Ok(usual));
+        Self { document, at, row, is_usual, keys: OnceCell::new(), value: OnceCell::new() }
+    }
+
+    /// What the blob is.
+    pub(crate) fn kind_of_all(&self) -> Kind {
+        self.row.kind(0)
+    }
+
+    /// The blob itself, for what is not in its row.
+    pub(crate) fn value(&self) -> &Document {
+        let found = self.value.get_or_init(|| self.document.at(&self.absolute("")));
+        // A blob that has a row is there.
+        found.as_ref().unwrap_or(self.document)
+    }
+
+    /// Pointer, from the document, of a place in the blob.
+    pub(crate) fn absolute(&self, pointer: &str) -> String {
+        ["/spec/blobs/", &self.at.to_string(), "/value", pointer].concat()
+    }
+
+    /// The elements of a list in the blob.
+    pub(crate) fn rows(&self, pointer: &str, columns: &[&str]) -> Rows {
+        self.document.rows(&self.absolute(pointer), columns)
+    }
+
+    /// The column of a member, where the row says all about it.
+    fn column(&self, name: &str) -> Option<usize> {
+        let position = USUAL.iter().position(|usual| *usual == name)?;
+        self.is_usual.then_some(position.saturating_add(1))
+    }
+
+    fn keys(&self) -> &[String] {
+        self.keys.get_or_init(|| self.value().keys(""))
     }
 
     /// The name of a member as the blob spells it.
     fn key<'b>(&'b self, name: &'b str) -> &'b str {
-        let exact = self.keys.iter().find(|key| *key == name);
-        let folded = || self.keys.iter().find(|key| key.eq_ignore_ascii_case(name));
+        if self.is_usual {
+            return name;
+        }
+        let exact = self.keys().iter().find(|key| *key == name);
+        let folded = || self.keys().iter().find(|key| key.eq_ignore_ascii_case(name));
         exact.or_else(folded).map_or(name, String::as_str)
     }
 
     pub(crate) fn pointer(&self, name: &str) -> String {
+        if self.is_usual {
+            return ["/", name].concat();
+        }
         format!("/{}", escape(self.key(name)))
     }
 
     pub(crate) fn kind(&self, name: &str) -> Kind {
-        self.value.kind(&self.pointer(name))
+        match self.column(name) {
+            Some(column) => self.row.kind(column),
+            None if self.is_usual => Kind::Missing,
+            None => self.value().kind(&self.pointer(name)),
+        }
+    }
+
+    /// The text of a member.
+    pub(crate) fn text_of(&self, name: &str) -> Option<String> {
+        match self.column(name) {
+            Some(column) => self.row.text(column).map(str::to_owned),
+            None if self.is_usual => None,
+            None => self.value().text(&self.pointer(name)),
+        }
+    }
+
+    /// Elements of a list, or members of an object.
+    pub(crate) fn length(&self, name: &str) -> Option<u32> {
+        match self.column(name) {
+            Some(column) => self.row.length(column),
+            None if self.is_usual => None,
+            None => self.value().length(&self.pointer(name)),
+        }
     }
 
     /// Path of a member.
@@ -117,14 +208,14 @@ impl<'d> Blob<'d> {
 
     /// FBC-02 for one of the members.
     fn text(&self, name: &str, findings: &mut Findings<'_>) -> Text {
-        let pointer = self.pointer(name);
-        if let Some(text) = self.value.text(&pointer) {
+        if let Some(text) = self.text_of(name) {
             return Text::Is(text);
         }
-        if self.value.kind(&pointer) == Kind::Missing {
+        if self.kind(name) == Kind::Missing {
             return Text::Missing;
         }
-        let [found, written] = [true, false].map(|t| go_text::value(self.value, &pointer, t));
+        let pointer = self.pointer(name);
+        let [found, written] = [true, false].map(|t| go_text::value(self.value(), &pointer, t));
         let message = format!(
             "expected value for key {} to be a string, got {found}: {written}",
             quote(self.key(name))
@@ -135,16 +226,19 @@ impl<'d> Blob<'d> {
 
     /// The message has the blob, unless it is so large that nobody would read it.
     fn without_schema(&self) -> String {
-        let few = self.value.length("").unwrap_or_default() <= 8;
+        let few = self.value().length("").unwrap_or_default() <= 8;
         let shallow = || {
-            self.keys.iter().all(|key| {
-                !matches!(self.value.kind(&format!("/{}", escape(key))), Kind::List | Kind::Object)
+            self.keys().iter().all(|key| {
+                !matches!(
+                    self.value().kind(&format!("/{}", escape(key))),
+                    Kind::List | Kind::Object
+                )
             })
         };
-        let raw = if few && shallow() { self.value.raw("") } else { None };
+        let raw = if few && shallow() { self.value().raw("") } else { None };
         let raw = raw.and_then(|raw| String::from_utf8(raw).ok());
         let blob = raw.filter(|raw| raw.len() < LONGEST).unwrap_or_else(|| {
-            format!("{{{}}}", joined(self.keys.iter().map(String::as_str), ", "))
+            format!("{{{}}}", joined(self.keys().iter().map(String::as_str), ", "))
         });
         format!("object '{blob}' is missing root schema field")
     }
@@ -172,8 +266,11 @@ impl<'d> Blob<'d> {
 
     /// FBC-43: keys are unique whatever their case.
     fn unique_keys(&self, findings: &mut Findings<'_>) {
+        if self.is_usual {
+            return;
+        }
         let mut folded: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for key in &self.keys {
+        for key in self.keys() {
             folded.entry(key.to_lowercase()).or_default().push(key);
         }
         for (key, keys) in folded.iter().filter(|(_, keys)| keys.len() > 1) {

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use opgate_sdk::Kind;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
 
 use crate::blob::{Blob, Meta, place};
 use crate::findings::{Findings, joined};
 use crate::go_text::{wrong_field, wrong_value};
 use crate::objects::{self, Objects, Outcome};
-use crate::properties::{self, field};
+use crate::properties::{
+    self, GROUP, KIND, PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, VERSION_RANGE, field,
+};
 use crate::settings::Settings;
 use crate::version::{Range, Version, part};
 use crate::{image, names};
@@ -80,8 +82,8 @@ pub(crate) fn judge(
     }
     let mut found = Found::default();
     let mut reader = Reader { blob, bundle: &bundle, objects, found: &mut found };
-    let readable = properties::judge(blob, meta, settings, findings, |index, kind, item, to| {
-        reader.property(index, kind, item, to);
+    let readable = properties::judge(blob, meta, settings, findings, |property, to| {
+        reader.property(property, to);
     });
     for api in found.provided.difference(&found.listed) {
         let message = format!("provided API {api} has no olm.gvk property");
@@ -186,7 +188,7 @@ fn images(
     findings: &mut Findings<'_>,
 ) {
     let whose = || format!("package {} bundle {}", quote(&bundle.package), quote(&bundle.name));
-    let image = blob.value.text(&blob.pointer("image")).filter(|image| !image.is_empty());
+    let image = blob.text_of("image").filter(|image| !image.is_empty());
     if let Some(image) = image {
         if let Some(why) = image::error(&image) {
             let message =
@@ -209,30 +211,31 @@ fn images(
             return;
         }
     }
-    let list = blob.field("relatedImages");
-    for (index, item) in (0_u32..).zip(blob.value.items(&blob.pointer("relatedImages"))) {
+    let list = || blob.field("relatedImages");
+    let rows = blob.rows(&blob.pointer("relatedImages"), &["/image", "/name"]);
+    for (index, row) in (0_u32..).zip(rows.iter()) {
         let wanting =
             |member: &str| format!("relatedImages[{index}].{member}: must be a non-empty string");
         let place = |member: &str, kind: Kind| match kind {
-            Kind::Missing => format!("{list}[{index}]"),
-            _ => format!("{list}[{index}].{member}"),
+            Kind::Missing => format!("{}[{index}]", list()),
+            _ => format!("{}[{index}].{member}", list()),
         };
-        match item.text("/image").filter(|image| !image.is_empty()) {
+        match row.text(0).filter(|image| !image.is_empty()) {
             Some(image) => {
-                if let Some(why) = image::error(&image) {
+                if let Some(why) = image::error(image) {
                     let message = format!(
                         "{} relatedImages[{index}].image: invalid image pull spec {}: {why}",
                         whose(),
-                        quote(&image)
+                        quote(image)
                     );
                     findings.add("FBC-28", place("image", Kind::Text), message);
                 }
             }
-            None => findings.add("FBC-29", place("image", item.kind("/image")), wanting("image")),
+            None => findings.add("FBC-29", place("image", row.kind(0)), wanting("image")),
         }
-        match item.text("/name") {
-            Some(name) if !name.is_empty() => {}
-            None if !item.has("/name") => {}
+        match (row.text(1), row.kind(1)) {
+            (Some(name), _) if !name.is_empty() => {}
+            (None, Kind::Missing | Kind::Null) => {}
             _ => findings.add("FBC-29", place("name", Kind::Text), wanting("name")),
         }
     }
@@ -247,102 +250,113 @@ struct Reader<'r, 'd> {
 }
 
 impl Reader<'_, '_> {
-    fn property(&mut self, index: u32, kind: &str, item: &Document, findings: &mut Findings<'_>) {
-        match kind {
+    fn property(&mut self, property: &Property<'_>, findings: &mut Findings<'_>) {
+        match property.name {
             "olm.package" => {
                 self.found.packages += 1;
                 if self.found.package.is_none() {
-                    self.found.package = Some(PackageProperty::of(index, item));
+                    self.found.package = Some(PackageProperty::of(property));
                 }
             }
-            "olm.gvk" | "olm.gvk.required" => self.api(index, kind, item, findings),
-            "olm.package.required" => self.required_package(index, item, findings),
-            "olm.bundle.object" => self.object(index, item, findings),
+            "olm.gvk" | "olm.gvk.required" => self.api(property, findings),
+            "olm.package.required" => self.required_package(property, findings),
+            "olm.bundle.object" => self.object(property, findings),
             "olm.bundle.mediatype" => {
-                let value = item.text_or_empty("/value");
-                if !matches!(value.as_str(), "plain+v0" | "registry+v1") {
+                let value = property.text(VALUE);
+                if !matches!(value, "plain+v0" | "registry+v1") {
                     let message = format!(
                         "olm.bundle.mediatype {} is neither plain+v0 nor registry+v1",
-                        quote(&value)
+                        quote(value)
                     );
-                    findings.add("FBC-42", field(self.blob, index, ".value"), message);
+                    findings.add("FBC-42", field(self.blob, property.index, ".value"), message);
                 }
             }
-            "olm.csv.metadata" => self.found.provided.extend(objects::owned_by_metadata(item)),
+            "olm.csv.metadata" => {
+                let rows = |inner: &str, columns: &[&str]| {
+                    self.blob.rows(&property.pointer(inner), columns)
+                };
+                self.found.provided.extend(objects::owned_by_metadata(rows));
+            }
             _ => {}
         }
     }
 
     /// FBC-37, and of FBC-39 what is listed twice.
-    fn api(&mut self, index: u32, kind: &str, item: &Document, findings: &mut Findings<'_>) {
+    fn api(&mut self, property: &Property<'_>, findings: &mut Findings<'_>) {
         let mut complain = |inner: &str, why: &str| {
-            let message = format!("property[{index}] of type {}: {why}", quote(kind));
+            let (index, kind) = (property.index, quote(property.name));
+            let message = format!("property[{index}] of type {kind}: {why}");
             findings.add("FBC-37", field(self.blob, index, inner), message);
         };
-        if item.kind("/value") != Kind::Object {
-            complain(".value", &wrong_value(item.kind("/value"), "property.GVK"));
+        if property.kind(VALUE) != Kind::Object {
+            complain(".value", &wrong_value(property.kind(VALUE), "property.GVK"));
             return;
         }
         let mut texts = Vec::with_capacity(3);
-        for (name, inner, pointer) in [
-            ("group", ".value.group", "/value/group"),
-            ("version", ".value.version", "/value/version"),
-            ("kind", ".value.kind", "/value/kind"),
+        for (name, inner, column) in [
+            ("group", ".value.group", GROUP),
+            ("version", ".value.version", VERSION),
+            ("kind", ".value.kind", KIND),
         ] {
-            let text = item.text_or_empty(pointer);
+            let text = property.text(column);
             let error = match name {
                 _ if text.is_empty() => {
                     complain(inner, &format!("{name} must be a non-empty string"));
                     continue;
                 }
-                "group" => names::group_error(&text),
-                "version" => names::version_error(&text),
-                _ => names::kind_error(&text),
+                "group" => names::group_error(text),
+                "version" => names::version_error(text),
+                _ => names::kind_error(text),
             };
             match error {
                 Some(why) => complain(inner, why),
                 None => texts.push(text),
             }
         }
-        if kind == "olm.gvk"
+        if property.name == "olm.gvk"
             && let [group, version, kind] = texts.as_slice()
         {
             let api = objects::api(group, version, kind);
-            if !self.found.listed.insert(api.clone()) {
+            if self.found.listed.contains(&api) {
                 let message = format!("olm.gvk {api} is listed more than once");
-                findings.add("FBC-39", field(self.blob, index, ".value"), message);
+                findings.add("FBC-39", field(self.blob, property.index, ".value"), message);
+            } else {
+                self.found.listed.insert(api);
             }
         }
     }
 
     /// FBC-38.
-    fn required_package(&self, index: u32, item: &Document, findings: &mut Findings<'_>) {
+    fn required_package(&self, property: &Property<'_>, findings: &mut Findings<'_>) {
+        let index = property.index;
         let mut complain = |inner: &str, why: &str| {
             let message = format!("property[{index}] of type \"olm.package.required\": {why}");
             findings.add("FBC-38", field(self.blob, index, inner), message);
         };
-        if item.kind("/value") != Kind::Object {
-            let why = wrong_value(item.kind("/value"), "property.PackageRequired");
+        if property.kind(VALUE) != Kind::Object {
+            let why = wrong_value(property.kind(VALUE), "property.PackageRequired");
             complain(".value", &why);
             return;
         }
-        if item.text_or_empty("/value/packageName").is_empty() {
+        if property.text(PACKAGE_NAME).is_empty() {
             complain(".value.packageName", "packageName must be a non-empty string");
         }
-        let range = item.text_or_empty("/value/versionRange");
+        let range = property.text(VERSION_RANGE);
         if range.is_empty() {
             complain(".value.versionRange", "versionRange must be a non-empty string");
-        } else if let Err(why) = Range::parse(&range) {
+        } else if let Err(why) = Range::parse(range) {
             complain(".value.versionRange", &why);
         }
     }
 
     /// FBC-41.
-    fn object(&mut self, index: u32, item: &Document, findings: &mut Findings<'_>) {
+    fn object(&mut self, property: &Property<'_>, findings: &mut Findings<'_>) {
         self.found.objects += 1;
+        let index = property.index;
         if !findings.is_on("FBC-41") && !findings.is_on("FBC-39") {
             return;
         }
+        let item = property.document();
         let (inner, what, why) = match self.objects.read(item) {
             Outcome::Object(None) => return,
             Outcome::Object(Some(object)) => {
@@ -371,32 +385,32 @@ impl Reader<'_, '_> {
 }
 
 impl PackageProperty {
-    fn of(index: u32, item: &Document) -> Self {
-        let mut property = Self {
-            index,
-            name: item.text_or_empty("/value/packageName"),
+    fn of(property: &Property<'_>) -> Self {
+        let mut found = Self {
+            index: property.index,
+            name: property.text(PACKAGE_NAME).to_owned(),
             version: String::new(),
             release: String::new(),
             error: None,
         };
-        if item.kind("/value") != Kind::Object {
-            let why = wrong_value(item.kind("/value"), "property.Package");
-            property.error = Some((".value", why));
-            return property;
+        if property.kind(VALUE) != Kind::Object {
+            let why = wrong_value(property.kind(VALUE), "property.Package");
+            found.error = Some((".value", why));
+            return found;
         }
-        for (inner, pointer, struct_field, text) in [
-            (".value.version", "/value/version", "Package.version", &mut property.version),
-            (".value.release", "/value/release", "Package.release", &mut property.release),
+        for (inner, column, struct_field, text) in [
+            (".value.version", VERSION, "Package.version", &mut found.version),
+            (".value.release", RELEASE, "Package.release", &mut found.release),
         ] {
-            match item.kind(pointer) {
-                Kind::Text => *text = item.text_or_empty(pointer),
+            match property.kind(column) {
+                Kind::Text => property.text(column).clone_into(text),
                 Kind::Missing | Kind::Null => {}
                 kind => {
                     let why = wrong_field(kind, struct_field, "string");
-                    property.error.get_or_insert((inner, why));
+                    found.error.get_or_insert((inner, why));
                 }
             }
         }
-        property
+        found
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! A document has the blobs of one package, or those that belong to none.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
@@ -33,21 +34,23 @@ pub(crate) struct Catalog {
     pub(crate) channels: Vec<Channel>,
     pub(crate) bundles: Vec<Bundle>,
     deprecations: Vec<Deprecations>,
-    /// Names of the packages of the whole catalog.
+    /// Packages that the blobs name and that the catalog has.
     known: BTreeSet<String>,
 }
 
-/// Path of a blob in the document.
-pub(crate) fn pointer(at: u32) -> String {
-    format!("/spec/blobs/{at}/value")
-}
-
-/// How many blobs a document has.
-pub(crate) fn count(document: &Document) -> u32 {
-    match document.kind("/spec/blobs") {
-        Kind::List => document.length("/spec/blobs").unwrap_or_default(),
-        _ => 0,
+/// Whether the list of all packages, which is sorted, has a name.
+fn is_listed(document: &Document, name: &str) -> bool {
+    let (mut from, mut to) = (0, document.length("/spec/packages").unwrap_or_default());
+    while from < to {
+        let middle = from.midpoint(to);
+        let found = document.text_or_empty(&format!("/spec/packages/{middle}"));
+        match found.as_str().cmp(name) {
+            Ordering::Equal => return true,
+            Ordering::Less => from = middle.saturating_add(1),
+            Ordering::Greater => to = middle,
+        }
     }
+    false
 }
 
 impl Catalog {
@@ -62,22 +65,41 @@ impl Catalog {
             channels: Vec::new(),
             bundles: Vec::new(),
             deprecations: Vec::new(),
-            known: document.texts("/spec/packages").into_iter().collect(),
+            known: BTreeSet::new(),
         };
         let mut objects = Objects::default();
-        for at in 0..count(document) {
-            let Some(value) = document.at(&pointer(at)) else { continue };
-            let kind = value.kind("");
-            if kind != Kind::Object {
-                let message = go_text::wrong_value(kind, "map[string]interface {}");
-                findings.add("FBC-43", place(at, ""), message);
-                continue;
+        let table = blob::table(document);
+        for (at, row) in (0..).zip(table.iter()) {
+            let blob = Blob::new(document, at, row);
+            match blob.kind_of_all() {
+                Kind::Object => catalog.add(&blob, settings, &mut objects, findings),
+                Kind::Missing => {}
+                kind => {
+                    let message = go_text::wrong_value(kind, "map[string]interface {}");
+                    findings.add("FBC-43", place(at, ""), message);
+                }
             }
-            catalog.add(&Blob::new(&value, at), settings, &mut objects, findings);
         }
-        let names = catalog.packages.iter().map(|package| package.name.clone());
-        catalog.known.extend(names.filter(|name| !name.is_empty()));
+        catalog.known = catalog.named(document);
         catalog
+    }
+
+    /// Of the packages that the blobs name, those that are there: blobs of the document itself, or named
+    /// in the list of the whole catalog. That is as long as the catalog has packages, and sorted; it
+    /// is not read for each of them.
+    fn named(&self, document: &Document) -> BTreeSet<String> {
+        let own = self.packages.iter().map(|package| &package.name);
+        let mut known: BTreeSet<_> = own.filter(|name| !name.is_empty()).cloned().collect();
+        let channels = self.channels.iter().map(|channel| &channel.package);
+        let bundles = self.bundles.iter().map(|bundle| &bundle.package);
+        let deprecations = self.deprecations.iter().map(|deprecations| &deprecations.package);
+        let asked: BTreeSet<_> = channels.chain(bundles).chain(deprecations).collect();
+        for name in asked {
+            if !name.is_empty() && !known.contains(name) && is_listed(document, name) {
+                known.insert(name.clone());
+            }
+        }
+        known
     }
 
     fn add(
@@ -108,7 +130,7 @@ impl Catalog {
             }
             _ => {}
         }
-        properties::judge(blob, &meta, settings, findings, |_, _, _, _| {});
+        properties::judge(blob, &meta, settings, findings, |_, _| {});
     }
 
     /// Judges the blobs together.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Kind, Row};
 
 use crate::blob::{Blob, Meta, place};
 use crate::findings::Findings;
@@ -46,6 +46,13 @@ impl Channel {
     }
 }
 
+/// What is asked of all entries at once.
+const COLUMNS: [&str; 4] = ["/name", "/replaces", "/skipRange", "/skips"];
+const NAME: usize = 0;
+const REPLACES: usize = 1;
+const RANGE: usize = 2;
+const SKIPS: usize = 3;
+
 /// Judges a channel by itself.
 pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -> Channel {
     let package = meta.package.as_str().to_owned();
@@ -62,7 +69,7 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
         entries: Vec::new(),
     };
     match blob.kind("entries") {
-        Kind::List if blob.value.length(&pointer) != Some(0) => {}
+        Kind::List if blob.length("entries") != Some(0) => {}
         Kind::List => {
             let message = "channel must contain at least one bundle";
             findings.add("FBC-15", channel.entries_field(), message);
@@ -75,8 +82,9 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
             findings.add("FBC-13", channel.entries_field(), format!("parse channel: {why}"));
         }
     }
-    let items = (0_u32..).zip(blob.value.items(&pointer));
-    let entries = items.filter_map(|(index, item)| read(&item, index, &channel, findings));
+    let rows = blob.rows(&pointer, &COLUMNS);
+    let rows = (0_u32..).zip(rows.iter());
+    let entries = rows.filter_map(|(index, row)| read(blob, row, index, &channel, findings));
     let entries: Vec<_> = entries.collect();
     let mut names = BTreeSet::new();
     let is_first: Vec<_> = entries.iter().map(|entry| names.insert(entry.name.as_str())).collect();
@@ -99,12 +107,13 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
 
 /// Reads an entry and judges what it says. One without a name is good for nothing more.
 fn read(
-    item: &Document,
+    blob: &Blob<'_>,
+    row: Row<'_>,
     index: u32,
     channel: &Channel,
     findings: &mut Findings<'_>,
 ) -> Option<Entry> {
-    let name = item.text("/name").filter(|name| !name.is_empty());
+    let name = row.text(NAME).filter(|name| !name.is_empty()).map(str::to_owned);
     let mut entry = Entry {
         index,
         name: name.unwrap_or_default(),
@@ -114,15 +123,15 @@ fn read(
         skip_range: None,
     };
     if entry.name.is_empty() {
-        let field = match item.kind("/name") {
+        let field = match row.kind(NAME) {
             Kind::Missing => format!("{}[{index}]", channel.entries_field()),
             _ => channel.entry_field(&entry, "name"),
         };
         findings.add("FBC-16", field, wanting(index, "name"));
     }
-    entry.replaces = optional(item, "/replaces", &entry, channel, findings).unwrap_or_default();
-    entry.skips = skips(item, &entry, channel, findings);
-    if let Some(text) = optional(item, "/skipRange", &entry, channel, findings) {
+    entry.replaces = optional(row, REPLACES, &entry, channel, findings).unwrap_or_default();
+    entry.skips = skips(blob, row, &entry, channel, findings);
+    if let Some(text) = optional(row, RANGE, &entry, channel, findings) {
         entry.has_range = true;
         match Range::parse(&text) {
             Ok(range) => entry.skip_range = Some(range),
@@ -157,43 +166,46 @@ fn wanting(index: u32, what: &str) -> String {
 
 /// A text that may be left out, but not empty.
 fn optional(
-    item: &Document,
-    pointer: &str,
+    row: Row<'_>,
+    column: usize,
     entry: &Entry,
     channel: &Channel,
     findings: &mut Findings<'_>,
 ) -> Option<String> {
-    match item.text(pointer) {
-        Some(text) if !text.is_empty() => return Some(text),
-        None if !item.has(pointer) => return None,
-        Some(_) | None => {}
+    match (row.text(column), row.kind(column)) {
+        (Some(text), _) if !text.is_empty() => return Some(text.to_owned()),
+        (None, Kind::Missing | Kind::Null) => return None,
+        _ => {}
     }
-    let name = pointer.trim_start_matches('/');
+    let name = COLUMNS.get(column).map_or("", |pointer| pointer.trim_start_matches('/'));
     findings.add("FBC-16", channel.entry_field(entry, name), wanting(entry.index, name));
     None
 }
 
 fn skips(
-    item: &Document,
+    blob: &Blob<'_>,
+    row: Row<'_>,
     entry: &Entry,
     channel: &Channel,
     findings: &mut Findings<'_>,
 ) -> Vec<String> {
-    let count = match item.kind("/skips") {
+    match row.kind(SKIPS) {
         Kind::Missing | Kind::Null => return Vec::new(),
-        Kind::List => item.length("/skips").unwrap_or_default(),
+        Kind::List => {}
         _ => {
             let message =
                 format!("entries[{}].skips: must be a list of non-empty strings", entry.index);
             findings.add("FBC-16", channel.entry_field(entry, "skips"), message);
             return Vec::new();
         }
-    };
+    }
     let mut skips = Vec::new();
-    for index in 0..count {
-        let message = match item.text(&format!("/skips/{index}")) {
+    let pointer = format!("{}/{}/skips", blob.pointer("entries"), entry.index);
+    let rows = blob.rows(&pointer, &[""]);
+    for (index, row) in rows.iter().enumerate() {
+        let message = match row.text(0) {
             Some(skip) if !skip.is_empty() => {
-                skips.push(skip);
+                skips.push(skip.to_owned());
                 continue;
             }
             Some(_) => format!("skip[{index}] is empty"),

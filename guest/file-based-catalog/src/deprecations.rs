@@ -12,7 +12,7 @@ use crate::go_text;
 /// An `olm.deprecations` blob.
 pub(crate) struct Deprecations {
     at: u32,
-    package: String,
+    pub(crate) package: String,
     /// References to channels and bundles that are to be looked for: index, schema, name.
     sought: Vec<(u32, String, String)>,
 }
@@ -38,7 +38,7 @@ pub(crate) fn judge(
     let pointer = blob.pointer("entries");
     let is_empty = match blob.kind("entries") {
         Kind::Missing | Kind::Null => true,
-        Kind::List => blob.value.length(&pointer) == Some(0),
+        Kind::List => blob.length("entries") == Some(0),
         kind => {
             let why =
                 go_text::wrong_field(kind, "Deprecation.entries", "[]declcfg.DeprecationEntry");
@@ -52,7 +52,7 @@ pub(crate) fn judge(
         findings.add("FBC-53", blob.path(), message);
     }
     let mut seen = BTreeSet::new();
-    for (index, item) in (0_u32..).zip(blob.value.items(&pointer)) {
+    for (index, item) in (0_u32..).zip(blob.value().items(&pointer)) {
         deprecations.entry(blob, index, &item, &mut seen, findings);
     }
     deprecations

@@ -23,7 +23,12 @@ fn parse(reference: &str) -> Result<(), String> {
     let (domain, rest) = split_domain(reference);
     // What upstream takes for the name ends at the first colon, be it that of a digest.
     let name = rest.split(':').next().unwrap_or(rest);
-    if name.chars().any(char::is_uppercase) {
+    let has_upper = if name.is_ascii() {
+        name.bytes().any(|byte| byte.is_ascii_uppercase())
+    } else {
+        name.chars().any(char::is_uppercase)
+    };
+    if has_upper {
         return Err(UPPERCASE.to_owned());
     }
     let (named, digest) = match rest.split_once('@') {
@@ -84,25 +89,13 @@ fn is_domain(domain: &str) -> bool {
 
 /// Lower case letters and digits, with `.`, `_`, `__` or any number of `-` between them.
 fn is_component(component: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let mut separator = String::new();
-    let mut ends_well = false;
-    for c in component.chars() {
-        ends_well = u8::try_from(c).is_ok_and(is_inner);
-        if ends_well {
-            let fits = matches!(separator.as_str(), "" | "." | "_" | "__")
-                || separator.bytes().all(|byte| byte == b'-');
-            if !fits {
-                return false;
-            }
-            separator.clear();
-        } else if !matches!(c, '.' | '_' | '-') {
-            return false;
-        } else {
-            separator.push(c);
-        }
-    }
-    ends_well && component.starts_with(|c: char| u8::try_from(c).is_ok_and(is_inner))
+    let is_inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = component.as_bytes();
+    let ends = [bytes.first(), bytes.last()];
+    ends.iter().all(|byte| byte.is_some_and(is_inner))
+        && bytes.split(is_inner).all(|between| {
+            matches!(between, b"" | b"." | b"_" | b"__") || between.iter().all(|byte| *byte == b'-')
+        })
 }
 
 fn is_tag(tag: &str) -> bool {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Rows};
 
 use crate::base64;
 use crate::go_text::{wrong_field, wrong_value};
@@ -18,7 +18,7 @@ const LARGEST: usize = 4_000_000;
 
 /// An API, as `schema.GroupVersionKind` writes it.
 pub(crate) fn api(group: &str, version: &str, kind: &str) -> String {
-    format!("{group}/{version}, Kind={kind}")
+    [group, "/", version, ", Kind=", kind].concat()
 }
 
 /// Decodes the objects of all bundles of a document.
@@ -108,33 +108,40 @@ fn is_yaml_mapping(text: &str) -> bool {
 pub(crate) fn owned_by(csv: &Document) -> BTreeSet<String> {
     let mut apis = BTreeSet::new();
     if csv.text_or_empty("/kind") == "ClusterServiceVersion" {
-        owned(csv, "/spec/customresourcedefinitions/owned", true, &mut apis);
-        owned(csv, "/spec/apiservicedefinitions/owned", false, &mut apis);
+        custom(&csv.rows("/spec/customresourcedefinitions/owned", &CUSTOM), &mut apis);
+        services(&csv.rows("/spec/apiservicedefinitions/owned", &SERVICE), &mut apis);
     }
     apis
 }
 
-/// The APIs that a property of type `olm.csv.metadata` lists as provided.
-pub(crate) fn owned_by_metadata(property: &Document) -> BTreeSet<String> {
+/// The APIs that a property of type `olm.csv.metadata` lists as provided. `rows` reads a list in it.
+pub(crate) fn owned_by_metadata(rows: impl Fn(&str, &[&str]) -> Rows) -> BTreeSet<String> {
     let mut apis = BTreeSet::new();
-    owned(property, "/value/crdDescriptions/owned", true, &mut apis);
-    owned(property, "/value/apiServiceDefinitions/owned", false, &mut apis);
+    custom(&rows("/value/crdDescriptions/owned", &CUSTOM), &mut apis);
+    services(&rows("/value/apiServiceDefinitions/owned", &SERVICE), &mut apis);
     apis
 }
 
-/// A custom resource has its group in its name: `<plural>.<group>`.
-fn owned(document: &Document, pointer: &str, in_name: bool, apis: &mut BTreeSet<String>) {
-    for item in document.items(pointer) {
-        let group = if in_name {
-            let name = item.text_or_empty("/name");
-            name.split_once('.').map(|(_, group)| group.to_owned()).unwrap_or_default()
-        } else {
-            item.text_or_empty("/group")
-        };
-        let (version, kind) = (item.text_or_empty("/version"), item.text_or_empty("/kind"));
-        if !group.is_empty() && !version.is_empty() && !kind.is_empty() {
-            apis.insert(api(&group, &version, &kind));
-        }
+const CUSTOM: [&str; 3] = ["/name", "/version", "/kind"];
+const SERVICE: [&str; 3] = ["/group", "/version", "/kind"];
+
+/// Custom resources have their group in their name: `<plural>.<group>`.
+fn custom(rows: &Rows, apis: &mut BTreeSet<String>) {
+    for row in rows.iter() {
+        let group = row.text_or_empty(0).split_once('.').map_or("", |(_, group)| group);
+        add(group, row.text_or_empty(1), row.text_or_empty(2), apis);
+    }
+}
+
+fn services(rows: &Rows, apis: &mut BTreeSet<String>) {
+    for row in rows.iter() {
+        add(row.text_or_empty(0), row.text_or_empty(1), row.text_or_empty(2), apis);
+    }
+}
+
+fn add(group: &str, version: &str, kind: &str, apis: &mut BTreeSet<String>) {
+    if !group.is_empty() && !version.is_empty() && !kind.is_empty() {
+        apis.insert(api(group, version, kind));
     }
 }
 

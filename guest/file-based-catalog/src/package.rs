@@ -34,7 +34,7 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
             findings.add("FBC-09", blob.field("name"), "config contains package with no name");
         }
     }
-    let default = blob.value.text(&blob.pointer("defaultChannel")).filter(|name| !name.is_empty());
+    let default = blob.text_of("defaultChannel").filter(|name| !name.is_empty());
     if default.is_none() {
         let field = match blob.kind("defaultChannel") {
             Kind::Missing => blob.path(),
@@ -67,7 +67,7 @@ fn description_and_icon(blob: &Blob<'_>, findings: &mut Findings<'_>) {
         Kind::Object => {
             for (name, go_type) in [("base64data", "[]uint8"), ("mediatype", "string")] {
                 let pointer = format!("{}/{name}", blob.pointer("icon"));
-                match blob.value.kind(&pointer) {
+                match blob.value().kind(&pointer) {
                     Kind::Text => {}
                     Kind::Missing | Kind::Null => {
                         complain(blob.field("icon"), format!("icon.{name} must be set"));

@@ -1,7 +1,9 @@
 //! Properties of any blob: FBC-03 and FBC-40.
 
+use std::cell::OnceCell;
+
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Row};
 
 use crate::blob::{Blob, Meta};
 use crate::findings::Findings;
@@ -24,20 +26,79 @@ const KNOWN: [&str; 14] = [
     "olm.substitutesFor",
 ];
 
+/// What is asked of all properties at once: what most types of them need.
+const COLUMNS: [&str; 8] = [
+    "/type",
+    "/value",
+    "/value/group",
+    "/value/version",
+    "/value/kind",
+    "/value/packageName",
+    "/value/versionRange",
+    "/value/release",
+];
+
+/// A place in a property: a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column(usize);
+
+pub(crate) const TYPE: Column = Column(0);
+pub(crate) const VALUE: Column = Column(1);
+pub(crate) const GROUP: Column = Column(2);
+pub(crate) const VERSION: Column = Column(3);
+pub(crate) const KIND: Column = Column(4);
+pub(crate) const PACKAGE_NAME: Column = Column(5);
+pub(crate) const VERSION_RANGE: Column = Column(6);
+pub(crate) const RELEASE: Column = Column(7);
+
+/// A property that has a type and a value.
+pub(crate) struct Property<'p> {
+    pub(crate) index: u32,
+    /// Its type.
+    pub(crate) name: &'p str,
+    row: Row<'p>,
+    blob: &'p Blob<'p>,
+    /// Pointer of the list in the blob.
+    list: &'p str,
+    document: OnceCell<Option<Document>>,
+}
+
+impl<'p> Property<'p> {
+    pub(crate) fn kind(&self, column: Column) -> Kind {
+        self.row.kind(column.0)
+    }
+
+    /// The text in a column, empty where there is none.
+    pub(crate) fn text(&self, column: Column) -> &'p str {
+        self.row.text_or_empty(column.0)
+    }
+
+    /// Pointer, from the blob, of a place in the property.
+    pub(crate) fn pointer(&self, inner: &str) -> String {
+        [self.list, "/", &self.index.to_string(), inner].concat()
+    }
+
+    /// The property itself, for what is not in its row.
+    pub(crate) fn document(&self) -> &Document {
+        let found = self.document.get_or_init(|| self.blob.value().at(&self.pointer("")));
+        // A property that has a row is there.
+        found.as_ref().unwrap_or_else(|| self.blob.value())
+    }
+}
+
 /// Path of a place in a property. `inner` starts with a dot, or is empty.
 pub(crate) fn field(blob: &Blob<'_>, index: u32, inner: &str) -> String {
     let properties = blob.field("properties");
     format!("{properties}[{index}]{inner}")
 }
 
-/// Judges the properties and hands each sound one on: its index, its type, the property itself. Says
-/// whether there is a list, or nothing at all, where the list should be.
+/// Judges the properties and hands each sound one on. Says whether there is a list, or nothing at all, where the list should be.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     meta: &Meta,
     settings: &Settings,
     findings: &mut Findings<'_>,
-    mut each: impl FnMut(u32, &str, &Document, &mut Findings<'_>),
+    mut each: impl FnMut(&Property<'_>, &mut Findings<'_>),
 ) -> bool {
     let complain = |index: u32, inner: &str, why: &str, findings: &mut Findings<'_>| {
         let message = format!("parse properties for {}: property[{index}]: {why}", whose(meta));
@@ -52,16 +113,18 @@ pub(crate) fn judge(
             return false;
         }
     }
-    let items = blob.value.items(&blob.pointer("properties"));
-    for (index, item) in (0_u32..).zip(items) {
-        let kind = match item.text("/type") {
+    let list = blob.pointer("properties");
+    let rows = blob.rows(&list, &COLUMNS);
+    for (index, row) in (0_u32..).zip(rows.iter()) {
+        let name = match row.text(TYPE.0) {
             Some(text) if !text.is_empty() => text,
             Some(_) => {
                 complain(index, ".type", "type must be set", findings);
                 continue;
             }
             None => {
-                let (inner, why) = match (item.kind(""), item.kind("/type")) {
+                let kind = blob.value().kind(&format!("{list}/{index}"));
+                let (inner, why) = match (kind, row.kind(TYPE.0)) {
                     (Kind::Object, Kind::Missing) => ("", "type must be set"),
                     (Kind::Object, Kind::Null) => (".type", "type must be set"),
                     (Kind::Object, _) => (".type", "type must be a string"),
@@ -71,17 +134,20 @@ pub(crate) fn judge(
                 continue;
             }
         };
-        if kind.starts_with("olm.")
-            && !KNOWN.contains(&kind.as_str())
-            && !settings.reserved_properties.contains(&kind)
+        if name.starts_with("olm.")
+            && !KNOWN.contains(&name)
+            && !settings.reserved_properties.iter().any(|reserved| reserved == name)
         {
-            let message = format!("property type {} uses the reserved olm.* prefix", quote(&kind));
+            let message = format!("property type {} uses the reserved olm.* prefix", quote(name));
             findings.add("FBC-40", field(blob, index, ".type"), message);
         }
-        match item.kind("/value") {
+        match row.kind(VALUE.0) {
             Kind::Missing => complain(index, "", "value must be set", findings),
             Kind::Null => complain(index, ".value", "value must be set", findings),
-            _ => each(index, &kind, &item, findings),
+            _ => {
+                let document = OnceCell::new();
+                each(&Property { index, name, row, blob, list: &list, document }, findings);
+            }
         }
     }
     true

@@ -12,7 +12,7 @@
     reason = "tests may panic, and so may what they share"
 )]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use file_based_catalog::FileBasedCatalog;
 use opgate_sdk::{DefaultLevel, Document, Level, Operation, Policy, Request, Verdict};
@@ -308,11 +308,56 @@ fn large_packages_are_judged() {
     let found = ask(&new, Some(&old), &json!({})).violations;
     assert_eq!(found.len(), 256);
     assert!(found.iter().all(|found| found.rule == "FBC-46"));
+    assert!(found[255].message.starts_with("1744 more findings of this rule are left out; "));
     // Every one of very many is out of reach, and in no range.
     let few = large(1, "quay.io/a/b:1");
     let found = ask(&few, Some(&old), &json!({})).violations;
     assert_eq!(found.len(), 256);
     assert!(found.iter().all(|found| found.rule == "FBC-45"));
+}
+
+/// What does not fit is counted, rule by rule, and no rule hides another.
+#[test]
+fn very_many_findings_are_counted() {
+    let mut blobs = vec![
+        json!({"schema": "olm.package", "name": "foo", "defaultChannel": "none"}),
+        json!({"schema": "olm.channel", "package": "foo", "name": "a", "entries": [{"name": "foo.v1"}]}),
+    ];
+    blobs.extend((0..1_000).map(|n| {
+        let properties = json!([
+            {"type": "olm.package", "value": {"packageName": "foo", "version": format!("{n}.0.0")}},
+        ]);
+        json!({"schema": "olm.bundle", "package": "foo", "name": "foo.v1", "image": "not an image", "properties": properties})
+    }));
+    let document = document(&json!({}), &json!(blobs));
+    for (settings, expected) in [
+        (json!({}), vec![("FBC-11", 1), ("FBC-28", 1_000), ("FBC-30", 999)]),
+        (json!({"rules": {"FBC-28": "off"}}), vec![("FBC-11", 1), ("FBC-30", 999)]),
+    ] {
+        let found = ask(&document, None, &settings).violations;
+        assert!(found.len() <= 256);
+        let mut all = BTreeMap::new();
+        for violation in &found {
+            let count = all.entry(violation.rule.as_str()).or_insert(0);
+            let more = violation.message.split_once(" more findings of this rule are left out; ");
+            *count += 1 + more.map_or(0, |(more, _)| more.parse::<u32>().expect("a number"));
+        }
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn levels_are_those_of_the_configuration() {
+    let blobs = json!([{"schema": "olm.package", "name": "foo.bar", "defaultChannel": "a"}]);
+    let document = document(&json!({}), &blobs);
+    for (level, expected) in
+        [("deny", Some(Level::Deny)), ("warn", Some(Level::Warn)), ("off", None)]
+    {
+        let settings = json!({"rules": {"FBC-09": level}});
+        let found = ask(&document, None, &settings).violations;
+        let found = found.iter().find(|found| found.rule == "FBC-09").map(|found| found.level);
+        assert_eq!(found, expected, "{level}");
+    }
 }
 
 /// Shapes that make a walk long: a ring, a star, many channels, entries that skip everything.

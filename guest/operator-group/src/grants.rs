@@ -5,17 +5,7 @@ use opgate_sdk::{Document, Shape};
 
 use crate::Review;
 use crate::findings::Findings;
-use crate::rbac::{self, Reads, Unanswered};
-use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CSVS, GROUPS, ROLE_BINDINGS, ROLES};
-
-const READS: Reads = Reads {
-    cluster_roles: CLUSTER_ROLES,
-    cluster_role_bindings: CLUSTER_ROLE_BINDINGS,
-    roles: ROLES,
-    role_bindings: ROLE_BINDINGS,
-    groups: GROUPS,
-    csvs: CSVS,
-};
+use crate::rbac::{self, Unanswered};
 
 const ACCOUNT: &str = "/spec/serviceAccountName";
 const ACCOUNT_FIELD: &str = "spec.serviceAccountName";
@@ -28,13 +18,13 @@ pub(crate) fn group(review: &Review<'_>, object: &Document, findings: &mut Findi
     }
     let namespace = review.namespace();
     if findings.is_on("OPG-32") {
-        let found = rbac::widened_account(&READS, namespace, &account);
+        let found = rbac::widened_account(namespace, &account);
         if let Some(Some(through)) = answer(findings, "OPG-32", found) {
             findings.warn("OPG-32", ACCOUNT_FIELD, privileges(&through));
         }
     }
     if findings.is_enabled("OPG-38") {
-        let found = rbac::lacks_pull_secrets(&READS, namespace, &account);
+        let found = rbac::lacks_pull_secrets(namespace, &account);
         if answer(findings, "OPG-38", found) == Some(true) {
             let message = format!(
                 "service account {namespace}/{account} needs secrets get (ClusterRole) and create, update, patch (Role) because an Operator specifies a pull secret"
@@ -50,9 +40,9 @@ pub(crate) fn csv(review: &Review<'_>, object: &Document, findings: &mut Finding
         return;
     }
     let namespace = review.namespace();
-    let found = rbac::group_account(&READS, namespace);
+    let found = rbac::group_account(namespace);
     let Some(Some(account)) = answer(findings, "OPG-37", found) else { return };
-    let found = rbac::missing_permissions(&READS, namespace, &account, object);
+    let found = rbac::missing_permissions(namespace, &account, object);
     for missing in answer(findings, "OPG-37", found).unwrap_or_default() {
         let message = format!(
             "operator group service account {namespace}/{account} lacks {}; the install fails with reason InstallComponentFailed",
@@ -67,7 +57,7 @@ pub(crate) fn binding(review: &Review<'_>, object: &Document, findings: &mut Fin
     if !findings.is_on("OPG-33") || !changes(review, object, &["/subjects", "/roleRef"]) {
         return;
     }
-    let found = rbac::widening_binding(&READS, object, review.spares());
+    let found = rbac::widening_binding(object, review.spares());
     if let Some(Some(through)) = answer(findings, "OPG-33", found) {
         findings.warn("OPG-33", "subjects", privileges(&through));
     }
@@ -79,7 +69,7 @@ pub(crate) fn role(review: &Review<'_>, object: &Document, findings: &mut Findin
         return;
     }
     if review.request.resource.resource == "clusterroles" && findings.is_on("OPG-33") {
-        let found = rbac::widening_role(&READS, object, review.spares());
+        let found = rbac::widening_role(object, review.spares());
         if let Some(Some(through)) = answer(findings, "OPG-33", found) {
             findings.warn("OPG-33", "rules", privileges(&through));
         }

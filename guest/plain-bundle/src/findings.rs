@@ -13,44 +13,30 @@ const MOST: usize = 64;
 #[derive(Default)]
 pub(crate) struct Findings {
     verdict: Verdict,
-    /// How often each rule was broken, by level: a warning is no reason to deny what is left out.
-    counts: BTreeMap<(&'static str, bool), usize>,
+    /// How often each rule was broken.
+    counts: BTreeMap<&'static str, usize>,
 }
 
 impl Findings {
-    fn add(&mut self, level: Level, rule: &'static str, field: String, message: String) {
-        let count = self.counts.entry((rule, level == Level::Deny)).or_default();
-        *count += 1;
-        if *count <= MOST {
-            self.verdict.add(level, rule, field, message);
-        }
-    }
-
     pub(crate) fn deny(
         &mut self,
         rule: &'static str,
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.add(Level::Deny, rule, field.into(), message.into());
-    }
-
-    pub(crate) fn warn(
-        &mut self,
-        rule: &'static str,
-        field: impl Into<String>,
-        message: impl Into<String>,
-    ) {
-        self.add(Level::Warn, rule, field.into(), message.into());
+        let count = self.counts.entry(rule).or_default();
+        *count += 1;
+        if *count <= MOST {
+            self.verdict.add(Level::Deny, rule, field, message);
+        }
     }
 
     /// The verdict, with how much did not fit.
     pub(crate) fn finish(mut self, settings: &Document) -> Verdict {
-        for ((rule, denies), count) in self.counts {
+        for (rule, count) in self.counts {
             if count > MOST {
-                let level = if denies { Level::Deny } else { Level::Warn };
                 let message = format!("{} more violations of {rule} are left out", count - MOST);
-                self.verdict.add(level, rule, "", message);
+                self.verdict.add(Level::Deny, rule, "", message);
             }
         }
         Conventions(settings).finish(self.verdict)

@@ -23,25 +23,24 @@ struct Contents {
 pub(crate) fn judge(bundle: &Document, findings: &mut Findings) {
     let mut contents = Contents::default();
     subdirectories(bundle, &mut contents, findings);
+    // A link in the place of the directory, or one that may not be read.
+    let mut refused = None;
     for (index, file) in (0u32..).zip(bundle.items("/spec/files")) {
         let Some(path) = file.text("/path") else { continue };
+        if path == DIRECTORY && file.kind("/error") == Kind::Object {
+            let field = format!("spec.files[{index}].error");
+            refused = Some((field, file.text_or_empty("/error/message")));
+        }
         if directory_of(&path) == Some(DIRECTORY) {
             contents.is_there = true;
             manifest(&file, index, &path, &mut contents, findings);
         }
     }
-    for (index, link) in bundle.texts("/spec/links").iter().enumerate() {
-        if directory_of(link) == Some(DIRECTORY) {
-            contents.is_there = true;
-            contents.is_uncertain = true;
-            // What it leads to is not known: perhaps it is sound.
-            let message = format!("{link}: not a static manifest: is a symbolic link");
-            findings.warn("PBF-04", format!("spec.links[{index}]"), message);
-        }
-    }
     if !contents.is_there {
-        let message = "get objects from bundle manifests: open manifests: file does not exist";
-        findings.deny("PBF-01", "spec.directories", message);
+        let open = "get objects from bundle manifests: open manifests";
+        let (field, why) = refused
+            .unwrap_or_else(|| ("spec.directories".to_owned(), "file does not exist".to_owned()));
+        findings.deny("PBF-01", field, format!("{open}: {why}"));
     } else if contents.objects == 0 && !contents.is_uncertain {
         let message = "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object";
         findings.deny("PBF-02", "spec.files", message);

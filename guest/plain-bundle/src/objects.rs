@@ -64,7 +64,8 @@ fn applies(object: &Document, at: &Next, path: &str, index: usize, findings: &mu
             let message = format!(
                 "{path}: object {index}: {member} is missing; any file that would not successfully apply results in an error"
             );
-            findings.deny("PBF-05", at.field.as_str(), message);
+            // Where the member should be: the host finds the nearest thing around it.
+            findings.deny("PBF-05", format!("{}.{member}", at.field), message);
         }
         if text.contains("{{") {
             let message =

@@ -58,9 +58,7 @@ pub(crate) fn find<'f>(
             return Some(read(file, &map, findings));
         }
     }
-    let is_failed = |file: &&File| {
-        file.name().starts_with("annotations.") && matches!(file.content, Content::Failed(_))
-    };
+    let is_failed = |file: &&File| file.name().starts_with("annotations.") && file.is_failed();
     match folder.files_in(METADATA).find(is_failed) {
         Some(file) => {
             let why = if let Content::Failed(why) = &file.content { why } else { "" };
@@ -119,7 +117,8 @@ pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, findings: &mut
     }
 }
 
-/// RBF-21, for bundles that the settings call meant for Red Hat's catalogs.
+/// RBF-21, for bundles that the settings call meant for Red Hat's catalogs. Without the key there is
+/// nothing to judge.
 pub(crate) fn openshift_versions(
     annotations: &Annotations<'_>,
     settings: &Document,
@@ -128,18 +127,13 @@ pub(crate) fn openshift_versions(
     if settings.boolean("/bundle/redHatCatalog") != Some(true) {
         return;
     }
-    let value = annotations.get(OPENSHIFT_VERSIONS);
-    if !value.is_some_and(versions::is_openshift_range) {
+    let Some(value) = annotations.get(OPENSHIFT_VERSIONS) else { return };
+    if !versions::is_openshift_range(value) {
         let message = format!(
             "{OPENSHIFT_VERSIONS} {} is not a version or a range of versions",
-            quote(value.unwrap_or_default())
+            quote(value)
         );
-        let field = if value.is_some() {
-            annotations.field(OPENSHIFT_VERSIONS)
-        } else {
-            annotations.file.within("annotations")
-        };
-        findings.warn("RBF-21", field, message);
+        findings.warn("RBF-21", annotations.field(OPENSHIFT_VERSIONS), message);
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, findings: &mut Fin
     for file in folder.files_in(METADATA) {
         let is_named = file.name().starts_with("dependencies.");
         if let (Content::Failed(why), true) = (&file.content, is_named) {
-            findings.deny("RBF-17", file.error_field(), unreadable(&format!("unknown: {why}")));
+            findings.deny("RBF-17", file.error_field(), untyped(why));
         }
         let Some(object) = folder.first(file) else { continue };
         match object.kind("/dependencies") {
@@ -26,15 +26,18 @@ pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, findings: &mut Fin
                 }
             }
             // What stands there may be an item without the list.
-            Kind::Object => {
+            Kind::Object if object.kind("/dependencies/type") == Kind::Text => {
                 let message = unreadable(&object.text_or_empty("/dependencies/type"));
                 findings.deny("RBF-17", file.within("dependencies"), message);
             }
-            Kind::Null => {}
-            Kind::Missing if !is_named => {}
-            kind => {
-                let field = if kind == Kind::Missing { "" } else { "dependencies" };
-                findings.deny("RBF-17", file.within(field), unreadable(""));
+            Kind::Missing if is_named => {
+                let why = "dependencies is missing: list below it what the bundle depends on, or remove the file";
+                findings.deny("RBF-17", file.within(""), untyped(why));
+            }
+            Kind::Null | Kind::Missing => {}
+            _ => {
+                let why = "dependencies is not a list";
+                findings.deny("RBF-17", file.within("dependencies"), untyped(why));
             }
         }
     }
@@ -42,6 +45,21 @@ pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, findings: &mut Fin
 
 fn unreadable(kind: &str) -> String {
     format!("couldn't parse dependency of type {kind}")
+}
+
+/// Where nothing says what type it is, upstream's text would end there.
+fn untyped(why: &str) -> String {
+    unreadable(&format!("unknown: {why}"))
+}
+
+/// Why an item has no type, and where that shows.
+fn without_type(item: &Document) -> (&'static str, &'static str) {
+    match (item.kind(""), item.kind("/type")) {
+        (Kind::Object, Kind::Missing) => ("", "type is missing"),
+        (Kind::Object, Kind::Text) => (".type", "type is empty"),
+        (Kind::Object, _) => (".type", "type is not a text"),
+        _ => ("", "the item is not an object with type and value"),
+    }
 }
 
 fn dependency(item: &Document, field: String, allows_labels: bool, findings: &mut Findings<'_>) {
@@ -52,7 +70,8 @@ fn dependency(item: &Document, field: String, allows_labels: bool, findings: &mu
         "olm.constraint" => &["failureMessage"],
         "olm.label" if allows_labels => &["label"],
         "" => {
-            findings.deny("RBF-17", field, unreadable(""));
+            let (member, why) = without_type(item);
+            findings.deny("RBF-17", field + member, untyped(why));
             return;
         }
         _ => {

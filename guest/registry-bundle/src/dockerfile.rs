@@ -1,7 +1,7 @@
 //! RBF-22: labels of `bundle.Dockerfile` that differ from the annotations.
 //!
 //! ```text
-//! text ─▶ instructions (lines joined, comments left out) ─▶ LABEL ─▶ words ─▶ key, value
+//! text ─▶ instructions (lines joined, comments left out) ─▶ LABEL ─▶ words ─▶ key, value, line
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,68 +21,98 @@ pub(crate) fn judge(
 ) {
     let Some(file) = folder.file(DOCKERFILE) else { return };
     let Some(text) = folder.text(file) else { return };
-    for (key, label) in labels(&text) {
+    for (key, Label { value, line }) in labels(&text) {
         // Whether a variable is the same nobody knows before the image is built.
-        if label.contains('$') {
+        if value.contains('$') {
             continue;
         }
         if let Some(annotation) = annotations.get(&key)
-            && annotation != label
+            && annotation != value
         {
             let message = format!(
                 "label {key} is {} in bundle.Dockerfile but {} in annotations.yaml, which is authoritative",
-                quote(&label),
+                quote(&value),
                 quote(annotation)
             );
-            findings.warn("RBF-22", file.text_field(), message);
+            findings.warn("RBF-22", file.line_field(line), message);
         }
     }
 }
 
+/// What a label says, and in which line its key stands, from 0.
+#[derive(Debug, PartialEq)]
+struct Label {
+    value: String,
+    line: usize,
+}
+
 /// The labels, the last value of each.
-fn labels(text: &str) -> BTreeMap<String, String> {
+fn labels(text: &str) -> BTreeMap<String, Label> {
     let mut labels = BTreeMap::new();
     for instruction in instructions(text) {
-        let instruction = instruction.trim();
-        let Some((name, rest)) = instruction.split_once(char::is_whitespace) else { continue };
+        let text = instruction.text.trim_start();
+        let Some((name, rest)) = text.split_once(char::is_whitespace) else { continue };
         if !name.eq_ignore_ascii_case("LABEL") {
             continue;
         }
+        let before = instruction.text.len() - rest.len();
+        let line = |word: &Word| instruction.line(before + word.start);
         let words = words(rest);
         match words.as_slice() {
             // The old form, `LABEL key the rest of the line`.
-            [first, _, ..] if !first.contains('=') => {
+            [first, others @ ..] if !others.is_empty() && !first.text.contains('=') => {
                 let value = rest.trim_start().split_once(char::is_whitespace);
                 let value = value.map_or("", |(_, value)| value).trim();
                 let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
-                let value = value
-                    .map_or_else(|| words.get(1..).unwrap_or_default().join(" "), str::to_owned);
-                labels.insert(first.clone(), value);
+                let all = || others.iter().map(|word| word.text.as_str()).collect::<Vec<_>>();
+                let value = value.map_or_else(|| all().join(" "), str::to_owned);
+                labels.insert(first.text.clone(), Label { value, line: line(first) });
             }
-            words => {
-                let pairs = words.iter().filter_map(|word| word.split_once('='));
-                labels.extend(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
-            }
+            words => labels.extend(words.iter().filter_map(|word| {
+                let (key, value) = word.text.split_once('=')?;
+                Some((key.to_owned(), Label { value: value.to_owned(), line: line(word) }))
+            })),
         }
     }
     labels
 }
 
+/// An instruction on one line.
+#[derive(Default)]
+struct Instruction {
+    text: String,
+    /// Where in the text a line of the file starts, and which, from 0; in order.
+    starts: Vec<(usize, usize)>,
+}
+
+impl Instruction {
+    fn push(&mut self, text: &str, line: usize) {
+        self.starts.push((self.text.len(), line));
+        self.text.push_str(text);
+    }
+
+    /// The line of the file that an offset is in.
+    fn line(&self, offset: usize) -> usize {
+        let after = self.starts.partition_point(|(start, _)| *start <= offset);
+        self.starts.get(after.saturating_sub(1)).map_or(0, |(_, line)| *line)
+    }
+}
+
 /// Instructions: a line that ends in a backslash goes on in the next one, comments between them do not
 /// count.
-fn instructions(text: &str) -> Vec<String> {
+fn instructions(text: &str) -> Vec<Instruction> {
     let mut instructions = Vec::new();
-    let mut open = String::new();
-    for line in text.lines() {
+    let mut open = Instruction::default();
+    for (number, line) in text.lines().enumerate() {
         let trimmed = line.trim();
-        if trimmed.starts_with('#') || trimmed.is_empty() && !open.is_empty() {
+        if trimmed.starts_with('#') || trimmed.is_empty() && !open.text.is_empty() {
             continue;
         }
         if let Some(start) = trimmed.strip_suffix('\\') {
-            open.push_str(start);
-            open.push(' ');
+            open.push(start, number);
+            open.text.push(' ');
         } else {
-            open.push_str(trimmed);
+            open.push(trimmed, number);
             instructions.push(std::mem::take(&mut open));
         }
     }
@@ -90,24 +120,29 @@ fn instructions(text: &str) -> Vec<String> {
     instructions
 }
 
+/// A word, and where in the text it starts.
+struct Word {
+    text: String,
+    start: usize,
+}
+
 /// Words as a shell cuts them, without quotes.
-fn words(text: &str) -> Vec<String> {
+fn words(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
-    let mut word: Option<String> = None;
+    let mut word: Option<Word> = None;
     let mut quote: Option<char> = None;
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
+    let mut characters = text.char_indices();
+    while let Some((start, c)) = characters.next() {
+        if quote.is_none() && c.is_whitespace() {
+            words.extend(word.take());
+            continue;
+        }
+        let word = &mut word.get_or_insert_with(|| Word { text: String::new(), start }).text;
         match quote {
-            None if c.is_whitespace() => words.extend(word.take()),
-            None if c == '"' || c == '\'' => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
+            None if c == '"' || c == '\'' => quote = Some(c),
             Some(open) if c == open => quote = None,
-            _ if c == '\\' && quote != Some('\'') => {
-                word.get_or_insert_default().extend(characters.next());
-            }
-            _ => word.get_or_insert_default().push(c),
+            _ if c == '\\' && quote != Some('\'') => word.extend(characters.next().map(|(_, c)| c)),
+            _ => word.push(c),
         }
     }
     words.extend(word);
@@ -135,19 +170,22 @@ COPY x /y
 LABEL i="open
 LABEL j=\"#;
         let labels = labels(text);
-        let labels: Vec<_> = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(k, label)| (k.as_str(), label.value.as_str(), label.line))
+            .collect();
         assert_eq!(
             labels,
             [
-                ("a", "last"),
-                ("b", "two words"),
-                ("c", "th\"ree"),
-                ("d", "4"),
-                ("e", "5 5"),
-                ("f", "the rest"),
-                ("g", "quoted rest"),
-                ("i", "open"),
-                ("j", ""),
+                ("a", "last", 8),
+                ("b", "two words", 2),
+                ("c", "th\"ree", 2),
+                ("d", "4", 3),
+                ("e", "5 5", 5),
+                ("f", "the rest", 6),
+                ("g", "quoted rest", 7),
+                ("i", "open", 12),
+                ("j", "", 13),
             ]
         );
     }

@@ -1,4 +1,5 @@
-//! The folder as the host describes it: files in byte order of their paths, directories, links.
+//! The folder as the host describes it: files in byte order of their paths, and directories. A link that
+//! leads to no file of the folder is among the files, as one that cannot be read.
 //!
 //! [`Folder::read`] asks once for everything that the rules ask about a file as a whole. Documents
 //! inside the files stay with the host; [`Folder::first`] gives a handle for one. Handles are kept no
@@ -7,6 +8,8 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::{Document, Kind};
+
+use crate::{layout, manifests};
 
 /// What is known of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,9 +65,14 @@ impl File {
         format!("spec.files[{}].documents[{index}]", self.index)
     }
 
-    /// The field of its text.
-    pub(crate) fn text_field(&self) -> String {
-        format!("spec.files[{}].text", self.index)
+    /// The field of a line of its text, from 0.
+    pub(crate) fn line_field(&self, line: usize) -> String {
+        format!("spec.files[{}].text[{line}]", self.index)
+    }
+
+    /// Whether it cannot be read.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self.content, Content::Failed(_))
     }
 
     pub(crate) fn has_documents(&self) -> bool {
@@ -77,7 +85,6 @@ pub(crate) struct Folder<'d> {
     document: &'d Document,
     pub(crate) files: Vec<File>,
     directories: BTreeSet<String>,
-    links: Vec<String>,
 }
 
 impl<'d> Folder<'d> {
@@ -109,7 +116,7 @@ impl<'d> Folder<'d> {
                 }
             }
         }
-        Self { document, files, directories, links: document.texts("/spec/links") }
+        Self { document, files, directories }
     }
 
     pub(crate) fn has_directory(&self, path: &str) -> bool {
@@ -126,17 +133,6 @@ impl<'d> Folder<'d> {
     /// Files directly below a directory (`""` for the root).
     pub(crate) fn files_in<'f>(&'f self, directory: &'f str) -> impl Iterator<Item = &'f File> {
         self.files.iter().filter(move |file| file.directory() == directory)
-    }
-
-    /// Links directly below a directory, with their fields.
-    pub(crate) fn links_in<'f>(
-        &'f self,
-        directory: &'f str,
-    ) -> impl Iterator<Item = (String, &'f str)> {
-        self.links.iter().enumerate().filter_map(move |(index, link)| {
-            let parent = link.rsplit_once('/').map_or("", |(directory, _)| directory);
-            (parent == directory).then(|| (format!("spec.links[{index}]"), link.as_str()))
-        })
     }
 
     pub(crate) fn file(&self, path: &str) -> Option<&File> {
@@ -156,14 +152,18 @@ impl<'d> Folder<'d> {
         self.document.text(&format!("/spec/files/{}/text", file.index))
     }
 
-    /// Bytes of all files.
+    /// Bytes of the files that OLM unpacks.
     pub(crate) fn size(&self) -> u64 {
-        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
+        let unpacked = [manifests::DIRECTORY, layout::METADATA];
+        let files = self.files.iter().filter(|file| unpacked.contains(&file.directory()));
+        files.fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Bytes of all files compressed one by one, where the host says so.
-    pub(crate) fn compressed_size(&self) -> Option<u64> {
+    /// Bytes of those files compressed one by one, where the host says so; and whether it says only that
+    /// there are more.
+    pub(crate) fn compressed_size(&self) -> Option<(u64, bool)> {
         let size = self.document.integer("/spec/compressedSize")?;
-        u64::try_from(size).ok()
+        let is_more = self.document.boolean("/spec/compressedSizeIsMore") == Some(true);
+        Some((u64::try_from(size).ok()?, is_more))
     }
 }

@@ -1,7 +1,7 @@
 //! The folder as a whole: its directories (RBF-01) and its size (RBF-14, RBF-15).
 
 use crate::findings::Findings;
-use crate::folder::Folder;
+use crate::folder::{Content, Folder};
 use crate::manifests;
 
 pub(crate) const METADATA: &str = "metadata";
@@ -14,19 +14,27 @@ const NEAR: u64 = LIMIT * 85 / 100;
 /// RBF-01.
 pub(crate) fn directories(folder: &Folder<'_>, findings: &mut Findings<'_>) {
     for directory in [manifests::DIRECTORY, METADATA] {
-        if !folder.has_directory(directory) {
-            let message = format!("Unable to locate {directory} directory");
-            findings.deny("RBF-01", "spec.directories", message);
+        if folder.has_directory(directory) {
+            continue;
+        }
+        let message = format!("Unable to locate {directory} directory");
+        // A link, or a folder that may not be read.
+        match folder.file(directory).map(|file| (file, &file.content)) {
+            Some((file, Content::Failed(why))) => {
+                findings.deny("RBF-01", file.error_field(), format!("{message}: {why}"));
+            }
+            _ => findings.deny("RBF-01", "spec.directories", message),
         }
     }
 }
 
-/// RBF-14 and RBF-15. What is small enough without compression is small enough with it; beyond that
-/// only whoever has the files can tell.
+/// RBF-14 and RBF-15. Where the compressed size is not known, files are small enough that are so even
+/// if nothing in them can be compressed: base64 makes four bytes of three. Beyond that only whoever has
+/// the files can tell.
 pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
     let whole = folder.size();
-    let Some(compressed) = folder.compressed_size() else {
-        if whole > NEAR {
+    let Some((compressed, is_more)) = folder.compressed_size() else {
+        if whole > NEAR / 4 * 3 {
             let why = "the compressed size of the bundle is not known";
             findings.left_out("RBF-14", why);
             findings.left_out("RBF-15", why);
@@ -34,7 +42,8 @@ pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
         return;
     };
     let sizes = format!(
-        "size=~{} , max={}. Bundle uncompressed size is {}",
+        "size=~{}{} , max={}. Bundle uncompressed size is {}",
+        if is_more { "more than " } else { "" },
         bytes(compressed),
         bytes(LIMIT),
         bytes(whole)

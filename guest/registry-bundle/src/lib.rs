@@ -105,7 +105,7 @@ fn bundle(folder: &Folder<'_>, settings: &Document, findings: &mut Findings<'_>)
     manifests::judge_files(folder, &objects, settings, findings);
     // Without the directory (RBF-01) there is nothing that could be in it.
     if folder.has_directory(manifests::DIRECTORY) {
-        manifests::one_csv(&objects, findings);
+        manifests::one_csv(folder, &objects, findings);
     }
     let package = annotations.as_ref().and_then(Annotations::package);
     manifests::release(folder, &objects, package, findings);

@@ -103,10 +103,6 @@ pub(crate) fn judge_files(
     for path in folder.directories_in(DIRECTORY) {
         findings.deny("RBF-12", "spec.directories", cannot_parse(path, "is a directory"));
     }
-    // What a link leads to is not known: perhaps it is sound.
-    for (field, path) in folder.links_in(DIRECTORY) {
-        findings.warn("RBF-12", field, cannot_parse(path, "is a symbolic link"));
-    }
     let extra: BTreeSet<String> = settings.texts("/bundle/extraKinds").into_iter().collect();
     for manifest in manifests {
         supported(manifest, &extra, findings);
@@ -169,12 +165,22 @@ fn supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, findings: &mut F
     }
 }
 
-/// RBF-06: exactly one `ClusterServiceVersion`.
-pub(crate) fn one_csv(manifests: &[Manifest<'_>], findings: &mut Findings<'_>) {
+/// RBF-06: exactly one `ClusterServiceVersion`. A file that cannot be read (RBF-12) may hold it.
+pub(crate) fn one_csv(
+    folder: &Folder<'_>,
+    manifests: &[Manifest<'_>],
+    findings: &mut Findings<'_>,
+) {
     let mut csvs = manifests.iter().filter(|manifest| manifest.kind == CSV);
-    if csvs.next().is_none() {
-        let message = format!("no ClusterServiceVersion object found in {DIRECTORY}");
-        findings.deny("RBF-06", "spec.files", message);
+    match csvs.next() {
+        Some(_) => {}
+        None if folder.files_in(DIRECTORY).any(File::is_failed) => {
+            findings.left_out("RBF-06", "a file in manifests cannot be read");
+        }
+        None => {
+            let message = format!("no ClusterServiceVersion object found in {DIRECTORY}");
+            findings.deny("RBF-06", "spec.files", message);
+        }
     }
     for another in csvs {
         let message = "more than one ClusterServiceVersion is found in bundle";

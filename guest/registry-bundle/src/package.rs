@@ -120,15 +120,18 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], findings: 
     }
     let mut names = BTreeSet::new();
     let mut replaced = Vec::new();
+    let mut is_complete = true;
     for (version, files) in versions {
-        for file in &files {
-            if let Content::Failed(_) = file.content {
-                manifests::parses(folder, file, findings);
-            }
+        let failed: Vec<_> = files.iter().filter(|file| file.is_failed()).collect();
+        for file in &failed {
+            manifests::parses(folder, file, findings);
         }
-        let manifests = manifests::of(folder, files);
+        let manifests = manifests::of(folder, files.iter().copied());
         let csvs: Vec<_> = manifests.iter().filter(|manifest| manifest.kind == CSV).collect();
-        if csvs.len() != 1 {
+        if csvs.is_empty() && !failed.is_empty() {
+            // What cannot be read may be the one.
+            is_complete = false;
+        } else if csvs.len() != 1 {
             let message = format!(
                 "version directory {} must contain exactly one ClusterServiceVersion",
                 quote(version)
@@ -142,6 +145,11 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], findings: 
             names.insert(csv.name.clone());
         }
         apis::judge(folder, &manifests, false, findings);
+    }
+    if !is_complete {
+        // Nor is it known which names are there.
+        findings.left_out("RBF-30", "a file of a version cannot be read");
+        return;
     }
     for Replaces { name, replaces, field } in replaced {
         if !names.contains(&replaces) {

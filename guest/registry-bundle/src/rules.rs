@@ -9,8 +9,9 @@
 //! package       RBF-28 to 30
 //! ```
 //!
-//! RBF-14 and RBF-15 need the compressed size, which only the host can know (`spec.compressedSize`).
-//! Where it is not given and the files are large enough for it to matter, both are left out.
+//! RBF-14 and RBF-15 need the compressed size, which only the host can know (`spec.compressedSize`):
+//! of every file of `manifests/` and `metadata/` what gzip and base64 make of it. Where it is not given,
+//! because a file cannot be read, and the others are large enough for it to matter, both are left out.
 
 use opgate_sdk::{Operation, Rule};
 

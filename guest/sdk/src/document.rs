@@ -1,6 +1,6 @@
 //! Documents: handles of the host's in a component, JSON of one's own in native tests.
 
-use crate::Kind;
+use crate::{Kind, Rows};
 
 /// A JSON document, or a part of one. Every look-up takes a JSON pointer relative to it.
 ///
@@ -53,6 +53,14 @@ impl Document {
         Items { document: self, pointer: pointer.to_owned(), next: 0, count }
     }
 
+    /// What stands at the columns, pointers relative to an element, in each element of the list at the
+    /// pointer: all of it in one call of the host.
+    #[must_use]
+    pub fn rows(&self, pointer: &str, columns: &[&str]) -> Rows {
+        let names: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+        Rows::of(self.table(pointer, &names), columns.len())
+    }
+
     /// The texts of the list at the pointer; elements of other kinds are left out.
     #[must_use]
     pub fn texts(&self, pointer: &str) -> Vec<String> {
@@ -70,7 +78,11 @@ impl Document {
 /// Escapes a name for use as one token of a JSON pointer.
 #[must_use]
 pub fn escape(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
+    if name.contains(['~', '/']) {
+        name.replace('~', "~0").replace('/', "~1")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// Elements of a list, see [`Document::items`].
@@ -96,9 +108,10 @@ impl Iterator for Items<'_> {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native {
-    use opgate_document::Value;
+    use opgate_document::{Kind as Found, Value};
 
     use super::{Document, Kind};
+    use crate::bindings::opgate::policy::document::{Cell, Table};
 
     impl Document {
         /// A document that the host would keep.
@@ -127,7 +140,6 @@ mod native {
 
         #[must_use]
         pub fn kind(&self, pointer: &str) -> Kind {
-            use opgate_document::Kind as Found;
             match self.value(pointer).map(|v| v.kind()) {
                 None => Kind::Missing,
                 Some(Found::Null) => Kind::Null,
@@ -168,6 +180,33 @@ mod native {
         pub fn keys(&self, pointer: &str) -> Vec<String> {
             let members = self.value(pointer).into_iter().flat_map(|v| v.members());
             members.map(|(name, _)| name.to_owned()).collect()
+        }
+
+        #[must_use]
+        pub fn table(&self, pointer: &str, columns: &[String]) -> Table {
+            let mut table = Table { cells: Vec::new(), texts: String::new() };
+            let Some(list) = self.value(pointer) else { return table };
+            let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+            let Ok(()) = opgate_document::table(list, columns, |found| {
+                let length = || found.and_then(|value| value.length()).map_or(0, number);
+                table.cells.push(match found.map(|value| value.kind()) {
+                    None => Cell::Missing,
+                    Some(Found::Null) => Cell::Null,
+                    Some(Found::Boolean) => {
+                        Cell::Boolean(found.and_then(|value| value.boolean()).unwrap_or_default())
+                    }
+                    Some(Found::Number) => Cell::Number,
+                    Some(Found::Text) => {
+                        let text = found.and_then(|value| value.text()).unwrap_or_default();
+                        table.texts.push_str(text);
+                        Cell::Text(number(text.len()))
+                    }
+                    Some(Found::List) => Cell::List(length()),
+                    Some(Found::Object) => Cell::Object(length()),
+                });
+                Ok::<_, std::convert::Infallible>(())
+            });
+            table
         }
 
         #[must_use]

@@ -68,6 +68,7 @@ mod document;
 pub mod go;
 #[cfg(feature = "json")]
 mod raw;
+mod rows;
 mod shape;
 mod verdict;
 
@@ -97,6 +98,7 @@ pub use document::{Document, Items, escape};
 pub use opgate_labels::Selector;
 #[cfg(feature = "json")]
 pub use raw::Raw;
+pub use rows::{Row, Rows};
 pub use shape::Shape;
 pub use verdict::Verdict;
 

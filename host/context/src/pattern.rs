@@ -105,7 +105,7 @@ impl Keep {
     /// Writes the parts of a value that are kept. Elements of a list keep their positions.
     pub(crate) fn write(&self, value: Value<'_>, json: &mut String) {
         match value.kind() {
-            _ if self.all => json.push_str(value.raw()),
+            _ if self.all => json.push_str(&value.raw()),
             Kind::Object => {
                 json.push('{');
                 let mut first = true;

@@ -20,13 +20,17 @@
 mod equality;
 mod node;
 mod pointer;
+mod scan;
+mod table;
 mod text;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use node::{Content, Node};
+pub use table::table;
 pub use text::{MAX_DEPTH, Text, TooDeep};
 
 /// Why a text is not a document. The text says what, and where by line and column.
@@ -72,7 +76,7 @@ pub struct Document {
 
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Document").field(&self.root_text()).finish()
+        f.debug_tuple("Document").field(&self.root().raw()).finish()
     }
 }
 
@@ -89,9 +93,22 @@ impl Document {
     /// # Errors
     /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
     pub fn parse(json: &str) -> Result<Self, Error> {
-        let text = Arc::new(Text::new(json.to_owned())?);
-        serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|e| Error(e.to_string()))?;
-        Ok(Self::part(text, 0..json.len()))
+        Self::of(json.to_owned())
+    }
+
+    /// [`Document::parse`] of a text that nobody else needs.
+    ///
+    /// # Errors
+    /// As for [`Document::parse`].
+    pub fn of(json: String) -> Result<Self, Error> {
+        let text = match Text::values(json, MAX_DEPTH) {
+            Ok((text, values)) if values.len() == 1 => text,
+            // What is wrong with it is the parser's to say.
+            Ok((text, _)) => checked(text)?,
+            Err(json) => checked(Text::new(json)?)?,
+        };
+        let end = text.len();
+        Ok(Self::part(Arc::new(text), 0..end))
     }
 
     /// A document that is one part of a text whose syntax was checked.
@@ -107,7 +124,7 @@ impl Document {
     /// The value of the whole document.
     #[must_use]
     pub fn root(&self) -> Value<'_> {
-        Value { document: self, node: &self.root }
+        Value::of(self, &self.root)
     }
 
     /// The value at a JSON pointer (RFC 6901), if there is one.
@@ -125,10 +142,12 @@ impl Document {
         }
         Some(at)
     }
+}
 
-    fn root_text(&self) -> &str {
-        self.root.text(&self.text)
-    }
+/// A text that the parser takes for one value.
+fn checked(text: Text) -> Result<Text, Error> {
+    serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| Error(e.to_string()))?;
+    Ok(text)
 }
 
 /// A value inside a document.
@@ -145,6 +164,11 @@ impl fmt::Debug for Value<'_> {
 }
 
 impl<'d> Value<'d> {
+    /// The value of a node, or the document that stands for it.
+    fn of(document: &'d Document, node: &'d Node) -> Self {
+        document.text.part(node.start()).map_or(Self { document, node }, Document::root)
+    }
+
     fn content(&self) -> Content<'d> {
         self.node.content(&self.document.text)
     }
@@ -156,7 +180,12 @@ impl<'d> Value<'d> {
             Content::Object(members) => &members.get(index)?.value,
             _ => return None,
         };
-        Some(Self { document: self.document, node })
+        Some(Self::of(self.document, node))
+    }
+
+    /// The element or member that a token of a pointer names.
+    fn step(&self, token: &str) -> Option<Self> {
+        self.child(self.position(token)?)
     }
 
     /// What stands here.
@@ -177,7 +206,7 @@ impl<'d> Value<'d> {
     pub fn get(&self, pointer: &str) -> Option<Self> {
         let mut at = *self;
         for token in pointer::tokens(pointer)? {
-            at = at.child(at.position(&token)?)?;
+            at = at.step(&token)?;
         }
         Some(at)
     }
@@ -208,8 +237,7 @@ impl<'d> Value<'d> {
         match self.content() {
             Content::List(_) => pointer::index(token),
             Content::Object(members) => {
-                let found = members.binary_search_by(|m| m.name(&self.document.text).cmp(token));
-                u32::try_from(found.ok()?).ok()
+                u32::try_from(node::position(members, &self.document.text, token)?).ok()
             }
             _ => None,
         }
@@ -237,7 +265,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self.content() {
-            Content::Number => node::integer(self.raw()),
+            Content::Number => node::integer(self.word()),
             _ => None,
         }
     }
@@ -246,7 +274,7 @@ impl<'d> Value<'d> {
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self.content() {
-            Content::Number => self.raw().parse().ok(),
+            Content::Number => self.word().parse().ok(),
             _ => None,
         }
     }
@@ -268,7 +296,7 @@ impl<'d> Value<'d> {
             Content::Object(members) => members,
             _ => &[],
         };
-        members.iter().map(move |m| (m.name(&document.text), Value { document, node: &m.value }))
+        members.iter().map(move |m| (m.name(&document.text), Value::of(document, &m.value)))
     }
 
     /// Elements of a list; nothing for other kinds.
@@ -278,12 +306,23 @@ impl<'d> Value<'d> {
             Content::List(items) => items,
             _ => &[],
         };
-        items.iter().map(move |node| Value { document, node })
+        items.iter().map(move |node| Value::of(document, node))
     }
 
     /// The JSON text as it was received.
     #[must_use]
-    pub fn raw(&self) -> &'d str {
+    pub fn raw(&self) -> Cow<'d, str> {
+        self.document.text.whole(self.node.range())
+    }
+
+    /// Where the value stands in the text of its document.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.node.range()
+    }
+
+    /// The text of a value that has no values in it.
+    fn word(&self) -> &'d str {
         self.node.text(&self.document.text)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use serde::de::{Deserializer as _, Visitor};
 
 use crate::Text;
-use crate::text::string_end;
+use crate::scan::skip_spaces;
 
 /// A value: its place in the text and, after the first look, what was made of it. 24 bytes, because
 /// a list of a million numbers has a million of them.
@@ -49,7 +49,27 @@ enum Name {
     Unescaped(Box<str>),
 }
 
+/// Up to this many members, comparing lengths first and texts then is faster than halving.
+const FEW: usize = 16;
+
+/// The position of the member of a name.
+pub(crate) fn position(members: &[Member], text: &str, name: &str) -> Option<usize> {
+    if members.len() <= FEW {
+        return members.iter().position(|member| member.is_named(text, name));
+    }
+    members.binary_search_by(|member| member.name(text).cmp(name)).ok()
+}
+
 impl Member {
+    fn is_named(&self, text: &str, name: &str) -> bool {
+        match &self.name {
+            Name::Plain(start, end) => {
+                usize::try_from(end - start) == Ok(name.len()) && slice(text, *start, *end) == name
+            }
+            Name::Unescaped(unescaped) => **unescaped == *name,
+        }
+    }
+
     pub(crate) fn name<'t>(&'t self, text: &'t str) -> &'t str {
         match &self.name {
             Name::Plain(start, end) => slice(text, *start, *end),
@@ -84,11 +104,24 @@ impl Node {
         slice(text, self.start, self.end)
     }
 
+    /// Where it starts.
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// Where it stands.
+    pub(crate) fn range(&self) -> Range<usize> {
+        let number = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
+        number(self.start)..number(self.end)
+    }
+
     pub(crate) fn content<'n>(&'n self, text: &'n Text) -> Content<'n> {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match (json.as_bytes().first(), plain) {
-            (_, Some(plain)) if !plain.contains('\\') => Content::Text(plain),
+            (_, Some(plain)) if memchr::memchr(b'\\', plain.as_bytes()).is_none() => {
+                Content::Text(plain)
+            }
             (Some(b'{' | b'[' | b'"'), _) => {
                 match &**self.made.get_or_init(|| Box::new(self.make(text))) {
                     Made::Text(unescaped) => Content::Text(unescaped),
@@ -129,13 +162,13 @@ impl<'t> Level<'t> {
 
     /// The next byte that is neither white space, comma nor colon.
     fn peek(&mut self) -> Option<u8> {
-        while let Some(&byte) = self.bytes.get(self.at) {
-            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
-                return Some(byte);
+        loop {
+            self.at = skip_spaces(self.bytes, self.at);
+            match self.bytes.get(self.at) {
+                Some(b',' | b':') => self.at += 1,
+                other => return other.copied(),
             }
-            self.at += 1;
         }
-        None
     }
 
     /// Steps over the value that comes next; its range, or `None` at the end of the level.
@@ -145,7 +178,7 @@ impl<'t> Level<'t> {
         self.at = match first {
             b'}' | b']' => return None,
             b'{' | b'[' => self.text.closing(start)?.checked_add(1)?,
-            b'"' => string_end(self.bytes, start),
+            b'"' => self.text.string_end(start),
             _ => {
                 let rest = self.bytes.get(start..)?;
                 let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
@@ -158,7 +191,7 @@ impl<'t> Level<'t> {
 
 fn items(text: &Text, start: u32) -> Box<[Node]> {
     let mut level = Level::inside(text, start);
-    let mut nodes = Vec::new();
+    let mut nodes = Vec::with_capacity(8);
     while let Some(range) = level.value() {
         nodes.push(Node::at(range.start, range.end));
     }
@@ -167,7 +200,7 @@ fn items(text: &Text, start: u32) -> Box<[Node]> {
 
 fn members(text: &Text, start: u32) -> Box<[Member]> {
     let mut level = Level::inside(text, start);
-    let mut members = Vec::new();
+    let mut members = Vec::with_capacity(8);
     while let Some(name) = level.value() {
         let Some(value) = level.value() else { break };
         members

@@ -1,13 +1,20 @@
-//! JSON text with an index of its brackets.
+//! JSON text with an index of its brackets and of its long strings.
 //!
 //! The index is made in the pass that bounds the nesting. With it, a look at one level steps over
 //! nested values instead of reading them: all looks at a document together cost as much as reading
-//! it once, however deep it is and in whatever order it is looked at.
+//! it once, however deep it is and in whatever order it is looked at. Annotations of many megabytes
+//! are stepped over at once as well.
+//!
+//! A text can have documents in it that stand in other texts: what is put together of parts of large
+//! files need not be copied and read again.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
-use crate::Error;
+use crate::scan::{self, string_end};
+use crate::{Document, Error};
 
 /// Deepest nesting of lists and objects. Kubernetes objects stay far below (a CRD schema of 60
 /// levels of properties nests 130 deep); everything that recurses over a document is bounded by it.
@@ -19,7 +26,15 @@ pub struct Text {
     json: String,
     /// Offsets of opening and closing bracket, in the order of the opening ones.
     brackets: Vec<(u32, u32)>,
+    /// Offsets of the opening quote and behind the closing one, of strings of [`LONG`] bytes and more;
+    /// empty in texts that were indexed while they were checked.
+    strings: Vec<(u32, u32)>,
+    /// Documents that stand for what is at an offset, in the order of the offsets.
+    parts: Vec<(u32, Arc<Document>)>,
 }
+
+/// Bytes that are read faster than they are looked up.
+const LONG: usize = 512;
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,13 +67,21 @@ impl Text {
     /// The offset of the first bracket that nests too deep.
     pub fn new(json: String) -> Result<Self, TooDeep> {
         let mut brackets: Vec<(u32, u32)> = Vec::new();
+        let mut strings: Vec<(u32, u32)> = Vec::new();
         // Positions in `brackets` of those that are open.
         let mut open: Vec<usize> = Vec::new();
         let bytes = json.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             match byte {
-                b'"' => at = string_end(bytes, at),
+                b'"' => {
+                    let end = string_end(bytes, at);
+                    if end - at >= LONG {
+                        let offset = |at| u32::try_from(at).map_err(|_| TooDeep(at));
+                        strings.push((offset(at)?, offset(end)?));
+                    }
+                    at = end;
+                }
                 b'{' | b'[' => {
                     let offset = u32::try_from(at).map_err(|_| TooDeep(at))?;
                     if open.len() == MAX_DEPTH {
@@ -78,29 +101,92 @@ impl Text {
                 _ => at += 1,
             }
         }
-        Ok(Self { json, brackets })
+        brackets.shrink_to_fit();
+        Ok(Self { json, brackets, strings, parts: Vec::new() })
+    }
+
+    /// A text of which nobody wants to know more than what it says.
+    #[must_use]
+    pub fn plain(text: String) -> Self {
+        Self { json: text, ..Self::default() }
+    }
+
+    /// Reads JSON values, one after another, and indexes their brackets: the text, and where the
+    /// values are.
+    ///
+    /// # Errors
+    /// The text itself, where something in it is no JSON or nests deeper than `deepest` levels.
+    pub fn values(json: String, deepest: usize) -> Result<(Self, Vec<Range<usize>>), String> {
+        match scan::values(&json, deepest.min(MAX_DEPTH)) {
+            Some(mut found) => {
+                found.brackets.shrink_to_fit();
+                let text = Self { json, brackets: found.brackets, ..Self::default() };
+                Ok((text, found.values))
+            }
+            None => Err(json),
+        }
+    }
+
+    /// A text in which documents stand for what is at some offsets (in rising order, a `null` each).
+    ///
+    /// # Errors
+    /// As for [`Text::new`]. The parts do not count: each is a value of its own.
+    pub fn assembled(json: String, parts: Vec<(usize, Arc<Document>)>) -> Result<Self, TooDeep> {
+        let mut text = Self::new(json)?;
+        for (offset, part) in parts {
+            text.parts.push((u32::try_from(offset).map_err(|_| TooDeep(offset))?, part));
+        }
+        Ok(text)
+    }
+
+    /// The document that stands for what is at an offset.
+    pub(crate) fn part(&self, offset: u32) -> Option<&Document> {
+        let found = self.parts.binary_search_by_key(&offset, |part| part.0).ok()?;
+        self.parts.get(found).map(|(_, document)| document.as_ref())
+    }
+
+    /// What stands in a range, with the parts in it written out.
+    pub(crate) fn whole(&self, range: Range<usize>) -> Cow<'_, str> {
+        let plain = self.json.get(range.clone()).unwrap_or_default();
+        let offset = |part: &(u32, Arc<Document>)| usize::try_from(part.0).unwrap_or(usize::MAX);
+        let from = self.parts.partition_point(|part| offset(part) < range.start);
+        let to = self.parts.partition_point(|part| offset(part) < range.end);
+        let parts = self.parts.get(from..to).unwrap_or_default();
+        if parts.is_empty() {
+            return Cow::Borrowed(plain);
+        }
+        let (mut whole, mut at) = (String::with_capacity(plain.len()), range.start);
+        for part in parts {
+            whole.push_str(self.json.get(at..offset(part)).unwrap_or_default());
+            whole.push_str(&part.1.root().raw());
+            at = offset(part).saturating_add("null".len());
+        }
+        whole.push_str(self.json.get(at..range.end).unwrap_or_default());
+        Cow::Owned(whole)
     }
 
     /// Offset of the bracket that closes the one at `open`.
     pub(crate) fn closing(&self, open: usize) -> Option<usize> {
-        let open = u32::try_from(open).ok()?;
-        let found = self.brackets.binary_search_by_key(&open, |pair| pair.0).ok()?;
-        let (_, close) = self.brackets.get(found)?;
-        usize::try_from(*close).ok()
+        partner(&self.brackets, open)
+    }
+
+    /// Offset behind the string that starts with the quote at `start`.
+    pub(crate) fn string_end(&self, start: usize) -> usize {
+        let bytes = self.json.as_bytes();
+        let near = bytes.get(..start.saturating_add(LONG)).unwrap_or(bytes);
+        let end = string_end(near, start);
+        let is_near = end < near.len() || near.len() == bytes.len();
+        let far = || partner(&self.strings, start).unwrap_or_else(|| string_end(bytes, start));
+        if is_near { end } else { far() }
     }
 }
 
-/// Offset behind the string that starts with the quote at `start`.
-pub(crate) fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += found;
-        if bytes.get(at) == Some(&b'"') {
-            return at + 1;
-        }
-        at += 2;
-    }
-    bytes.len()
+/// The second of the pair that starts with this offset.
+fn partner(pairs: &[(u32, u32)], first: usize) -> Option<usize> {
+    let first = u32::try_from(first).ok()?;
+    let found = pairs.binary_search_by_key(&first, |pair| pair.0).ok()?;
+    let (_, second) = pairs.get(found)?;
+    usize::try_from(*second).ok()
 }
 
 #[cfg(test)]
@@ -126,5 +212,16 @@ mod tests {
             assert_eq!(text.closing(open), Some(close));
         }
         assert_eq!(text.closing(1), None);
+    }
+
+    #[test]
+    fn strings_end_where_they_end_however_long_they_are() {
+        for length in (0..40).chain(490..530).chain([100_000]) {
+            for (fill, size) in [("x", 1), ("\\\"", 2), ("é", 2)] {
+                let string = format!("\"{}\"", fill.repeat(length / size));
+                let text = Text::new(format!("[1, {string}, \"a\"]")).unwrap();
+                assert_eq!(text.string_end(4), 4 + string.len(), "{length} of {fill}");
+            }
+        }
     }
 }

@@ -8,7 +8,9 @@
     reason = "tests may panic"
 )]
 
-use opgate_document::{Document, Kind, Text, equal};
+use std::sync::Arc;
+
+use opgate_document::{Document, Kind, MAX_DEPTH, Text, Value, equal, table};
 use proptest::prelude::*;
 
 fn document(json: &str) -> Document {
@@ -34,12 +36,12 @@ fn pointers_lead_to_values() {
         ("/A", None),
     ];
     for (pointer, raw) in cases {
-        assert_eq!(doc.get(pointer).map(|v| v.raw()), raw, "{pointer}");
+        assert_eq!(doc.get(pointer).map(|v| v.raw()).as_deref(), raw, "{pointer}");
         let mut path = vec![];
         let found = doc.root().resolve(pointer, &mut path).map(|v| v.raw());
-        assert_eq!(found, raw, "{pointer}");
+        assert_eq!(found.as_deref(), raw, "{pointer}");
         let followed = raw.and_then(|_| doc.follow(&path)).map(|v| v.raw());
-        assert_eq!(followed, raw, "{pointer}");
+        assert_eq!(followed.as_deref(), raw, "{pointer}");
     }
     assert_eq!(doc.get("").map(|v| v.kind()), Some(Kind::Object));
 }
@@ -132,6 +134,60 @@ fn depth_does_not_multiply_the_cost() {
     }
 }
 
+#[test]
+fn tables_have_what_look_ups_have() {
+    let list = r#"[{"a": {"b": 1, "c": "x"}, "d~/": null}, {"a": []}, 5, {"a": {"c": {"b": 2}}}]"#;
+    let columns = ["", "/a", "/a/b", "/a/c", "/a/c/b", "/a/b", "a", "/d~0~1", "/a/0", "/a/c/b"];
+    let doc = document(list);
+    let mut found = Vec::new();
+    let all = table(doc.root(), &columns, |cell| {
+        found.push(cell.map(|value| value.raw().into_owned()));
+        Ok::<_, ()>(())
+    });
+    assert_eq!(all, Ok(()));
+    let one = |item: &Value<'_>, column: &str| item.get(column).map(|v| v.raw().into_owned());
+    let expected: Vec<_> =
+        doc.root().items().flat_map(|item| columns.map(|c| one(&item, c))).collect();
+    assert_eq!(found, expected);
+    let mut count = 0;
+    let stopped = table(doc.root(), &columns, |_| {
+        count += 1;
+        if count == 3 { Err(count) } else { Ok(()) }
+    });
+    assert_eq!(stopped, Err(3));
+}
+
+/// Parts of other texts look as if they were written where they stand for something.
+#[test]
+fn documents_stand_in_for_parts_of_a_text() {
+    let text = r#"{"a": [null, 1, null], "b": null, "c": "x"}"#;
+    let at = |nth: usize| text.match_indices("null").nth(nth).unwrap().0;
+    let part = |json: &str| Arc::new(document(json));
+    let parts = vec![(at(0), part(r#"{"n": [7]}"#)), (at(1), part("\"y\"")), (at(2), part(" {} "))];
+    let text = Arc::new(Text::assembled(text.to_owned(), parts).unwrap());
+    let doc = Document::part(text.clone(), 0..text.len());
+    let whole = r#"{"a": [{"n": [7]}, 1, "y"], "b": {}, "c": "x"}"#;
+    assert_eq!(doc.root().raw(), whole);
+    for (pointer, raw) in [
+        ("/a", Some(r#"[{"n": [7]}, 1, "y"]"#)),
+        ("/a/0/n/0", Some("7")),
+        ("/a/1", Some("1")),
+        ("/a/2", Some("\"y\"")),
+        ("/b", Some("{}")),
+        ("/b/x", None),
+        ("/c", Some("\"x\"")),
+    ] {
+        assert_eq!(doc.get(pointer).map(|v| v.raw()).as_deref(), raw, "{pointer}");
+        let mut path = vec![];
+        let found = doc.root().resolve(pointer, &mut path).map(|v| v.raw());
+        assert_eq!(found.as_deref(), raw, "{pointer}");
+    }
+    let items: Vec<_> = doc.get("/a").unwrap().items().map(|v| v.kind()).collect();
+    assert_eq!(items, [Kind::Object, Kind::Number, Kind::Text]);
+    assert!(equal(Some(doc.root()), Some(document(whole).root())));
+    assert!(!equal(Some(doc.root()), Some(document(&text).root())));
+}
+
 fn json() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
@@ -163,7 +219,7 @@ proptest! {
         let mut todo = vec![(String::new(), &value)];
         while let Some((pointer, expected)) = todo.pop() {
             let found = doc.get(&pointer).expect("the pointer leads somewhere");
-            let reread: serde_json::Value = serde_json::from_str(found.raw()).unwrap();
+            let reread: serde_json::Value = serde_json::from_str(&found.raw()).unwrap();
             prop_assert_eq!(&reread, expected);
             prop_assert_eq!(found.text(), expected.as_str());
             prop_assert_eq!(found.boolean(), expected.as_bool());
@@ -182,6 +238,19 @@ proptest! {
             }
         }
         prop_assert!(equal(Some(doc.root()), Some(document(&written.to_string()).root())));
+    }
+
+    /// What is taken for JSON is what the parser takes for JSON.
+    #[test]
+    fn values_of_a_text_are_those_of_the_parser(
+        text in "([\\[\\]{}\",: \n0-9eE.+\\-a-c\\\\\u{1}ä]|\\\\u00e4|\\\\n|true|null|\"abc\": ){0,30}",
+    ) {
+        let parser = serde_json::Deserializer::from_str(&text).into_iter::<&serde_json::value::RawValue>();
+        let expected = parser.map(|value| value.map(|raw| raw.get().to_owned()));
+        let expected = expected.collect::<Result<Vec<_>, _>>().ok();
+        let found = Text::values(text.clone(), MAX_DEPTH).ok();
+        let found = found.map(|(text, ranges)| ranges.into_iter().map(|r| text[r].to_owned()).collect::<Vec<_>>());
+        prop_assert_eq!(found, expected);
     }
 
     /// No text makes it panic, whatever is asked.

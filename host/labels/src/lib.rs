@@ -3,7 +3,7 @@
 //!
 //! The host uses it to answer policies and to ask the API server, the guest SDK to judge selectors
 //! in objects, so that both agree with each other and with upstream: what is valid and the texts of
-//! the errors follow `LabelSelectorAsSelector` and `labels.NewRequirement` of apimachinery.
+//! the errors follow `LabelSelectorAsSelector` and `labels.NewRequirement` of apimachinery v0.36.
 
 use std::fmt::{self, Write as _};
 
@@ -156,7 +156,7 @@ fn key_error(key: &str) -> Option<String> {
                 errors.push("prefix part must be non-empty".to_owned());
             } else {
                 if prefix.len() > 253 {
-                    errors.push("prefix part must be no more than 253 characters".to_owned());
+                    errors.push("prefix part must be no more than 253 bytes".to_owned());
                 }
                 if !is_subdomain(prefix) {
                     errors.push(format!("prefix part {SUBDOMAIN}"));
@@ -166,14 +166,14 @@ fn key_error(key: &str) -> Option<String> {
         }
         _ => {
             return Some(format!(
-                "a qualified name {LABEL} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME_PATTERN}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {LABEL} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME_PATTERN}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             ));
         }
     };
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        errors.push("name part must be no more than 63 characters".to_owned());
+        errors.push("name part must be no more than 63 bytes".to_owned());
     }
     if !is_label(name) {
         errors.push(format!(
@@ -187,7 +187,7 @@ fn key_error(key: &str) -> Option<String> {
 fn value_error(value: &str) -> Option<String> {
     let mut errors = Vec::new();
     if value.len() > 63 {
-        errors.push("must be no more than 63 characters".to_owned());
+        errors.push("must be no more than 63 bytes".to_owned());
     }
     if !value.is_empty() && !is_label(value) {
         errors.push(format!(
@@ -280,7 +280,21 @@ mod tests {
         }
         let value = selector(&[("a", "In", &["-"])]).unwrap_err();
         assert!(value.starts_with("values[0][a]: Invalid value: \"-\": a valid label must be"));
-        assert!(Selector::default().label(&"k".repeat(64), "v").is_err());
         assert!(Selector::default().label("example.com/name", "").is_ok());
+        // What is too long is counted in bytes.
+        let long = "ä".repeat(32);
+        for (key, value, error) in [
+            ("k".repeat(64), "v", "\": name part must be no more than 63 bytes"),
+            (
+                format!("{}/k", "k".repeat(254)),
+                "v",
+                "\": prefix part must be no more than 253 bytes",
+            ),
+            ("k".to_owned(), &*long, "\": must be no more than 63 bytes; a valid label must be"),
+            ("a/b/c".to_owned(), "v", "\": a valid label key must consist of alphanumeric"),
+        ] {
+            let found = Selector::default().label(&key, value).unwrap_err();
+            assert!(found.contains(error), "{found}");
+        }
     }
 }

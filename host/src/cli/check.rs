@@ -1,25 +1,26 @@
 //! `opgate check`: policies over bundles, catalogs and manifests in files.
 //!
 //! ```text
-//! PATHs ─▶ files::load ─▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─▶ report
+//! PATHs ─▶ paths::Loaded ─▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─▶ report
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::Args;
 
 use super::findings::{Checked, Findings};
+use super::paths::{Loaded, Unread};
 use super::report::Format;
 use super::{ConfigArgs, Failure, Outcome};
 use crate::cluster::Source;
 use crate::files::{self, As, Subject, parallel};
 use crate::policy::Set;
-use crate::review::{self, Review};
+use crate::review::Review;
+use crate::text::one_line;
 
 /// Arguments of `opgate check`.
 #[derive(Debug, Args)]
@@ -35,7 +36,8 @@ pub(super) struct Check {
     /// Form of the output
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
-    /// Folders of bundles and catalogs, files and folders of manifests
+    /// Folders of bundles and catalogs, or folders with some of them below; files and folders of manifests;
+    /// - for one file from standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -53,68 +55,57 @@ impl Check {
             let text = "--since compares one path with what was published: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
-        if let Some(since) = &since {
-            std::fs::metadata(since).with_context(|| since.display().to_string())?;
-        }
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = config.complete_set_of(&configuration, Source::Absent)?;
-        let load = |path: &PathBuf| {
-            let kind = kind.map_or_else(|| files::detect(path), Ok)?;
-            files::load(path, kind, since.as_deref())
-        };
-        let mut outcome = Outcome::Ok;
-        let mut subjects = Vec::new();
-        for loaded in parallel::map(&paths, load) {
-            match loaded {
-                Ok(found) => subjects.extend(found),
-                // The other paths are checked all the same.
-                Err(error) => {
-                    outcome = Outcome::Usage;
-                    for line in format!("{error:#}").lines() {
-                        tracing::error!("{line}");
-                    }
-                }
-            }
-        }
-        if subjects.is_empty() {
-            if outcome == Outcome::Ok {
-                return Err(Failure::usage(anyhow::anyhow!(
-                    "there is nothing to check in what was named"
-                )));
-            }
-            return Ok(outcome);
-        }
-        let progress = Progress::of(subjects.len());
-        let judge = |subject: &Subject| {
-            let checked = judge(&set, subject, configuration.warnings_as_errors);
-            progress.step();
-            checked
-        };
-        let all = parallel::map(&subjects, judge);
-        progress.end();
+        let loaded = Loaded::of(&paths, kind, since.as_deref());
         let mut findings = Findings::start(output, &set);
-        let (mut left_out, mut unseen) = (BTreeSet::new(), BTreeSet::new());
+        if output == Format::Table {
+            for line in &loaded.found {
+                anstream::eprintln!("{}", one_line(line, 1_024));
+            }
+        }
+        let progress = Progress::of(loaded.subjects.len());
+        let judge = |subject: &Subject| {
+            let judged = judge(&set, subject, configuration.warnings_as_errors);
+            progress.step();
+            judged
+        };
+        let all = parallel::map(&loaded.subjects, judge);
+        progress.end();
+        let mut outcome = Outcome::Ok;
+        let mut left_out: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let (mut unread, mut unseen) = (Vec::new(), BTreeSet::new());
         for judged in all {
-            let Judged { checked, is_seen, unreported, not_evaluated } =
+            let Judged { mut checked, is_seen, unreported, not_evaluated } =
                 judged.map_err(Failure::engine)?;
             outcome = outcome.max(checked.outcome());
             if !is_seen {
                 unseen.insert(checked.kind().to_owned());
             }
-            left_out.extend(not_evaluated);
-            for line in unreported {
-                outcome = outcome.max(Outcome::Usage);
-                tracing::error!("{line}");
+            for (why, rule) in not_evaluated {
+                left_out.entry(why).or_default().insert(rule);
             }
+            if let Some(stdin) = &loaded.stdin {
+                checked.rename(|text| stdin.named(text));
+            }
+            unread.extend(unreported.into_iter().map(|(file, line)| Unread {
+                source: loaded.named(&file),
+                line: loaded.named(&line),
+            }));
             findings.add(checked);
+        }
+        for unread in loaded.unread.into_iter().chain(unread) {
+            outcome = outcome.max(Outcome::Usage);
+            tracing::error!("{}", unread.line);
+            findings.miss(unread);
         }
         for kind in unseen {
             tracing::warn!("no configured policy looks at a {kind}");
         }
-        if !left_out.is_empty() {
-            let rules = left_out.into_iter().collect::<Vec<_>>().join(" ");
-            tracing::info!(rules, "not evaluated: they need other objects of a cluster");
+        for (why, rules) in left_out {
+            let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
+            tracing::info!(rules, "not evaluated: {why}");
         }
         match findings.end() {
             // Whoever reads the output has seen enough; what was found counts.
@@ -129,11 +120,16 @@ struct Judged {
     checked: Checked,
     /// Whether there is a policy for such a bundle or catalog.
     is_seen: bool,
-    /// Files that cannot be read and that no policy has told about, one line each.
-    unreported: Vec<String>,
-    /// Rules that need a cluster.
-    not_evaluated: Vec<String>,
+    /// Files that cannot be read and that no policy has told about, each with a line that says why.
+    unreported: Vec<(String, String)>,
+    /// Rules that were not evaluated, each after the reason.
+    not_evaluated: Vec<(&'static str, String)>,
 }
+
+/// Why rules about objects of a cluster are left out.
+const NO_CLUSTER: &str = "they need other objects of a cluster";
+/// Why rules about bundles and catalogs are: what they look at is there, but cannot be read.
+const UNREAD: &str = "they need content that cannot be read or is too large";
 
 fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Result<Judged> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -141,7 +137,7 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
     let mut not_evaluated = Vec::new();
     let mut is_seen = true;
     for request in &subject.requests {
-        let text = review::text(request.review().into_bytes());
+        let text = request.text();
         let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
         let review = Review::read(&text).map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
         if request.stands_for_files() {
@@ -151,11 +147,14 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
         let mut decision = runtime.block_on(decided)?;
         let notes = std::mem::take(&mut decision.audit_annotations);
         let rules = notes.iter().filter(|(key, _)| key.ends_with(".not-evaluated"));
-        not_evaluated.extend(rules.flat_map(|(_, rules)| rules.split(' ').map(str::to_owned)));
+        let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
+        let rules = rules.flat_map(|(_, rules)| rules.split(' '));
+        not_evaluated.extend(rules.map(|rule| (why, rule.to_owned())));
         checked.take(request, decision);
     }
     let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
-    let unreported: Vec<_> = broken.filter_map(|file| file.complaint()).collect();
+    let unreported = broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
+    let unreported: Vec<_> = unreported.collect();
     checked.conclude(warnings_as_errors, unreported.is_empty());
     Ok(Judged { checked, is_seen, unreported, not_evaluated })
 }
@@ -210,7 +209,8 @@ mod tests {
 
     fn judged(configuration: &str, path: &std::path::Path) -> Vec<(Value, Judged)> {
         let (set, warnings_as_errors) = set(configuration);
-        let load = |path: &&std::path::Path| files::load(path, files::detect(path).unwrap(), None);
+        let load =
+            |path: &&std::path::Path| files::load(path, files::detect(path).unwrap()[0].kind, None);
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
         let judge = |subject: &Subject| judge(&set, subject, warnings_as_errors).unwrap();
         let all = parallel::map(&subjects, judge);
@@ -280,7 +280,7 @@ mod tests {
             all.iter().map(|(r, _)| (r["name"].as_str().unwrap(), &r["ok"])).collect();
         assert_eq!(records, [("etcd", &json!(true)), ("", &json!(false))]);
         assert!(
-            all[1].1.unreported[0].contains("prometheus/catalog.json:5:"),
+            all[1].1.unreported[0].1.contains("prometheus/catalog.json:5:"),
             "{:?}",
             all[1].1.unreported
         );

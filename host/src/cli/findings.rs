@@ -1,5 +1,6 @@
 //! Results of a check, in the forms that people and pipelines read: every violation with its place.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write as _};
 
 use anstream::AutoStream;
@@ -7,9 +8,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Outcome;
+use super::paths::Unread;
 use super::report::{ERROR, FAINT, Fault, Format, Out, Violation, sarif_log, sarif_rules, xml};
+use super::tree::Tree;
 use crate::files::{Place, Request, Resolver, Subject};
-use crate::policy::{Decision, Set};
+use crate::policy::{Decision, Effect, Set};
 use crate::text::one_line;
 
 /// Violations among which one that is told twice is looked for.
@@ -26,6 +29,9 @@ pub(super) struct Checked {
     violations: Vec<Located>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Fault>,
+    /// Of a catalog, the package as its tree names it; empty for what belongs to none.
+    #[serde(skip)]
+    package: Option<String>,
 }
 
 /// A violation and its place.
@@ -35,6 +41,9 @@ struct Located {
     violation: Violation,
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<At>,
+    /// What of a package it is about, where it denies.
+    #[serde(skip)]
+    nesting: Vec<String>,
 }
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
@@ -63,6 +72,7 @@ impl Checked {
             ok: true,
             violations: Vec::new(),
             error: None,
+            package: subject.package(),
         }
     }
 
@@ -72,6 +82,8 @@ impl Checked {
         self.ok &= decision.denial.is_none() && decision.failure.is_none();
         for violation in decision.violations {
             let place = places.place(&violation.field).map(At::from);
+            let denies = violation.effect == Effect::Deny;
+            let nesting = if denies { places.nesting(&violation.field) } else { Vec::new() };
             let mut violation = Violation::from(violation);
             let (prefix, field) = (request.prefix.as_str(), violation.field.as_str());
             let dot = if prefix.is_empty() || field.is_empty() || field.starts_with('[') {
@@ -88,7 +100,7 @@ impl Checked {
                     && (place.is_some() || known.violation.field == violation.field)
             };
             if !self.violations.iter().rev().take(RECENT).any(is_known) {
-                self.violations.push(Located { violation, place });
+                self.violations.push(Located { violation, place, nesting });
             }
         }
         let fault = decision.faults.into_iter().next();
@@ -105,6 +117,14 @@ impl Checked {
         self.violations.sort_by(|a, b| a.position().cmp(&b.position()));
     }
 
+    /// Gives other names to paths.
+    pub(super) fn rename(&mut self, named: impl Fn(&str) -> String) {
+        self.source = named(&self.source);
+        for place in self.violations.iter_mut().filter_map(|v| v.place.as_mut()) {
+            place.file = named(&place.file);
+        }
+    }
+
     pub(super) fn kind(&self) -> &str {
         &self.kind
     }
@@ -119,6 +139,20 @@ impl Checked {
             (Some(_), _) => Outcome::Engine,
             (None, false) => Outcome::Denied,
             (None, true) => Outcome::Ok,
+        }
+    }
+
+    /// What cannot be read stands in lists beside what was judged: nobody has to look elsewhere to see that
+    /// not everything is in order.
+    fn unread(unread: &Unread) -> Self {
+        Self {
+            source: unread.source.clone(),
+            kind: String::new(),
+            name: String::new(),
+            ok: false,
+            violations: Vec::new(),
+            error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
+            package: None,
         }
     }
 
@@ -156,21 +190,31 @@ pub(super) struct Findings {
     format: Format,
     out: Out,
     kept: Vec<Checked>,
+    unread: Vec<Unread>,
     rules: Vec<serde_json::Value>,
 }
 
 impl Findings {
     pub(super) fn start(format: Format, set: &Set) -> Self {
         let out = BufWriter::new(AutoStream::auto(io::stdout()));
-        Self { format, out, kept: Vec::new(), rules: sarif_rules(set) }
+        let (kept, unread) = (Vec::new(), Vec::new());
+        Self { format, out, kept, unread, rules: sarif_rules(set) }
     }
 
     pub(super) fn add(&mut self, checked: Checked) {
         self.kept.push(checked);
     }
 
+    /// Notes what cannot be read.
+    pub(super) fn miss(&mut self, unread: Unread) {
+        self.unread.push(unread);
+    }
+
     pub(super) fn end(mut self) -> io::Result<()> {
-        let kept = std::mem::take(&mut self.kept);
+        let mut kept = std::mem::take(&mut self.kept);
+        if matches!(self.format, Format::Json | Format::Jsonl) {
+            kept.extend(self.unread.iter().map(Checked::unread));
+        }
         match self.format {
             Format::Table => self.table(&kept)?,
             Format::Jsonl => {
@@ -185,7 +229,10 @@ impl Findings {
             }
             Format::Junit => self.junit(&kept)?,
             Format::Sarif => {
-                serde_json::to_writer_pretty(&mut self.out, &sarif(&self.rules, &kept))?;
+                serde_json::to_writer_pretty(
+                    &mut self.out,
+                    &sarif(&self.rules, &kept, &self.unread),
+                )?;
                 writeln!(self.out)?;
             }
         }
@@ -215,6 +262,7 @@ impl Findings {
                 excerpt(&mut self.out, place)?;
             }
         }
+        self.trees(kept)?;
         for checked in kept {
             if let Some(Fault { policy, cause }) = &checked.error {
                 let (source, object) = (one_line(&checked.source, 512), checked.object());
@@ -225,15 +273,42 @@ impl Findings {
             }
         }
         self.out.flush()?;
-        let [ok, denied, failed] = counts(kept);
-        anstream::eprintln!("{ok} ok, {denied} denied, {failed} failed");
+        if !kept.is_empty() {
+            let [ok, denied, failed] = counts(kept);
+            let unread = match self.unread.len() {
+                0 => String::new(),
+                count => format!(", {count} not read"),
+            };
+            anstream::eprintln!("{ok} ok, {denied} denied, {failed} failed{unread}");
+        }
+        Ok(())
+    }
+
+    /// What denies a catalog once more, in the form of `opm validate`.
+    fn trees(&mut self, kept: &[Checked]) -> io::Result<()> {
+        let mut trees: BTreeMap<&str, Tree<'_>> = BTreeMap::new();
+        for (checked, package) in kept.iter().filter_map(|c| Some((c, c.package.as_deref()?))) {
+            for located in checked.violations.iter().filter(|v| v.violation.denies()) {
+                let titles = located.nesting.iter().map(String::as_str);
+                let titles =
+                    Some(package).filter(|title| !title.is_empty()).into_iter().chain(titles);
+                let (at, rule) = (located.at(checked), &located.violation.rule);
+                let line = format!("{at}: {rule} {}", located.sentence());
+                trees.entry(&checked.source).or_default().add(titles, line);
+            }
+        }
+        for (source, tree) in trees {
+            writeln!(self.out, "\n{}: invalid index:", one_line(source, 1_024))?;
+            tree.draw(&mut self.out, "")?;
+        }
         Ok(())
     }
 
     fn junit(&mut self, kept: &[Checked]) -> io::Result<()> {
         let out = &mut self.out;
         let [_, denied, failed] = counts(kept);
-        let counts = format!("tests=\"{}\" failures=\"{denied}\" errors=\"{failed}\"", kept.len());
+        let (tests, errors) = (kept.len() + self.unread.len(), failed + self.unread.len());
+        let counts = format!("tests=\"{tests}\" failures=\"{denied}\" errors=\"{errors}\"");
         writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
         writeln!(out, "<testsuites {counts}>")?;
         writeln!(out, "  <testsuite name=\"opgate check\" {counts}>")?;
@@ -259,6 +334,12 @@ impl Findings {
                 (None, true) if lines.is_empty() => {}
                 (None, true) => writeln!(out, "      <system-out>{lines}</system-out>")?,
             }
+            writeln!(out, "    </testcase>")?;
+        }
+        for Unread { source, line } in &self.unread {
+            let (source, line) = (xml(source), xml(line));
+            writeln!(out, "    <testcase classname=\"{source}\" name=\"read\">")?;
+            writeln!(out, "      <error message=\"{line}\"></error>")?;
             writeln!(out, "    </testcase>")?;
         }
         writeln!(out, "  </testsuite>\n</testsuites>")
@@ -291,7 +372,7 @@ fn excerpt(out: &mut impl io::Write, place: &At) -> io::Result<()> {
     writeln!(out, "  {FAINT}{space:margin$} |{FAINT:#} {space:mark$}{ERROR}^{ERROR:#}")
 }
 
-fn sarif(rules: &[serde_json::Value], kept: &[Checked]) -> serde_json::Value {
+fn sarif(rules: &[serde_json::Value], kept: &[Checked], unread: &[Unread]) -> serde_json::Value {
     let mut results = Vec::new();
     for checked in kept {
         let result = |rule: &str, level: &str, text: String, place: Option<&At>| {
@@ -322,7 +403,12 @@ fn sarif(rules: &[serde_json::Value], kept: &[Checked]) -> serde_json::Value {
             results.push(result("fault", "error", text, None));
         }
     }
-    sarif_log(rules, &results)
+    let notification = |Unread { source, line }: &Unread| {
+        let place = json!({"physicalLocation": {"artifactLocation": {"uri": uri(source)}}});
+        json!({"level": "error", "message": {"text": line}, "locations": [place]})
+    };
+    let notifications: Vec<_> = unread.iter().map(notification).collect();
+    sarif_log(rules, &results, &notifications)
 }
 
 /// A path as a reference: what is special there is escaped.

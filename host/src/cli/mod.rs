@@ -1,4 +1,4 @@
-//! The command line. One file per subcommand; results on stdout, everything else on stderr.
+//! The command line. One module per subcommand; results on stdout, everything else on stderr.
 //!
 //! Exit status: 0 all allowed, 1 something denied, 2 wrong usage or unreadable input, 3 a policy or
 //! the engine failed.
@@ -10,11 +10,14 @@ mod demo;
 mod findings;
 mod input;
 mod manifests;
+mod paths;
 mod policy;
 mod replay;
 mod report;
 mod rules;
 mod serve;
+mod stdin;
+mod tree;
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};

@@ -82,8 +82,12 @@ impl Violation {
         format!("{}{at}{}", self.field, self.message)
     }
 
+    pub(super) fn denies(&self) -> bool {
+        self.level == Effect::Deny.as_str()
+    }
+
     pub(super) fn style(&self) -> Style {
-        if self.level == Effect::Deny.as_str() { ERROR } else { WARNING }
+        if self.denies() { ERROR } else { WARNING }
     }
 
     /// The level as SARIF has it.
@@ -324,7 +328,7 @@ impl Report {
                 results.push(result(record, "fault", "error", text));
             }
         }
-        sarif_log(&self.rules, &results)
+        sarif_log(&self.rules, &results, &[])
     }
 }
 
@@ -334,22 +338,29 @@ pub(super) fn sarif_rules(set: &Set) -> Vec<serde_json::Value> {
     set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(rule)).collect()
 }
 
-/// Findings in the form of code scanners.
+/// Findings in the form of code scanners, and what went wrong beside them.
 pub(super) fn sarif_log(
     rules: &[serde_json::Value],
     results: &[serde_json::Value],
+    notifications: &[serde_json::Value],
 ) -> serde_json::Value {
+    let mut run = json!({
+        "tool": {"driver": {
+            "name": "opgate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "rules": rules,
+        }},
+        "results": results,
+    });
+    if let (false, Some(run)) = (notifications.is_empty(), run.as_object_mut()) {
+        let invocation =
+            json!({"executionSuccessful": false, "toolExecutionNotifications": notifications});
+        run.insert("invocations".to_owned(), json!([invocation]));
+    }
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{
-            "tool": {"driver": {
-                "name": "opgate",
-                "version": env!("CARGO_PKG_VERSION"),
-                "rules": rules,
-            }},
-            "results": results,
-        }],
+        "runs": [run],
     })
 }
 

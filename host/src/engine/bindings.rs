@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use opgate_document::{Document, Value};
+use opgate_document::{Document, Kind as Found, Value};
 use wasmtime::component::{Resource, ResourceTable};
 
 use super::limits::{Fault, Limiter};
@@ -37,7 +37,7 @@ mod generated {
 }
 
 pub(crate) use generated::opgate::policy::cluster;
-pub(crate) use generated::opgate::policy::document::{self, Kind};
+pub(crate) use generated::opgate::policy::document::{self, Cell, Kind, Table};
 pub(crate) use generated::opgate::policy::log::{self, Severity};
 pub use generated::opgate::policy::types;
 pub(crate) use generated::{ClusterPolicy, ClusterPolicyPre};
@@ -45,6 +45,9 @@ pub(crate) use generated::{ClusterPolicy, ClusterPolicyPre};
 /// Lines of log kept of one call, and bytes of each.
 const LOG_LINES: usize = 64;
 const LOG_BYTES: usize = 2_048;
+
+/// Bytes of a cell of a table in the memory of a guest.
+const CELL: usize = 8;
 
 /// What a document handle of a guest stands for: a document and the way to a value in it.
 #[derive(Clone)]
@@ -90,14 +93,13 @@ impl document::HostDocument for State {
     fn parse(&mut self, json: String) -> wasmtime::Result<Result<Resource<Handle>, String>> {
         self.parsed = self.parsed.saturating_add(json.len());
         self.limiter.check(self.parsed)?;
-        match Document::parse(&json) {
+        match Document::of(json) {
             Ok(document) => Ok(Ok(self.handles.push(Handle::whole(Arc::new(document)))?)),
             Err(error) => Ok(Err(error.to_string())),
         }
     }
 
     fn kind(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Kind> {
-        use opgate_document::Kind as Found;
         Ok(match self.handle(&of)?.value(&pointer).map(|v| v.kind()) {
             None => Kind::Missing,
             Some(Found::Null) => Kind::Null,
@@ -134,6 +136,39 @@ impl document::HostDocument for State {
     fn keys(&mut self, of: Resource<Handle>, pointer: String) -> wasmtime::Result<Vec<String>> {
         let members = self.handle(&of)?.value(&pointer).into_iter().flat_map(|v| v.members());
         Ok(members.map(|(name, _)| name.to_owned()).collect())
+    }
+
+    fn table(
+        &mut self,
+        of: Resource<Handle>,
+        pointer: String,
+        columns: Vec<String>,
+    ) -> wasmtime::Result<Table> {
+        let mut table = Table { cells: Vec::new(), texts: String::new() };
+        let limiter = &mut self.limiter;
+        let Some(list) = self.handles.get(&of)?.value(&pointer) else { return Ok(table) };
+        opgate_document::table(list, &columns, |found| {
+            let length = || found.and_then(|value| value.length()).unwrap_or_default();
+            let cell = match found.map(|value| value.kind()) {
+                None => Cell::Missing,
+                Some(Found::Null) => Cell::Null,
+                Some(Found::Boolean) => {
+                    Cell::Boolean(found.and_then(|value| value.boolean()).unwrap_or_default())
+                }
+                Some(Found::Number) => Cell::Number,
+                Some(Found::Text) => {
+                    let text = found.and_then(|value| value.text()).unwrap_or_default();
+                    table.texts.push_str(text);
+                    Cell::Text(u32::try_from(text.len())?)
+                }
+                Some(Found::List) => Cell::List(u32::try_from(length())?),
+                Some(Found::Object) => Cell::Object(u32::try_from(length())?),
+            };
+            table.cells.push(cell);
+            // It has to fit into the memory of the guest: nothing larger is put together.
+            limiter.check(table.texts.len().saturating_add(table.cells.len().saturating_mul(CELL)))
+        })?;
+        Ok(table)
     }
 
     fn at(

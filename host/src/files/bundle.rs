@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
+use super::compressed::{self, Size};
 use super::content::{Content, Expect, File};
 use super::folder;
 use super::manifest;
 use super::parallel;
 use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
+use super::template;
+use super::unique;
 
 /// What the folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,22 +49,25 @@ pub(crate) struct Bundle {
     files: Vec<Arc<File>>,
     directories: Vec<String>,
     links: Vec<String>,
+    /// What OLM unpacks; only of `registry+v1`, and where every file can be read.
+    compressed: Option<Size>,
 }
 
 impl Bundle {
     fn read(root: &Path, kind: BundleKind) -> anyhow::Result<Self> {
         let folder = folder::walk(root)?;
-        let read = |entry: &folder::Entry| {
-            let shown = super::shown(root, &entry.path);
-            Arc::new(File::read(&entry.full, entry.path.clone(), shown, Expect::ByName))
-        };
+        let read =
+            |entry: &folder::Entry| Arc::new(unique::checked(entry.read(root, Expect::ByName)));
         let files = parallel::map(&folder.files, read);
+        let is_unpacked = kind == BundleKind::Registry;
+        let compressed = is_unpacked.then(|| compressed::size(&folder.files)).flatten();
         Ok(Self {
             kind,
             name: name(root)?,
             files,
             directories: folder.directories,
             links: folder.links,
+            compressed,
         })
     }
 
@@ -111,6 +117,12 @@ impl Bundle {
             let _ = write!(out, ",\"{member}\":");
             list(out, paths, |out, path| out.push_str(&quoted(path)));
         }
+        if let Some(Size::Exactly(size) | Size::MoreThan(size)) = self.compressed {
+            let _ = write!(out, ",\"compressedSize\":{size}");
+        }
+        if let Some(Size::MoreThan(_)) = self.compressed {
+            out.push_str(",\"compressedSizeIsMore\":true");
+        }
         out.push_str("}}");
     }
 
@@ -142,6 +154,10 @@ pub(super) fn load(root: &Path, kind: BundleKind, since: Option<&Path>) -> anyho
     anyhow::ensure!(root.is_dir(), "{}: not a folder: name that of the bundle", root.display());
     let bundle = Arc::new(Bundle::read(root, kind)?);
     let old = since.map(|old| Bundle::read(old, kind).map(Arc::new)).transpose()?;
+    // What cannot be read must not read as nothing published.
+    let unread = old.iter().flat_map(|old| &old.files).filter_map(|file| template::complaint(file));
+    let unread: Vec<_> = unread.collect();
+    anyhow::ensure!(unread.is_empty(), "{}", unread.join("\n"));
     let mut requests = vec![Request {
         group: GROUP.to_owned(),
         version: VERSION.to_owned(),
@@ -187,10 +203,10 @@ mod tests {
             ("manifests/a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n---\n\n"),
             ("manifests/bad.yaml", "a:\n\tb\n"),
             ("metadata/annotations.yaml", "annotations: {}\n"),
-            ("Dockerfile", "FROM scratch\n"),
+            ("Dockerfile", "FROM scratch\nLABEL a=b \\\n  c=d\n"),
             ("logo.png", "\0"),
         ]);
-        std::os::unix::fs::symlink("a.yaml", folder.path().join("manifests/l.yaml")).unwrap();
+        std::os::unix::fs::symlink("..", folder.path().join("manifests/up")).unwrap();
         let subject = load(folder.path(), BundleKind::Registry, None).unwrap();
         let review = object(&subject.requests[0]);
         assert_eq!(review["operation"], "CREATE");
@@ -203,15 +219,20 @@ mod tests {
         );
         assert_eq!(document["metadata"]["name"], name);
         let files = document["spec"]["files"].as_array().unwrap();
-        assert_eq!(files[0], json!({"path": "Dockerfile", "size": 13, "text": "FROM scratch\n"}));
+        assert_eq!(
+            files[0],
+            json!({"path": "Dockerfile", "size": 31, "text": "FROM scratch\nLABEL a=b \\\n  c=d\n"})
+        );
         assert_eq!(files[1], json!({"path": "logo.png", "size": 1}));
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}});
         assert_eq!(files[2]["documents"], json!([namespace]));
         assert_eq!(files[3]["error"]["line"], 2);
-        assert_eq!(files[4]["documents"], json!([{"annotations": {}}]));
+        assert_eq!((&files[4]["path"], &files[4]["size"]), (&json!("manifests/up"), &json!(0)));
+        assert!(files[4]["error"]["message"].as_str().unwrap().starts_with("a symbolic link"));
+        assert_eq!(files[5]["documents"], json!([{"annotations": {}}]));
         assert_eq!(document["spec"]["directories"], json!(["manifests", "metadata"]));
-        assert_eq!(document["spec"]["links"], json!(["manifests/l.yaml"]));
-        assert_eq!(subject.broken.len(), 1);
+        assert_eq!(document["spec"]["links"], json!(["manifests/up"]));
+        assert_eq!(subject.broken.len(), 2);
 
         let manifest = object(&subject.requests[1]);
         assert_eq!(subject.requests.len(), 2);
@@ -230,6 +251,7 @@ mod tests {
         );
         assert_eq!(at("spec.files[3].error").unwrap().0, 2);
         assert_eq!(at("spec.files[0]").unwrap(), (1, 1, "FROM scratch".to_owned()));
+        assert_eq!(at("spec.files[0].text[2]").unwrap(), (3, 3, "  c=d".to_owned()));
         assert_eq!(at("spec.files[9]"), None);
         assert_eq!(at("spec.directories"), None);
     }

@@ -1,16 +1,15 @@
 //! A file-based catalog: blobs from all files of a folder, one document for each package.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
+use opgate_document::{Document, Kind, Text};
 
 use super::content::{Broken, Content, Expect, File};
 use super::ignore::{self, Ignore};
-use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
+use super::subject::{GROUP, Layout, Out, Request, Step, Subject, VERSION, error, list, quoted};
 use super::{bundle, folder, parallel};
 
 const KIND: &str = "FileBasedCatalog";
@@ -19,8 +18,8 @@ const KIND: &str = "FileBasedCatalog";
 #[derive(Debug)]
 pub(crate) struct Package {
     name: String,
-    /// Names of all packages, sorted.
-    packages: Arc<Vec<String>>,
+    /// Names of all packages, sorted: a list that all share.
+    packages: Arc<Document>,
     /// File, and position in it.
     blobs: Vec<(Arc<File>, usize)>,
     /// Files that could not be read; only where the name is empty.
@@ -39,14 +38,17 @@ struct Head {
 
 impl Head {
     /// None where it is not an object. Names are matched in any case, as Go does.
-    fn of(json: &str) -> Option<Self> {
-        let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(json).ok()?;
+    fn of(blob: &Document) -> Option<Self> {
+        let blob = blob.root();
+        if blob.kind() != Kind::Object {
+            return None;
+        }
         let text = |name: &str| {
-            let exact = members.get(name);
-            let found = exact.or_else(|| {
-                members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, v)| v)
+            let mut members = blob.members();
+            let found = blob.get(&format!("/{name}")).or_else(|| {
+                members.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
             });
-            found.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok()).unwrap_or_default()
+            found.and_then(|value| value.text()).unwrap_or_default().to_owned()
         };
         Some(Self { schema: text("schema"), package: text("package"), name: text("name") })
     }
@@ -58,16 +60,13 @@ impl Head {
 
 /// Reads all blobs, by package in the order of names; those of no package come last.
 fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
-    let files = if root.is_dir() { files(root)? } else { vec![file(root)] };
-    let heads = parallel::map(&files, |file| {
-        let documents = file.documents();
-        documents.map(|d| d.all().map(Head::of).collect::<Vec<_>>()).unwrap_or_default()
-    });
+    let files =
+        if root.is_dir() { files(root)? } else { parallel::map(&[root], |root| file(root)) };
     let mut names = BTreeSet::new();
     let mut groups: BTreeMap<String, Vec<(Arc<File>, usize)>> = BTreeMap::new();
     let mut broken = Vec::new();
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (file, heads) in files.into_iter().zip(heads) {
+    for (file, heads) in files {
         let stray = heads.iter().position(Option::is_none);
         let file = Arc::new(match stray {
             Some(index) => without_objects(file, index),
@@ -92,7 +91,11 @@ fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
         }
     }
     names.remove("");
-    let packages = Arc::new(names.into_iter().collect::<Vec<_>>());
+    let mut packages = String::new();
+    list(&mut packages, names, |out, name| out.push_str(&quoted(&name)));
+    let end = packages.len();
+    let packages = Text::new(packages).map(Arc::new).unwrap_or_default();
+    let packages = Arc::new(Document::part(packages, 0..end));
     let rest = groups.remove("").unwrap_or_default();
     let shared = folders.into_iter().filter(|(_, packages)| packages.len() > 1);
     let shared: Vec<_> =
@@ -112,18 +115,24 @@ fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
     Ok(all.into_iter().map(Arc::new).collect())
 }
 
-fn file(path: &Path) -> File {
+/// A file, and what its blobs say about themselves.
+type Read = (File, Vec<Option<Head>>);
+
+fn file(path: &Path) -> Read {
     let shown = path.display().to_string();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    File::read(path, name, shown, Expect::Documents)
+    with_heads(File::read(path, name, shown, Expect::Documents))
+}
+
+fn with_heads(file: File) -> Read {
+    let documents = file.documents();
+    let heads = documents.map(|all| all.documents().map(|blob| Head::of(&blob)).collect());
+    (file, heads.unwrap_or_default())
 }
 
 /// Every file that is not ignored, whatever its name, as `opm` does.
-fn files(root: &Path) -> anyhow::Result<Vec<File>> {
+fn files(root: &Path) -> anyhow::Result<Vec<Read>> {
     let mut folder = folder::walk(root)?;
-    for link in &folder.links {
-        tracing::warn!("{}: left out: links are not followed", super::shown(root, link));
-    }
     let mut ignored = Ignore::default();
     for entry in &folder.files {
         if let Some(base) = entry.path.strip_suffix(ignore::NAME)
@@ -135,12 +144,9 @@ fn files(root: &Path) -> anyhow::Result<Vec<File>> {
         }
     }
     folder.files.retain(|entry| {
-        entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores(&entry.path)
+        entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores_entry(entry)
     });
-    Ok(parallel::map(&folder.files, |entry| {
-        let shown = super::shown(root, &entry.path);
-        File::read(&entry.full, entry.path.clone(), shown, Expect::Documents)
-    }))
+    Ok(parallel::map(&folder.files, |entry| with_heads(entry.read(root, Expect::Documents))))
 }
 
 /// A file in which something is no object cannot be read as blobs.
@@ -152,26 +158,30 @@ fn without_objects(file: File, index: usize) -> File {
         "not a blob: an object with schema is expected; list files that are none in {}",
         ignore::NAME
     );
-    let text = Some(documents.text.clone());
+    let text = Some((**documents.text).into());
     File { content: Content::Broken(Broken { line, column, why, text }), ..file }
 }
 
 impl Package {
-    pub(super) fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, out: &mut Out) {
         let name = quoted(&self.name);
         // Writing to a text does not fail.
         let _ = write!(
-            out,
+            out.json,
             r#"{{"apiVersion":"{GROUP}/{VERSION}","kind":"{KIND}","metadata":{{"name":{name}}},"spec":{{"package":{name},"packages":"#
         );
-        list(out, self.packages.iter(), |out, package| out.push_str(&quoted(package)));
-        out.push_str(",\"blobs\":");
-        list(out, &self.blobs, |out, (file, index)| {
-            let path = quoted(&file.path);
-            let value = file.documents().map_or("null", |documents| documents.json(*index));
-            let _ = write!(out, r#"{{"file":{path},"index":{index},"value":{value}}}"#);
-        });
+        out.part(self.packages.clone());
+        out.json.push_str(",\"blobs\":[");
+        for (position, (file, index)) in self.blobs.iter().enumerate() {
+            let (comma, path) = (if position > 0 { "," } else { "" }, quoted(&file.path));
+            let _ = write!(out.json, r#"{comma}{{"file":{path},"index":{index},"value":"#);
+            let blob = file.documents().map(|documents| documents.document(*index));
+            out.part(Arc::new(blob.unwrap_or_default()));
+            out.json.push('}');
+        }
+        out.json.push(']');
         if self.name.is_empty() {
+            let out = &mut out.json;
             out.push_str(",\"files\":");
             list(out, &self.broken, |out, file| {
                 let _ = write!(out, r#"{{"path":{}"#, quoted(&file.path));
@@ -185,7 +195,7 @@ impl Package {
                 out.push('}');
             });
         }
-        out.push_str("}}");
+        out.json.push_str("}}");
     }
 
     pub(super) fn step<'f, 't>(&'f self, field: &'t [String]) -> Option<Step<'f, 't>> {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use opgate_document::{Document, Text};
 use serde_json::value::RawValue;
 
 use crate::yaml;
@@ -66,7 +67,7 @@ impl Broken {
 #[derive(Debug)]
 pub(crate) struct Documents {
     /// The file.
-    pub(crate) text: Arc<str>,
+    pub(crate) text: Arc<Text>,
     list: Vec<Part>,
 }
 
@@ -77,7 +78,14 @@ struct Part {
     /// Line of the start, from 1.
     line: u64,
     /// What was made from YAML; JSON stands in the file.
-    json: Option<String>,
+    json: Option<Arc<Text>>,
+}
+
+impl Part {
+    /// A value of a JSON file.
+    fn json(range: Range<usize>) -> Self {
+        Self { range, line: 1, json: None }
+    }
 }
 
 impl Documents {
@@ -89,12 +97,26 @@ impl Documents {
     /// A document as JSON.
     pub(crate) fn json(&self, index: usize) -> &str {
         let Some(part) = self.list.get(index) else { return "null" };
-        part.json.as_deref().unwrap_or_else(|| self.source(index))
+        part.json.as_deref().map_or_else(|| self.source(index), |json| &**json)
     }
 
     /// Every document as JSON.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|index| self.json(index))
+    }
+
+    /// A document, to be looked at.
+    pub(crate) fn document(&self, index: usize) -> Document {
+        let Some(part) = self.list.get(index) else { return Document::default() };
+        match &part.json {
+            Some(json) => Document::part(json.clone(), 0..json.len()),
+            None => Document::part(self.text.clone(), part.range.clone()),
+        }
+    }
+
+    /// Every document, to be looked at.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = Document> {
+        (0..self.len()).map(|index| self.document(index))
     }
 
     /// A document as it stands in the file.
@@ -196,41 +218,63 @@ impl Content {
             Ok(text) => text,
             Err(broken) => return Self::Broken(broken),
         };
-        match documents(&text, path) {
-            Ok(list) => Self::Documents(Documents { text, list }),
-            Err(broken) => Self::Broken(Broken { text: Some(text), ..broken }),
+        match documents(text, path) {
+            Ok(documents) => Self::Documents(documents),
+            Err((text, broken)) => Self::Broken(Broken { text: Some(text.into()), ..broken }),
         }
     }
 
-    fn text_of(bytes: Vec<u8>) -> Result<Arc<str>, Broken> {
-        let text = String::from_utf8(bytes).map_err(|error| {
+    fn text_of(bytes: Vec<u8>) -> Result<String, Broken> {
+        let mut text = String::from_utf8(bytes).map_err(|error| {
             let end = error.utf8_error().valid_up_to();
             let before = error.as_bytes().get(..end).unwrap_or_default();
             let before = String::from_utf8_lossy(before);
             let (line, column) = super::place::line_and_column(&before, before.len());
             Broken::at(line, column, "not UTF-8: save the file as UTF-8")
         })?;
-        Ok(match text.strip_prefix('\u{feff}') {
-            Some(rest) => rest.into(),
-            None => text.into(),
-        })
+        if text.starts_with('\u{feff}') {
+            text.remove(0);
+        }
+        Ok(text)
     }
 }
 
-fn documents(text: &str, path: &str) -> Result<Vec<Part>, Broken> {
-    if let Some(offset) = text.find('\0') {
-        let (line, column) = super::place::line_and_column(text, offset);
-        return Err(Broken::at(line, column, "not a text: there is a byte 0 in it"));
-    }
+/// The documents of a text, or the text with what is wrong.
+fn documents(text: String, path: &str) -> Result<Documents, (String, Broken)> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     // A flow mapping of YAML starts like an object of JSON.
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
-    let mut list = match (is_json, looks_like_json) {
-        (true, _) => json(text),
-        (false, true) => json(text).or_else(|_| yaml(text)),
-        (false, false) => yaml(text),
-    }?;
-    // One pass over the file, and not one for each place that is asked for.
+    let text = if is_json || looks_like_json {
+        match Text::values(text, yaml::MAX_DEPTH) {
+            Ok((text, values)) => return Ok(of_json(text, values)),
+            Err(text) => text,
+        }
+    } else {
+        text
+    };
+    let read = match memchr::memchr(0, text.as_bytes()) {
+        Some(offset) => {
+            let (line, column) = super::place::line_and_column(&text, offset);
+            Err(Broken::at(line, column, "not a text: there is a byte 0 in it"))
+        }
+        None if is_json => json(&text),
+        None => yaml(&text),
+    };
+    match read {
+        Ok(list) => Ok(with_lines(Arc::new(Text::plain(text)), list)),
+        Err(broken) => Err((text, broken)),
+    }
+}
+
+fn of_json(text: Text, values: Vec<Range<usize>>) -> Documents {
+    let is_null = |range: &Range<usize>| text.get(range.clone()) == Some("null");
+    let list = values.into_iter().filter(|range| !is_null(range)).map(Part::json).collect();
+    with_lines(Arc::new(text), list)
+}
+
+/// Finds out in which lines the documents start: in one pass over the file, and not one for each place
+/// that is asked for.
+fn with_lines(text: Arc<Text>, mut list: Vec<Part>) -> Documents {
     let (mut offset, mut line) = (0, 1u64);
     for part in &mut list {
         let between = text.as_bytes().get(offset..part.range.start).unwrap_or_default();
@@ -238,11 +282,11 @@ fn documents(text: &str, path: &str) -> Result<Vec<Part>, Broken> {
         line = line.saturating_add(u64::try_from(lines).unwrap_or(u64::MAX));
         (offset, part.line) = (part.range.start, line);
     }
-    Ok(list)
+    Documents { text, list }
 }
 
+/// What is wrong with a text that is no JSON.
 fn json(text: &str) -> Result<Vec<Part>, Broken> {
-    let mut list = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let raw = value
             .map_err(|error| {
@@ -252,17 +296,15 @@ fn json(text: &str) -> Result<Vec<Part>, Broken> {
                 Broken::at(number(error.line()), number(error.column()), format!("not JSON: {why}"))
             })?
             .get();
-        let start = raw.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
         if let Some(offset) = too_deep(raw) {
+            let start = raw.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
             let (line, column) = super::place::line_and_column(text, start + offset);
             let why = format!("nests deeper than {} levels", yaml::MAX_DEPTH);
             return Err(Broken::at(line, column, why));
         }
-        if raw != "null" {
-            list.push(Part { range: start..start + raw.len(), line: 1, json: None });
-        }
     }
-    Ok(list)
+    // The parser finds nothing wrong: a test sees to it that this does not happen.
+    Err(Broken::at(1, 1, "not JSON"))
 }
 
 /// Offset of the first bracket that nests too deep.
@@ -299,8 +341,9 @@ fn yaml(text: &str) -> Result<Vec<Part>, Broken> {
     Ok(lists.into_iter().flatten().collect())
 }
 
-/// A YAML text of this size is read by several threads.
-const PARALLEL: usize = 256 << 10;
+/// A YAML text of this size is read by several threads. Smaller ones are many, and read beside each
+/// other.
+const PARALLEL: usize = 4 << 20;
 
 /// Where the documents are: a line that starts with `---` is never inside of one. Directives, which
 /// nobody writes, stand in front of such a line.
@@ -334,10 +377,15 @@ fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, Broken> {
     let starts: Vec<usize> = parts.iter().map(|part| line_start(part.offset)).collect();
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let ranges = starts.iter().copied().zip(ends);
-    let part = |(part, (from, to)): (yaml::Part, (usize, usize))| Part {
-        range: start + from..start + to,
-        line: 1,
-        json: Some(part.value.to_string()),
+    let part = |(part, (from, to)): (yaml::Part, (usize, usize))| {
+        let mut json = part.value.to_string();
+        // It grew by doubling, and is kept as long as the file.
+        json.shrink_to_fit();
+        Part {
+            range: start + from..start + to,
+            line: 1,
+            json: Some(Arc::new(Text::new(json).unwrap_or_default())),
+        }
     };
     Ok(parts.into_iter().zip(ranges).map(part).collect())
 }
@@ -363,13 +411,13 @@ pub(crate) fn peek<T>(
         if found.is_some() {
             return Ok(found);
         }
-        let parts = documents(&text, &full.to_string_lossy())?;
+        let parts = documents(text, &full.to_string_lossy()).map_err(|(_, broken)| broken)?;
         let json = |part: &Part| part.json.clone();
-        return Ok(parts.iter().filter_map(json).find_map(|json| look(&json)));
+        return Ok(parts.list.iter().filter_map(json).find_map(|json| look(&json)));
     }
     for range in chunks(&text) {
         let parts = yaml_of(&text, range)?;
-        let found = parts.iter().filter_map(|part| part.json.as_deref()).find_map(&mut look);
+        let found = parts.iter().filter_map(|part| part.json.as_ref()).find_map(|json| look(json));
         if found.is_some() {
             return Ok(found);
         }

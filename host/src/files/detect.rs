@@ -1,12 +1,22 @@
-//! What is at a path: a bundle, a catalog or manifests.
+//! What is at a path: a bundle, a catalog or manifests; or a folder with some of them below it.
+//!
+//! ```text
+//! file ───▶ its first document that says what it is
+//! folder ─┬▶ manifests/ or *.package.yaml in it: a bundle
+//!         ├▶ bundles below it: each of them, and the catalogs beside them ([`super::below`])
+//!         └▶ the first document in it that says what it is
+//! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use opgate_document::{Document, Text};
 
-use super::content::{Broken, has_documents, peek};
-use super::folder;
+use super::below::Bundles;
+use super::content::{Expect, File, has_documents, peek};
+use super::folder::{self, Entry};
+use super::ignore::Ignore;
+use super::{template, unique};
 
 /// What files are read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -21,54 +31,92 @@ pub(crate) enum As {
     Manifest,
 }
 
-/// Files of a folder that are looked into.
-const LOOKS: usize = 1_000;
+impl As {
+    /// As people call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bundle => "bundle",
+            Self::Plain => "plain bundle",
+            Self::Catalog => "catalog",
+            Self::Manifest => "manifests",
+        }
+    }
+}
 
-/// Finds out what is at a path.
+/// Something that can be checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What it is.
+    pub(crate) kind: As,
+}
+
+/// Files of a folder that are looked into.
+pub(super) const LOOKS: usize = 1_000;
+
+/// What was looked for.
+const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema) and no manifest (apiVersion and kind) found in it; say what it is with --as";
+
+/// Finds out what is at a path, or below it.
 ///
 /// # Errors
 /// Where it is nothing that is known: what was looked for.
-pub(crate) fn detect(path: &Path) -> anyhow::Result<As> {
+pub(crate) fn detect(path: &Path) -> anyhow::Result<Vec<Found>> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
+    let whole = |kind| Ok(vec![Found { path: path.to_path_buf(), kind }]);
     if !found.is_dir() {
-        let looked = peek(path, what);
-        let looked = looked.map_err(|broken| {
-            let Broken { line, column, why, .. } = broken;
-            anyhow::anyhow!("{shown}:{line}:{column}: {why}")
-        })?;
-        return looked.ok_or_else(|| {
-            anyhow::anyhow!(
-                "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema); say what it is with --as"
-            )
-        });
+        return whole(file(path)?);
     }
-    let has_manifests = path.join("manifests").is_dir();
-    let has_annotations = ["annotations.yaml", "annotations.yml"]
-        .iter()
-        .any(|n| path.join("metadata").join(n).is_file());
     let folder = folder::walk(path)?;
-    let is_legacy = |path: &str| !path.contains('/') && path.ends_with(".package.yaml");
-    if (has_manifests && has_annotations) || folder.files.iter().any(|f| is_legacy(&f.path)) {
-        return Ok(As::Bundle);
+    let bundles = Bundles::of(&folder);
+    if let Some(kind) = bundles.at("") {
+        return whole(kind);
     }
-    if has_manifests {
-        return Ok(As::Plain);
+    let looks = folder.files.iter().filter(|entry| has_documents(&entry.path)).take(LOOKS);
+    if bundles.are_below() {
+        return Ok(bundles.and_catalogs(path, &folder));
     }
-    let looks = folder.files.into_iter().filter(|f| has_documents(&f.path)).take(LOOKS);
+    let ignored = Ignore::of(&folder);
+    // Most likely what was meant to be found.
+    let refused = folder.files.iter().filter(|entry| entry.refused.is_some());
+    let refused = refused.filter(|entry| !ignored.ignores_entry(entry));
+    let mut broken = refused.map(|entry| complaint(path, entry)).next().flatten();
     for entry in looks {
-        // What cannot be read is reported when it is known what it should be.
-        if let Ok(Some(found)) = peek(&entry.full, what) {
-            return Ok(found);
+        match peek(&entry.full, what) {
+            // Blobs that are ignored make no catalog.
+            Ok(Some(As::Catalog)) if ignored.ignores(&entry.path) => {}
+            Ok(Some(kind)) => return whole(kind),
+            Ok(None) => {}
+            Err(_) => broken = broken.or_else(|| complaint(path, entry)),
         }
     }
-    anyhow::bail!(
-        "{shown}: no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema) and no manifest (apiVersion and kind) found; say what it is with --as"
-    )
+    let broken = broken.map(|line| format!("\n{line}")).unwrap_or_default();
+    anyhow::bail!("{shown}: {KNOWN}{broken}")
+}
+
+/// What a file is.
+fn file(path: &Path) -> anyhow::Result<As> {
+    let shown = path.display();
+    if let Ok(Some(kind)) = peek(path, what) {
+        return Ok(kind);
+    }
+    // What is wrong with a file is said in the same words, whoever reads it.
+    let name = shown.to_string();
+    let read = File::read(path, name.clone(), name, Expect::Documents);
+    anyhow::bail!(template::complaint(&unique::checked(read)).unwrap_or_else(|| format!(
+        "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema); say what it is with --as"
+    )))
+}
+
+/// What is wrong with a file of a folder, where something is.
+pub(super) fn complaint(root: &Path, entry: &Entry) -> Option<String> {
+    template::complaint(&unique::checked(entry.read(root, Expect::Documents)))
 }
 
 /// What a document says it is.
-fn what(json: &str) -> Option<As> {
+pub(super) fn what(json: &str) -> Option<As> {
     let text = Arc::new(Text::new(json.to_owned()).ok()?);
     let end = text.len();
     let document = Document::part(text, 0..end);
@@ -99,10 +147,11 @@ mod tests {
             ("catalog-valid/etcd/catalog.yaml", As::Catalog),
             ("catalog-broken", As::Catalog),
         ] {
-            assert_eq!(detect(&fixture(name)).unwrap(), expected, "{name}");
+            let path = fixture(name);
+            assert_eq!(detect(&path).unwrap(), [Found { path, kind: expected }], "{name}");
         }
         let legacy = Temporary::new(&[("etcd.package.yaml", "packageName: etcd\n")]);
-        assert_eq!(detect(legacy.path()).unwrap(), As::Bundle);
+        assert_eq!(detect(legacy.path()).unwrap()[0].kind, As::Bundle);
     }
 
     #[test]
@@ -110,8 +159,21 @@ mod tests {
         let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n")]);
         let error = |name: &str| detect(&folder.path().join(name)).unwrap_err().to_string();
         assert!(error("").contains("no bundle (manifests/"), "{}", error(""));
+        assert!(error("").contains("b.yaml:1:4: not YAML"), "{}", error(""));
         assert!(error("a.yaml").contains("neither a manifest"), "{}", error("a.yaml"));
         assert!(error("b.yaml").contains("not YAML"), "{}", error("b.yaml"));
         assert!(error("c").contains("No such file"), "{}", error("c"));
+    }
+
+    #[test]
+    fn blobs_that_are_ignored_make_no_catalog() {
+        let folder = Temporary::new(&[
+            ("a/catalog.yaml", "schema: olm.package\nname: x\n"),
+            (".indexignore", "*\n"),
+        ]);
+        let error = detect(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("no catalog"), "{error}");
+        folder.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
+        assert_eq!(detect(folder.path()).unwrap()[0].kind, As::Manifest);
     }
 }

@@ -1,78 +1,203 @@
-//! What is below a folder: regular files, folders and links, each in byte order of its path.
+//! What is below a folder: files and folders, each in byte order of its path.
+//!
+//! ```text
+//! folder ─▶ entries ─┬▶ file, folder
+//!                    ├▶ link: to a file inside of the folder it is that file, otherwise refused
+//!                    └▶ folder that cannot be read: refused
+//! ```
+//!
+//! What is refused stands among the files, with the reason: it is told like a file that cannot be read,
+//! and the rest is looked at all the same.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use super::content::{Broken, Content, Expect, File};
 
 /// Files, folders and links together.
 const MAX_ENTRIES: usize = 100_000;
 
+/// Bytes of the files that links lead to, together: thousands of links to one large file are small.
+const MAX_LINKED: u64 = 1 << 30;
+
 /// A folder, walked.
 #[derive(Debug, Default)]
 pub(crate) struct Folder {
-    /// Regular files.
+    /// Regular files, and what is refused.
     pub(crate) files: Vec<Entry>,
     /// Folders, relative, with `/`.
     pub(crate) directories: Vec<String>,
-    /// Links, likewise. They are not followed: they could lead anywhere.
+    /// Links that are refused, likewise.
     pub(crate) links: Vec<String>,
 }
 
-/// A regular file.
+/// A regular file, or what nobody may or can look into.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Relative to the folder, with `/`.
     pub(crate) path: String,
-    /// To open it.
+    /// To open it. Of what is refused it is nothing that can be read.
     pub(crate) full: PathBuf,
+    /// Why it is refused, where it is.
+    pub(crate) refused: Option<Refused>,
 }
 
-/// Walks a folder. What is neither file, folder nor link (a pipe, a device) is left out, as is `.git`.
-///
-/// # Errors
-/// Where a folder cannot be read, or there is too much in it.
-pub(crate) fn walk(root: &Path) -> anyhow::Result<Folder> {
-    let mut folder = Folder::default();
-    let mut todo = vec![(root.to_path_buf(), String::new())];
-    let mut count = 0usize;
-    while let Some((full, prefix)) = todo.pop() {
-        let at = |e: std::io::Error| anyhow::anyhow!("{}: {e}", full.display());
-        for entry in fs::read_dir(&full).map_err(at)? {
-            let entry = entry.map_err(at)?;
-            let name = entry.file_name();
-            if name == ".git" {
-                continue;
-            }
-            count += 1;
-            anyhow::ensure!(
-                count <= MAX_ENTRIES,
-                "{}: more than {MAX_ENTRIES} files and folders: name a smaller folder",
-                root.display()
-            );
-            let path = format!("{prefix}{}", name.to_string_lossy());
-            let found = entry.metadata().map_err(at)?;
-            if found.is_symlink() {
-                folder.links.push(path);
-            } else if found.is_dir() {
-                todo.push((entry.path(), format!("{path}/")));
-                folder.directories.push(path);
-            } else if found.is_file() {
-                folder.files.push(Entry { path, full: entry.path() });
+/// Why something is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// What it is, and what to do.
+    pub(crate) why: String,
+    /// Whether there could be files in it.
+    pub(crate) is_folder: bool,
+}
+
+impl Refused {
+    fn link(what: &str, is_folder: bool) -> Self {
+        let instead = if is_folder { "folder" } else { "file" };
+        Self { why: format!("a symbolic link {what}: put the {instead} itself there"), is_folder }
+    }
+
+    fn unreadable(error: &io::Error) -> Self {
+        Self { why: error.to_string(), is_folder: true }
+    }
+}
+
+impl Entry {
+    fn refused(path: String, full: &Path, why: Refused) -> Self {
+        // Whoever opens it all the same does not get to where a link leads.
+        Self { path, full: full.join("."), refused: Some(why) }
+    }
+
+    /// What is in it.
+    pub(crate) fn read(&self, root: &Path, expect: Expect) -> File {
+        let (path, shown) = (self.path.clone(), super::shown(root, &self.path));
+        match &self.refused {
+            None => File::read(&self.full, path, shown, expect),
+            Some(Refused { why, .. }) => {
+                let why = why.clone();
+                let content = Content::Broken(Broken { line: 1, column: 1, why, text: None });
+                File { path, shown, size: 0, content }
             }
         }
     }
+}
+
+/// Walks a folder. What is neither file, folder nor link (a pipe, a device) is left out, as are `.git` and
+/// the folders behind the links of a mounted volume.
+///
+/// # Errors
+/// Where the folder itself cannot be read, or there is too much in it.
+pub(crate) fn walk(root: &Path) -> anyhow::Result<Folder> {
+    let mut folder = Folder::default();
+    let mut links = Vec::new();
+    let mut todo = vec![(root.to_path_buf(), String::new())];
+    let mut count = 0usize;
+    while let Some((full, path)) = todo.pop() {
+        let listed = fs::read_dir(&full);
+        let listed = listed.and_then(|list| list.take(MAX_ENTRIES + 1).collect::<Result<_, _>>());
+        let entries: Vec<fs::DirEntry> = match listed {
+            Ok(entries) => entries,
+            Err(error) if path.is_empty() => anyhow::bail!("{}: {error}", root.display()),
+            Err(error) => {
+                folder.files.push(Entry::refused(path, &full, Refused::unreadable(&error)));
+                continue;
+            }
+        };
+        count = count.saturating_add(entries.len());
+        anyhow::ensure!(
+            count <= MAX_ENTRIES,
+            "{}: more than {MAX_ENTRIES} files and folders: name a smaller folder",
+            root.display()
+        );
+        let slash = if path.is_empty() { "" } else { "/" };
+        for entry in entries {
+            let (name, full) = (entry.file_name(), entry.path());
+            if name == ".git" {
+                continue;
+            }
+            let path = format!("{path}{slash}{}", name.to_string_lossy());
+            match entry.metadata() {
+                Err(error) => {
+                    folder.files.push(Entry::refused(path, &full, Refused::unreadable(&error)));
+                }
+                Ok(found) if found.is_file() => {
+                    folder.files.push(Entry { path, full, refused: None });
+                }
+                // `..data`, and the folder that it leads to.
+                Ok(_) if name.as_encoded_bytes().starts_with(b"..") => {}
+                Ok(found) if found.is_symlink() => links.push((path, full)),
+                Ok(found) if found.is_dir() => todo.push((full, path)),
+                Ok(_) => {}
+            }
+        }
+        if !path.is_empty() {
+            folder.directories.push(path);
+        }
+    }
+    links.sort_unstable();
+    follow(root, links, &mut folder)?;
     folder.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     folder.directories.sort_unstable();
-    folder.links.sort_unstable();
     Ok(folder)
+}
+
+/// Adds what links lead to. Folders are not followed: they could lead in a circle, and what is in one
+/// inside of the folder is there already.
+fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> anyhow::Result<()> {
+    if links.is_empty() {
+        return Ok(());
+    }
+    let root =
+        root.canonicalize().map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
+    let mut left = MAX_LINKED;
+    for (path, full) in links {
+        folder.files.push(match is_followed(&root, &full, &mut left) {
+            Ok(()) => Entry { path, full, refused: None },
+            Err(why) => {
+                folder.links.push(path.clone());
+                Entry::refused(path, &full, why)
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Whether a link leads to a file inside of the folder; `left` is how much links may still lead to.
+fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<(), Refused> {
+    let found = link.canonicalize().and_then(|target| Ok((fs::metadata(&target)?, target)));
+    let (found, target) = match found {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Refused::link("that leads nowhere", false));
+        }
+        Err(error) => {
+            return Err(Refused::link(&format!("that cannot be followed ({error})"), false));
+        }
+    };
+    if !target.starts_with(root) {
+        return Err(Refused::link("that leads out of the folder", found.is_dir()));
+    }
+    if found.is_dir() {
+        return Err(Refused::link("to a folder", true));
+    }
+    if !found.is_file() {
+        return Err(Refused::link("to what is no file", false));
+    }
+    let too_much = || Refused::link("that leads, with the others, to more than 1 GiB", false);
+    *left = left.checked_sub(found.len()).ok_or_else(too_much)?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::super::testing::Temporary;
     use super::*;
 
     #[test]
-    fn files_come_in_byte_order_and_links_are_noted() {
+    fn files_come_in_byte_order() {
         let folder = Temporary::new(&[
             ("b/x.yaml", "a: 1\n"),
             ("b.yaml", ""),
@@ -80,13 +205,83 @@ mod tests {
             (".git/config", ""),
             (".hidden", ""),
         ]);
-        std::os::unix::fs::symlink("/etc", folder.path().join("a/link")).unwrap();
         let walked = walk(folder.path()).unwrap();
         let paths: Vec<_> = walked.files.iter().map(|f| f.path.as_str()).collect();
         assert_eq!(paths, [".hidden", "a/z", "b.yaml", "b/x.yaml"]);
         assert_eq!(walked.directories, ["a", "b"]);
-        assert_eq!(walked.links, ["a/link"]);
         let missing = walk(&folder.path().join("missing")).unwrap_err();
         assert!(missing.to_string().contains("missing: No such file"), "{missing}");
+    }
+
+    #[test]
+    fn links_inside_are_files_and_others_are_refused() {
+        let outside = Temporary::new(&[("secret", "hunter2")]);
+        let folder = Temporary::new(&[("a/file.yaml", "a: 1\n")]);
+        let (out, secret) = (outside.path(), outside.path().join("secret"));
+        let cases: [(&str, &Path, Option<&str>); 8] = [
+            ("inside.yaml", Path::new("a/file.yaml"), None),
+            ("a/twice.yaml", Path::new("../inside.yaml"), None),
+            ("a/circle", Path::new(".."), Some("to a folder: put the folder itself")),
+            ("dangling", Path::new("b"), Some("that leads nowhere: put the file itself")),
+            ("loop", Path::new("loop"), Some("that cannot be followed (")),
+            ("out", out, Some("that leads out of the folder: put the folder itself")),
+            ("out.yaml", &secret, Some("that leads out of the folder: put the file itself")),
+            ("null", Path::new("/dev/null"), Some("that leads out of the folder")),
+        ];
+        for (at, to, _) in cases {
+            symlink(to, folder.path().join(at)).unwrap();
+        }
+        let walked = walk(folder.path()).unwrap();
+        assert_eq!(walked.files.len(), cases.len() + 1);
+        for (at, _, expected) in cases {
+            let entry = walked.files.iter().find(|entry| entry.path == at).unwrap();
+            let file = entry.read(folder.path(), Expect::Documents);
+            match expected {
+                None => assert_eq!(file.text(), Some("a: 1\n"), "{at}"),
+                Some(why) => {
+                    let broken = &file.broken().unwrap().why;
+                    assert!(broken.contains(why), "{at}: {broken}");
+                    assert!(fs::read(&entry.full).is_err(), "{at}");
+                }
+            }
+            assert_eq!(walked.links.iter().any(|link| link == at), expected.is_some(), "{at}");
+        }
+    }
+
+    /// How a ConfigMap looks in a pod.
+    #[test]
+    fn a_mounted_volume_has_each_file_once() {
+        let folder = Temporary::new(&[("..2024_11_20/a.yaml", "a: 1\n")]);
+        symlink("..2024_11_20", folder.path().join("..data")).unwrap();
+        symlink("..data/a.yaml", folder.path().join("a.yaml")).unwrap();
+        let walked = walk(folder.path()).unwrap();
+        let paths: Vec<_> = walked.files.iter().map(|f| f.path.as_str()).collect();
+        assert_eq!((paths, walked.links.len()), (vec!["a.yaml"], 0));
+        let file = walked.files[0].read(folder.path(), Expect::Documents);
+        assert_eq!(file.text(), Some("a: 1\n"));
+    }
+
+    #[test]
+    fn links_do_not_make_much_of_little() {
+        let folder = Temporary::new(&[("large", "")]);
+        let large = fs::File::options().write(true).open(folder.path().join("large")).unwrap();
+        large.set_len(MAX_LINKED / 2).unwrap();
+        for at in ["a", "b", "c"] {
+            symlink("large", folder.path().join(at)).unwrap();
+        }
+        assert_eq!(walk(folder.path()).unwrap().links, ["c"]);
+    }
+
+    /// A path that is too long cannot be read by anybody, other than one without permission.
+    #[test]
+    fn folders_that_cannot_be_read_are_told() {
+        let folder = Temporary::new(&[("file", "")]);
+        folder.deep("deep");
+        let walked = walk(folder.path()).unwrap();
+        let refused: Vec<_> = walked.files.iter().filter(|f| f.refused.is_some()).collect();
+        assert_eq!((refused.len(), walked.files.len()), (1, 2));
+        assert!(refused[0].path.starts_with("deep/") && refused[0].path.len() > 3_000);
+        let file = refused[0].read(folder.path(), Expect::Documents);
+        assert!(file.broken().unwrap().why.contains("File name too long"));
     }
 }

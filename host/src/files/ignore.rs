@@ -4,13 +4,18 @@
 //! matches decides, those of inner folders after those of outer ones; what is in an ignored
 //! folder is ignored.
 
+use std::collections::BTreeMap;
+
+use super::folder::{Entry, Folder};
+
 /// Name of the file.
 pub(crate) const NAME: &str = ".indexignore";
 
 /// Patterns of all folders.
 #[derive(Debug, Default)]
 pub(crate) struct Ignore {
-    patterns: Vec<Pattern>,
+    /// By the depth of their folders: outer ones first.
+    patterns: BTreeMap<usize, Vec<Pattern>>,
 }
 
 #[derive(Debug)]
@@ -24,12 +29,25 @@ struct Pattern {
 }
 
 impl Ignore {
+    /// The patterns of a folder and of those in it. A file of patterns that cannot be read has none.
+    pub(crate) fn of(folder: &Folder) -> Self {
+        let mut ignore = Self::default();
+        for entry in &folder.files {
+            let base = entry.path.strip_suffix(NAME);
+            if let Some(base) = base.filter(|base| base.is_empty() || base.ends_with('/'))
+                && let Ok(bytes) = std::fs::read(&entry.full)
+            {
+                ignore.add(base, &String::from_utf8_lossy(&bytes));
+            }
+        }
+        ignore
+    }
+
     /// Adds the patterns of a folder (empty, or ending in `/`).
     pub(crate) fn add(&mut self, base: &str, text: &str) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        self.patterns.extend(text.lines().filter_map(|line| Pattern::read(base, line)));
-        // Outer folders first; the sort keeps the order within a folder.
-        self.patterns.sort_by_key(|pattern| pattern.base.matches('/').count());
+        let patterns = self.patterns.entry(base.matches('/').count()).or_default();
+        patterns.extend(text.lines().filter_map(|line| Pattern::read(base, line)));
     }
 
     /// Whether a file is ignored.
@@ -38,8 +56,15 @@ impl Ignore {
         folders.into_iter().any(|folder| self.decides(folder, true)) || self.decides(path, false)
     }
 
+    /// Whether an entry of a folder is ignored; what is refused may be a folder.
+    pub(crate) fn ignores_entry(&self, entry: &Entry) -> bool {
+        let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
+        self.ignores(&entry.path) || is_folder && self.decides(&entry.path, true)
+    }
+
     fn decides(&self, path: &str, is_folder: bool) -> bool {
-        let last = self.patterns.iter().rev().find(|pattern| pattern.matches(path, is_folder));
+        let mut patterns = self.patterns.values().flatten().rev();
+        let last = patterns.find(|pattern| pattern.matches(path, is_folder));
         last.is_some_and(|pattern| !pattern.negated)
     }
 }
@@ -122,7 +147,43 @@ enum Token {
     Star,
     Any,
     One(char),
-    Class { negated: bool, ranges: Vec<(char, char)> },
+    Class { negated: bool, sets: Vec<Set> },
+}
+
+/// Characters that a class stands for.
+enum Set {
+    /// Both ends belong to it.
+    Range(char, char),
+    /// `[:digit:]`
+    Named(fn(&char) -> bool),
+}
+
+impl Set {
+    fn has(&self, c: char) -> bool {
+        match self {
+            Self::Range(from, to) => (*from..=*to).contains(&c),
+            Self::Named(is_in) => is_in(&c),
+        }
+    }
+
+    /// The names that git knows. They are about ASCII.
+    fn named(name: &str) -> Option<Self> {
+        Some(Self::Named(match name {
+            "alnum" => char::is_ascii_alphanumeric,
+            "alpha" => char::is_ascii_alphabetic,
+            "blank" => |c| matches!(c, ' ' | '\t'),
+            "cntrl" => char::is_ascii_control,
+            "digit" => char::is_ascii_digit,
+            "graph" => char::is_ascii_graphic,
+            "lower" => char::is_ascii_lowercase,
+            "print" => |c| c.is_ascii_graphic() || *c == ' ',
+            "punct" => char::is_ascii_punctuation,
+            "space" => char::is_ascii_whitespace,
+            "upper" => char::is_ascii_uppercase,
+            "xdigit" => char::is_ascii_hexdigit,
+            _ => return None,
+        }))
+    }
 }
 
 fn is_like(pattern: &str, name: &str) -> bool {
@@ -136,9 +197,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
             Token::Star => false,
             Token::Any => true,
             Token::One(one) => one == c,
-            Token::Class { negated, ranges } => {
-                ranges.iter().any(|(from, to)| (from..=to).contains(&c)) != *negated
-            }
+            Token::Class { negated, sets } => sets.iter().any(|set| set.has(*c)) != *negated,
         },
     )
 }
@@ -156,7 +215,8 @@ fn tokens(pattern: &str) -> Vec<Token> {
                     rest = after;
                     token
                 }
-                None => Token::One('['),
+                // Nothing fits such a pattern.
+                None => return vec![Token::Class { negated: false, sets: Vec::new() }],
             },
             c => Token::One(c),
         });
@@ -164,17 +224,28 @@ fn tokens(pattern: &str) -> Vec<Token> {
     tokens
 }
 
-/// `[a-z]`, `[!a]`, `[^a]`; a `]` right at the start stands for itself.
+/// `[a-z]`, `[!a]`, `[^a]`, `[[:alpha:]_]`; a `]` right at the start stands for itself. None where the
+/// end is missing, or a name is unknown.
 fn class<'p>(rest: &mut std::str::Chars<'p>) -> Option<(Token, std::str::Chars<'p>)> {
     let negated = rest.as_str().starts_with(['!', '^']);
     if negated {
         rest.next();
     }
-    let mut ranges = Vec::new();
+    let mut sets = Vec::new();
     loop {
         let from = match rest.next()? {
-            ']' if !ranges.is_empty() => {
-                return Some((Token::Class { negated, ranges }, rest.clone()));
+            ']' if !sets.is_empty() => {
+                return Some((Token::Class { negated, sets }, rest.clone()));
+            }
+            '[' if rest.as_str().starts_with(':') => {
+                let (inner, after) = rest.as_str().split_once(']')?;
+                // Without the second colon it is a bracket like any other character.
+                if let Some(name) = inner.get(1..).and_then(|inner| inner.strip_suffix(':')) {
+                    sets.push(Set::named(name)?);
+                    *rest = after.chars();
+                    continue;
+                }
+                '['
             }
             '\\' => rest.next()?,
             c => c,
@@ -187,7 +258,7 @@ fn class<'p>(rest: &mut std::str::Chars<'p>) -> Option<(Token, std::str::Chars<'
             }
             _ => from,
         };
-        ranges.push((from, to));
+        sets.push(Set::Range(from, to));
     }
 }
 
@@ -211,7 +282,24 @@ mod tests {
             ("x\n!x/y", &["x/y"], &["y"]),
             ("\\#a\n\\!b\nc\\ \n# comment\n\n", &["#a", "!b", "c "], &["c", "# comment"]),
             ("a \r\n", &["a"], &["a "]),
-            ("[", &["["], &["a"]),
+            ("[", &[], &["[", "a"]),
+            ("[ab", &[], &["[ab", "a"]),
+            ("[[:alpha:]].txt", &["a.txt", "B.txt"], &["5.txt", "é.txt", ":.txt"]),
+            ("[[:upper:][:digit:]_]*", &["A1", "1", "_x"], &["a", "-"]),
+            ("[![:alpha:]]", &["5", "["], &["a", "Z"]),
+            ("[[:alpha:]-z]", &["b", "-", "z"], &["]", "1"]),
+            ("[a[:digit:]b]x", &["ax", "5x", "bx"], &["x", ":x"]),
+            ("x[[:alnum:]][[:blank:]][[:cntrl:]]", &["x1\t\u{7}"], &["x1\t "]),
+            ("x[[:graph:]][[:lower:]][[:print:]]", &["x!a "], &["x a ", "x!A "]),
+            ("x[[:punct:]][[:space:]][[:xdigit:]]", &["x- F"], &["x- g", "xa F"]),
+            // What is no name, and names that nobody knows.
+            ("[[:alpha]", &["a", "[", "l"], &["x", "]"]),
+            ("[[:]", &["[", ":"], &["x"]),
+            ("[[:]]", &["[]", ":]"], &["[", "x"]),
+            ("[[:nope:]]", &[], &["n", ":", "[", "]"]),
+            ("[[:ALPHA:]]", &[], &["a"]),
+            ("[[::]]", &[], &[":", ":]"]),
+            ("[[:alpha:]", &[], &["a", "["]),
             ("[]a]", &["]", "a"], &["b"]),
         ];
         for (text, ignored, kept) in cases {

@@ -7,7 +7,7 @@ use opgate_document::{Document, Kind, Text, Value};
 
 use super::content::{Expect, File, has_documents};
 use super::subject::{Layout, Object, Request, Subject};
-use super::{folder, parallel};
+use super::{folder, parallel, template, unique};
 use crate::cluster::plural;
 
 /// Reads the manifests of a file, or of a folder.
@@ -18,7 +18,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     let mut errors = Vec::new();
     let mut subjects = Vec::new();
     for file in files(root)? {
-        errors.extend(file.complaint());
+        errors.extend(template::complaint(&file));
         let count = file.documents().map_or(0, super::content::Documents::len);
         for index in 0..count {
             let source = if count > 1 {
@@ -41,7 +41,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
     if let Some(old) = since {
         let files = files(old)?;
-        let lines: Vec<_> = files.iter().filter_map(|file| file.complaint()).collect();
+        let lines: Vec<_> = files.iter().filter_map(|file| template::complaint(file)).collect();
         anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
         let indices =
             |file: &Arc<File>| 0..file.documents().map_or(0, super::content::Documents::len);
@@ -56,13 +56,20 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
 fn files(root: &Path) -> anyhow::Result<Vec<Arc<File>>> {
     if !root.is_dir() {
         let shown = root.display().to_string();
-        return Ok(vec![Arc::new(File::read(root, shown.clone(), shown, Expect::Documents))]);
+        let file = File::read(root, shown.clone(), shown, Expect::Documents);
+        return Ok(vec![Arc::new(unique::checked(file))]);
     }
     let mut folder = folder::walk(root)?;
-    folder.files.retain(|entry| has_documents(&entry.path));
+    // What could hold more files is told, whatever its name.
+    let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
+    folder.files.retain(|entry| has_documents(&entry.path) || is_folder(entry));
+    anyhow::ensure!(
+        !folder.files.is_empty(),
+        "{}: there is no file *.json, *.yaml or *.yml in it",
+        root.display()
+    );
     Ok(parallel::map(&folder.files, |entry| {
-        let shown = super::shown(root, &entry.path);
-        Arc::new(File::read(&entry.full, entry.path.clone(), shown, Expect::Documents))
+        Arc::new(unique::checked(entry.read(root, Expect::Documents)))
     }))
 }
 

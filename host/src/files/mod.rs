@@ -11,23 +11,29 @@
 //! parts of them right before it is judged. The documents have the group `opgate.dev`, the
 //! version `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle` and `FileBasedCatalog`.
 
+mod below;
 mod bundle;
 mod catalog;
+mod compressed;
 mod content;
 mod detect;
 mod folder;
 mod ignore;
 mod manifest;
+mod nesting;
 pub(crate) mod parallel;
 mod place;
 pub(crate) mod subject;
+mod template;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unique;
 
 pub(crate) use bundle::BundleKind;
-pub(crate) use detect::{As, detect};
+pub(crate) use detect::{As, Found, detect};
 pub(crate) use place::Place;
 pub(crate) use subject::{Request, Resolver, Subject};
+pub(crate) use template::complaint;
 
 use std::path::Path;
 
@@ -37,6 +43,13 @@ use std::path::Path;
 /// # Errors
 /// Where it cannot be read as what it should be: one line each.
 pub(crate) fn load(path: &Path, kind: As, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+    let shown = path.display();
+    let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
+    if found.is_dir() {
+        // Most likely the wrong folder: no rule has to say so.
+        let mut entries = path.read_dir().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
+        anyhow::ensure!(entries.next().is_some(), "{shown}: there is nothing in it");
+    }
     match kind {
         As::Bundle => bundle::load(path, BundleKind::Registry, since).map(|subject| vec![subject]),
         As::Plain => bundle::load(path, BundleKind::Plain, since).map(|subject| vec![subject]),

@@ -31,6 +31,13 @@ impl Place {
         let excerpt = excerpt(file.text().unwrap_or_default(), index);
         Self { file: file.shown.clone(), line, column, excerpt }
     }
+
+    /// Where the text on a line of a file starts; lines from 0.
+    pub(crate) fn line(file: &File, index: u64) -> Self {
+        let place = Self::new(file, index.saturating_add(1), 1);
+        let indent = place.excerpt.chars().take_while(|c| c.is_whitespace()).count();
+        Self { column: u64::try_from(indent + 1).unwrap_or(1), ..place }
+    }
 }
 
 /// A line of a text, unless it is one that nobody reads: whole files are written on one line.
@@ -136,9 +143,9 @@ impl Places {
             let (line, column) = located.place(&pointer);
             return (first_line + line - 1, column);
         }
-        let value = self.document.get(&pointer).map_or("", |value| value.raw());
-        let offset = value.as_ptr().addr().wrapping_sub(self.text.as_ptr().addr());
-        let offset = if value.is_empty() { 0 } else { name_before(&self.text, offset, &pointer) };
+        let range = self.document.get(&pointer).map(|value| value.range()).unwrap_or_default();
+        let offset =
+            if range.is_empty() { 0 } else { name_before(&self.text, range.start, &pointer) };
         let (line, column) = line_and_column(&self.text, offset);
         let column = if line == 1 { first_column + column - 1 } else { column };
         (first_line + line - 1, column)

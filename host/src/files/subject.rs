@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use opgate_document::{Document, Text};
+use opgate_document::{Document, Text, TooDeep};
 
 use super::bundle::Bundle;
 use super::catalog::Package;
 use super::content::File;
+use super::nesting::{self, Nesting};
 use super::place::{Place, Places, tokens};
+use super::template;
+use crate::review::ReviewError;
 
 /// API group of the documents that stand for files.
 pub(crate) const GROUP: &str = "opgate.dev";
@@ -29,6 +32,18 @@ pub(crate) struct Subject {
     pub(crate) requests: Vec<Request>,
     /// Files of it that could not be read. Somebody has to say so: a policy, or the caller.
     pub(crate) broken: Vec<Arc<File>>,
+}
+
+impl Subject {
+    /// The title of a package in a tree of findings, empty for what belongs to no package; none where
+    /// this is no catalog.
+    pub(crate) fn package(&self) -> Option<String> {
+        let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
+        let title = || {
+            if self.name.is_empty() { String::new() } else { nesting::named("package", &self.name) }
+        };
+        is_catalog.then(title)
+    }
 }
 
 /// One question to the policies.
@@ -82,32 +97,63 @@ impl Request {
         !matches!(self.object, Layout::Object(_))
     }
 
-    /// The review, as an API server would send it.
-    pub(crate) fn review(&self) -> String {
+    /// The review, as an API server would send it. What stands in files is not copied.
+    ///
+    /// # Errors
+    /// Where it nests too deep.
+    pub(crate) fn text(&self) -> Result<Arc<Text>, ReviewError> {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
-        let mut out = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"check","kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+        let json = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            // The log names a review by it.
+            quoted(format!("{} {}", self.kind, self.name).trim_end()),
             quoted(&self.name),
             quoted(&self.namespace),
             if self.old.is_some() { "UPDATE" } else { "CREATE" },
         );
+        let mut out = Out { json, ..Out::default() };
         self.object.write(&mut out);
         if let Some(old) = &self.old {
-            out.push_str(",\"oldObject\":");
+            out.json.push_str(",\"oldObject\":");
             old.write(&mut out);
         }
-        out.push_str("}}");
-        out
+        out.json.push_str("}}");
+        let text = Text::assembled(out.json, out.parts);
+        text.map(Arc::new).map_err(|TooDeep(offset)| ReviewError::Depth(offset))
+    }
+
+    /// The review as one text.
+    #[cfg(test)]
+    pub(crate) fn review(&self) -> String {
+        let text = self.text().unwrap();
+        Document::part(text.clone(), 0..text.len()).root().raw().into_owned()
+    }
+}
+
+/// A review while it is put together.
+#[derive(Default)]
+pub(super) struct Out {
+    /// Its text, with a `null` for each of the parts.
+    pub(super) json: String,
+    parts: Vec<(usize, Arc<Document>)>,
+}
+
+impl Out {
+    /// Adds a value that stands in another text.
+    pub(super) fn part(&mut self, document: Arc<Document>) {
+        self.parts.push((self.json.len(), document));
+        self.json.push_str("null");
     }
 }
 
 impl Layout {
-    fn write(&self, out: &mut String) {
+    fn write(&self, out: &mut Out) {
         match self {
-            Self::Bundle(bundle) => bundle.write(out),
+            Self::Bundle(bundle) => bundle.write(&mut out.json),
             Self::Package(package) => package.write(out),
             Self::Object(object) => {
+                let out = &mut out.json;
                 let json = object.file.documents().map_or("null", |d| d.json(object.index));
                 if object.pointer.is_empty() {
                     out.push_str(json);
@@ -115,7 +161,8 @@ impl Layout {
                     let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
                     let end = text.len();
                     let document = Document::part(text, 0..end);
-                    out.push_str(document.get(&object.pointer).map_or("null", |value| value.raw()));
+                    let found = document.get(&object.pointer);
+                    out.push_str(&found.map_or("null".into(), |value| value.raw()));
                 }
             }
         }
@@ -126,6 +173,7 @@ impl Layout {
 pub(crate) struct Resolver<'l> {
     layout: &'l Layout,
     ready: HashMap<(String, usize), Places>,
+    nesting: Nesting,
 }
 
 /// What the first tokens of a field lead to.
@@ -140,7 +188,16 @@ pub(super) struct Step<'f, 't> {
 impl<'l> Resolver<'l> {
     /// For the violations of a document.
     pub(crate) fn new(layout: &'l Layout) -> Self {
-        Self { layout, ready: HashMap::new() }
+        Self { layout, ready: HashMap::new(), nesting: Nesting::default() }
+    }
+
+    /// What of a package a field is about, from the outside to the inside; nothing where it is about the
+    /// package, or where there is none.
+    pub(crate) fn nesting(&mut self, field: &str) -> Vec<String> {
+        match self.layout {
+            Layout::Package(package) => self.nesting.of(package, &tokens(field)),
+            Layout::Bundle(_) | Layout::Object(_) => Vec::new(),
+        }
     }
 
     /// The place of a field; none where it is about the folder as a whole.
@@ -155,6 +212,13 @@ impl<'l> Resolver<'l> {
             }
         };
         let (Some(index), Some(documents)) = (step.document, step.file.documents()) else {
+            // A text has no documents, but lines: `text[2]` is the third one.
+            if let [text, line] = step.tokens
+                && text == "text"
+                && let Ok(line) = line.parse()
+            {
+                return Some(Place::line(step.file, line));
+            }
             let (line, column) = step.file.broken().map_or((1, 1), |b| (b.line, b.column));
             return Some(Place::new(step.file, line, column));
         };
@@ -190,7 +254,7 @@ pub(super) fn list<T>(
 /// Writes why a file cannot be read, as a member.
 pub(super) fn error(out: &mut String, file: &File) {
     if let Some(broken) = file.broken() {
-        let why = quoted(&crate::text::one_line(&broken.why, 1_024));
+        let why = quoted(&crate::text::one_line(&template::why(broken), 1_024));
         let (line, column) = (broken.line, broken.column);
         // Writing to a text does not fail.
         let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);

@@ -32,6 +32,16 @@ impl Temporary {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
+
+    /// Makes folders in each other until the path of the innermost ones is longer than any path may be.
+    pub(crate) fn deep(&self, name: &str) {
+        let names: Vec<_> = (0..12).map(|_| "d".repeat(200)).collect();
+        let (outer, inner) = (self.0.join(name), self.0.join("inner"));
+        let bottom = outer.join(names.join("/"));
+        std::fs::create_dir_all(&bottom).unwrap();
+        std::fs::create_dir_all(inner.join(names.join("/"))).unwrap();
+        std::fs::rename(inner, bottom.join("inner")).unwrap();
+    }
 }
 
 impl Drop for Temporary {

@@ -91,10 +91,23 @@ pub struct PolicyConfig {
     pub cluster: Vec<String>,
     /// Pointer of this policy in the file, for errors.
     pointer: String,
-    /// Whether the file says how long a call may take, and how many there may be.
-    has_time: bool,
-    has_concurrency: bool,
+    /// Which of the limits the file sets.
+    given: Given,
+    /// Whether nobody is served beside its calls, see [`Configuration::for_files`].
+    pub(super) is_for_files: bool,
 }
+
+/// Limits that are not the defaults, whatever their values.
+#[derive(Debug, Clone, Copy, Default)]
+struct Given {
+    time: bool,
+    concurrency: bool,
+    memory: bool,
+}
+
+/// Memory of a call about files, unless the file says otherwise. A package is one call, and what a
+/// policy notes of it may be half as large as its text; memory that is not used costs nothing.
+const MEMORY_FOR_FILES: usize = 1 << 30;
 
 /// The configuration of the whole host.
 #[derive(Debug)]
@@ -264,16 +277,20 @@ impl Configuration {
         })
     }
 
-    /// Gives the policies this much time and this many calls at a time, unless the file says
-    /// otherwise: nobody waits for a decision about files.
+    /// Gives the policies this much time, this many calls at a time and as much memory as a package
+    /// could take, unless the file says otherwise: nobody waits for a decision about files.
     pub fn for_files(&mut self, time: Duration, concurrency: usize) {
         for policy in &mut self.policies {
-            if !policy.has_time {
+            if !policy.given.time {
                 policy.limits.time = time;
             }
-            if !policy.has_concurrency {
+            if !policy.given.concurrency {
                 policy.limits.concurrency = concurrency;
             }
+            if !policy.given.memory {
+                policy.limits.memory = MEMORY_FOR_FILES;
+            }
+            policy.is_for_files = true;
         }
     }
 
@@ -344,8 +361,11 @@ impl Origin {
             }
         };
         let mut limits = Limits::default();
-        let has_time = entry.limits.0.time.is_some();
-        let has_concurrency = entry.limits.0.concurrency.is_some();
+        let given = Given {
+            time: entry.limits.0.time.is_some(),
+            concurrency: entry.limits.0.concurrency.is_some(),
+            memory: entry.limits.0.memory.is_some(),
+        };
         let memory = entry.limits.0.memory.map(|memory| match memory {
             serde_json::Value::String(text) => parse_bytes(&text),
             other => parse_bytes(&other.to_string()),
@@ -400,8 +420,8 @@ impl Origin {
                 .map(|resource| resource.trim_start_matches('/').to_owned())
                 .collect(),
             pointer,
-            has_time,
-            has_concurrency,
+            given,
+            is_for_files: false,
         })
     }
 
@@ -437,8 +457,8 @@ fn every_builtin() -> Vec<PolicyConfig> {
         excluded_users: Vec::new(),
         cluster: Vec::new(),
         pointer: String::new(),
-        has_time: false,
-        has_concurrency: false,
+        given: Given::default(),
+        is_for_files: false,
     };
     builtin::BUILTINS.iter().map(policy).collect()
 }

@@ -93,6 +93,8 @@ pub struct Lane {
     until_fast: AtomicU32,
     /// A call in the slow lane used up its time on the processor, and none has ended well since.
     burns: AtomicBool,
+    /// Calls have their whole time where they start: nobody is served beside them.
+    is_only: bool,
 }
 
 /// One who waits for a permit; counted while it exists, also when the client goes away.
@@ -114,8 +116,9 @@ impl Drop for StopOnDrop {
 }
 
 impl Lane {
-    pub(super) fn new(limits: Limits, queue: usize) -> Self {
+    pub(super) fn new(limits: Limits, queue: usize, is_only: bool) -> Self {
         Self {
+            is_only,
             permits: Arc::new(Semaphore::new(limits.concurrency)),
             waiting: AtomicUsize::new(0),
             queue,
@@ -172,7 +175,7 @@ pub(super) async fn validate(
     let left = deadline.saturating_duration_since(Instant::now());
     let budget = Budget { time: policy.limits.time.min(left), ..Budget::of(policy.limits) };
     if lane.is_fast() {
-        let short = budget.time > FAST;
+        let short = budget.time > FAST && !lane.is_only;
         let time = if short { FAST } else { budget.time };
         let reader = policy.view.reader(fresh.cloned());
         let budget = Budget { time, ..budget };

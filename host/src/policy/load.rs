@@ -119,7 +119,7 @@ pub(super) fn load(
         limits: config.limits,
         loaded_at: SystemTime::now(),
         module,
-        lane: Lane::new(config.limits, queue),
+        lane: Lane::new(config.limits, queue, config.is_for_files),
         levels: config.rules.clone(),
         settings,
         excluded_namespaces: config.excluded_namespaces.clone(),

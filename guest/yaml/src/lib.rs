@@ -1,51 +1,32 @@
-//! Documents of a YAML text as JSON, for files in ConfigMaps.
+//! YAML as JSON text, for policies: files in ConfigMaps, and objects inside of catalogs.
 //!
 //! ```text
-//! text ─▶ documents, split at `---` ─▶ worth a parser? ─▶ events ─▶ nodes ─▶ JSON text
+//! text ─▶ documents, split at `---` ─▶ events ─▶ nodes ─▶ JSON text
 //! ```
 //!
-//! Only documents that name what this policy looks at are parsed: a ClusterServiceVersion has a
-//! megabyte easily, and nearly none carries properties. A node that an alias refers to is there once,
-//! and written wherever the alias stands; what may be written is bounded. Nothing here is recursive.
-//! A text that is no YAML gives nothing: OLM cannot read it either.
+//! A node that an alias refers to is there once, and written wherever the alias stands; what may be
+//! written is bounded. Nothing here is recursive.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use granit_parser::{Event, Parser, ScalarStyle, options};
 
-/// What a document must name to be looked at. An escape may hide a name.
-const NAMES: [&str; 8] = [
-    "olm.constraint",
-    "olm.package.required",
-    "olm.gvk.required",
-    "olm.label.required",
-    "operatorframework.io/properties",
-    "olm.properties",
-    "\\x",
-    "\\u",
-];
 /// Levels that a document may nest, as for files.
 const DEPTH: usize = 256;
 
 /// A document as JSON.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Document {
+pub enum Document {
     /// The text.
     Json(Vec<u8>),
     /// Its aliases stand for more than there is room for.
     TooLarge,
 }
 
-/// The documents that are worth a look, with their places in the stream.
-pub(crate) fn documents(text: &str, room: usize) -> impl Iterator<Item = (usize, Document)> {
-    let worth = |part: &str| NAMES.iter().any(|name| part.contains(name));
-    let parts = split(text).into_iter().enumerate().filter(move |(_, part)| worth(part));
-    parts.filter_map(move |(index, part)| Some((index, read(part, room)?)))
-}
-
-/// Cuts a stream before each line that begins a document.
-fn split(text: &str) -> Vec<&str> {
+/// Cuts a stream before each line that begins a document; empty documents are left out.
+#[must_use]
+pub fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (0, 0);
     for line in text.split_inclusive('\n') {
@@ -90,7 +71,10 @@ struct Nodes<'y> {
     merges: usize,
 }
 
-fn read(yaml: &str, room: usize) -> Option<Document> {
+/// Reads one document, of which at most `room` bytes of JSON are made. `None` where it is empty, no
+/// YAML, or not to be said in JSON.
+#[must_use]
+pub fn read(yaml: &str, room: usize) -> Option<Document> {
     let options = options! { flow_nesting_limit: DEPTH, block_nesting_limit: DEPTH };
     let mut nodes =
         Nodes { all: Vec::new(), open: Vec::new(), anchors: BTreeMap::new(), merges: yaml.len() };
@@ -261,11 +245,23 @@ fn number(text: &str) -> Option<Cow<'_, str>> {
         return Some(number.to_string().into());
     }
     let number: f64 = text.parse().ok()?;
-    let is_json = constraints::json::check(text.as_bytes(), constraints::json::Reading::WHOLE);
-    if is_json.is_ok() {
+    if is_json(text) {
         return Some(text.into());
     }
     number.is_finite().then(|| number.to_string().into())
+}
+
+/// Whether a number that Rust reads is written as in JSON: no `+` and no `.` in front, digits behind
+/// the point, no zero before other digits.
+fn is_json(number: &str) -> bool {
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    let whole = digits.split(['.', 'e', 'E']).next().unwrap_or_default();
+    let ends =
+        |c| number.split(c).skip(1).all(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    !whole.is_empty()
+        && whole.bytes().all(|byte| byte.is_ascii_digit())
+        && (whole.len() == 1 || !whole.starts_with('0'))
+        && ends('.')
 }
 
 fn quoted(text: &str, out: &mut Vec<u8>) {
@@ -323,10 +319,10 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_cut_and_only_what_names_something_is_read() {
-        let stream = "a: olm.constraint\n--- # two\nb: 1\n---\nc: |\n  olm.properties\n  ---\n";
-        let found: Vec<_> = documents(stream, 100).map(|(index, _)| index).collect();
-        assert_eq!(found, [0, 2]);
+    fn streams_are_cut() {
+        let stream = "---\na: 1\n--- # two\nb: 1\n---\n---\nc: |\n  x\n  ---\n---d\n";
+        let found = ["---\na: 1\n", "--- # two\nb: 1\n", "---\n", "---\nc: |\n  x\n  ---\n---d\n"];
+        assert_eq!(split(stream), found);
     }
 
     #[test]
@@ -334,7 +330,7 @@ mod tests {
         let mut bomb = "a0: &a0 [olm.constraint, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let all = vec![format!("*a{}", level - 1); 9].join(", ");
-            bomb.push_str(&format!("a{level}: &a{level} [{all}]\n"));
+            bomb.extend(["a", &level.to_string(), ": &a", &level.to_string(), " [", &all, "]\n"]);
         }
         assert_eq!(read(&bomb, 1 << 20), Some(Document::TooLarge));
         let members: Vec<_> = (0..100).map(|n| format!("k{n}: 1")).collect();

@@ -1,0 +1,69 @@
+//! Properties as an expression sees them: a list of maps with `type` and `value`.
+//!
+//! Values are what Go makes of their JSON: every number is a double. A property whose value is no JSON
+//! leaves an empty map, as in OLM.
+
+use crate::json::{Index, Kind, Reading, Tree};
+
+use super::value::{LEVELS, TooDeep, Value};
+
+/// Levels of a property's value: it stands in a map, and that in the list of all.
+const WITHIN: usize = LEVELS - 2;
+
+/// The list of all properties, by their types and the texts of their values.
+pub(super) fn properties<'p>(
+    all: impl Iterator<Item = (&'p str, &'p [u8])>,
+) -> Result<Value, TooDeep> {
+    let mut list = Vec::new();
+    for (kind, text) in all {
+        let entries = match decoded(text)? {
+            Some(value) => {
+                vec![(Value::text("type"), Value::text(kind)), (Value::text("value"), value)]
+            }
+            None => Vec::new(),
+        };
+        list.push(Value::map(entries)?);
+    }
+    Value::list(list)
+}
+
+/// A value, if the text is one.
+fn decoded(text: &[u8]) -> Result<Option<Value>, TooDeep> {
+    match Tree::parse(text, Reading { max_depth: WITHIN, trailing: false }) {
+        Ok(tree) => value(&tree, 0),
+        Err(error) if error.is_depth() => Err(TooDeep),
+        Err(_) => Ok(None),
+    }
+}
+
+/// A value and everything in it; `None` where a number is larger than a double can be.
+fn value(tree: &Tree<'_>, index: Index) -> Result<Option<Value>, TooDeep> {
+    Ok(Some(match tree.kind(index) {
+        Kind::Null => Value::Null,
+        Kind::Boolean => Value::Bool(tree.raw(index) == b"true"),
+        Kind::Number => {
+            let text = std::str::from_utf8(tree.raw(index)).unwrap_or_default();
+            match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => Value::Double(number),
+                _ => return Ok(None),
+            }
+        }
+        Kind::Text => Value::Text(tree.text(index).unwrap_or_default().into()),
+        Kind::List => {
+            let mut items = Vec::new();
+            for child in tree.children(index) {
+                let Some(item) = value(tree, child)? else { return Ok(None) };
+                items.push(item);
+            }
+            Value::list(items)?
+        }
+        Kind::Object => {
+            let mut entries = Vec::new();
+            for child in tree.children(index) {
+                let Some(item) = value(tree, child)? else { return Ok(None) };
+                entries.push((Value::text(&tree.key(child)), item));
+            }
+            Value::map(entries)?
+        }
+    }))
+}

@@ -1,0 +1,283 @@
+//! The functions and operators of cel-go's standard library, and `semver_compare`: what they take and
+//! what comes out.
+
+use super::types::{Bindings, TooLarge, Type};
+
+/// A type in a signature. `A` and `B` are what a call makes of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape {
+    Bool,
+    Int,
+    Uint,
+    Double,
+    Text,
+    Bytes,
+    Duration,
+    Timestamp,
+    Dyn,
+    Any,
+    A,
+    B,
+    ListOfA,
+    MapOfAToB,
+    TypeOfA,
+}
+
+impl Shape {
+    /// Whether it has variables.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Self::A | Self::B | Self::ListOfA | Self::MapOfAToB | Self::TypeOfA)
+    }
+
+    /// Whether a type is plainly another one. Most overloads of most operators end here, before
+    /// anything is made for them.
+    pub(super) fn excludes(self, of: &Type) -> bool {
+        let is_plain =
+            !matches!(of, Type::Null | Type::Dyn | Type::Any | Type::Error | Type::Variable(_));
+        is_plain
+            && !match self {
+                Self::Bool => *of == Type::Bool,
+                Self::Int => *of == Type::Int,
+                Self::Uint => *of == Type::Uint,
+                Self::Double => *of == Type::Double,
+                Self::Text => *of == Type::Text,
+                Self::Bytes => *of == Type::Bytes,
+                Self::Duration => *of == Type::Duration,
+                Self::Timestamp => *of == Type::Timestamp,
+                Self::ListOfA => matches!(of, Type::List(_)),
+                Self::MapOfAToB => matches!(of, Type::Map(_)),
+                Self::Dyn | Self::Any | Self::A | Self::B | Self::TypeOfA => true,
+            }
+    }
+
+    /// The type, with variables from a number on.
+    pub(super) fn made(self, first: usize) -> Result<Type, TooLarge> {
+        let (a, b) = (Type::Variable(first), Type::Variable(first + 1));
+        Ok(match self {
+            Self::Bool => Type::Bool,
+            Self::Int => Type::Int,
+            Self::Uint => Type::Uint,
+            Self::Double => Type::Double,
+            Self::Text => Type::Text,
+            Self::Bytes => Type::Bytes,
+            Self::Duration => Type::Duration,
+            Self::Timestamp => Type::Timestamp,
+            Self::Dyn => Type::Dyn,
+            Self::Any => Type::Any,
+            Self::A => a,
+            Self::B => b,
+            Self::ListOfA => Type::list(a)?,
+            Self::MapOfAToB => Type::map(a, b)?,
+            Self::TypeOfA => Type::named(a)?,
+        })
+    }
+}
+
+use Shape::{
+    A, Any, B, Bool, Bytes, Double, Duration, Dyn, Int, ListOfA, MapOfAToB, Text, Timestamp,
+    TypeOfA, Uint,
+};
+
+/// One way to call a function: whether it is called on its first argument, what it takes, what comes
+/// out.
+pub(super) type Way = (bool, &'static [Shape], Shape);
+
+const PRODUCT: &[Way] =
+    &[(false, &[Double, Double], Double), (false, &[Int, Int], Int), (false, &[Uint, Uint], Uint)];
+/// What has an order: first each among its own, then numbers of different types.
+const COMPARISON: &[Way] = &[
+    (false, &[Bool, Bool], Bool),
+    (false, &[Int, Int], Bool),
+    (false, &[Uint, Uint], Bool),
+    (false, &[Double, Double], Bool),
+    (false, &[Text, Text], Bool),
+    (false, &[Bytes, Bytes], Bool),
+    (false, &[Timestamp, Timestamp], Bool),
+    (false, &[Duration, Duration], Bool),
+    (false, &[Int, Double], Bool),
+    (false, &[Int, Uint], Bool),
+    (false, &[Uint, Double], Bool),
+    (false, &[Uint, Int], Bool),
+    (false, &[Double, Int], Bool),
+    (false, &[Double, Uint], Bool),
+];
+/// How many of them are for values of one type.
+const UNMIXED: usize = 8;
+/// A part of a point in time, with or without a time zone, or of a span of time.
+const PART: &[Way] =
+    &[(true, &[Timestamp], Int), (true, &[Timestamp, Text], Int), (true, &[Duration], Int)];
+/// How many of them are for points in time.
+const POINT: usize = 2;
+
+const FUNCTIONS: &[(&str, &[Way])] = &[
+    ("_?_:_", &[(false, &[Bool, A, A], A)]),
+    ("!_", &[(false, &[Bool], Bool)]),
+    ("-_", &[(false, &[Double], Double), (false, &[Int], Int)]),
+    ("_==_", &[(false, &[A, A], Bool)]),
+    ("_!=_", &[(false, &[A, A], Bool)]),
+    (
+        "_+_",
+        &[
+            (false, &[Bytes, Bytes], Bytes),
+            (false, &[Double, Double], Double),
+            (false, &[Duration, Duration], Duration),
+            (false, &[Duration, Timestamp], Timestamp),
+            (false, &[Timestamp, Duration], Timestamp),
+            (false, &[Int, Int], Int),
+            (false, &[ListOfA, ListOfA], ListOfA),
+            (false, &[Text, Text], Text),
+            (false, &[Uint, Uint], Uint),
+        ],
+    ),
+    (
+        "_-_",
+        &[
+            (false, &[Double, Double], Double),
+            (false, &[Duration, Duration], Duration),
+            (false, &[Int, Int], Int),
+            (false, &[Timestamp, Duration], Timestamp),
+            (false, &[Timestamp, Timestamp], Duration),
+            (false, &[Uint, Uint], Uint),
+        ],
+    ),
+    ("_*_", PRODUCT),
+    ("_/_", PRODUCT),
+    ("_%_", &[(false, &[Int, Int], Int), (false, &[Uint, Uint], Uint)]),
+    ("_[_]", &[(false, &[ListOfA, Int], A), (false, &[MapOfAToB, A], B)]),
+    ("@in", &[(false, &[A, ListOfA], Bool), (false, &[A, MapOfAToB], Bool)]),
+    (
+        "size",
+        &[
+            (false, &[Bytes], Int),
+            (true, &[Bytes], Int),
+            (false, &[ListOfA], Int),
+            (true, &[ListOfA], Int),
+            (false, &[MapOfAToB], Int),
+            (true, &[MapOfAToB], Int),
+            (false, &[Text], Int),
+            (true, &[Text], Int),
+        ],
+    ),
+    ("type", &[(false, &[A], TypeOfA)]),
+    ("dyn", &[(false, &[A], Dyn)]),
+    ("bool", &[(false, &[Bool], Bool), (false, &[Text], Bool)]),
+    ("bytes", &[(false, &[Bytes], Bytes), (false, &[Text], Bytes)]),
+    (
+        "double",
+        &[
+            (false, &[Double], Double),
+            (false, &[Int], Double),
+            (false, &[Text], Double),
+            (false, &[Uint], Double),
+        ],
+    ),
+    (
+        "duration",
+        &[(false, &[Duration], Duration), (false, &[Int], Duration), (false, &[Text], Duration)],
+    ),
+    (
+        "int",
+        &[
+            (false, &[Int], Int),
+            (false, &[Double], Int),
+            (false, &[Duration], Int),
+            (false, &[Text], Int),
+            (false, &[Timestamp], Int),
+            (false, &[Uint], Int),
+        ],
+    ),
+    (
+        "string",
+        &[
+            (false, &[Text], Text),
+            (false, &[Bool], Text),
+            (false, &[Bytes], Text),
+            (false, &[Double], Text),
+            (false, &[Duration], Text),
+            (false, &[Int], Text),
+            (false, &[Timestamp], Text),
+            (false, &[Uint], Text),
+        ],
+    ),
+    (
+        "timestamp",
+        &[
+            (false, &[Timestamp], Timestamp),
+            (false, &[Int], Timestamp),
+            (false, &[Text], Timestamp),
+        ],
+    ),
+    (
+        "uint",
+        &[
+            (false, &[Uint], Uint),
+            (false, &[Double], Uint),
+            (false, &[Int], Uint),
+            (false, &[Text], Uint),
+        ],
+    ),
+    ("contains", &[(true, &[Text, Text], Bool)]),
+    ("endsWith", &[(true, &[Text, Text], Bool)]),
+    ("startsWith", &[(true, &[Text, Text], Bool)]),
+    ("matches", &[(false, &[Text, Text], Bool), (true, &[Text, Text], Bool)]),
+    ("semver_compare", &[(false, &[Any, Any], Int)]),
+];
+
+/// Types whose names are values. Lists and maps are those of anything.
+const NAMES: [(&str, Option<Shape>); 10] = [
+    ("bool", Some(Bool)),
+    ("int", Some(Int)),
+    ("uint", Some(Uint)),
+    ("double", Some(Double)),
+    ("string", Some(Text)),
+    ("bytes", Some(Bytes)),
+    ("list", Some(ListOfA)),
+    ("map", Some(MapOfAToB)),
+    ("google.protobuf.Timestamp", Some(Timestamp)),
+    ("google.protobuf.Duration", Some(Duration)),
+];
+
+/// Every way to call a function; none where there is no such function. `mixed` is whether numbers of
+/// different types may be compared.
+pub(super) fn overloads(name: &str, mixed: bool) -> &'static [Way] {
+    let ways = match name {
+        "_<_" | "_<=_" | "_>_" | "_>=_" if mixed => Some(COMPARISON),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => COMPARISON.get(..UNMIXED),
+        "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" => Some(PART),
+        "getFullYear" | "getMonth" | "getDayOfYear" | "getDayOfMonth" | "getDate"
+        | "getDayOfWeek" => PART.get(..POINT),
+        _ => FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, ways)| *ways),
+    };
+    ways.unwrap_or_default()
+}
+
+/// The name of an operator's function.
+pub(super) fn operator(sign: &str) -> &'static str {
+    match sign {
+        "in" => "@in",
+        "==" => "_==_",
+        "!=" => "_!=_",
+        "<" => "_<_",
+        "<=" => "_<=_",
+        ">" => "_>_",
+        ">=" => "_>=_",
+        "+" => "_+_",
+        "-" => "_-_",
+        "*" => "_*_",
+        "/" => "_/_",
+        _ => "_%_",
+    }
+}
+
+/// The type of a type's name.
+pub(super) fn named(name: &str, bindings: &mut Bindings) -> Option<Result<Type, TooLarge>> {
+    let name = name.strip_prefix('.').unwrap_or(name);
+    match name {
+        "type" => return Some(Type::named(Type::Named(None))),
+        "null_type" => return Some(Type::named(Type::Null)),
+        _ => {}
+    }
+    let (_, shape) = NAMES.into_iter().find(|(known, _)| *known == name)?;
+    let of = shape?.made(bindings.fresh(2));
+    Some(of.and_then(Type::named))
+}

@@ -1,0 +1,121 @@
+//! What numbers, strings and bytes in an expression stand for.
+
+use std::rc::Rc;
+
+/// A value that is written out.
+#[derive(Debug, Clone)]
+pub(super) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Rc<str>),
+    Bytes(Rc<[u8]>),
+}
+
+const UNABLE: &str = "unable to unescape string";
+const NO_CHARACTER: &str = "invalid unicode code point";
+
+/// Digits and their base.
+fn digits(text: &str) -> (&str, u32) {
+    text.strip_prefix("0x").map_or((text, 10), |hex| (hex, 16))
+}
+
+/// A whole number, with the sign before it if there is one.
+pub(super) fn int(text: &str, negative: bool) -> Result<Literal, &'static str> {
+    let (digits, radix) = digits(text);
+    // With its sign, because the smallest number has no positive counterpart.
+    let value = i128::from_str_radix(digits, radix).ok();
+    let value = value.map(|value| if negative { -value } else { value });
+    value.and_then(|v| i64::try_from(v).ok()).map(Literal::Int).ok_or("invalid int literal")
+}
+
+/// A whole number that ends in `u`.
+pub(super) fn uint(text: &str) -> Result<Literal, &'static str> {
+    let (digits, radix) = digits(text.trim_end_matches(['u', 'U']));
+    u64::from_str_radix(digits, radix).map(Literal::Uint).map_err(|_| "invalid uint literal")
+}
+
+/// Any other number.
+pub(super) fn double(text: &str, negative: bool) -> Result<Literal, &'static str> {
+    let value = text.parse().ok().filter(|value: &f64| value.is_finite());
+    let value = value.map(|value| if negative { -value } else { value });
+    value.map(Literal::Double).ok_or("invalid double literal")
+}
+
+/// What is between the quotes of a string, without its escapes.
+pub(super) fn text(token: &str) -> Result<Literal, &'static str> {
+    let bytes = unescaped(token, false)?;
+    let text = String::from_utf8(bytes).map_err(|_| UNABLE)?;
+    Ok(Literal::Text(text.into()))
+}
+
+/// The same of bytes, where escapes are bytes and not characters.
+pub(super) fn bytes(token: &str) -> Result<Literal, &'static str> {
+    let token = token.strip_prefix(['b', 'B']).unwrap_or(token);
+    Ok(Literal::Bytes(unescaped(token, true)?.into()))
+}
+
+fn unescaped(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+    // Ends of lines are the same everywhere.
+    let token = token.replace("\r\n", "\n").replace('\r', "\n");
+    let raw = token.strip_prefix(['r', 'R']);
+    let quoted = raw.unwrap_or(&token);
+    let marks = ["\"\"\"", "'''", "\"", "'"];
+    let between = |quote: &&str| {
+        let long = quoted.len() >= 2 * quote.len();
+        quoted.strip_prefix(*quote).filter(|_| long)?.strip_suffix(*quote)
+    };
+    let inner = marks.iter().find_map(between).ok_or(UNABLE)?;
+    if raw.is_some() || !inner.contains('\\') {
+        return Ok(inner.as_bytes().to_vec());
+    }
+    let mut out = Vec::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    let push = |out: &mut Vec<u8>, c: char| {
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    };
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            push(&mut out, c);
+            continue;
+        }
+        let escaped = chars.next().ok_or(UNABLE)?;
+        let (first, count, radix) = match escaped {
+            'x' | 'X' => (0, 2, 16),
+            'u' if !bytes => (0, 4, 16),
+            'U' if !bytes => (0, 8, 16),
+            '0'..='3' => (escaped.to_digit(8).unwrap_or_default(), 2, 8),
+            _ => {
+                push(&mut out, control(escaped).ok_or(UNABLE)?);
+                continue;
+            }
+        };
+        let mut code = first;
+        for _ in 0..count {
+            let digit = chars.next().and_then(|c| c.to_digit(radix)).ok_or(UNABLE)?;
+            code = code.wrapping_mul(radix) | digit;
+        }
+        if bytes {
+            out.push(u8::try_from(code).map_err(|_| UNABLE)?);
+        } else {
+            push(&mut out, char::from_u32(code).ok_or(NO_CHARACTER)?);
+        }
+    }
+    Ok(out)
+}
+
+fn control(escaped: char) -> Option<char> {
+    Some(match escaped {
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{b}',
+        '\\' | '\'' | '"' | '`' | '?' => escaped,
+        _ => return None,
+    })
+}

@@ -1,0 +1,51 @@
+//! Which roles bindings give a service account: `ClusterRoleBindings` everywhere, `RoleBindings` in
+//! its namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::cluster::{Match, Query};
+
+use super::Unanswered;
+use super::read::each;
+use super::subjects::Account;
+use super::work::Work;
+use crate::reads::{CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS};
+
+/// The `ClusterRoles` that apply to the account everywhere, each with a binding that says so.
+pub(super) fn cluster_roles(
+    account: &Account<'_>,
+    work: &mut Work,
+) -> Result<BTreeMap<String, String>, Unanswered> {
+    let mut roles = BTreeMap::new();
+    let matches = [Match { index: "subject", values: &account.names, absent: false }];
+    let query = Query { matches: &matches, ..Query::default() };
+    each(&CLUSTER_ROLE_BINDINGS, query, work, |binding, work| {
+        let role = binding.text_or_empty("/roleRef/name");
+        if !roles.contains_key(&role)
+            && binding.text_or_empty("/roleRef/kind") == "ClusterRole"
+            && account.is_subject_of(&binding, work)?
+        {
+            roles.insert(role, binding.text_or_empty("/metadata/name"));
+        }
+        Ok(())
+    })?;
+    Ok(roles)
+}
+
+/// Kind and name of the roles that apply to the account in its namespace only.
+pub(super) fn roles_in_namespace(
+    account: &Account<'_>,
+    work: &mut Work,
+) -> Result<BTreeSet<(String, String)>, Unanswered> {
+    let mut roles = BTreeSet::new();
+    let matches = [Match { index: "subject", values: &account.names, absent: false }];
+    let query = Query { namespace: Some(account.namespace), matches: &matches, ..Query::default() };
+    each(&ROLE_BINDINGS, query, work, |binding, work| {
+        if account.is_subject_of(&binding, work)? {
+            let text = |pointer| binding.text_or_empty(pointer);
+            roles.insert((text("/roleRef/kind"), text("/roleRef/name")));
+        }
+        Ok(())
+    })?;
+    Ok(roles)
+}

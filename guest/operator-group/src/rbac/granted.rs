@@ -1,0 +1,220 @@
+//! Everything that a service account may do, compared with a rule that somebody wants, as the API
+//! server compares them before it lets somebody grant one (Kubernetes,
+//! `component-helpers/auth/rbac/validation/policy_comparator.go`).
+
+use opgate_sdk::Document;
+use opgate_sdk::go::quote;
+
+use super::Unanswered;
+use super::bindings::{cluster_roles, roles_in_namespace};
+use super::policy_rule::PolicyRule;
+use super::read::{get, length};
+use super::subjects::Account;
+use super::work::Work;
+use crate::reads::{CLUSTER_ROLES, ROLES};
+
+/// The rules of all roles that an account has.
+pub(super) struct Granted {
+    everywhere: Vec<PolicyRule>,
+    /// In its own namespace only.
+    inside: Vec<PolicyRule>,
+}
+
+impl Granted {
+    pub(super) fn to(account: &Account<'_>, work: &mut Work) -> Result<Self, Unanswered> {
+        let mut everywhere = Vec::new();
+        for role in cluster_roles(account, work)?.into_keys() {
+            add_rules(get(&CLUSTER_ROLES, "", &role, work)?, &mut everywhere, work)?;
+        }
+        let mut inside = Vec::new();
+        for (kind, role) in roles_in_namespace(account, work)? {
+            let role = match kind.as_str() {
+                "Role" => get(&ROLES, account.namespace, &role, work)?,
+                "ClusterRole" => get(&CLUSTER_ROLES, "", &role, work)?,
+                _ => None,
+            };
+            add_rules(role, &mut inside, work)?;
+        }
+        Ok(Self { everywhere, inside })
+    }
+
+    /// What the account has at the cluster scope.
+    pub(super) fn in_cluster(&self) -> Held<'_> {
+        let everywhere: Vec<_> = self.everywhere.iter().collect();
+        Held { resources: everywhere.clone(), urls: everywhere }
+    }
+
+    /// What the account has in its namespace: that, and what its namespace adds.
+    pub(super) fn in_namespace(&self) -> Held<'_> {
+        let mut held = self.in_cluster();
+        held.resources.extend(&self.inside);
+        held
+    }
+}
+
+fn add_rules(
+    role: Option<Document>,
+    rules: &mut Vec<PolicyRule>,
+    work: &mut Work,
+) -> Result<(), Unanswered> {
+    let Some(role) = role else { return Ok(()) };
+    for index in 0..length(&role, "/rules") {
+        rules.push(PolicyRule::read(&role, &format!("/rules/{index}"), work)?);
+    }
+    Ok(())
+}
+
+/// What is held where something is wanted.
+pub(super) struct Held<'g> {
+    resources: Vec<&'g PolicyRule>,
+    /// Paths such as `/metrics` belong to no namespace.
+    urls: Vec<&'g PolicyRule>,
+}
+
+impl Held<'_> {
+    /// The first part of a wanted rule that is not held; `scope` is how its message ends.
+    pub(super) fn lack(
+        &self,
+        wanted: &PolicyRule,
+        scope: &str,
+        work: &mut Work,
+    ) -> Result<Option<String>, Unanswered> {
+        let lacking = self.lack_resource(wanted, scope, work)?;
+        if lacking.is_some() { Ok(lacking) } else { self.lack_url(wanted, work) }
+    }
+
+    fn lack_resource(
+        &self,
+        wanted: &PolicyRule,
+        scope: &str,
+        work: &mut Work,
+    ) -> Result<Option<String>, Unanswered> {
+        // Mostly one rule has all of it, and no pairs of this and that need be looked at.
+        let own = wanted.groups.len() + wanted.resources.len();
+        let parts = wanted.verbs.len() + wanted.names.len() + 1;
+        work.spend((own + parts).saturating_mul(self.resources.len()))?;
+        let is_within = |rule: &&PolicyRule| {
+            wanted.groups.iter().all(|group| rule.has_group(group))
+                && wanted.resources.iter().all(|resource| rule.has_resource(resource))
+                && rule.has_all(&wanted.verbs, &wanted.names)
+        };
+        if self.resources.iter().any(is_within) {
+            return Ok(None);
+        }
+        for group in &wanted.groups {
+            let rules = with(&self.resources, work, |rule| rule.has_group(group))?;
+            for resource in &wanted.resources {
+                let rules = with(&rules, work, |rule| rule.has_resource(resource))?;
+                work.spend(parts.saturating_mul(rules.len()))?;
+                if rules.iter().any(|rule| rule.has_all(&wanted.verbs, &wanted.names)) {
+                    continue;
+                }
+                if let Some((verb, name)) = lacking_pair(&rules, wanted, work)? {
+                    return Ok(Some(permission(verb, group, resource, name, scope)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn lack_url(&self, wanted: &PolicyRule, work: &mut Work) -> Result<Option<String>, Unanswered> {
+        let listed: usize = self.urls.iter().map(|rule| rule.urls.len()).sum();
+        for url in &wanted.urls {
+            work.spend(listed)?;
+            let rules = with(&self.urls, work, |rule| rule.has_url(url))?;
+            for verb in &wanted.verbs {
+                if with(&rules, work, |rule| rule.has_verb(verb))?.is_empty() {
+                    return Ok(Some(format!("{verb} {url}")));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Those of the rules that have something, at the cost of one look at each.
+fn with<'g>(
+    rules: &[&'g PolicyRule],
+    work: &mut Work,
+    has_it: impl Fn(&PolicyRule) -> bool,
+) -> Result<Vec<&'g PolicyRule>, Unanswered> {
+    work.spend(rules.len() + 1)?;
+    Ok(rules.iter().filter(|rule| has_it(rule)).copied().collect())
+}
+
+/// The first pair of a verb and a name that none of the rules has; no name where all are wanted.
+fn lacking_pair<'w>(
+    rules: &[&PolicyRule],
+    wanted: &'w PolicyRule,
+    work: &mut Work,
+) -> Result<Option<(&'w str, Option<&'w str>)>, Unanswered> {
+    for verb in &wanted.verbs {
+        let rules = with(rules, work, |rule| rule.has_verb(verb))?;
+        if wanted.names.is_empty() && !rules.iter().any(|rule| rule.names.is_empty()) {
+            return Ok(Some((verb, None)));
+        }
+        for name in &wanted.names {
+            if with(&rules, work, |rule| rule.has_name(name))?.is_empty() {
+                return Ok(Some((verb, Some(name))));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// `update configmaps "settings" in namespace scoped`, `create deployments.apps at the cluster scope`.
+fn permission(verb: &str, group: &str, resource: &str, name: Option<&str>, scope: &str) -> String {
+    let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+    let name = name.map(|name| format!(" {}", quote(name))).unwrap_or_default();
+    format!("{verb} {resource}{group}{name}{scope}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+
+    #[test]
+    fn wildcards_names_sub_resources_and_paths() {
+        let rule = |resources: &str, verbs: &str, names: &str| {
+            format!(
+                r#"{{"apiGroups":[""],"resources":[{resources}],"verbs":[{verbs}],"resourceNames":[{names}]}}"#
+            )
+        };
+        let pods = |verbs: &str| rule(r#""pods""#, verbs, "");
+        let named = |names: &str| rule(r#""pods""#, r#""get""#, names);
+        let scale = |resources: &str| rule(resources, r#""get""#, "");
+        let url = |url: &str| format!(r#"{{"nonResourceURLs":["{url}"],"verbs":["get"]}}"#);
+        for (held, wanted, lacking) in [
+            (pods(r#""get""#), pods(r#""*""#), Some("* pods at the cluster scope")),
+            (pods(r#""*""#), pods(r#""*""#), None),
+            (pods(r#""*""#), pods(r#""get","use""#), None),
+            (pods(r#""get""#), rule(r#""*""#, r#""get""#, ""), Some("get * at the cluster scope")),
+            (named(r#""a""#), pods(r#""get""#), Some("get pods at the cluster scope")),
+            (pods(r#""get""#), named(r#""a""#), None),
+            (named(r#""a","b""#), named(r#""a""#), None),
+            (named(r#""a""#), named(r#""a","b""#), Some(r#"get pods "b" at the cluster scope"#)),
+            (format!("{},{}", named(r#""a""#), named(r#""b""#)), named(r#""a","b""#), None),
+            (scale(r#""*/scale""#), scale(r#""pods/scale""#), None),
+            (
+                scale(r#""pods""#),
+                scale(r#""pods/scale""#),
+                Some("get pods/scale at the cluster scope"),
+            ),
+            (scale(r#""*""#), scale(r#""pods/scale""#), None),
+            (
+                scale(r#""*/*""#),
+                scale(r#""pods/scale""#),
+                Some("get pods/scale at the cluster scope"),
+            ),
+            (url("/metrics"), url("/metrics"), None),
+            (url("/metrics"), url("/metrics/a"), Some("get /metrics/a")),
+            (url("/metrics/*"), url("/metrics/a"), None),
+            (url("*"), url("/metrics"), None),
+            (ALL.to_owned(), url("/metrics"), Some("get /metrics")),
+        ] {
+            let found = missing(&in_cluster(&held), &csv("", &wanted));
+            let found = found.first().map(|(_, permission)| permission.as_str());
+            assert_eq!(found, lacking, "{held} for {wanted}");
+        }
+    }
+}

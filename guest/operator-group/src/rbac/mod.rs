@@ -1,0 +1,68 @@
+//! Who may do what, as far as Operator groups care: OPG-32, OPG-33 and OPG-36 to OPG-38.
+//!
+//! ```text
+//! widening      OPG-32, 33, 36 ──▶ rights                  what a role lets do to a few resources
+//! permissions   OPG-37 ─┐
+//! pull_secrets  OPG-38 ─┴────────▶ granted, policy_rule    all that an account may do
+//!
+//! each of them ──────────────────▶ bindings, subjects      which roles apply to which accounts
+//!                                  read, work              objects, as long as work is left
+//! ```
+//!
+//! Every question has a fixed amount of work: roles and bindings have whatever size their authors
+//! like, and a call has a fixed time.
+
+mod bindings;
+mod granted;
+mod permissions;
+mod policy_rule;
+mod pull_secrets;
+mod read;
+mod rights;
+mod subjects;
+#[cfg(test)]
+mod testing;
+mod widening;
+mod work;
+
+use opgate_sdk::cluster::ReadError;
+
+pub(crate) use permissions::{asks_for_permissions, group_account, missing_permissions};
+pub(crate) use pull_secrets::lacks_pull_secrets;
+pub(crate) use widening::{opens_groups, widened_account, widening_binding, widening_role};
+
+/// Why a question has no answer: its rule is left out, and said to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// There is no cluster to ask.
+    Absent,
+    /// Roles, bindings or the object itself are too large.
+    TooLarge,
+}
+
+impl From<ReadError> for Unanswered {
+    fn from(_: ReadError) -> Self {
+        // The only selectors asked for are those of roles, and `read::each` passes over wrong ones.
+        Self::Absent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::*;
+    use super::*;
+
+    #[test]
+    fn without_a_cluster_there_is_no_answer() {
+        assert_eq!(widened_account("scoped", "scoped"), Err(Unanswered::Absent));
+        let reviewed = parsed(&binding("", "b", "ClusterRole", "r", SCOPED));
+        assert_eq!(widening_binding(&reviewed, None), Err(Unanswered::Absent));
+        let reviewed = parsed(&role("", "r", CREATE_CRDS));
+        assert_eq!(widening_role(&reviewed, None), Err(Unanswered::Absent));
+        assert_eq!(lacks_pull_secrets("scoped", "scoped"), Err(Unanswered::Absent));
+        // What asks for nothing needs none.
+        let reviewed = parsed(&role("", "r", READ_CRDS));
+        assert_eq!(widening_role(&reviewed, None), Ok(None));
+        assert_eq!(missing_permissions("scoped", "scoped", &parsed("{}")), Ok(vec![]));
+    }
+}

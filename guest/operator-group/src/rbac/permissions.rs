@@ -1,0 +1,157 @@
+//! What a ClusterServiceVersion asks for and the account that installs it does not have: OPG-37.
+
+use opgate_sdk::Document;
+use opgate_sdk::cluster::Query;
+
+use super::Unanswered;
+use super::granted::Granted;
+use super::policy_rule::PolicyRule;
+use super::read::{is_leaving, length};
+use super::subjects::Account;
+use super::work::{CALL, Work};
+use crate::findings::MOST;
+use crate::reads::GROUPS;
+
+const PERMISSIONS: &str = "/spec/install/spec/permissions";
+const CLUSTER_PERMISSIONS: &str = "/spec/install/spec/clusterPermissions";
+
+/// The account that the only Operator group of a namespace names; none where there are several,
+/// because OLM installs nothing there.
+pub(crate) fn group_account(namespace: &str) -> Result<Option<String>, Unanswered> {
+    let mut accounts = Vec::new();
+    GROUPS.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
+        if !is_leaving(&group) {
+            accounts.push(group.text_or_empty("/spec/serviceAccountName"));
+        }
+        accounts.len() < 2
+    })?;
+    let only = accounts.pop().filter(|_| accounts.is_empty());
+    Ok(only.filter(|account| !account.is_empty()))
+}
+
+/// A rule of a CSV that an account does not have.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// Where the CSV asks for it.
+    pub(crate) field: String,
+    /// The first thing that is missing, for the message.
+    pub(crate) permission: String,
+}
+
+/// Whether a CSV asks for anything that an account could lack.
+pub(crate) fn asks_for_permissions(csv: &Document) -> bool {
+    [PERMISSIONS, CLUSTER_PERMISSIONS].iter().any(|list| length(csv, list) > 0)
+}
+
+/// OPG-37: what a CSV asks for and the account of its namespace's Operator group does not have.
+/// `permissions` are granted in that namespace, `clusterPermissions` everywhere.
+pub(crate) fn missing_permissions(
+    namespace: &str,
+    account: &str,
+    csv: &Document,
+) -> Result<Vec<Missing>, Unanswered> {
+    let mut work = Work::new();
+    let mut missing = Vec::new();
+    if !asks_for_permissions(csv) {
+        return Ok(missing);
+    }
+    let granted = Granted::to(&Account::new(namespace, account), &mut work)?;
+    let asked = [
+        (PERMISSIONS, granted.in_namespace(), format!(" in namespace {namespace}")),
+        (CLUSTER_PERMISSIONS, granted.in_cluster(), " at the cluster scope".to_owned()),
+    ];
+    for (list, held, scope) in &asked {
+        for permission in 0..length(csv, list) {
+            work.spend(CALL)?;
+            let rules = format!("{list}/{permission}/rules");
+            for rule in 0..length(csv, &rules) {
+                let wanted = PolicyRule::read(csv, &format!("{rules}/{rule}"), &mut work)?;
+                if let Some(lacking) = held.lack(&wanted, scope, &mut work)? {
+                    let member = list.trim_start_matches('/').replace('/', ".");
+                    let field = format!("{member}[{permission}].rules[{rule}]");
+                    missing.push(Missing { field, permission: lacking });
+                    if missing.len() == MOST {
+                        return Ok(missing);
+                    }
+                }
+            }
+        }
+    }
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn a_csv_that_asks_for_what_the_account_has() {
+        assert_eq!(missing(&in_namespace(ALL), &csv(PODS, "")), []);
+        assert_eq!(missing(&in_namespace(PODS), &csv(PODS, "")), []);
+        assert_eq!(missing(&in_cluster(PODS), &csv(PODS, PODS)), []);
+        assert_eq!(missing(&[], &csv("", "")), []);
+        let through_cluster_role = [
+            ("clusterroles", role("", "r", PODS)),
+            ("rolebindings", binding("scoped", "b", "ClusterRole", "r", SCOPED)),
+        ];
+        assert_eq!(missing(&through_cluster_role, &csv(PODS, "")), []);
+        // Piece by piece, from several rules.
+        let piece = |group: &str, resource: &str, verb: &str| {
+            format!(r#"{{"apiGroups":["{group}"],"resources":["{resource}"],"verbs":["{verb}"]}}"#)
+        };
+        let pieces = [
+            piece("", "*", "get"),
+            piece("", "*", "create"),
+            piece("apps", "pods", "*"),
+            piece("*", "deployments", "get"),
+            piece("apps", "deployments", "create"),
+        ];
+        assert_eq!(missing(&in_namespace(&pieces.join(",")), &csv(PODS, "")), []);
+        let without_last = pieces[..4].join(",");
+        assert_eq!(
+            missing(&in_namespace(&without_last), &csv(PODS, "")),
+            [(
+                "spec.install.spec.permissions[0].rules[0]".to_owned(),
+                "create deployments.apps in namespace scoped".to_owned()
+            )]
+        );
+    }
+
+    #[test]
+    fn a_csv_that_asks_for_more_than_a_role_in_the_namespace() {
+        let rules = format!("{PODS},{CREATE_CRDS}");
+        let at = |index| format!("spec.install.spec.clusterPermissions[0].rules[{index}]");
+        let create = "create customresourcedefinitions.apiextensions.k8s.io at the cluster scope";
+        assert_eq!(
+            missing(&in_namespace(ALL), &csv(PODS, &rules)),
+            [(at(0), "create deployments at the cluster scope".to_owned()), (at(1), create.into())]
+        );
+        assert_eq!(missing(&in_cluster(PODS), &csv(PODS, &rules)), [(at(1), create.to_owned())]);
+        // Roles of other namespaces do not help.
+        let elsewhere = [
+            ("roles", role("other", "r", ALL)),
+            ("rolebindings", binding("other", "b", "Role", "r", SCOPED)),
+            ("rolebindings", binding("scoped", "b", "Role", "r", SCOPED)),
+        ];
+        assert_eq!(missing(&elsewhere, &csv(PODS, "")).len(), 1);
+    }
+
+    #[test]
+    fn the_account_of_a_namespace() {
+        let second = group("twice", "b").replace("\"g\"", "\"h\"");
+        let objects = [
+            ("operatorgroups", group("scoped", "a")),
+            ("operatorgroups", group("unscoped", "")),
+            ("operatorgroups", group("twice", "a")),
+            ("operatorgroups", second),
+        ];
+        within(&objects, || {
+            assert_eq!(group_account("scoped"), Ok(Some("a".to_owned())));
+            for namespace in ["unscoped", "twice", "none"] {
+                assert_eq!(group_account(namespace), Ok(None), "{namespace}");
+            }
+        });
+        assert_eq!(group_account("scoped"), Err(Unanswered::Absent));
+    }
+}

@@ -1,0 +1,90 @@
+//! Objects of the cluster and lists in them, read as long as there is work left.
+
+use opgate_sdk::cluster::{Query, ReadError};
+use opgate_sdk::{ClusterRead, Document, Kind};
+
+use super::Unanswered;
+use super::work::{CALL, OBJECT, Work};
+
+/// One object, if it exists.
+pub(super) fn get(
+    read: &ClusterRead,
+    namespace: &str,
+    name: &str,
+    work: &mut Work,
+) -> Result<Option<Document>, Unanswered> {
+    work.spend(OBJECT)?;
+    Ok(read.get(namespace, name)?)
+}
+
+/// Calls `visit` with each object that matches. A wrong selector matches nothing: the API server
+/// refuses what has one.
+pub(super) fn each(
+    read: &ClusterRead,
+    query: Query<'_>,
+    work: &mut Work,
+    mut visit: impl FnMut(Document, &mut Work) -> Result<(), Unanswered>,
+) -> Result<(), Unanswered> {
+    let mut outcome = Ok(());
+    let read = read.each(query, |document| {
+        outcome = work.spend(OBJECT).and_then(|()| visit(document, work));
+        outcome.is_ok()
+    });
+    match read {
+        Ok(()) | Err(ReadError::Invalid(_)) => outcome,
+        Err(ReadError::Absent) => Err(Unanswered::Absent),
+    }
+}
+
+/// What is being deleted does not count.
+pub(super) fn is_leaving(object: &Document) -> bool {
+    object.has("/metadata/deletionTimestamp")
+}
+
+/// Elements of a list, none for anything else.
+pub(super) fn length(document: &Document, pointer: &str) -> u32 {
+    let is_list = document.kind(pointer) == Kind::List;
+    document.length(pointer).filter(|_| is_list).unwrap_or_default()
+}
+
+/// Calls `visit` with each text of a list. Each costs `price`.
+pub(super) fn scan(
+    document: &Document,
+    pointer: &str,
+    price: usize,
+    work: &mut Work,
+    mut visit: impl FnMut(&str),
+) -> Result<(), Unanswered> {
+    work.spend(CALL)?;
+    let raw = document.raw(pointer).and_then(|raw| String::from_utf8(raw).ok());
+    let Some(list) = raw.as_deref().and_then(|raw| raw.strip_prefix('[')) else { return Ok(()) };
+    // As the API server writes it, a list of names has no escapes: one call of the host for all of
+    // it, however long it is.
+    if !list.contains(['\\', '[', '{']) {
+        work.spend(list.matches('"').count() / 2 * price)?;
+        list.split('"').skip(1).step_by(2).for_each(visit);
+        return Ok(());
+    }
+    for index in 0..length(document, pointer) {
+        work.spend(CALL + price)?;
+        if let Some(text) = document.text(&format!("{pointer}/{index}")) {
+            visit(&text);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::opens_groups;
+    use super::super::testing::*;
+
+    #[test]
+    fn a_long_role_is_read_to_its_end() {
+        let verbs = format!(
+            r#"{{"apiGroups":["operators.coreos.com"],"resources":["operatorgroups"],"verbs":[{},"create"]}}"#,
+            numbered(MANY)
+        );
+        assert_eq!(opens_groups(&parsed(&role("ns", "r", &verbs)), None), Ok(true));
+    }
+}

@@ -1,0 +1,121 @@
+//! What a role lets its subjects do to a few resources that a rule watches, as bits: little to keep
+//! and quick to compare, however large the role is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::Document;
+
+use super::Unanswered;
+use super::read::{length, scan};
+use super::work::{CALL, Work};
+
+/// Resources that a rule cares about, and what is done to them.
+pub(super) struct Watched {
+    pub(super) verbs: &'static [&'static str],
+    /// Group and resource.
+    pub(super) resources: &'static [(&'static str, &'static str)],
+}
+
+/// Requests that name no object, so that a rule with `resourceNames` does not allow them, unless the
+/// empty name is one of those.
+const NAMELESS: [&str; 2] = ["create", "deletecollection"];
+
+/// Pairs of a watched resource and a verb, as bits, by the name of the object; those for all objects
+/// are under no name.
+#[derive(Debug, Default)]
+pub(super) struct Rights(BTreeMap<Option<String>, u32>);
+
+impl Rights {
+    pub(super) fn of(
+        role: &Document,
+        watched: &Watched,
+        work: &mut Work,
+    ) -> Result<Self, Unanswered> {
+        let mut rights = Self::default();
+        rights.add(role, watched, work)?;
+        Ok(rights)
+    }
+
+    pub(super) fn add(
+        &mut self,
+        role: &Document,
+        watched: &Watched,
+        work: &mut Work,
+    ) -> Result<(), Unanswered> {
+        for index in 0..length(role, "/rules") {
+            let at = format!("/rules/{index}");
+            let bits = watched.bits(role, &at, work)?;
+            if bits == 0 {
+                continue;
+            }
+            let mut names = BTreeSet::new();
+            scan(role, &format!("{at}/resourceNames"), CALL, work, |name| {
+                names.insert(name.to_owned());
+            })?;
+            if names.is_empty() {
+                *self.0.entry(None).or_default() |= bits;
+            }
+            // What names no object has the empty name.
+            let nameless = watched.nameless();
+            for name in names {
+                let bits = bits & if name.is_empty() { nameless } else { !nameless };
+                if bits != 0 {
+                    *self.0.entry(Some(name)).or_default() |= bits;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether these let somebody do what those do not.
+    pub(super) fn exceed(&self, those: &Self) -> bool {
+        let for_all = those.0.get(&None).copied().unwrap_or_default();
+        self.0.iter().any(|(name, bits)| {
+            let for_one = those.0.get(name).copied().unwrap_or_default();
+            bits & !(for_all | for_one) != 0
+        })
+    }
+}
+
+impl Watched {
+    /// One bit for each pair of a resource and a verb that `wanted` wants.
+    fn pairs(&self, wanted: impl Fn(usize, usize) -> bool) -> u32 {
+        let all =
+            (0..self.resources.len()).flat_map(|r| (0..self.verbs.len()).map(move |v| (r, v)));
+        all.zip(0..).filter(|&((r, v), _)| wanted(r, v)).fold(0, |bits, (_, bit)| bits | 1 << bit)
+    }
+
+    fn nameless(&self) -> u32 {
+        self.pairs(|_, verb| self.verbs.get(verb).is_some_and(|verb| NAMELESS.contains(verb)))
+    }
+
+    /// What a rule of a role is about.
+    fn bits(&self, role: &Document, at: &str, work: &mut Work) -> Result<u32, Unanswered> {
+        let groups: Vec<&str> = self.resources.iter().map(|(group, _)| *group).collect();
+        let resources: Vec<&str> = self.resources.iter().map(|(_, resource)| *resource).collect();
+        let resources = named(role, &format!("{at}/resources"), &resources, work)?;
+        if !resources.contains(&true) {
+            return Ok(0);
+        }
+        let groups = named(role, &format!("{at}/apiGroups"), &groups, work)?;
+        let verbs = named(role, &format!("{at}/verbs"), self.verbs, work)?;
+        let has = |found: &[bool], index: usize| found.get(index) == Some(&true);
+        Ok(self.pairs(|r, v| has(&groups, r) && has(&resources, r) && has(&verbs, v)))
+    }
+}
+
+/// Which of these a list names, by itself or with `*`.
+fn named(
+    role: &Document,
+    pointer: &str,
+    these: &[&str],
+    work: &mut Work,
+) -> Result<Vec<bool>, Unanswered> {
+    let mut found = vec![false; these.len()];
+    scan(role, pointer, 1, work, |text| {
+        for (found, this) in found.iter_mut().zip(these) {
+            *found |= text == "*" || text == *this;
+        }
+    })?;
+    Ok(found)
+}

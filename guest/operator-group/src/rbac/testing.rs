@@ -1,0 +1,108 @@
+//! Objects and a cluster for the tests of these modules. Most tests ask the questions of the policy,
+//! about the account `scoped` in the namespace `scoped`.
+
+use opgate_sdk::Document;
+use opgate_sdk::cluster::Cluster;
+
+use super::{Unanswered, missing_permissions, widened_account};
+use crate::reads::READS;
+
+pub(super) const ALL: &str = r#"{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}"#;
+pub(super) const CREATE_CRDS: &str = r#"{"apiGroups":["apiextensions.k8s.io"],"resources":["customresourcedefinitions"],"verbs":["create"]}"#;
+pub(super) const READ_CRDS: &str = r#"{"apiGroups":["apiextensions.k8s.io"],"resources":["customresourcedefinitions"],"verbs":["get","list","watch"]}"#;
+pub(super) const SCOPED: &str = r#"{"kind":"ServiceAccount","name":"scoped","namespace":"scoped"}"#;
+pub(super) const PODS: &str =
+    r#"{"apiGroups":["","apps"],"resources":["pods","deployments"],"verbs":["get","create"]}"#;
+
+pub(super) fn parsed(json: &str) -> Document {
+    Document::parse(json).unwrap_or_else(|e| panic!("{json}: {e}"))
+}
+
+/// Runs a test in a cluster with these objects, each with its resource.
+pub(super) fn within<T>(objects: &[(&str, String)], test: impl FnOnce() -> T) -> T {
+    let mut cluster = Cluster::new(READS, &parsed("{}"));
+    for (resource, object) in objects {
+        cluster.insert(resource, &parsed(object));
+    }
+    cluster.during(test)
+}
+
+/// OPG-32 for the account.
+pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unanswered> {
+    within(objects, || widened_account("scoped", "scoped"))
+}
+
+/// What it says of a role `r` that the account has through a binding `b`.
+pub(super) const THROUGH_B: &str = r#"ClusterRole "r" through ClusterRoleBinding "b""#;
+
+/// OPG-37 for the account: field and permission of each finding.
+pub(super) fn missing(held: &[(&str, String)], csv: &Document) -> Vec<(String, String)> {
+    let found = within(held, || missing_permissions("scoped", "scoped", csv)).unwrap();
+    found.into_iter().map(|missing| (missing.field, missing.permission)).collect()
+}
+
+/// A role, of a namespace unless that is empty.
+pub(super) fn role(namespace: &str, name: &str, rules: &str) -> String {
+    let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
+    format!(r#"{{"metadata":{metadata},"rules":[{rules}]}}"#)
+}
+
+pub(super) fn binding(
+    namespace: &str,
+    name: &str,
+    kind: &str,
+    role: &str,
+    subjects: &str,
+) -> String {
+    let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
+    let role =
+        format!(r#"{{"apiGroup":"rbac.authorization.k8s.io","kind":"{kind}","name":"{role}"}}"#);
+    format!(r#"{{"metadata":{metadata},"roleRef":{role},"subjects":[{subjects}]}}"#)
+}
+
+/// An OperatorGroup.
+pub(super) fn group(namespace: &str, account: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"g","namespace":"{namespace}"}},"spec":{{"serviceAccountName":"{account}"}}}}"#
+    )
+}
+
+/// A ClusterServiceVersion with these rules.
+pub(super) fn csv(permissions: &str, cluster_permissions: &str) -> Document {
+    let list = |rules: &str| {
+        if rules.is_empty() {
+            "[]".to_owned()
+        } else {
+            format!(r#"[{{"serviceAccountName":"op","rules":[{rules}]}}]"#)
+        }
+    };
+    parsed(&format!(
+        r#"{{"spec":{{"install":{{"spec":{{"permissions":{},"clusterPermissions":{}}}}}}}}}"#,
+        list(permissions),
+        list(cluster_permissions)
+    ))
+}
+
+/// The account has these rules in its namespace.
+pub(super) fn in_namespace(rules: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("roles", role("scoped", "scoped", rules)),
+        ("rolebindings", binding("scoped", "b", "Role", "scoped", SCOPED)),
+    ]
+}
+
+/// The account has these rules everywhere.
+pub(super) fn in_cluster(rules: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("clusterroles", role("", "r", rules)),
+        ("clusterrolebindings", binding("", "b", "ClusterRole", "r", SCOPED)),
+    ]
+}
+
+/// Elements of a list: too many where each costs a call, few where each costs a comparison.
+pub(super) const MANY: usize = 60_000;
+
+/// So many different texts.
+pub(super) fn numbered(count: usize) -> String {
+    (0..count).map(|n| format!("\"n{n}\"")).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,399 @@
+//! Roles and bindings that let somebody write what he should not: OPG-32, OPG-33 and OPG-36.
+//!
+//! ```text
+//! OperatorGroup ──────▶ its account ─▶ its ClusterRoles ─▶ their rights
+//! ClusterRoleBinding ─▶ rights of its ClusterRole, subjects ─▶ accounts of OperatorGroups
+//! ClusterRole ────────▶ its rights, and of what it gathers; subjects of its bindings ─▶ the same
+//! ```
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::Document;
+use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::go::quote;
+
+use super::Unanswered;
+use super::bindings::cluster_roles;
+use super::read::{each, get, is_leaving, length};
+use super::rights::{Rights, Watched};
+use super::subjects::{Account, Subjects};
+use super::work::{SELECTION, Work};
+use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUPS};
+
+/// What only OLM should write (OCP 4.12 L7946).
+const EXTENSIONS: Watched = Watched {
+    verbs: &["create", "update", "patch", "delete", "deletecollection"],
+    resources: &[
+        ("apiregistration.k8s.io", "apiservices"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ],
+};
+
+/// What lets somebody install Operators (OCP 4.12 L7939).
+const INSTALLING: Watched = Watched {
+    verbs: &["create", "update", "patch"],
+    resources: &[("operators.coreos.com", "operatorgroups")],
+};
+
+/// Names that one message lists.
+const LISTED: usize = 10;
+
+/// OPG-32: through which roles the account may write what only OLM should, for the message.
+pub(crate) fn widened_account(
+    namespace: &str,
+    account: &str,
+) -> Result<Option<String>, Unanswered> {
+    let mut work = Work::new();
+    let account = Account::new(namespace, account);
+    let mut through = Vec::new();
+    for (role, binding) in cluster_roles(&account, &mut work)? {
+        if is_wide(&role, &mut work)? {
+            through.push(format!(
+                "ClusterRole {} through ClusterRoleBinding {}",
+                quote(&role),
+                quote(&binding)
+            ));
+        }
+    }
+    Ok(listed(&through))
+}
+
+/// OPG-33 for a `ClusterRoleBinding`: which accounts of Operator groups may then write what only OLM
+/// should, for the message. `old` is what an UPDATE starts from; without it everything counts.
+pub(crate) fn widening_binding(
+    object: &Document,
+    old: Option<&Document>,
+) -> Result<Option<String>, Unanswered> {
+    let mut work = Work::new();
+    let role = object.text_or_empty("/roleRef/name");
+    if object.text_or_empty("/roleRef/kind") != "ClusterRole" || role.is_empty() {
+        return Ok(None);
+    }
+    // The role of a binding never changes; where it does, as in files, all of it is new.
+    let old = old.filter(|old| old.equal("/roleRef", object, "/roleRef"));
+    let (mut before, mut after) = (Subjects::default(), Subjects::default());
+    after.add(object, &mut work)?;
+    if let Some(old) = old {
+        before.add(old, &mut work)?;
+    }
+    if after.are_none() || !is_wide(&role, &mut work)? {
+        return Ok(None);
+    }
+    accounts_among(&after, &before, &role, &mut work)
+}
+
+/// OPG-33 for a `ClusterRole`: which accounts of Operator groups may then write what only OLM should,
+/// for the message. `old` is what an UPDATE starts from; without it everything counts.
+pub(crate) fn widening_role(
+    object: &Document,
+    old: Option<&Document>,
+) -> Result<Option<String>, Unanswered> {
+    let mut work = Work::new();
+    let mut after = Rights::of(object, &EXTENSIONS, &mut work)?;
+    let aggregates_anew =
+        old.is_none_or(|old| !old.equal("/aggregationRule", object, "/aggregationRule"));
+    if aggregates_anew {
+        add_aggregated(object, &mut after, &mut work)?;
+    }
+    let mut before = Rights::default();
+    if let Some(old) = old {
+        before.add(old, &EXTENSIONS, &mut work)?;
+    }
+    let role = object.text_or_empty("/metadata/name");
+    if role.is_empty() || !after.exceed(&before) {
+        return Ok(None);
+    }
+    let mut subjects = Subjects::default();
+    let values = [role.clone()];
+    let matches = [Match { index: "role", values: &values, absent: false }];
+    let query = Query { matches: &matches, ..Query::default() };
+    each(&CLUSTER_ROLE_BINDINGS, query, &mut work, |binding, work| {
+        if binding.text_or_empty("/roleRef/kind") == "ClusterRole" {
+            subjects.add(&binding, work)?;
+        }
+        Ok(())
+    })?;
+    if subjects.are_none() {
+        return Ok(None);
+    }
+    accounts_among(&subjects, &Subjects::default(), &role, &mut work)
+}
+
+/// OPG-36: whether a Role or `ClusterRole` lets its subjects write Operator groups. `old` is what an
+/// UPDATE starts from; without it everything counts.
+pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Result<bool, Unanswered> {
+    let mut work = Work::new();
+    let after = Rights::of(object, &INSTALLING, &mut work)?;
+    let mut before = Rights::default();
+    if let Some(old) = old {
+        before.add(old, &INSTALLING, &mut work)?;
+    }
+    Ok(after.exceed(&before))
+}
+
+/// Whether a `ClusterRole` lets its subjects write what only OLM should.
+fn is_wide(role: &str, work: &mut Work) -> Result<bool, Unanswered> {
+    let Some(role) = get(&CLUSTER_ROLES, "", role, work)? else { return Ok(false) };
+    Ok(Rights::of(&role, &EXTENSIONS, work)?.exceed(&Rights::default()))
+}
+
+/// What the controller will write into a `ClusterRole` that gathers the rules of others.
+fn add_aggregated(role: &Document, rights: &mut Rights, work: &mut Work) -> Result<(), Unanswered> {
+    let selectors = "/aggregationRule/clusterRoleSelectors";
+    for index in 0..length(role, selectors) {
+        work.spend(SELECTION)?;
+        let raw = role.raw(&format!("{selectors}/{index}"));
+        let Some(selector) = raw.and_then(|raw| String::from_utf8(raw).ok()) else { continue };
+        let query = Query { labels: Some(&selector), ..Query::default() };
+        each(&CLUSTER_ROLES, query, work, |found, work| rights.add(&found, &EXTENSIONS, work))?;
+    }
+    Ok(())
+}
+
+/// The accounts of Operator groups that are among the subjects and were not before.
+fn accounts_among(
+    after: &Subjects,
+    before: &Subjects,
+    role: &str,
+    work: &mut Work,
+) -> Result<Option<String>, Unanswered> {
+    let names = after.names();
+    let by_account = names.as_ref().map(|values| Match { index: "account", values, absent: false });
+    let query = Query { matches: by_account.as_slice(), ..Query::default() };
+    let mut found = BTreeSet::new();
+    each(&GROUPS, query, work, |group, _| {
+        let account = group.text_or_empty("/spec/serviceAccountName");
+        let namespace = group.text_or_empty("/metadata/namespace");
+        let is_new = after.contain(&namespace, &account) && !before.contain(&namespace, &account);
+        if !account.is_empty() && is_new && !is_leaving(&group) {
+            found.insert(format!("ServiceAccount {namespace}/{account}"));
+        }
+        Ok(())
+    })?;
+    let accounts: Vec<String> = found.into_iter().collect();
+    Ok(listed(&accounts).map(|names| format!("{names} through ClusterRole {}", quote(role))))
+}
+
+/// What a comma-separated list in a message says; nothing where it is empty.
+fn listed(texts: &[String]) -> Option<String> {
+    let mut shown: Vec<&str> = texts.iter().take(LISTED).map(String::as_str).collect();
+    let more = format!("and {} more", texts.len().saturating_sub(LISTED));
+    if texts.len() > LISTED {
+        shown.push(&more);
+    }
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn an_account_with_a_role_in_its_namespace_is_fine() {
+        let objects = [
+            ("roles", role("scoped", "scoped", ALL)),
+            ("rolebindings", binding("scoped", "scoped-bindings", "Role", "scoped", SCOPED)),
+            ("clusterroles", role("", "r", ALL)),
+            ("rolebindings", binding("scoped", "b", "ClusterRole", "r", SCOPED)),
+        ];
+        assert_eq!(account(&objects), Ok(None));
+    }
+
+    #[test]
+    fn an_account_that_writes_what_only_olm_should() {
+        let rule = |group: &str, resource: &str, verb: &str| {
+            format!(
+                r#"{{"apiGroups":["x","{group}"],"resources":["y","{resource}"],"verbs":["get","{verb}"]}}"#
+            )
+        };
+        let (crds, services) = ("customresourcedefinitions", "apiservices");
+        let (extensions, registration) = ("apiextensions.k8s.io", "apiregistration.k8s.io");
+        let named = |verb: &str| {
+            rule(extensions, crds, verb).replacen('{', r#"{"resourceNames":["a.example.com"],"#, 1)
+        };
+        for (rules, is_wide) in [
+            (CREATE_CRDS.to_owned(), true),
+            (READ_CRDS.to_owned(), false),
+            (ALL.to_owned(), true),
+            (format!("{READ_CRDS},{CREATE_CRDS}"), true),
+            (String::new(), false),
+            (rule(extensions, crds, "update"), true),
+            (rule(extensions, crds, "patch"), true),
+            (rule(extensions, crds, "delete"), true),
+            (rule(extensions, crds, "deletecollection"), true),
+            (rule(extensions, crds, "*"), true),
+            (rule(registration, services, "create"), true),
+            (rule("*", services, "create"), true),
+            (rule(registration, "*", "create"), true),
+            (rule(registration, "*", "list"), false),
+            // Group and resource belong together.
+            (rule(extensions, services, "create"), false),
+            (rule(registration, crds, "create"), false),
+            (rule(extensions, "customresourcedefinitions/status", "update"), false),
+            (rule(extensions, "*/*", "update"), false),
+            (named("update"), true),
+            // Who creates names nothing.
+            (named("create"), false),
+            (named("deletecollection"), false),
+        ] {
+            let objects = [
+                ("clusterroles", role("", "r", &rules)),
+                ("clusterrolebindings", binding("", "b", "ClusterRole", "r", SCOPED)),
+            ];
+            let expected = is_wide.then(|| THROUGH_B.to_owned());
+            assert_eq!(account(&objects), Ok(expected), "{rules}");
+        }
+    }
+
+    fn to_scoped(role: &str) -> String {
+        format!("ServiceAccount scoped/scoped through ClusterRole {role:?}")
+    }
+
+    #[test]
+    fn a_binding_to_what_only_olm_should_write() {
+        let objects = [
+            ("clusterroles", role("", "cluster-admin", ALL)),
+            ("clusterroles", role("", "reader", READ_CRDS)),
+            ("operatorgroups", group("scoped", "scoped")),
+            ("operatorgroups", group("unscoped", "")),
+        ];
+        within(&objects, || {
+            let reviewed = |role, subjects: &str, old: Option<&str>| {
+                let new = parsed(&binding("", "b", "ClusterRole", role, subjects));
+                let old = old.map(|old| parsed(&binding("", "b", "ClusterRole", role, old)));
+                widening_binding(&new, old.as_ref()).unwrap()
+            };
+            assert_eq!(reviewed("cluster-admin", SCOPED, None), Some(to_scoped("cluster-admin")));
+            assert_eq!(reviewed("reader", SCOPED, None), None);
+            assert_eq!(reviewed("missing", SCOPED, None), None);
+            let other = r#"{"kind":"ServiceAccount","name":"default","namespace":"scoped"}"#;
+            assert_eq!(reviewed("cluster-admin", other, None), None);
+            assert_eq!(reviewed("cluster-admin", "", None), None);
+            // What was granted before is not said again, under whatever name.
+            let both = format!("{other},{SCOPED}");
+            assert_eq!(reviewed("cluster-admin", &both, Some(SCOPED)), None);
+            assert_eq!(
+                reviewed("cluster-admin", &both, Some(other)),
+                Some(to_scoped("cluster-admin"))
+            );
+            let everybody = r#"{"kind":"Group","name":"system:authenticated"}"#;
+            assert_eq!(reviewed("cluster-admin", SCOPED, Some(everybody)), None);
+            assert_eq!(reviewed("cluster-admin", everybody, Some(SCOPED)), None);
+            assert_eq!(reviewed("cluster-admin", other, Some(SCOPED)), None);
+        });
+    }
+
+    #[test]
+    fn a_role_that_grows_to_what_only_olm_should_write() {
+        let objects = [
+            // What is stored does not count, what is reviewed does.
+            ("clusterroles", role("", "r", ALL)),
+            ("clusterrolebindings", binding("", "b", "ClusterRole", "r", SCOPED)),
+            ("operatorgroups", group("scoped", "scoped")),
+        ];
+        let named = |names: &str| {
+            format!(
+                r#"{{"apiGroups":["*"],"resources":["apiservices"],"verbs":["update"],"resourceNames":[{names}]}}"#
+            )
+        };
+        let (a, ab) = (named(r#""a""#), named(r#""a","b""#));
+        within(&objects, || {
+            for (before, after, widens) in [
+                (None, CREATE_CRDS, true),
+                (None, READ_CRDS, false),
+                (Some(READ_CRDS), CREATE_CRDS, true),
+                (Some(CREATE_CRDS), CREATE_CRDS, false),
+                (Some(CREATE_CRDS), ALL, true),
+                (Some(ALL), CREATE_CRDS, false),
+                (Some(ALL), &ab, false),
+                (Some(a.as_str()), &ab, true),
+                (Some(ab.as_str()), &a, false),
+                (Some(a.as_str()), ALL, true),
+            ] {
+                let old = before.map(|rules| parsed(&role("", "r", rules)));
+                let new = parsed(&role("", "r", after));
+                let expected = widens.then(|| to_scoped("r"));
+                let found = widening_role(&new, old.as_ref());
+                assert_eq!(found, Ok(expected), "{before:?} to {after}");
+            }
+            let unbound = parsed(&role("", "unbound", CREATE_CRDS));
+            assert_eq!(widening_role(&unbound, None), Ok(None));
+        });
+    }
+
+    #[test]
+    fn a_role_that_gathers_the_rules_of_others() {
+        let part = |name: &str, label: &str, rules: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"{name}","labels":{{"part":"{label}"}}}},"rules":[{rules}]}}"#
+            )
+        };
+        let objects = [
+            ("clusterroles", part("wide", "wide", CREATE_CRDS)),
+            ("clusterroles", part("narrow", "narrow", READ_CRDS)),
+            ("clusterrolebindings", binding("", "b", "ClusterRole", "r", SCOPED)),
+            ("operatorgroups", group("scoped", "scoped")),
+        ];
+        let gathers = |part: &str| {
+            let selector = format!(r#"{{"matchLabels":{{"part":"{part}"}}}}"#);
+            let wrong = r#"{"matchExpressions":[{"key":"a","operator":"is"}]}"#;
+            parsed(&format!(
+                r#"{{"metadata":{{"name":"r"}},"aggregationRule":{{"clusterRoleSelectors":[{wrong},{selector}]}}}}"#
+            ))
+        };
+        within(&objects, || {
+            assert_eq!(widening_role(&gathers("wide"), None), Ok(Some(to_scoped("r"))));
+            assert_eq!(widening_role(&gathers("narrow"), None), Ok(None));
+            let (wide, narrow) = (gathers("wide"), gathers("narrow"));
+            assert_eq!(widening_role(&wide, Some(&narrow)), Ok(Some(to_scoped("r"))));
+            assert_eq!(widening_role(&wide, Some(&wide)), Ok(None));
+        });
+    }
+
+    #[test]
+    fn many_accounts_are_counted() {
+        let mut objects = vec![("clusterroles", role("", "r", ALL))];
+        objects.extend((10..30).map(|n| ("operatorgroups", group(&format!("n{n}"), "a"))));
+        let all = r#"{"kind":"Group","name":"system:serviceaccounts"}"#;
+        let new = parsed(&binding("", "b", "ClusterRole", "r", all));
+        let found = within(&objects, || widening_binding(&new, None)).unwrap().unwrap();
+        assert!(found.starts_with("ServiceAccount n10/a, ServiceAccount n11/a, "), "{found}");
+        assert!(found.ends_with(", and 10 more through ClusterRole \"r\""), "{found}");
+    }
+
+    #[test]
+    fn roles_that_open_operator_groups() {
+        let rule = |verbs: &str| {
+            format!(
+                r#"{{"apiGroups":["operators.coreos.com"],"resources":["operatorgroups"],"verbs":[{verbs}]}}"#
+            )
+        };
+        let read = rule(r#""get","list","watch""#);
+        let create = rule(r#""get","create""#);
+        for (rules, opens) in [
+            (read.as_str(), false),
+            (create.as_str(), true),
+            (&rule(r#""update""#), true),
+            (&rule(r#""patch""#), true),
+            (&rule(r#""*""#), true),
+            (&rule(r#""delete""#), false),
+            (ALL, true),
+            (&create.replace("operators.coreos.com", "*"), true),
+            (&create.replace("operators.coreos.com", "example.com"), false),
+            (&create.replace("operatorgroups", "subscriptions"), false),
+            // Escaped, and with values of other kinds in between.
+            (&rule(r#""get",["create"],{"create":"create"}"#), false),
+            (&rule(r#"1,null,"\u0063reate""#), true),
+        ] {
+            let new = parsed(&role("ns", "r", rules));
+            assert_eq!(opens_groups(&new, None), Ok(opens), "{rules}");
+            assert_eq!(opens_groups(&new, Some(&new)), Ok(false), "{rules}");
+            let old = parsed(&role("ns", "r", &read));
+            assert_eq!(opens_groups(&new, Some(&old)), Ok(opens), "{rules}");
+        }
+        for odd in ["{}", r#"{"rules":{}}"#, r#"{"rules":[null,1,{"verbs":"create"}]}"#] {
+            assert_eq!(opens_groups(&parsed(odd), None), Ok(false), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Rows of a table: what stands at the same places of each element of a list.
+
+use crate::Kind;
+use crate::bindings::opgate::policy::document::{Cell, Table};
+
+/// See [`crate::Document::rows`].
+#[derive(Debug, Clone)]
+pub struct Rows {
+    table: Table,
+    columns: usize,
+}
+
+/// One element of the list. Columns are counted from 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'r> {
+    cells: &'r [Cell],
+    /// Begins with the texts of this row.
+    texts: &'r str,
+}
+
+impl Rows {
+    pub(crate) fn of(table: Table, columns: usize) -> Self {
+        Self { table, columns }
+    }
+
+    /// The rows, in the order of the list.
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        let mut texts = self.table.texts.as_str();
+        // No columns make no rows.
+        self.table.cells.chunks_exact(self.columns.max(1)).map(move |cells| {
+            let row = Row { cells, texts };
+            texts = texts.get(row.before(cells.len())..).unwrap_or_default();
+            row
+        })
+    }
+}
+
+impl<'r> Row<'r> {
+    /// Bytes of the texts in front of a column.
+    fn before(&self, column: usize) -> usize {
+        let length = |cell: &Cell| match cell {
+            Cell::Text(length) => usize::try_from(*length).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        self.cells.iter().take(column).map(length).sum()
+    }
+
+    /// What stands in a column.
+    #[must_use]
+    pub fn kind(&self, column: usize) -> Kind {
+        match self.cells.get(column) {
+            None | Some(Cell::Missing) => Kind::Missing,
+            Some(Cell::Null) => Kind::Null,
+            Some(Cell::Boolean(_)) => Kind::Boolean,
+            Some(Cell::Number) => Kind::Number,
+            Some(Cell::Text(_)) => Kind::Text,
+            Some(Cell::List(_)) => Kind::List,
+            Some(Cell::Object(_)) => Kind::Object,
+        }
+    }
+
+    /// The text in a column, where there is one.
+    #[must_use]
+    pub fn text(&self, column: usize) -> Option<&'r str> {
+        let Some(Cell::Text(length)) = self.cells.get(column) else { return None };
+        let start = self.before(column);
+        self.texts.get(start..start.checked_add(usize::try_from(*length).ok()?)?)
+    }
+
+    /// The text in a column, empty where there is none.
+    #[must_use]
+    pub fn text_or_empty(&self, column: usize) -> &'r str {
+        self.text(column).unwrap_or_default()
+    }
+
+    /// The truth value in a column, where there is one.
+    #[must_use]
+    pub fn boolean(&self, column: usize) -> Option<bool> {
+        match self.cells.get(column) {
+            Some(Cell::Boolean(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Elements of the list, or members of the object, in a column.
+    #[must_use]
+    pub fn length(&self, column: usize) -> Option<u32> {
+        match self.cells.get(column) {
+            Some(Cell::List(length) | Cell::Object(length)) => Some(*length),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Which webhooks there are, and which policies share one.
+//!
+//! ```text
+//! group, resource and operation ─▶ one class per API group, ─┬─ certain ─▶ one webhook, /validate
+//! of each policy                   failure policy and        └─ otherwise ─▶ one webhook a policy,
+//!                                  namespaces                               /validate/{policy}
+//! ```
+//!
+//! `/validate` asks every policy that matches, and API servers call every webhook that matches: two
+//! webhooks with that path for one request would ask each policy twice. Several policies therefore
+//! share a webhook only where it is certain that
+//!
+//! * no other webhook can match the same request, whatever its failure policy and namespaces;
+//! * they want the same versions of what they both want. API servers convert a request to a version
+//!   of the rules (`matchPolicy: Equivalent`) only where none of the webhook's rules has the version
+//!   of the request. A policy for `v1` would not be asked about `v2` any more once it shares a
+//!   webhook with one for `v1` and `v2`.
+//!
+//! In all other cases each policy has a webhook of its own, with a path that asks nobody else. What
+//! is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
+//! groups, may be asked twice. It gives the same verdict both times.
+
+use super::wants::{Facts, Want};
+
+/// A webhook to be.
+#[derive(Debug)]
+pub(super) struct Planned<'w> {
+    /// At least one, all alike.
+    pub(super) wants: Vec<&'w Want<'w>>,
+    pub(super) policies: Vec<&'w Facts<'w>>,
+}
+
+/// The webhooks for what is wanted.
+pub(super) fn plan<'w>(wants: &'w [Want<'w>]) -> Vec<Planned<'w>> {
+    let mut planned = Vec::new();
+    for class in grouped(wants, is_alike) {
+        if can_share(&class, wants) {
+            planned.push(class);
+        } else {
+            planned.extend(grouped(class, is_of_one_policy));
+        }
+    }
+    let mut planned: Vec<_> = planned.into_iter().map(Planned::of).collect();
+    // Where two would have the same name, the one that guards has it.
+    planned.sort_by_key(|webhook| !webhook.blocks());
+    planned
+}
+
+/// Puts together what is alike, in the order in which it comes.
+fn grouped<'w>(
+    wants: impl IntoIterator<Item = &'w Want<'w>>,
+    alike: impl Fn(&Want<'_>, &Want<'_>) -> bool,
+) -> Vec<Vec<&'w Want<'w>>> {
+    let mut groups: Vec<Vec<&'w Want<'w>>> = Vec::new();
+    for want in wants {
+        let found = groups.iter_mut().find(|g| g.first().is_some_and(|first| alike(first, want)));
+        match found {
+            Some(group) => group.push(want),
+            None => groups.push(vec![want]),
+        }
+    }
+    groups
+}
+
+impl<'w> Planned<'w> {
+    fn of(wants: Vec<&'w Want<'w>>) -> Self {
+        let mut policies: Vec<&'w Facts<'w>> = Vec::new();
+        for want in &wants {
+            if !policies.iter().any(|known| known.name == want.policy.name) {
+                policies.push(want.policy);
+            }
+        }
+        Self { wants, policies }
+    }
+
+    pub(super) fn blocks(&self) -> bool {
+        self.wants.iter().any(|want| want.blocks)
+    }
+
+    pub(super) fn group(&self) -> &'w str {
+        self.wants.first().map_or("", |want| want.group)
+    }
+}
+
+/// Whether one webhook can stand for both.
+fn is_alike(a: &Want<'_>, b: &Want<'_>) -> bool {
+    a.group == b.group && a.blocks == b.blocks && a.namespaces == b.namespaces
+}
+
+fn is_of_one_policy(a: &Want<'_>, b: &Want<'_>) -> bool {
+    a.policy.name == b.policy.name
+}
+
+/// Whether there may be a request that is among both.
+fn overlap(a: &Want<'_>, b: &Want<'_>) -> bool {
+    let either = |a: &str, b: &str| a == b || a == "*" || b == "*";
+    let (resource, sub) = parts(a.resource);
+    let (other, other_sub) = parts(b.resource);
+    let apart = match (&a.namespaces, &b.namespaces) {
+        (Some(a), Some(b)) => a.is_disjoint(b),
+        _ => false,
+    };
+    a.operation == b.operation
+        && either(a.group, b.group)
+        && either(resource, other)
+        && either(sub, other_sub)
+        && !apart
+}
+
+/// Resource and sub-resource, as API servers and `MatchRule::matches` read them: `pods/*` stands
+/// for `pods` as well.
+pub(super) fn parts(resource: &str) -> (&str, &str) {
+    resource.split_once('/').unwrap_or((resource, ""))
+}
+
+/// Whether it is certain that nobody is asked twice, or not at all, when the policies of a class
+/// share a webhook.
+fn can_share(class: &[&Want<'_>], wants: &[Want<'_>]) -> bool {
+    let agree = |a: &Want<'_>, b: &Want<'_>| {
+        is_alike(a, b) && (is_of_one_policy(a, b) || a.versions == b.versions)
+    };
+    class.iter().all(|a| wants.iter().all(|b| !overlap(a, b) || agree(a, b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::review::Operation;
+
+    #[test]
+    fn policies_share_a_webhook_where_nobody_is_asked_twice_or_not_at_all() {
+        let bundles = [requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES)];
+        let deployments = [requests(RUKPAK, &["v1alpha1"], &["bundledeployments"], WRITES)];
+        let newer = [requests(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundles"], WRITES)];
+        let deletions = [requests(RUKPAK, &["v1"], &["bundles"], &[Operation::Delete])];
+        let somewhere = [within("x", bundles[0].clone())];
+        let elsewhere = [within("y", bundles[0].clone())];
+        let all = [requests("*", &["*"], &["*"], WRITES)];
+        let shared = "vbundles.core.rukpak.io /validate Fail";
+        let a = "vbundles.core.rukpak.io /validate/a Fail";
+        let b = "vbundles-b.core.rukpak.io /validate/b Fail";
+        let cases = [
+            // The same, and different resources.
+            (vec![policy("a", &bundles), policy("b", &bundles)], vec![shared]),
+            (vec![policy("b", &deployments), policy("a", &bundles)], vec![shared]),
+            (vec![policy("a", &bundles), policy("b", &deletions)], vec![shared]),
+            // `v1alpha2` would be sent as it is, and `a` would not be asked.
+            (vec![policy("a", &bundles), policy("b", &newer)], vec![a, b]),
+            // Two failure policies for one request, and for two.
+            (
+                vec![warns("b", &bundles), policy("a", &bundles)],
+                vec![a, "vbundles-b.core.rukpak.io /validate/b Ignore"],
+            ),
+            (
+                vec![policy("a", &bundles), policy("b", &bundles), warns("c", &bundles)],
+                vec![a, b, "vbundles-c.core.rukpak.io /validate/c Ignore"],
+            ),
+            (
+                vec![
+                    policy("a", &bundles),
+                    policy("b", &bundles),
+                    warns("c", &deletions),
+                    warns("d", &deletions),
+                ],
+                vec![shared, "vbundles-ignore.core.rukpak.io /validate Ignore"],
+            ),
+            (
+                vec![policy("a", &bundles), policy("b", &bundles), warns("c", &deployments)],
+                vec![shared, "vbundledeployments.core.rukpak.io /validate/c Ignore"],
+            ),
+            // Everywhere and somewhere.
+            (
+                vec![policy("a", &bundles), policy("b", &bundles), policy("c", &somewhere)],
+                vec![a, b, "vbundles-c.core.rukpak.io /validate/c Fail"],
+            ),
+            (
+                vec![policy("a", &somewhere), policy("b", &somewhere), policy("c", &elsewhere)],
+                vec![shared, "vbundles-c.core.rukpak.io /validate/c Fail"],
+            ),
+            // By name and by wildcard.
+            (
+                vec![policy("a", &bundles), policy("b", &bundles), policy("c", &all)],
+                vec![a, b, "vall.all.opgate.dev /validate/c Fail"],
+            ),
+        ];
+        for (policies, expected) in cases {
+            assert_eq!(shown(&policies), expected);
+        }
+        let ab = [policy("a", &bundles), policy("b", &bundles)];
+        assert_eq!(webhooks(&ab)[0]["rules"].as_array().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,51 @@
+//! The `ValidatingWebhookConfiguration`: all webhooks that follow from the policies.
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::plan::plan;
+use super::server::Target;
+use super::wants::Facts;
+use super::webhook::{MOST_SECONDS, seconds_for};
+
+/// What does not come from the policies.
+#[derive(Debug)]
+pub(super) struct Registration {
+    pub(super) name: String,
+    pub(super) server: Target,
+    /// Namespaces that no webhook looks at.
+    pub(super) exempt: Vec<String>,
+    /// PEM.
+    pub(super) ca: Vec<u8>,
+}
+
+impl Registration {
+    /// The webhook configuration.
+    ///
+    /// # Errors
+    /// Where a policy asks for something that an API server would not take.
+    pub(super) fn of(
+        &self,
+        policies: &[Facts<'_>],
+    ) -> Result<ValidatingWebhookConfiguration, String> {
+        let mut wants = Vec::new();
+        for policy in policies {
+            if seconds_for(policy.time) > MOST_SECONDS {
+                let (policy, time) = (policy.name, policy.time);
+                tracing::warn!(
+                    policy,
+                    ?time,
+                    "limits.time is too long for a webhook: an API server waits {MOST_SECONDS}s at the most and may give up before opgate answers"
+                );
+            }
+            wants.extend(policy.wants()?);
+        }
+        let mut webhooks = Vec::new();
+        for planned in plan(&wants) {
+            let webhook = planned.webhook(self, &webhooks);
+            webhooks.push(webhook);
+        }
+        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        Ok(ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) })
+    }
+}

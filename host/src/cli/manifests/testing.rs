@@ -1,0 +1,76 @@
+//! Policies and what is printed for them, for the tests of these modules.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::registration::Registration;
+use super::server::Target;
+use super::wants::Facts;
+use crate::policy::{MatchRule, Requests};
+use crate::review::Operation;
+
+pub(super) const RUKPAK: &str = "core.rukpak.io";
+
+pub(super) const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
+
+pub(super) fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+pub(super) fn requests(
+    group: &str,
+    versions: &[&str],
+    resources: &[&str],
+    operations: &[Operation],
+) -> Requests {
+    let rule = MatchRule {
+        groups: texts(&[group]),
+        versions: texts(versions),
+        resources: texts(resources),
+        operations: operations.to_vec(),
+        namespace: None,
+        rules: Vec::new(),
+        advisory: false,
+    };
+    Requests { rule, namespace: None, can_deny: true }
+}
+
+pub(super) fn within(namespace: &str, requests: Requests) -> Requests {
+    Requests { namespace: Some(namespace.to_owned()), ..requests }
+}
+
+pub(super) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> Facts<'p> {
+    let time = Duration::from_millis(100);
+    Facts { name, requests, blocks: true, time, excluded: &[] }
+}
+
+/// One that can keep nothing from passing.
+pub(super) fn warns<'p>(name: &'p str, requests: &'p [Requests]) -> Facts<'p> {
+    Facts { blocks: false, ..policy(name, requests) }
+}
+
+pub(super) fn printed(policies: &[Facts<'_>]) -> Value {
+    let registration = Registration {
+        name: "opgate".to_owned(),
+        server: Target::Url("https://opgate.test".to_owned()),
+        exempt: texts(&["kube-system", "opgate-system"]),
+        ca: b"CA".to_vec(),
+    };
+    serde_json::to_value(registration.of(policies).unwrap()).unwrap()
+}
+
+pub(super) fn webhooks(policies: &[Facts<'_>]) -> Vec<Value> {
+    printed(policies)["webhooks"].as_array().unwrap().clone()
+}
+
+/// `name path failurePolicy` of each.
+pub(super) fn shown(policies: &[Facts<'_>]) -> Vec<String> {
+    let show = |webhook: Value| {
+        let url = webhook["clientConfig"]["url"].as_str().unwrap().to_owned();
+        let path = url.strip_prefix("https://opgate.test").unwrap();
+        let text = |member: &str| webhook[member].as_str().unwrap().to_owned();
+        format!("{} {path} {}", text("name"), text("failurePolicy"))
+    };
+    webhooks(policies).into_iter().map(show).collect()
+}

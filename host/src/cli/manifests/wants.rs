@@ -1,0 +1,146 @@
+//! What policies want to see: resource by resource and operation by operation, so that plans can
+//! compare it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::names::{is_domain, is_label};
+use crate::files::subject::GROUP;
+use crate::policy::{MatchRule, Policy, Requests};
+use crate::review::Operation;
+use crate::text;
+
+/// What counts of a policy here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'p> {
+    pub(super) name: &'p str,
+    pub(super) requests: &'p [Requests],
+    /// Whether requests shall rather fail than pass without the policy.
+    pub(super) blocks: bool,
+    pub(super) time: Duration,
+    pub(super) excluded: &'p [String],
+}
+
+impl<'p> Facts<'p> {
+    pub(super) fn of(policy: &'p Policy) -> Self {
+        Self {
+            name: &policy.name,
+            requests: &policy.requests,
+            blocks: policy.can_block(),
+            time: policy.limits.time,
+            excluded: policy.excluded_namespaces(),
+        }
+    }
+
+    /// What the policy wants to see, each resource and operation once.
+    ///
+    /// # Errors
+    /// Where it asks for something that an API server would not take into its configuration.
+    pub(super) fn wants(&'p self) -> Result<Vec<Want<'p>>, String> {
+        let mut wants: Vec<Want<'p>> = Vec::new();
+        for Requests { rule, namespace, can_deny } in self.requests {
+            check(rule).map_err(|why| format!("policy {}: {why}", self.name))?;
+            // No version matches no request.
+            if rule.versions.is_empty() {
+                continue;
+            }
+            // Documents for files never come from an API server.
+            for group in rule.groups.iter().filter(|group| *group != GROUP) {
+                for resource in &rule.resources {
+                    for &operation in &rule.operations {
+                        let more = Want {
+                            policy: self,
+                            blocks: self.blocks && *can_deny,
+                            group,
+                            resource,
+                            operation,
+                            versions: rule.versions.iter().map(String::as_str).collect(),
+                            namespaces: namespace.as_deref().map(|name| BTreeSet::from([name])),
+                        };
+                        match wants.iter_mut().find(|known| known.is_about(&more)) {
+                            Some(known) => known.merge(more),
+                            None => wants.push(more),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(wants)
+    }
+}
+
+/// A resource and an operation that a policy wants to see.
+#[derive(Debug)]
+pub(super) struct Want<'p> {
+    pub(super) policy: &'p Facts<'p>,
+    /// Whether these requests shall rather fail than pass without the policy.
+    pub(super) blocks: bool,
+    pub(super) group: &'p str,
+    pub(super) resource: &'p str,
+    pub(super) operation: Operation,
+    pub(super) versions: BTreeSet<&'p str>,
+    /// Only in these; `None` for everywhere.
+    pub(super) namespaces: Option<BTreeSet<&'p str>>,
+}
+
+impl Want<'_> {
+    fn is_about(&self, other: &Self) -> bool {
+        self.group == other.group
+            && self.resource == other.resource
+            && self.operation == other.operation
+    }
+
+    /// Versions of one rule and namespaces of another may be too much together; the policy is not
+    /// asked about what is too much.
+    fn merge(&mut self, more: Self) {
+        self.blocks |= more.blocks;
+        self.versions.extend(more.versions);
+        match (&mut self.namespaces, more.namespaces) {
+            (Some(known), Some(more)) => known.extend(more),
+            (namespaces, _) => *namespaces = None,
+        }
+    }
+}
+
+/// Whether an API server would take what a policy asks for: it comes out of the sandbox, and one
+/// word that it refuses would cost all other policies their webhooks.
+fn check(rule: &MatchRule) -> Result<(), String> {
+    let group = |text: &str| text.is_empty() || text == "*" || is_domain(text);
+    let version = |text: &str| text == "*" || is_label(text);
+    let resource = |text: &str| match text.split_once('/') {
+        Some((name, sub)) => version(name) && version(sub),
+        None => version(text),
+    };
+    let wrong = |what: &str, texts: &[String], is_right: &dyn Fn(&str) -> bool| {
+        let wrong = texts.iter().find(|text| !is_right(text))?;
+        let wrong = text::one_line(wrong, 64);
+        Some(format!("asks for requests of the {what} {wrong:?}, which cannot exist"))
+    };
+    let wrong = wrong("group", &rule.groups, &group)
+        .or_else(|| wrong("version", &rule.versions, &version))
+        .or_else(|| wrong("resource", &rule.resources, &resource));
+    wrong.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+
+    #[test]
+    fn what_cannot_exist_is_refused() {
+        let cases = [
+            (requests("Core", &["v1"], &["x"], WRITES), "group \"Core\""),
+            (requests("g.io", &["v 1"], &["x"], WRITES), "version \"v 1\""),
+            (requests("g.io", &["v1"], &["x", "X"], WRITES), "resource \"X\""),
+            (requests("g.io", &["v1"], &["a/b/c"], WRITES), "resource \"a/b/c\""),
+            (requests("g.io", &["v1"], &["a/"], WRITES), "resource \"a/\""),
+        ];
+        for (wanted, expected) in cases {
+            let wanted = [wanted];
+            let error = policy("a", &wanted).wants().unwrap_err();
+            let expected =
+                format!("policy a: asks for requests of the {expected}, which cannot exist");
+            assert_eq!(error, expected);
+        }
+    }
+}

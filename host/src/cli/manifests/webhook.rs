@@ -1,0 +1,364 @@
+//! One webhook of the configuration, as a plan describes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+use super::plan::{Planned, parts};
+use super::registration::Registration;
+use super::wants::Want;
+use crate::review::Operation;
+
+/// Group and resource whose webhook has the name that the documentation of RukPak prints,
+/// `vbundles.core.rukpak.io`, also where other resources are in it.
+const DOCUMENTED: (&str, &str) = ("core.rukpak.io", "bundles");
+
+/// End of the names of webhooks for groups that make no name with three segments themselves.
+const DOMAIN: &str = "opgate.dev";
+
+/// The label by which API servers select namespaces by name; they set it themselves.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// From the end of a policy's time to the API server's patience: for the way, the wait for a turn
+/// and opgate's own margin, so that opgate answers first and names the slow policy.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// Of `timeoutSeconds`: less helps nobody, more is not allowed.
+const LEAST_SECONDS: i32 = 5;
+pub(super) const MOST_SECONDS: i32 = 30;
+
+impl Planned<'_> {
+    /// What API servers are told; `others` have their names already.
+    pub(super) fn webhook(
+        &self,
+        registration: &Registration,
+        others: &[ValidatingWebhook],
+    ) -> ValidatingWebhook {
+        // Where opgate blocks nothing, its absence must not either.
+        let failure_policy = if self.blocks() { "Fail" } else { "Ignore" };
+        ValidatingWebhook {
+            name: self.name(others),
+            admission_review_versions: owned(["v1", "v1beta1"]),
+            client_config: registration.server.client_config(&registration.ca, self.path()),
+            failure_policy: Some(failure_policy.to_owned()),
+            match_policy: Some("Equivalent".to_owned()),
+            namespace_selector: Some(self.namespaces(&registration.exempt)),
+            rules: Some(self.rules()),
+            // Nothing is changed anywhere, so that dry runs are checked as well.
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(self.timeout_seconds()),
+            ..ValidatingWebhook::default()
+        }
+    }
+
+    fn path(&self) -> String {
+        match self.policies.as_slice() {
+            [only] => format!("/validate/{}", only.name),
+            _ => "/validate".to_owned(),
+        }
+    }
+
+    /// `v`, the first resource and the group, as the documented name is made. It stands in denials
+    /// and in front of audit annotations.
+    fn name(&self, others: &[ValidatingWebhook]) -> String {
+        let documented = |want: &&Want<'_>| (want.group, want.resource) == DOCUMENTED;
+        let first = self.wants.iter().copied().find(documented).or(self.wants.first().copied());
+        let resource = first.map_or("", |want| want.resource);
+        let label = format!("v{}", resource.replace('/', "-").replace('*', "all"));
+        let domain = match self.group() {
+            "" => format!("core.{DOMAIN}"),
+            "*" => format!("all.{DOMAIN}"),
+            group if group.contains('.') => group.to_owned(),
+            group => format!("{group}.{DOMAIN}"),
+        };
+        let suffix = match self.policies.as_slice() {
+            [only] => only.name,
+            _ if self.blocks() => "fail",
+            _ => "ignore",
+        };
+        let mut name = format!("{label}.{domain}");
+        let mut number = 1;
+        while others.iter().any(|other| other.name == name) {
+            name = match number {
+                1 => format!("{label}-{suffix}.{domain}"),
+                _ => format!("{label}-{suffix}-{number}.{domain}"),
+            };
+            number += 1;
+        }
+        name
+    }
+
+    /// What has the same versions and operations goes into one rule.
+    fn rules(&self) -> Vec<RuleWithOperations> {
+        let mut operations: BTreeMap<_, BTreeSet<Operation>> = BTreeMap::new();
+        for want in &self.wants {
+            let key = (want.resource, &want.versions);
+            operations.entry(key).or_default().insert(want.operation);
+        }
+        let mut rules: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+        for ((resource, versions), operations) in operations {
+            rules.entry((versions, operations)).or_default().insert(resource);
+        }
+        let rules = rules.into_iter().map(|((versions, operations), resources)| {
+            // API servers refuse a wildcard beside what it stands for.
+            let every = versions.contains("*");
+            let versions = versions.iter().copied().filter(|version| !every || *version == "*");
+            let is_left = |inner: &&str| {
+                !resources.iter().any(|outer| outer != inner && covers(outer, inner))
+            };
+            RuleWithOperations {
+                api_groups: Some(owned([self.group()])),
+                api_versions: Some(owned(versions)),
+                operations: Some(owned(operations.iter().map(|operation| operation.as_str()))),
+                resources: Some(owned(resources.iter().copied().filter(is_left))),
+                scope: Some("*".to_owned()),
+            }
+        });
+        rules.collect()
+    }
+
+    /// Which namespaces are looked at. API servers heed it for objects in namespaces and for
+    /// namespaces themselves; all other cluster-scoped objects are sent whatever it says.
+    ///
+    /// What is only wanted in some namespaces is exempt in all others already. A namespace that is
+    /// wanted and exempt is exempt: then both conditions are there, for people to see.
+    fn namespaces(&self, exempt: &[String]) -> LabelSelector {
+        let by_all = |name: &&String| self.policies.iter().all(|p| p.excluded.contains(name));
+        let excluded = self.policies.first().map(|policy| policy.excluded).unwrap_or_default();
+        let mut without: Vec<&str> = Vec::new();
+        for name in exempt.iter().chain(excluded.iter().filter(by_all)) {
+            if !without.contains(&name.as_str()) {
+                without.push(name);
+            }
+        }
+        let only = self.wants.first().and_then(|want| want.namespaces.as_ref());
+        let mut conditions = Vec::new();
+        if let Some(only) = only {
+            conditions.push(condition("In", only.iter().copied()));
+            if only.iter().all(|name| without.contains(name)) {
+                let (group, namespaces) = (self.group(), only);
+                tracing::warn!(
+                    group,
+                    ?namespaces,
+                    "policies want requests in exempt namespaces only: they will not see them"
+                );
+            }
+        }
+        if only.is_none_or(|only| only.iter().any(|name| without.contains(name))) {
+            conditions.push(condition("NotIn", without));
+        }
+        LabelSelector { match_expressions: Some(conditions), match_labels: None }
+    }
+
+    /// Long calls of several policies run side by side, so that the slowest counts.
+    fn timeout_seconds(&self) -> i32 {
+        let slowest = self.policies.iter().map(|policy| policy.time).max();
+        seconds_for(slowest.unwrap_or_default()).clamp(LEAST_SECONDS, MOST_SECONDS)
+    }
+}
+
+/// Whole seconds after which a policy with so much time has answered for certain.
+pub(super) fn seconds_for(time: Duration) -> i32 {
+    let needed = time.saturating_add(MARGIN);
+    let seconds = needed.as_secs().saturating_add(u64::from(needed.subsec_nanos() > 0));
+    i32::try_from(seconds).unwrap_or(i32::MAX)
+}
+
+fn condition<'t>(
+    operator: &str,
+    names: impl IntoIterator<Item = &'t str>,
+) -> LabelSelectorRequirement {
+    LabelSelectorRequirement {
+        key: NAMESPACE_NAME.to_owned(),
+        operator: operator.to_owned(),
+        values: Some(owned(names)),
+    }
+}
+
+fn owned<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<String> {
+    texts.into_iter().map(str::to_owned).collect()
+}
+
+/// Whether every request for `inner` is one for `outer`.
+fn covers(outer: &str, inner: &str) -> bool {
+    let ((resource, sub), (other, other_sub)) = (parts(outer), parts(inner));
+    (resource == "*" || resource == other) && (sub == "*" || sub == other_sub)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::super::wants::Facts;
+    use super::*;
+
+    #[test]
+    fn a_policy_has_a_webhook_for_each_of_its_groups() {
+        let wanted = [
+            requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES),
+            requests(
+                RUKPAK,
+                &["v1alpha1", "v1alpha2"],
+                &["bundledeployments"],
+                &[Operation::Delete, Operation::Create, Operation::Update],
+            ),
+            within("rukpak-system", requests("", &["v1"], &["configmaps"], WRITES)),
+            requests("apps", &["v1"], &["deployments/scale"], &[Operation::Update]),
+            requests("*", &["*"], &["*/*"], &[Operation::Connect]),
+        ];
+        let policies = [policy("a", &wanted)];
+        let expected = [
+            "vbundles.core.rukpak.io /validate/a Fail",
+            "vconfigmaps.core.opgate.dev /validate/a Fail",
+            "vdeployments-scale.apps.opgate.dev /validate/a Fail",
+            "vall-all.all.opgate.dev /validate/a Fail",
+        ];
+        assert_eq!(shown(&policies), expected);
+        let webhooks = webhooks(&policies);
+        let expected = json!({
+            "name": "vbundles.core.rukpak.io",
+            "admissionReviewVersions": ["v1", "v1beta1"],
+            "clientConfig": {"caBundle": "Q0E=", "url": "https://opgate.test/validate/a"},
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": ["kube-system", "opgate-system"],
+            }]},
+            "rules": [
+                {
+                    "apiGroups": ["core.rukpak.io"],
+                    "apiVersions": ["v1alpha1"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["bundles"],
+                    "scope": "*",
+                },
+                {
+                    "apiGroups": ["core.rukpak.io"],
+                    "apiVersions": ["v1alpha1", "v1alpha2"],
+                    "operations": ["CREATE", "UPDATE", "DELETE"],
+                    "resources": ["bundledeployments"],
+                    "scope": "*",
+                },
+            ],
+            "sideEffects": "None",
+            "timeoutSeconds": 5,
+        });
+        assert_eq!(webhooks[0], expected);
+        assert_eq!(webhooks[1]["rules"][0]["apiGroups"], json!([""]));
+        assert_eq!(webhooks[2]["rules"][0]["resources"], json!(["deployments/scale"]));
+        assert_eq!(webhooks[3]["rules"][0]["apiGroups"], json!(["*"]));
+    }
+
+    #[test]
+    fn requests_that_belong_together_make_one_rule() {
+        let wanted = [
+            requests("g.io", &["v1"], &["things"], &[Operation::Update]),
+            requests("g.io", &["v1"], &["others", "things"], &[Operation::Create]),
+            requests("g.io", &["v1"], &["others"], &[Operation::Update]),
+            requests("g.io", &["v2", "*"], &["*", "wild", "wild/status"], &[Operation::Delete]),
+            requests("g.io", &[], &["never"], WRITES),
+        ];
+        let rule = |versions: &[&str], operations: &[&str], resources: &[&str]| {
+            json!({
+                "apiGroups": ["g.io"],
+                "apiVersions": versions,
+                "operations": operations,
+                "resources": resources,
+                "scope": "*",
+            })
+        };
+        let expected = json!([
+            rule(&["*"], &["DELETE"], &["*", "wild/status"]),
+            rule(&["v1"], &["CREATE", "UPDATE"], &["others", "things"]),
+        ]);
+        assert_eq!(webhooks(&[policy("a", &wanted)])[0]["rules"], expected);
+        assert!(webhooks(&[policy("a", &[])]).is_empty());
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let here = within("x", requests("g.io", &["v1"], &["things"], &[Operation::Create]));
+        let there = within("y", requests("g.io", &["v1"], &["things"], &[Operation::Update]));
+        let where_ever = requests("g.io", &["v1"], &["things"], &[Operation::Delete]);
+        let wanted = [here, there, where_ever];
+        let expected = [
+            "vthings.g.io /validate/a Fail",
+            "vthings-a.g.io /validate/a Fail",
+            "vthings-a-2.g.io /validate/a Fail",
+        ];
+        assert_eq!(shown(&[policy("a", &wanted)]), expected);
+    }
+
+    #[test]
+    fn namespaces_are_selected_and_exempt() {
+        let bundles = requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES);
+        let condition = |operator: &str, values: &[&str]| {
+            let key = "kubernetes.io/metadata.name";
+            json!({"key": key, "operator": operator, "values": values})
+        };
+        let selected = |policies: &[Facts<'_>]| {
+            webhooks(policies)[0]["namespaceSelector"]["matchExpressions"].clone()
+        };
+        let exempt = condition("NotIn", &["kube-system", "opgate-system"]);
+        let cases = [
+            (vec![bundles.clone()], json!([exempt])),
+            (vec![within("x", bundles.clone())], json!([condition("In", &["x"])])),
+            (
+                vec![within("y", bundles.clone()), within("x", bundles.clone())],
+                json!([condition("In", &["x", "y"])]),
+            ),
+            (vec![within("x", bundles.clone()), bundles.clone()], json!([exempt])),
+            (
+                vec![within("kube-system", bundles.clone())],
+                json!([condition("In", &["kube-system"]), exempt]),
+            ),
+        ];
+        for (wanted, expected) in cases {
+            assert_eq!(selected(&[policy("a", &wanted)]), expected);
+        }
+        // What a policy excludes is exempt where no other policy of the webhook wants it.
+        let wanted = [bundles];
+        let (few, many) = (texts(&["b", "kube-system"]), texts(&["a", "b"]));
+        let few = Facts { excluded: &few, ..policy("few", &wanted) };
+        let many = Facts { excluded: &many, ..policy("many", &wanted) };
+        let none = policy("none", &wanted);
+        let more = condition("NotIn", &["kube-system", "opgate-system", "a", "b"]);
+        assert_eq!(selected(&[many]), json!([more]));
+        let more = condition("NotIn", &["kube-system", "opgate-system", "b"]);
+        assert_eq!(selected(&[few, many]), json!([more]));
+        assert_eq!(selected(&[many, none]), json!([exempt]));
+    }
+
+    #[test]
+    fn timeouts_are_longer_than_the_limits() {
+        let wanted = [requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES)];
+        let seconds = |times: &[u64]| {
+            let names = ["a", "b"];
+            let policies: Vec<_> = times
+                .iter()
+                .zip(names)
+                .map(|(&time, name)| Facts {
+                    time: Duration::from_millis(time),
+                    ..policy(name, &wanted)
+                })
+                .collect();
+            webhooks(&policies)[0]["timeoutSeconds"].as_i64().unwrap()
+        };
+        for (times, expected) in [
+            (vec![100], 5),
+            (vec![4_000], 5),
+            (vec![4_001], 6),
+            (vec![20_000], 21),
+            (vec![29_000], 30),
+            (vec![30_000], 30),
+            (vec![100, 10_500], 12),
+        ] {
+            assert_eq!(seconds(&times), expected, "{times:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Standard input as a file. What it is gets found out before it is read, and a pipe can be read once: it
+//! goes into a file of its own, which is removed in the end.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+/// How it is named.
+pub(super) const NAME: &str = "-";
+
+/// More than files may have: what is larger is refused as a file of that size is.
+const MOST: u64 = (1 << 30) + 1;
+
+/// The copy of standard input.
+#[derive(Debug)]
+pub(super) struct Stdin(PathBuf);
+
+impl Stdin {
+    /// Reads to the end.
+    pub(super) fn read() -> anyhow::Result<Self> {
+        let (copy, mut file) = Self::create().context("a copy of standard input cannot be kept")?;
+        let copied = io::copy(&mut io::stdin().lock().take(MOST), &mut file);
+        copied.context("standard input cannot be read")?;
+        Ok(copy)
+    }
+
+    fn create() -> io::Result<(Self, File)> {
+        let folder = std::env::temp_dir();
+        let process = std::process::id();
+        for number in 0..=u8::MAX {
+            let path = folder.join(format!("opgate-{process}-{number}"));
+            let mut options = File::options();
+            options.write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            match options.open(&path) {
+                Ok(file) => return Ok((Self(path), file)),
+                // Another process with this number was killed once.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A text in which the copy has the name of the original.
+    pub(super) fn named(&self, text: &str) -> String {
+        text.replace(&*self.0.to_string_lossy(), NAME)
+    }
+}
+
+impl Drop for Stdin {
+    fn drop(&mut self) {
+        // Nothing depends on it.
+        let _ = fs::remove_file(&self.0);
+    }
+}

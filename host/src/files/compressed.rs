@@ -1,0 +1,187 @@
+//! The size of a bundle as OLM unpacks it. Each file of `manifests/` and `metadata/` becomes one value of
+//! a ConfigMap, compressed with gzip and written in base64; what counts is the sum.
+//!
+//! ```text
+//! files ─▶ lengths ─▶ the least that they can come to ─┬▶ above the limit: that is the answer
+//!                                                      └▶ deflate, block by block ─▶ base64 ─▶ sum
+//! ```
+//!
+//! A bundle that is far too large is not compressed to its end: that it is too large is known before.
+//! Deflate may be done well or badly: other writers come to sizes that differ by some percent.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use miniz_oxide::deflate::core::{
+    CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output, create_comp_flags_from_zip_params,
+};
+
+use super::folder::Entry;
+use super::parallel;
+
+/// So much fits into a ConfigMap.
+const LIMIT: u64 = 1 << 20;
+/// By how much a bundle is too large matters to people up to here.
+const ENOUGH: u64 = 8 * LIMIT;
+/// Deflate makes at best one byte out of so many. So no more than 774 MiB are ever compressed.
+const BEST: u64 = 1_032;
+/// Bytes of a file that are in memory at a time.
+const BLOCK: usize = 64 << 10;
+/// What gzip adds: a header of 10 bytes, a checksum and a length of 4 each.
+const AROUND: u64 = 18;
+/// The level that gzip has unless it is told otherwise.
+const LEVEL: i32 = 6;
+/// No header of zlib.
+const RAW: i32 = -15;
+const DEFAULT_STRATEGY: i32 = 0;
+
+/// The size of a bundle, compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// In bytes.
+    Exactly(u64),
+    /// More than so many bytes; how many more is not worth the time.
+    MoreThan(u64),
+}
+
+/// The size of a bundle, compressed; none where a file of it cannot be read.
+pub(super) fn size(files: &[Entry]) -> Option<Size> {
+    let counts = |entry: &&Entry| {
+        let folder = entry.path.rsplit_once('/').map(|(folder, _)| folder);
+        matches!(folder, Some("manifests" | "metadata"))
+    };
+    let files: Vec<_> = files.iter().filter(counts).collect();
+    if files.iter().any(|entry| entry.refused.is_some()) {
+        return None;
+    }
+    let lengths = files.iter().map(|entry| Ok(fs::metadata(&entry.full)?.len()));
+    let lengths: Vec<u64> = lengths.collect::<io::Result<_>>().ok()?;
+    let least = sum(lengths.iter().map(|length| in_base64(length / BEST)));
+    if least > LIMIT {
+        return Some(Size::MoreThan(least));
+    }
+    let made = AtomicU64::new(0);
+    let files: Vec<_> = files.iter().zip(lengths).collect();
+    let sizes = parallel::map(&files, |(entry, length)| deflated(&entry.full, *length, &made));
+    let sizes: Vec<Option<u64>> = sizes.into_iter().collect::<io::Result<_>>().ok()?;
+    let all = sizes.into_iter().collect::<Option<Vec<_>>>();
+    let all = all.map(|sizes| sum(sizes.into_iter().map(in_base64)));
+    // Whether a file was done when it was enough depends on the others: the answer does not.
+    Some(all.filter(|size| *size <= ENOUGH).map_or(Size::MoreThan(ENOUGH), Size::Exactly))
+}
+
+fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
+}
+
+/// What deflate has made, as a value of a ConfigMap.
+fn in_base64(deflated: u64) -> u64 {
+    deflated.saturating_add(AROUND).div_ceil(3).saturating_mul(4)
+}
+
+/// Bytes that deflate makes of a file; none once that is enough together with `made`, what it has made of
+/// all files so far.
+fn deflated(path: &Path, length: u64, made: &AtomicU64) -> io::Result<Option<u64>> {
+    // A file that grows meanwhile ends here.
+    let mut file = fs::File::open(path)?.take(length);
+    let flags = create_comp_flags_from_zip_params(LEVEL, RAW, DEFAULT_STRATEGY);
+    let mut compressor = CompressorOxide::new(flags);
+    let mut block = vec![0; BLOCK];
+    let mut count = 0u64;
+    while made.load(Ordering::Relaxed) <= ENOUGH / 4 * 3 {
+        let read = match file.read(&mut block) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let bytes = block.get(..read).unwrap_or_default();
+        let flush = if read == 0 { TDEFLFlush::Finish } else { TDEFLFlush::None };
+        let (status, _) = compress_to_output(&mut compressor, bytes, flush, |part| {
+            let part = u64::try_from(part.len()).unwrap_or(u64::MAX);
+            count = count.saturating_add(part);
+            made.fetch_add(part, Ordering::Relaxed);
+            true
+        });
+        match status {
+            TDEFLStatus::Done => return Ok(Some(count)),
+            TDEFLStatus::Okay if read > 0 => {}
+            _ => return Err(io::Error::other("cannot be compressed")),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::folder;
+    use super::super::testing::Temporary;
+    use super::*;
+
+    /// Bytes without any order in them.
+    fn noise(count: usize) -> Vec<u8> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let next = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        };
+        (0..count).map(next).collect()
+    }
+
+    fn size(files: &[(&str, &[u8])]) -> Option<Size> {
+        let folder = Temporary::empty();
+        for (name, content) in files {
+            folder.write(name, content);
+        }
+        super::size(&folder::walk(folder.path()).unwrap().files)
+    }
+
+    fn exactly(files: &[(&str, &[u8])]) -> u64 {
+        match size(files) {
+            Some(Size::Exactly(size)) => size,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_file_that_olm_unpacks_is_compressed_by_itself() {
+        // What gzip makes of nothing has 20 bytes, and is 28 in base64.
+        assert_eq!(exactly(&[("manifests/a", b"")]), 28);
+        assert_eq!(exactly(&[("manifests/a", b""), ("metadata/b", b"")]), 56);
+        assert_eq!(exactly(&[("Dockerfile", b"FROM scratch"), ("manifests/x/y", b"a: 1")]), 0);
+        let blocks = vec![b'a'; 3 * BLOCK + 1];
+        assert!(exactly(&[("manifests/a", &blocks)]) < 1_000);
+        // What has no order in it becomes larger by a third.
+        let noise = noise(3 * BLOCK);
+        let compressed = exactly(&[("metadata/n", &noise)]);
+        let plain = u64::try_from(noise.len()).unwrap();
+        assert!((plain * 4 / 3..plain * 4 / 3 + 1_000).contains(&compressed), "{compressed}");
+    }
+
+    #[test]
+    fn what_is_far_too_large_is_not_compressed_to_its_end() {
+        // Seven million bytes are nine in base64, in one file or in several.
+        let noise = noise(7_000_000);
+        assert_eq!(size(&[("manifests/a", &noise)]), Some(Size::MoreThan(ENOUGH)));
+        let names = ["manifests/a", "manifests/b", "metadata/c", "metadata/d", "metadata/e"];
+        let parts: Vec<_> = names.into_iter().zip(noise.chunks(noise.len() / 5)).collect();
+        assert_eq!(size(&parts), Some(Size::MoreThan(ENOUGH)));
+        // A hole of 2 GiB: at best that is 2.8 MB, and nobody has to look.
+        let folder = Temporary::new(&[("manifests/a", "")]);
+        let path = folder.path().join("manifests/a");
+        fs::File::options().write(true).open(&path).unwrap().set_len(2 << 30).unwrap();
+        let size = super::size(&folder::walk(folder.path()).unwrap().files);
+        assert_eq!(size, Some(Size::MoreThan(2_774_552)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_no_size() {
+        let folder = Temporary::empty();
+        let path = "manifests/b".to_owned();
+        let gone = Entry { path, full: folder.path().join("gone"), refused: None };
+        assert_eq!(super::size(&[gone]), None);
+        folder.write("manifests/a", "");
+        std::os::unix::fs::symlink("..", folder.path().join("manifests/link")).unwrap();
+        assert_eq!(super::size(&folder::walk(folder.path()).unwrap().files), None);
+    }
+}

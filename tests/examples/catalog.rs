@@ -1,0 +1,33 @@
+//! Writes a large catalog that is made up: `cargo run -p opgate-tests --example catalog -- FOLDER json`
+#![allow(clippy::expect_used, reason = "nobody but a terminal sees it fail")]
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use opgate_tests::catalog::{Form, Shape, write};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let shape = |name: &str| Shape::NAMED.into_iter().find(|(known, _)| *known == name);
+    let form = |name: &str| match name {
+        "json" => Some(Form::Json),
+        "yaml" => Some(Form::Yaml),
+        _ => None,
+    };
+    let asked = match arguments.as_slice() {
+        [folder, written] => form(written).map(|form| (*folder, form, Shape::LARGE)),
+        [folder, written, name] => {
+            form(written).zip(shape(name)).map(|(form, (_, shape))| (*folder, form, shape))
+        }
+        _ => None,
+    };
+    let Some((folder, form, shape)) = asked else {
+        let names: Vec<_> = Shape::NAMED.iter().map(|(name, _)| *name).collect();
+        eprintln!("usage: catalog FOLDER json|yaml [{}]", names.join("|"));
+        return ExitCode::from(2);
+    };
+    let files = write(Path::new(folder), &shape, form);
+    println!("{} files in {folder}", files.len());
+    ExitCode::SUCCESS
+}
