@@ -272,7 +272,7 @@ fn metadata(text: &str) {
     let channels = get(4).is_some_and(|list| list.split(',').any(|name| name.trim().is_empty()));
     let default = get(5).is_some_and(|name| name.trim().is_empty());
     assert_eq!(count("RBF-05"), usize::from(channels) + usize::from(default));
-    assert_eq!(count("RBF-21") == 0, get(6).is_some_and(is_openshift));
+    assert_eq!(count("RBF-21") == 0, get(6).is_none_or(is_openshift));
     let named = [4, 5].into_iter().filter_map(get).flat_map(|list| list.split(','));
     let is_odd = |name: &str| {
         !name.trim().is_empty()

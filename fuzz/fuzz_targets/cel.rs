@@ -1,10 +1,11 @@
-//! Expressions in CEL: `cel::check`.
+//! Expressions in CEL: their syntax, their types and their values.
 //!
 //! The oracles: an error names a place in the text, an expression of type `bool` stays one in
-//! parentheses and within a larger one, and the constraint that holds it says the same.
+//! parentheses and within a larger one, the constraint that holds it says the same, and what it says
+//! of properties is the opposite of what its negation says.
 #![no_main]
 
-use constraints::cel::{self, Fault};
+use constraints::cel::{self, Budget, Failure, Fault, Program, Properties};
 use constraints::{Options, check};
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::large;
@@ -30,9 +31,15 @@ fuzz_target!(|rule: &str| {
         }
     }
     within_a_constraint(rule, &found);
+    if found.is_ok() {
+        evaluated(rule);
+    }
     let between = ["", " || ", "\n&& ", ",", "(", "[", ".", "? true :"];
     if let Some(large) = large(rule.as_bytes(), &between) {
-        let _ = cel::check(&String::from_utf8(large).expect("whole inputs"));
+        let large = String::from_utf8(large).expect("whole inputs");
+        if let Ok(program) = Program::compile(&large) {
+            let _ = program.run(&properties(), &mut Budget::default());
+        }
     }
 });
 
@@ -65,4 +72,51 @@ fn within_a_constraint(rule: &str, found: &Result<(), Fault>) {
         Err(Fault::NotBool) => &["CON-12"],
     };
     assert_eq!(rules, expected, "{json}");
+}
+
+fn properties() -> Properties {
+    let all = [
+        ("olm.package", r#"{"packageName":"etcd","version":"1.2.3"}"#),
+        ("a", r#"[1, -1, 1.5, "1.2.3", true, null, {"b": [[]], "": ""}]"#),
+        ("certified", r#""1.0.0""#),
+    ];
+    Properties::new(all.into_iter().map(|(kind, value)| (kind, value.as_bytes())))
+}
+
+/// What an expression says, and what those say that are made of it.
+fn evaluated(rule: &str) {
+    let properties = properties();
+    let run = |rule: &str| {
+        let program = Program::compile(rule).ok()?;
+        let _ = program.culprit(&properties, &mut Budget::default());
+        Some(program.run(&properties, &mut Budget::default()))
+    };
+    let value = run(rule).expect("it compiles");
+    for (around, expected) in [
+        (format!("!({rule}\n)"), value.clone().map(|value| !value)),
+        (format!("({rule}\n) && true"), value.clone()),
+        (format!("false || ({rule}\n)"), value.clone()),
+        (format!("({rule}\n) ? true : false"), value.clone()),
+        (format!("({rule}\n) || true"), limit_or(&value, true)),
+        (format!("false && ({rule}\n)"), Ok(false)),
+        (format!("[({rule}\n)].exists(v, v)"), value.clone()),
+    ] {
+        // There may be a level or a step too many.
+        let Some(found) = run(&around) else { continue };
+        if !matches!(found, Err(Failure::Limit(_))) {
+            match (found, expected) {
+                // What an error says is not compared.
+                (Err(_), Err(_)) => {}
+                (found, expected) => assert_eq!(found, expected, "{around:?}"),
+            }
+        }
+    }
+}
+
+/// A limit ends an evaluation, whatever stands beside.
+fn limit_or(value: &Result<bool, Failure>, other: bool) -> Result<bool, Failure> {
+    match value {
+        Err(Failure::Limit(_)) => value.clone(),
+        _ => Ok(other),
+    }
 }

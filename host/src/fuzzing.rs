@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::files::{self, As, Place, Request, Resolver};
-use crate::review::{self, Review};
+use crate::review::Review;
 
 /// A question to the policies about a part of a catalog.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question
     Ok(subjects.into_iter().flat_map(|subject| subject.requests).map(Question).collect())
 }
 
-/// Looks what is at a path.
+/// Finds out what is at a path.
 ///
 /// # Errors
 /// Where it is nothing that is known.
@@ -37,10 +37,10 @@ impl Question {
     /// # Errors
     /// Where the review cannot be read, which must not happen.
     pub fn documents(&self) -> anyhow::Result<[Option<String>; 2]> {
-        let text = review::text(self.0.review().into_bytes())?;
+        let text = self.0.text()?;
         let inputs = Review::read(&text)?.inputs();
         let documents = [inputs.object, inputs.old_object];
-        Ok(documents.map(|document| document.map(|d| d.root().raw().to_owned())))
+        Ok(documents.map(|document| document.map(|d| d.root().raw().into_owned())))
     }
 
     /// File, line and column of each field, where there are any.
