@@ -13,8 +13,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::go::quote;
 use crate::version::Version;
+use go::quote;
 
 /// How a version compares to the one of a comparator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Surprises {
 }
 
 fn shown(token: &str) -> String {
-    quote(&crate::go::shortened(token, SHOWN))
+    quote(&go::shortened(token, SHOWN))
 }
 
 /// Splits at spaces, though not at one that follows an operator. What is one byte long disappears.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::go::quote;
+use go::quote;
 
 /// `MAJOR.MINOR.PATCH[-pre][+build]`. Build metadata is checked and dropped: it never counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
