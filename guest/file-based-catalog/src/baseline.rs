@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use constraints::range::Range;
+use constraints::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind};
 
@@ -12,7 +14,6 @@ use crate::blob::{self, Blob, place};
 use crate::catalog::Catalog;
 use crate::findings::Findings;
 use crate::graph::Graph;
-use crate::version::{Range, Version};
 
 /// Types of properties that hold whole objects. They are compared where they are.
 const LARGE: [&str; 2] = ["olm.bundle.object", "olm.csv.metadata"];
