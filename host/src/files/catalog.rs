@@ -10,7 +10,7 @@ use opgate_document::{Document, Kind, Text};
 use super::content::{Broken, Content, Expect, File};
 use super::ignore::{self, Ignore};
 use super::subject::{GROUP, Layout, Out, Request, Step, Subject, VERSION, error, list, quoted};
-use super::{bundle, folder, parallel};
+use super::{bundle, folder, parallel, unique};
 
 const KIND: &str = "FileBasedCatalog";
 
@@ -125,6 +125,7 @@ fn file(path: &Path) -> Read {
 }
 
 fn with_heads(file: File) -> Read {
+    let file = unique::checked(file);
     let documents = file.documents();
     let heads = documents.map(|all| all.documents().map(|blob| Head::of(&blob)).collect());
     (file, heads.unwrap_or_default())
@@ -293,6 +294,7 @@ mod tests {
             ("c/README.md", "text\n"),
             ("c/.indexignore", "*.txt\n"),
             ("c/x.txt", ":::"),
+            ("c/twice.json", "{\"schema\": \"x\",\n \"value\": {\"a\": 1, \"a\": 2}}"),
             ("free.yaml", "schema: x\n"),
             ("link-target/.indexignore", "*\n"),
             ("link-target/y", "{"),
@@ -321,7 +323,13 @@ mod tests {
         assert_eq!(files[0]["path"], "c/README.md");
         assert!(files[0]["error"]["message"].as_str().unwrap().starts_with("not a blob: "));
         assert_eq!(files[1]["path"], "c/bad.yaml");
-        assert_eq!(files.len(), 2);
+        assert_eq!(
+            files[2],
+            json!({"path": "c/twice.json", "error": {
+                "line": 2, "column": 20, "message": "not JSON: duplicate mapping key: a",
+            }})
+        );
+        assert_eq!(files.len(), 3);
 
         let mut places = Resolver::new(&subjects[0].requests[0].object);
         let place = places.place("spec.blobs[1].value.name").unwrap();
