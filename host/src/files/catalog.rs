@@ -249,7 +249,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
             resource: "filebasedcatalogs".to_owned(),
             namespace: String::new(),
             name: package.name.clone(),
-            old: old.remove(&package.name).map(Layout::Package),
+            old: old.get(&package.name).cloned().map(Layout::Package),
             object: Layout::Package(package),
             prefix: String::new(),
         }],
@@ -260,11 +260,21 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
         packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
         "{source}: no catalog in it: there is no blob with schema"
     );
-    let subjects = packages.into_iter().map(subject).collect();
-    for gone in old.keys().filter(|name| !name.is_empty()) {
+    for gone in gone(&old, &packages) {
         tracing::warn!("{source}: the package {gone:?} is not there any more");
     }
-    Ok(subjects)
+    Ok(packages.into_iter().map(subject).collect())
+}
+
+/// Names of packages that were published and are not there any more. Where a file cannot be read,
+/// which is reported, any of them may be in it.
+fn gone(old: &BTreeMap<String, Arc<Package>>, packages: &[Arc<Package>]) -> Vec<String> {
+    if packages.iter().any(|package| !package.broken.is_empty()) {
+        return Vec::new();
+    }
+    let names: BTreeSet<_> = packages.iter().map(|package| &package.name).collect();
+    let gone = old.keys().filter(|name| !name.is_empty() && !names.contains(name));
+    gone.cloned().collect()
 }
 
 #[cfg(test)]
@@ -356,6 +366,26 @@ mod tests {
         assert_eq!(review["operation"], "UPDATE");
         assert_eq!(review["oldObject"]["spec"]["blobs"][0]["value"]["icon"], 1);
         assert!(load(&folder.path().join("missing"), None).is_err());
+    }
+
+    #[test]
+    fn packages_are_gone_unless_they_may_be_in_a_file_that_cannot_be_read() {
+        let packages = |files: &[(&str, &str)]| {
+            let packages = read(Temporary::new(files).path()).unwrap();
+            packages.into_iter().map(|package| (package.name.clone(), package)).collect()
+        };
+        let [a, b] = ["a", "b"].map(|name| format!("schema: olm.package\nname: {name}\n"));
+        let old: BTreeMap<_, _> = packages(&[("a.yaml", &a), ("b.yaml", &b)]);
+        for (files, expected) in [
+            (vec![("a.yaml", a.as_str()), ("b.yaml", &b)], vec![]),
+            (vec![("a.yaml", a.as_str())], vec!["b"]),
+            (vec![("c.yaml", "schema: x\n")], vec!["a", "b"]),
+            (vec![("a.yaml", a.as_str()), ("b.yaml", "a: [\n")], vec![]),
+        ] {
+            let new: BTreeMap<_, _> = packages(&files);
+            let new: Vec<_> = new.into_values().collect();
+            assert_eq!(gone(&old, &new), expected, "{files:?}");
+        }
     }
 
     #[test]
