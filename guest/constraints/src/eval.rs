@@ -12,10 +12,10 @@ use std::fmt::Write as _;
 
 use crate::cel::{Budget, Failure, Program, Properties};
 use crate::constraint::{Body, Constraint};
-use crate::go::{quote, shortened};
 use crate::json::{self, Kind};
 use crate::names::Gvk;
 use crate::version::Version;
+use go::{quote, shortened};
 
 /// A property of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]

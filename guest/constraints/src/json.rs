@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use crate::go::quote_byte;
+use go::quote_byte;
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,6 @@
 pub mod cel;
 pub mod constraint;
 pub mod eval;
-pub mod go;
 pub mod json;
 pub mod levels;
 pub mod names;

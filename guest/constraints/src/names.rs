@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::go::shortened;
+use go::shortened;
 
 /// Bytes of a name that a message repeats.
 const SHOWN: usize = 300;

@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use crate::constraint::{self, Finding, Options};
-use crate::go::{folds_to, quote, shortened};
 use crate::json::{self, Child, Kind};
 use crate::range;
+use go::{folds_to, quote, shortened};
 
 /// How a list is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::go::quote;
 use crate::version::Version;
+use go::quote;
 
 /// How a version compares to the one of a comparator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,9 @@ pub struct Range {
     pub surprises: Vec<String>,
 }
 
+/// An end of an interval: a version, and whether it belongs to the interval. None: no end.
+pub type End<'r> = Option<(&'r Version, bool)>;
+
 /// Surprises that are told; a hostile range has very many.
 const SURPRISES: usize = 4;
 /// Bytes of a token in a surprise.
@@ -120,6 +123,36 @@ impl Range {
         self.alternatives.iter().any(|all| !all.is_empty() && all.iter().all(holds))
     }
 
+    /// The intervals that the range consists of; some may be empty, and they may overlap.
+    #[must_use]
+    pub fn spans(&self) -> Vec<(End<'_>, End<'_>)> {
+        let mut spans = Vec::new();
+        for all in self.alternatives.iter().filter(|all| !all.is_empty()) {
+            let (mut low, mut high): (End<'_>, End<'_>) = (None, None);
+            let mut holes = Vec::new();
+            for Comparator { operator, version } in all {
+                match operator {
+                    Operator::Equal => {
+                        low = later(low, (version, true));
+                        high = earlier(high, (version, true));
+                    }
+                    Operator::NotEqual => holes.push(version),
+                    Operator::Greater => low = later(low, (version, false)),
+                    Operator::GreaterOrEqual => low = later(low, (version, true)),
+                    Operator::Less => high = earlier(high, (version, false)),
+                    Operator::LessOrEqual => high = earlier(high, (version, true)),
+                }
+            }
+            holes.sort();
+            for hole in holes {
+                spans.push((low, earlier(high, (hole, false))));
+                low = later(low, (hole, false));
+            }
+            spans.push((low, high));
+        }
+        spans
+    }
+
     /// Whether every alternative says which version it starts from.
     #[must_use]
     pub fn has_minimum(&self) -> bool {
@@ -155,6 +188,22 @@ impl Range {
     }
 }
 
+/// The stricter of two lower ends.
+fn later<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
+    match end {
+        Some((version, included)) if version > other.0 || version == other.0 && !included => end,
+        _ => Some(other),
+    }
+}
+
+/// The stricter of two upper ends.
+fn earlier<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
+    match end {
+        Some((version, included)) if version < other.0 || version == other.0 && !included => end,
+        _ => Some(other),
+    }
+}
+
 #[derive(Default)]
 struct Surprises(Vec<String>);
 
@@ -170,7 +219,7 @@ impl Surprises {
 }
 
 fn shown(token: &str) -> String {
-    quote(&crate::go::shortened(token, SHOWN))
+    quote(&go::shortened(token, SHOWN))
 }
 
 /// Splits at spaces, though not at one that follows an operator. What is one byte long disappears.

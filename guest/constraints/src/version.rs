@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
-use crate::go::quote;
+use go::quote;
 
-/// `MAJOR.MINOR.PATCH[-pre][+build]`. Build metadata is checked and dropped: it never counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// `MAJOR.MINOR.PATCH[-pre][+build]`. Build metadata is checked and dropped: it never counts, and
+/// versions that differ in it alone are equal.
+#[derive(Debug, Clone)]
 pub struct Version {
     /// Major number.
     pub major: u64,
@@ -15,6 +16,8 @@ pub struct Version {
     pub patch: u64,
     /// Identifiers of a pre-release.
     pub pre: Vec<Identifier>,
+    /// Whether there is build metadata.
+    pub has_build: bool,
 }
 
 /// One identifier of a pre-release.
@@ -39,6 +42,14 @@ impl Ord for Version {
         })
     }
 }
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Version {}
 
 impl PartialOrd for Version {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
@@ -76,23 +87,29 @@ fn number(text: &str, lower: &str, upper: &str) -> Result<u64, String> {
     unsigned(text)
 }
 
-fn identifier(text: &str) -> Result<Identifier, String> {
-    if text.is_empty() {
-        return Err("Prerelease is empty".to_owned());
-    }
-    if is_numeric(text) {
-        if has_leading_zeroes(text) {
-            let text = quote(text);
-            return Err(format!(
-                "Numeric PreRelease version must not contain leading zeroes {text}"
-            ));
+impl Identifier {
+    /// One identifier of a pre-release, or of a release as `operator-registry` writes them.
+    ///
+    /// # Errors
+    /// Upstream's text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("Prerelease is empty".to_owned());
         }
-        return unsigned(text).map(Identifier::Number);
-    }
-    if is_identifier(text) {
-        Ok(Identifier::Text(text.to_owned()))
-    } else {
-        Err(format!("Invalid character(s) found in prerelease {}", quote(text)))
+        if is_numeric(text) {
+            if has_leading_zeroes(text) {
+                let text = quote(text);
+                return Err(format!(
+                    "Numeric PreRelease version must not contain leading zeroes {text}"
+                ));
+            }
+            return unsigned(text).map(Self::Number);
+        }
+        if is_identifier(text) {
+            Ok(Self::Text(text.to_owned()))
+        } else {
+            Err(format!("Invalid character(s) found in prerelease {}", quote(text)))
+        }
     }
 }
 
@@ -136,9 +153,9 @@ impl Version {
         };
         let patch = number(patch, "patch", "Patch")?;
         let pre = pre.into_iter().flat_map(|pre| pre.split('.'));
-        let pre = pre.map(identifier).collect::<Result<_, _>>()?;
+        let pre = pre.map(Identifier::parse).collect::<Result<_, _>>()?;
         metadata.into_iter().flat_map(|m| m.split('.')).try_for_each(build)?;
-        Ok(Self { major, minor, patch, pre })
+        Ok(Self { major, minor, patch, pre, has_build: metadata.is_some() })
     }
 
     /// Three short numbers and nothing else, which is how nearly every version is written: a range
@@ -158,7 +175,8 @@ impl Version {
             rest = if place < 2 { after.strip_prefix(b".")? } else { after };
         }
         let [major, minor, patch] = numbers;
-        rest.is_empty().then_some(Self { major, minor, patch, pre: Vec::new() })
+        let plain = Self { major, minor, patch, pre: Vec::new(), has_build: false };
+        rest.is_empty().then_some(plain)
     }
 
     /// `semver.ParseTolerant`: spaces around, a `v` before, missing numbers and leading zeroes are
@@ -228,6 +246,13 @@ mod tests {
     }
 
     #[test]
+    fn unusual_versions_are_read() {
+        for text in ["0.1.0", "1.2.3-rc.1+build.5", "4.8.0-202205", "1.0.0--x", "1.0.0+-"] {
+            assert!(Version::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn order_is_that_of_the_specification() {
         let ascending = [
             "0.0.1",
@@ -247,8 +272,15 @@ mod tests {
         ];
         let versions: Vec<_> = ascending.iter().map(|t| Version::parse(t).unwrap()).collect();
         assert!(versions.is_sorted_by(|l, r| l < r));
-        assert_eq!(Version::parse("1.0.0+a").unwrap(), Version::parse("1.0.0+b").unwrap());
+        assert_eq!(Version::parse("1.0.0+a").unwrap(), Version::parse("1.0.0").unwrap());
         assert_eq!(Version::parse("1.0.0-0+a-b.0").unwrap().pre, [Identifier::Number(0)]);
+    }
+
+    #[test]
+    fn build_metadata_is_noticed() {
+        for (text, expected) in [("1.0.0", false), ("1.0.0-a", false), ("1.0.0+-", true)] {
+            assert_eq!(Version::parse(text).unwrap().has_build, expected, "{text}");
+        }
     }
 
     #[test]

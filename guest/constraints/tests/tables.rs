@@ -64,15 +64,25 @@ fn ranges_contain_what_upstream_says() {
         ("<=1.x", vec!["1.9.0"], vec!["2.0.0"]),
         (">=1.0.0-fix", vec!["1.0.0"], vec!["1.0.0-a"]),
         ("1.0.0 || || 2.0.0", vec!["1.0.0", "2.0.0"], vec!["3.0.0"]),
+        ("1.0.0 || >=2.0.0 !=2.1.0", vec!["1.0.0", "2.0.0", "2.2.0"], vec!["1.0.1", "2.1.0"]),
     ] {
         let parsed = Range::parse(range).unwrap_or_else(|e| panic!("{range}: {e}"));
-        for version in inside {
-            assert!(parsed.contains(&Version::parse(version).unwrap()), "{version} in {range}");
-        }
-        for version in outside {
-            assert!(!parsed.contains(&Version::parse(version).unwrap()), "{version} in {range}");
+        for (versions, expected) in [(inside, true), (outside, false)] {
+            for version in versions {
+                let parsed_version = Version::parse(version).unwrap();
+                assert_eq!(parsed.contains(&parsed_version), expected, "{version} in {range}");
+                assert_eq!(spanned(&parsed, &parsed_version), expected, "{version} in {range}");
+            }
         }
     }
+}
+
+/// Whether one of the intervals of a range has a version.
+fn spanned(range: &Range, version: &Version) -> bool {
+    range.spans().into_iter().any(|(low, high)| {
+        low.is_none_or(|(low, included)| version > low || included && version == low)
+            && high.is_none_or(|(high, included)| version < high || included && version == high)
+    })
 }
 
 #[test]
@@ -444,8 +454,9 @@ proptest! {
     ) {
         let range = Range::parse(&model.text(&" ".repeat(spaces))).unwrap();
         let [major, minor, patch] = version;
-        let parsed = Version { major, minor, patch, pre: Vec::new() };
+        let parsed = Version { major, minor, patch, pre: Vec::new(), has_build: false };
         prop_assert_eq!(range.contains(&parsed), model.contains(version), "{:?}", range);
+        prop_assert_eq!(spanned(&range, &parsed), model.contains(version), "{:?}", range);
         prop_assert!(range.surprises.is_empty());
     }
 

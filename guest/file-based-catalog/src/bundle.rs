@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use constraints::range::Range;
+use constraints::version::{Identifier, Version};
 use opgate_sdk::Kind;
 use opgate_sdk::go::quote;
 
@@ -13,7 +15,6 @@ use crate::properties::{
     self, GROUP, KIND, PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, VERSION_RANGE, field,
 };
 use crate::settings::Settings;
-use crate::version::{Range, Version, part};
 use crate::{image, names};
 
 /// Bytes of a release.
@@ -157,7 +158,7 @@ fn identity(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, findings: &mut F
             let message = format!("name {} does not match normalized name {normalized}", name());
             findings.add("FBC-36", bundle.name_field(), message);
         }
-        if version.has_build() {
+        if version.has_build {
             let message = "cannot use build metadata in version with a release version";
             findings.add("FBC-36", place(".value.version"), message);
         }
@@ -173,7 +174,7 @@ fn release(text: &str) -> Result<(), String> {
         return wrong(&format!("exceeds maximum length of {LONGEST_RELEASE} characters"));
     }
     let errors = text.split('.').enumerate().filter_map(|(index, segment)| {
-        part(segment).err().map(|why| format!("segment {index}: {why}"))
+        Identifier::parse(segment).err().map(|why| format!("segment {index}: {why}"))
     });
     let errors: Vec<_> = errors.collect();
     if errors.is_empty() { Ok(()) } else { wrong(&errors.join("\n")) }

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use constraints::range::Range;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Row};
 
 use crate::blob::{Blob, Meta, place};
 use crate::findings::Findings;
 use crate::go_text;
-use crate::version::Range;
 
 /// An `olm.channel` blob.
 pub(crate) struct Channel {

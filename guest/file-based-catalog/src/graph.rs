@@ -11,11 +11,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use constraints::version::Version;
 use opgate_sdk::go::quote;
 
 use crate::channel::{Channel, Entry};
 use crate::findings::{Findings, joined};
-use crate::version::Version;
 
 /// Ranges of a minor version that FBC-24 looks at, those of the latest release first. More would
 /// make it look at everything for everything.
@@ -170,6 +170,11 @@ fn ranges_without_replaces(
     }
 }
 
+/// Major and minor number.
+fn minor_of(version: &Version) -> (u64, u64) {
+    (version.major, version.minor)
+}
+
 /// FBC-24. Prereleases are no patch releases. What a release replaces, it replaces with all that is
 /// replaced by that; the walk stays within the minor version, so that no entry is walked twice.
 fn patch_releases(
@@ -180,8 +185,8 @@ fn patch_releases(
 ) {
     let mut minors: BTreeMap<(u64, u64), Vec<(&Entry, &Version)>> = BTreeMap::new();
     for (entry, version) in channel.entries.iter().zip(versions) {
-        if let Some(version) = version.as_deref().filter(|version| !version.is_prerelease()) {
-            minors.entry(version.minor()).or_default().push((entry, version));
+        if let Some(version) = version.as_deref().filter(|version| version.pre.is_empty()) {
+            minors.entry(minor_of(version)).or_default().push((entry, version));
         }
     }
     minors.retain(|_, releases| releases.len() > 1);
@@ -190,7 +195,7 @@ fn patch_releases(
             continue;
         };
         let is_of_minor = |at: usize| {
-            versions.get(at).is_some_and(|v| v.as_ref().is_some_and(|v| v.minor() == minor))
+            versions.get(at).is_some_and(|v| v.as_ref().is_some_and(|v| minor_of(v) == minor))
         };
         let (mut replaced, mut ranges) = (BTreeSet::new(), Vec::new());
         let mut waiting = vec![latest];

@@ -9,6 +9,8 @@
 //!           └─ spec.files, spec.directories ─▶ files
 //! ```
 //!
+//! Versions and ranges are those of the crate `constraints`.
+//!
 //! Everything is read once into plain structures, and every walk costs n log n. The texts are those
 //! of upstream's `opm validate`, byte for byte; but where that stops at the first error, this policy
 //! tells all of them. What each rule says, and where it is written, is in [`rules`].
@@ -31,7 +33,6 @@ mod package;
 mod properties;
 pub mod rules;
 mod settings;
-pub mod version;
 
 use opgate_sdk::{Descriptor, Document, MatchRule, Operation, Policy, Request, Verdict};
 

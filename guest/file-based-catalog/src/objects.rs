@@ -13,7 +13,7 @@ use crate::go_text::{wrong_field, wrong_value};
 
 /// Base64 that is decoded for one document, in bytes.
 const BUDGET: usize = 12 << 20;
-/// JSON that the host parses at once, in bytes.
+/// JSON or YAML that is parsed at once, in bytes.
 const LARGEST: usize = 4_000_000;
 
 /// An API, as `schema.GroupVersionKind` writes it.
@@ -30,7 +30,7 @@ pub(crate) struct Objects {
 
 /// What came of an object.
 pub(crate) enum Outcome {
-    /// It is one; and, where it is JSON, here it is.
+    /// It is one: here it is, unless it is in a file beside the catalog.
     Object(Option<Document>),
     /// The property is no bundle object.
     NoProperty(String),
@@ -71,38 +71,32 @@ impl Objects {
         let Ok(text) = std::str::from_utf8(&self.scratch) else {
             return Outcome::NoObject("the data are not UTF-8".to_owned());
         };
-        let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
-        // `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
-        let is_json =
-            text.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
-        if is_json {
-            if text.len() > LARGEST {
-                return Outcome::Object(None);
-            }
-            return match Document::parse(text) {
-                Ok(object) => Outcome::Object(Some(object)),
-                Err(why) => Outcome::NoObject(why),
-            };
+        if text.len() > LARGEST {
+            return Outcome::LeftOut;
         }
-        if text.starts_with('{') || is_yaml_mapping(text) {
-            Outcome::Object(None)
-        } else {
-            Outcome::NoObject(NO_OBJECT.to_owned())
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let parsed = if is_json(text) { Document::parse(text) } else { from_yaml(text) };
+        match parsed {
+            Ok(object) if object.kind("") == Kind::Object => Outcome::Object(Some(object)),
+            Ok(_) => Outcome::NoObject(NO_OBJECT.to_owned()),
+            Err(why) => Outcome::NoObject(why),
         }
     }
 }
 
-const NO_OBJECT: &str = "the data are no JSON or YAML object";
-
-/// Whether the first line that says something starts a mapping.
-fn is_yaml_mapping(text: &str) -> bool {
-    let says_something = |line: &&str| {
-        !(line.is_empty() || line.starts_with('#') || line.starts_with('%') || *line == "---")
-    };
-    let first = text.lines().map(str::trim).find(says_something).unwrap_or_default();
-    let first = first.split(" #").next().unwrap_or(first).trim_end();
-    !first.starts_with("- ") && (first.contains(": ") || first.ends_with(':'))
+/// `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
+fn is_json(text: &str) -> bool {
+    let inner = text.trim_start().strip_prefix('{');
+    inner.is_some_and(|inner| inner.trim_start().starts_with(['"', '}']))
 }
+
+fn from_yaml(text: &str) -> Result<Document, String> {
+    let json = yaml::strict(text, LARGEST)?;
+    let json = String::from_utf8(json).map_err(|error| error.to_string())?;
+    Document::parse(&json)
+}
+
+const NO_OBJECT: &str = "the data are no JSON or YAML object";
 
 /// The APIs that a ClusterServiceVersion provides.
 pub(crate) fn owned_by(csv: &Document) -> BTreeSet<String> {
@@ -142,20 +136,5 @@ fn services(rows: &Rows, apis: &mut BTreeSet<String>) {
 fn add(group: &str, version: &str, kind: &str, apis: &mut BTreeSet<String>) {
     if !group.is_empty() && !version.is_empty() && !kind.is_empty() {
         apis.insert(api(group, version, kind));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mappings_of_yaml() {
-        for text in ["a: b", "---\n# x\nkind: ConfigMap\n", "a:\n  b: c", "\"a b\": c"] {
-            assert!(is_yaml_mapping(text), "{text}");
-        }
-        for text in ["", "- a: b", "just text", "---\n"] {
-            assert!(!is_yaml_mapping(text), "{text}");
-        }
     }
 }

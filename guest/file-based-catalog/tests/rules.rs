@@ -271,6 +271,58 @@ fn nothing_changes_by_itself() {
     }
 }
 
+/// Neither the order of properties nor how they are written counts, whatever they are.
+#[test]
+fn properties_are_a_set() {
+    let constraint =
+        |n: u32| json!({"type": "olm.constraint", "value": {"cel": {"rule": format!("{n} <= 1")}}});
+    let gvk = |kind: &str| json!({"type": "olm.gvk", "value": {"group": "a.b", "version": "v1", "kind": kind}});
+    let package =
+        json!({"type": "olm.package", "value": {"packageName": "foo", "version": "1.0.0"}});
+    let object = json!({"type": "olm.bundle.object", "value": {"data": "YTogYg=="}});
+    let bundle = |properties: Vec<Value>| {
+        document(
+            &json!({}),
+            &json!([
+                {"schema": "olm.package", "name": "foo", "defaultChannel": "a"},
+                {"schema": "olm.channel", "package": "foo", "name": "a", "entries": [{"name": "foo.v1.0.0"}]},
+                {"schema": "olm.bundle", "package": "foo", "name": "foo.v1.0.0", "image": "x", "properties": properties},
+            ]),
+        )
+    };
+    let mut properties = vec![package, gvk("K"), object, gvk("L")];
+    properties.extend((0..20).map(constraint));
+    let old = bundle(properties.clone());
+    properties.reverse();
+    let changed = |new: &str, old: &str| {
+        let mut request = Request::default();
+        request.resource.group = "opgate.dev".into();
+        request.resource.resource = "filebasedcatalogs".into();
+        request.operation = Operation::Update;
+        let [new, old] = [new, old].map(|json| Document::parse(json).expect("JSON"));
+        let settings = parsed(&json!({}));
+        let found = FileBasedCatalog::validate(&request, Some(&new), Some(&old), &settings);
+        found.violations.iter().any(|found| found.rule == "FBC-46")
+    };
+    // Indented, and with the escapes that Go writes.
+    let new = serde_json::to_string_pretty(&bundle(properties.clone())).expect("JSON");
+    let new = new.replace('<', "\\u003c");
+    assert!(!changed(&new, &old.to_string()));
+    for (at, other) in [(0, constraint(20)), (19, constraint(1)), (20, gvk("M")), (23, json!(null))]
+    {
+        let mut properties = properties.clone();
+        properties[at] = other;
+        assert!(changed(&bundle(properties).to_string(), &old.to_string()), "{at}");
+    }
+    // Very many that look alike are not compared with each other for ever.
+    let mut many: Vec<_> = (0..5_000).map(constraint).collect();
+    let old = bundle(many.clone()).to_string();
+    many.swap(3, 50);
+    assert!(!changed(&bundle(many.clone()).to_string(), &old));
+    many.reverse();
+    assert!(changed(&bundle(many).to_string(), &old));
+}
+
 /// A package with a long chain, in several channels.
 fn large(bundles: usize, image: &str) -> Value {
     let name = |n: usize| format!("foo.v1.{}.{}", n / 100, n % 100);
@@ -401,7 +453,7 @@ fn other_requests_are_not_judged() {
 /// Objects are decoded up to a limit, and that is said.
 #[test]
 fn very_many_objects_are_left_out() {
-    let data = "YTogYWFh".repeat(250_000);
+    let data = format!("YTog{}", "YWFh".repeat(500_000));
     let properties: Vec<_> = (0..8)
         .map(|_| json!({"type": "olm.bundle.object", "value": {"data": data}}))
         .chain([

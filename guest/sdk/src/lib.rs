@@ -65,7 +65,6 @@ pub mod cluster;
 pub mod conventions;
 mod describe;
 mod document;
-pub mod go;
 #[cfg(feature = "json")]
 mod raw;
 mod rows;
@@ -88,6 +87,7 @@ pub mod bindings {
     });
 }
 
+pub use ::go;
 pub use bindings::opgate::policy::document::Kind;
 pub use bindings::opgate::policy::types::{
     DefaultLevel, GroupVersionKind, GroupVersionResource, Level, Operation, Request, SettingsError,

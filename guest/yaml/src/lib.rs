@@ -4,6 +4,9 @@
 //! text ─▶ documents, split at `---` ─▶ events ─▶ nodes ─▶ JSON text
 //! ```
 //!
+//! [`read`] takes what tools of Kubernetes take; [`strict`] is for texts that people are to repair, and
+//! says why a text is none.
+//!
 //! A node that an alias refers to is there once, and written wherever the alias stands; what may be
 //! written is bounded. Nothing here is recursive.
 
@@ -69,17 +72,72 @@ struct Nodes<'y> {
     anchors: BTreeMap<usize, Index>,
     /// Members that may still be merged.
     merges: usize,
+    /// Whether a name may stand once only in a map.
+    strict: bool,
+    /// Members of a map in the order of their names: room that every map uses again.
+    order: Vec<usize>,
+}
+
+/// Why a text is no document.
+enum Fault {
+    Empty,
+    /// What the parser says.
+    Syntax(String),
+    Deep,
+    /// It stands for more than there is room for.
+    Large,
+    /// A key that is no text.
+    Key,
+    /// An alias of something that is not complete.
+    Alias,
+    /// A name that stands twice in a map.
+    Twice(String),
 }
 
 /// Reads one document, of which at most `room` bytes of JSON are made. `None` where it is empty, no
-/// YAML, or not to be said in JSON.
+/// YAML, or not to be said in JSON. A name may stand twice, and does so in the JSON as well.
 #[must_use]
 pub fn read(yaml: &str, room: usize) -> Option<Document> {
+    match json(yaml, room, false) {
+        Ok(json) => Some(Document::Json(json)),
+        Err(Fault::Large) => Some(Document::TooLarge),
+        Err(_) => None,
+    }
+}
+
+/// Reads the first document of a text, of which at most `room` bytes of JSON are made. Of an empty one
+/// that is `null`.
+///
+/// # Errors
+/// Why it is no YAML, or not to be said in JSON. A name that stands twice in a map is such a reason.
+pub fn strict(yaml: &str, room: usize) -> Result<Vec<u8>, String> {
+    let why = match json(yaml, room, true) {
+        Ok(json) => return Ok(json),
+        Err(Fault::Empty) => return Ok(b"null".to_vec()),
+        Err(Fault::Syntax(why)) => why,
+        Err(Fault::Deep) => format!("nests deeper than {DEPTH} levels"),
+        Err(Fault::Large) => format!("it stands for more than {room} bytes of JSON: write it out"),
+        Err(Fault::Key) => "a key is no text: JSON has no other keys".to_owned(),
+        Err(Fault::Alias) => "an alias stands inside of what it stands for".to_owned(),
+        Err(Fault::Twice(name)) => format!("duplicate mapping key: {name}"),
+    };
+    Err(format!("yaml: {why}"))
+}
+
+fn json(yaml: &str, room: usize, strict: bool) -> Result<Vec<u8>, Fault> {
     let options = options! { flow_nesting_limit: DEPTH, block_nesting_limit: DEPTH };
-    let mut nodes =
-        Nodes { all: Vec::new(), open: Vec::new(), anchors: BTreeMap::new(), merges: yaml.len() };
+    let mut nodes = Nodes {
+        all: Vec::new(),
+        open: Vec::new(),
+        anchors: BTreeMap::new(),
+        merges: yaml.len(),
+        strict,
+        order: Vec::new(),
+    };
     for event in Parser::new_from_str_with_options(yaml, options) {
-        let (event, _) = event.ok()?;
+        let (event, _) = event.map_err(|error| {
+            Fault::Syntax(format!("line {}: {}", error.marker().line(), error.info()))
+        })?;
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain && tag.is_none();
@@ -88,36 +146,36 @@ pub fn read(yaml: &str, room: usize) -> Option<Document> {
             Event::SequenceStart(_, anchor, _) => nodes.open(Node::List(Vec::new()), anchor)?,
             Event::MappingStart(_, anchor, _) => nodes.open(Node::Map(Vec::new()), anchor)?,
             Event::SequenceEnd | Event::MappingEnd => {
-                let Open { mut node, anchor, .. } = nodes.open.pop()?;
-                if let Node::Map(members) = &mut node
-                    && !nodes.merge(members)
-                {
-                    return Some(Document::TooLarge);
+                let Some(Open { mut node, anchor, .. }) = nodes.open.pop() else { continue };
+                if let Node::Map(members) = &mut node {
+                    nodes.once(members)?;
+                    nodes.merge(members)?;
                 }
                 nodes.close(node, anchor)?;
             }
             // An anchor is known when its node is complete: what contains itself is no document.
             Event::Alias(anchor) => {
-                let index = *nodes.anchors.get(&anchor)?;
+                let index = *nodes.anchors.get(&anchor).ok_or(Fault::Alias)?;
                 nodes.place(index)?;
             }
+            Event::DocumentEnd if strict => break,
             _ => {}
         }
     }
     if nodes.all.is_empty() {
-        return None;
+        return Err(Fault::Empty);
     }
-    Some(nodes.write(room).map_or(Document::TooLarge, Document::Json))
+    nodes.write(room).ok_or(Fault::Large)
 }
 
 impl<'y> Nodes<'y> {
-    fn open(&mut self, node: Node<'y>, anchor: usize) -> Option<()> {
+    fn open(&mut self, node: Node<'y>, anchor: usize) -> Result<(), Fault> {
         self.open.push(Open { node, anchor, key: None });
-        (self.open.len() <= DEPTH).then_some(())
+        if self.open.len() <= DEPTH { Ok(()) } else { Err(Fault::Deep) }
     }
 
     /// A node is complete.
-    fn close(&mut self, node: Node<'y>, anchor: usize) -> Option<()> {
+    fn close(&mut self, node: Node<'y>, anchor: usize) -> Result<(), Fault> {
         let index = self.all.len();
         self.all.push(node);
         if anchor != 0 {
@@ -127,27 +185,43 @@ impl<'y> Nodes<'y> {
     }
 
     /// Puts a node where it belongs.
-    fn place(&mut self, index: Index) -> Option<()> {
-        let Some(open) = self.open.last_mut() else { return Some(()) };
+    fn place(&mut self, index: Index) -> Result<(), Fault> {
+        let Some(open) = self.open.last_mut() else { return Ok(()) };
         match &mut open.node {
             Node::Scalar { .. } => {}
             Node::List(items) => items.push(index),
             Node::Map(members) => match open.key.take() {
                 Some(key) => members.push((key, index)),
                 // JSON has no other keys.
-                None => match self.all.get(index)? {
-                    Node::Scalar { text, .. } => open.key = Some(text.clone()),
-                    _ => return None,
+                None => match self.all.get(index) {
+                    Some(Node::Scalar { text, .. }) => open.key = Some(text.clone()),
+                    _ => return Err(Fault::Key),
                 },
             },
         }
-        Some(())
+        Ok(())
     }
 
-    /// Takes over the members of what `<<` refers to, unless there is one of that name. Tells whether
-    /// there was room.
-    fn merge(&mut self, members: &mut Vec<(Cow<'y, str>, Index)>) -> bool {
-        let Some(at) = members.iter().position(|(key, _)| key == "<<") else { return true };
+    /// Whether every name stands once, where that is asked for.
+    fn once(&mut self, members: &[(Cow<'y, str>, Index)]) -> Result<(), Fault> {
+        if !self.strict {
+            return Ok(());
+        }
+        let name = |at: &usize| members.get(*at).map(|(name, _)| name);
+        self.order.clear();
+        self.order.extend(0..members.len());
+        self.order.sort_unstable_by_key(name);
+        let mut pairs = self.order.windows(2).filter_map(|pair| match pair {
+            [one, other] if name(one) == name(other) => name(one),
+            _ => None,
+        });
+        pairs.next().map_or(Ok(()), |name| Err(Fault::Twice(name.to_string())))
+    }
+
+    /// Takes over the members of what `<<` refers to, unless there is one of that name. Fails where
+    /// there is no room.
+    fn merge(&mut self, members: &mut Vec<(Cow<'y, str>, Index)>) -> Result<(), Fault> {
+        let Some(at) = members.iter().position(|(key, _)| key == "<<") else { return Ok(()) };
         let (_, value) = members.remove(at);
         let sources = match self.all.get(value) {
             Some(Node::List(items)) => items.clone(),
@@ -156,15 +230,14 @@ impl<'y> Nodes<'y> {
         let mut names: BTreeSet<_> = members.iter().map(|(key, _)| key.clone()).collect();
         for source in sources {
             let Some(Node::Map(merged)) = self.all.get(source) else { continue };
-            let Some(left) = self.merges.checked_sub(merged.len()) else { return false };
-            self.merges = left;
+            self.merges = self.merges.checked_sub(merged.len()).ok_or(Fault::Large)?;
             for (key, index) in merged {
                 if names.insert(key.clone()) {
                     members.push((key.clone(), *index));
                 }
             }
         }
-        true
+        Ok(())
     }
 
     /// The last node, which is the outermost, as JSON; `None` where there is no room.
@@ -283,7 +356,7 @@ mod tests {
 
     use super::*;
 
-    fn json(yaml: &str) -> String {
+    fn lenient(yaml: &str) -> String {
         match read(yaml, 10_000) {
             Some(Document::Json(json)) => String::from_utf8(json).unwrap(),
             other => format!("{other:?}"),
@@ -314,8 +387,42 @@ mod tests {
             ("a: &a [*a]\n", "None"),
             ("? {a: 1}\n: b\n", "None"),
         ] {
-            assert_eq!(json(yaml), expected, "{yaml}");
+            assert_eq!(lenient(yaml), expected, "{yaml}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (yaml, why) in [
+            ("a: 1\nb: c: d\n", "yaml: line 2: "),
+            ("a:\n\t- b", "yaml: line 2: "),
+            ("{", "yaml: line 1: "),
+            ("a: [1,2", "yaml: line 1: "),
+            ("a: *b", "yaml: line 1: "),
+            ("a: 1\nb: {c: 1, 'c': 2}\n", "yaml: duplicate mapping key: c"),
+            ("a: &a {}\n<<: *a\n<<: *a\n", "yaml: duplicate mapping key: <<"),
+            ("a: &a [*a]\n", "yaml: an alias stands inside of what it stands for"),
+            ("? {a: 1}\n: b\n", "yaml: a key is no text: JSON has no other keys"),
+            (
+                "a: &a [xxxxxxxx, xxxxxxxx]\nb: [*a, *a]\n",
+                "yaml: it stands for more than 60 bytes of JSON: write it out",
+            ),
+        ] {
+            let found = strict(yaml, 60).unwrap_err();
+            // What the parser says after the line is its business.
+            let is_said = found == why || why.ends_with(' ') && found.starts_with(why);
+            assert!(is_said, "{yaml}: {found}");
+        }
+        for (yaml, expected) in [
+            ("a: {b: 1}\nc: {b: 2}\n", r#"{"a":{"b":1},"c":{"b":2}}"#),
+            ("a: &a {b: 1}\nc:\n  <<: *a\n  b: 2\n", r#"{"a":{"b":1},"c":{"b":2}}"#),
+            ("# nothing\n", "null"),
+            ("# license\n---\na: 1\n---\n{\n", r#"{"a":1}"#),
+        ] {
+            assert_eq!(strict(yaml, 100), Ok(expected.as_bytes().to_vec()), "{yaml}");
+        }
+        // What people are not to repair is read as it is.
+        assert_eq!(lenient("a: 1\na: 2\n"), r#"{"a":1,"a":2}"#);
     }
 
     #[test]
@@ -345,6 +452,10 @@ mod tests {
         fn no_text_brings_it_down(yaml in "([a'\"|:&*<\\[\\]{}\\\\ é\n,-]|a: |<<: |&a |\\*a){0,60}") {
             if let Some(Document::Json(json)) = read(&yaml, 10_000) {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());
+                match strict(&yaml, 10_000) {
+                    Ok(strict) => prop_assert_eq!(strict, json),
+                    Err(why) => prop_assert!(why.contains("duplicate"), "{}", why),
+                }
             }
         }
     }

@@ -259,7 +259,7 @@ impl<'de> Visitor<'de> for LossyText {
     }
 }
 
-fn unescape(json: &str) -> Box<str> {
+pub(crate) fn unescape(json: &str) -> Box<str> {
     let mut reader = serde_json::Deserializer::from_str(json);
     reader.deserialize_bytes(LossyText).unwrap_or_default().into()
 }

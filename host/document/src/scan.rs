@@ -1,14 +1,18 @@
-//! One pass over a text that says whether it is JSON, and where its brackets are.
+//! One pass over a text that says whether it is JSON, where its brackets are, and whether a name stands
+//! twice in an object.
 //!
 //! ```text
-//! text ─▶ value by value: brackets on a stack, strings eight bytes at a time ─▶ brackets, values
+//! text ─▶ value by value: brackets and names on stacks, strings eight bytes at a time ─▶ brackets, values
 //! ```
 //!
 //! It knows less than a parser: it makes no values, and does not say what is wrong. What it takes for
 //! JSON is JSON; whoever wants a message for the rest asks `serde_json`. A parser and the index in two
 //! passes took twice as long.
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use crate::node::unescape;
 
 /// What was found in a text.
 pub(crate) struct Found {
@@ -16,14 +20,24 @@ pub(crate) struct Found {
     pub(crate) brackets: Vec<(u32, u32)>,
     /// Where the values are.
     pub(crate) values: Vec<Range<usize>>,
+    /// A name, quotes included, that stood in its object before.
+    pub(crate) twice: Option<Range<usize>>,
 }
 
 /// Reads values, one after another. None where something is no JSON, or nests deeper than `deepest`.
 pub(crate) fn values(json: &str, deepest: usize) -> Option<Found> {
     // With 32 bits an offset fits.
     u32::try_from(json.len()).ok()?;
-    let mut reader =
-        Reader { bytes: json.as_bytes(), at: 0, brackets: Vec::new(), open: Vec::new(), deepest };
+    let mut reader = Reader {
+        json,
+        bytes: json.as_bytes(),
+        at: 0,
+        brackets: Vec::new(),
+        open: Vec::new(),
+        names: Vec::new(),
+        twice: None,
+        deepest,
+    };
     let mut values = Vec::new();
     while reader.peek().is_some() {
         let start = reader.at;
@@ -35,17 +49,39 @@ pub(crate) fn values(json: &str, deepest: usize) -> Option<Found> {
             reader.bytes.get(reader.at).filter(|byte| is_space(**byte))?;
         }
     }
-    Some(Found { brackets: reader.brackets, values })
+    Some(Found { brackets: reader.brackets, values, twice: reader.twice })
 }
 
 struct Reader<'t> {
+    json: &'t str,
     bytes: &'t [u8],
     at: usize,
     brackets: Vec<(u32, u32)>,
-    /// Of what is open: its position in `brackets`, and whether it is an object.
-    open: Vec<(usize, bool)>,
+    open: Vec<Open>,
+    /// Of all objects that are open.
+    names: Vec<Name<'t>>,
+    twice: Option<Range<usize>>,
     deepest: usize,
 }
+
+/// A list or an object that is open.
+struct Open {
+    /// Position in the list of brackets.
+    bracket: usize,
+    is_object: bool,
+    /// How many names there were before.
+    names: usize,
+}
+
+/// The name of a member.
+struct Name<'t> {
+    text: Cow<'t, str>,
+    start: usize,
+}
+
+/// Names of an object that are compared with each other as they come. Of more, all are sorted at the
+/// end of the object.
+const FEW: usize = 16;
 
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
@@ -82,7 +118,8 @@ impl Reader<'_> {
         if self.open.len() == self.deepest {
             return None;
         }
-        self.open.push((self.brackets.len(), is_object));
+        let (bracket, names) = (self.brackets.len(), self.names.len());
+        self.open.push(Open { bracket, is_object, names });
         self.brackets.push((u32::try_from(self.at).ok()?, u32::MAX));
         self.at += 1;
         let end = if is_object { b'}' } else { b']' };
@@ -99,7 +136,7 @@ impl Reader<'_> {
     /// Behind a value: leaves what ends there. Says whether that is all; otherwise a value comes next.
     fn leave(&mut self) -> Option<bool> {
         loop {
-            let Some(&(_, is_object)) = self.open.last() else { return Some(true) };
+            let Some(&Open { is_object, .. }) = self.open.last() else { return Some(true) };
             match (self.peek()?, is_object) {
                 (b',', true) => {
                     self.at += 1;
@@ -118,20 +155,63 @@ impl Reader<'_> {
     }
 
     fn close(&mut self) -> Option<()> {
-        let (position, _) = self.open.pop()?;
-        self.brackets.get_mut(position)?.1 = u32::try_from(self.at).ok()?;
+        let open = self.open.pop()?;
+        self.brackets.get_mut(open.bracket)?.1 = u32::try_from(self.at).ok()?;
+        if self.names.len() > open.names + FEW {
+            self.compare_all(open.names);
+        }
+        self.names.truncate(open.names);
         self.at += 1;
         Some(())
     }
 
     /// The name of a member and its colon.
     fn name(&mut self) -> Option<()> {
+        let start = self.at;
         self.string()?;
+        self.note(start);
         if self.peek()? != b':' {
             return None;
         }
         self.at += 1;
         Some(())
+    }
+
+    /// Looks for the name that was just read among those before it.
+    fn note(&mut self, start: usize) {
+        let quoted = self.json.get(start..self.at).unwrap_or_default();
+        let plain = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+        let text = match memchr::memchr(b'\\', plain.as_bytes()) {
+            None => Cow::Borrowed(plain),
+            Some(_) => Cow::Owned(unescape(quoted).into()),
+        };
+        let first = self.open.last().map_or(0, |open| open.names);
+        let before = self.names.get(first..).unwrap_or_default();
+        if before.len() < FEW && before.iter().any(|name| name.text == text) {
+            self.found(start..self.at);
+        }
+        self.names.push(Name { text, start });
+    }
+
+    /// Looks for names that stand twice among those from `first` on.
+    fn compare_all(&mut self, first: usize) {
+        let Some(names) = self.names.get_mut(first..) else { return };
+        // The sort is stable: of two of one name the later one comes later.
+        names.sort_by(|one, other| one.text.cmp(&other.text));
+        let pairs = names.windows(2).filter_map(|pair| match pair {
+            [one, other] if one.text == other.text => Some(other.start),
+            _ => None,
+        });
+        if let Some(start) = pairs.min() {
+            self.found(start..string_end(self.bytes, start));
+        }
+    }
+
+    /// Of several the first one in the text is kept.
+    fn found(&mut self, name: Range<usize>) {
+        if self.twice.as_ref().is_none_or(|before| name.start < before.start) {
+            self.twice = Some(name);
+        }
     }
 
     fn word(&mut self, word: &[u8]) -> Option<()> {
@@ -323,6 +403,31 @@ mod tests {
             "\u{feff}1",
         ] {
             assert_eq!(ranges(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_name_stands_once_in_an_object() {
+        let many = |last: &str| {
+            let members: Vec<_> = (0..100).rev().map(|n| format!("\"n{n}\": 1")).collect();
+            format!("[{{{}, \"{last}\": {{}}}}]", members.join(", "))
+        };
+        for (json, expected) in [
+            (r#"{"a": 1, "b": {"a": 2}, "c": [{"a": 1}, {"a": "a"}], "d": "a"}"#, None),
+            (r#"{"a": 1}{"a": 1}"#, None),
+            (r#"{"a": 1, "b": 2, "a": 3}"#, Some((17, r#""a""#))),
+            (r#"{"a": {"b": 1, "b": 2}, "a": 3}"#, Some((15, r#""b""#))),
+            (r#"[{"x": {"a": "\"a", "\u0061": 1}}]"#, Some((20, r#""\u0061""#))),
+            (r#"{"a\\": ["a", "a"], "a\"": {}, "a\\": 1}"#, Some((31, r#""a\\""#))),
+            (r#"{"": 1, "": 2}"#, Some((8, r#""""#))),
+            (r#"["a", "a", {}, 1]"#, None),
+            (&many("n100"), None),
+            (&many("n7"), Some((992, r#""n7""#))),
+            (&many("n99"), Some((992, r#""n99""#))),
+        ] {
+            let twice = values(json, 8).unwrap().twice;
+            let found = twice.map(|range| (range.start, json.get(range).unwrap()));
+            assert_eq!(found, expected, "{json}");
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Text {
     strings: Vec<(u32, u32)>,
     /// Documents that stand for what is at an offset, in the order of the offsets.
     parts: Vec<(u32, Arc<Document>)>,
+    /// Known of texts that were indexed while they were checked.
+    twice: Option<Range<usize>>,
 }
 
 /// Bytes that are read faster than they are looked up.
@@ -102,7 +104,7 @@ impl Text {
             }
         }
         brackets.shrink_to_fit();
-        Ok(Self { json, brackets, strings, parts: Vec::new() })
+        Ok(Self { json, brackets, strings, ..Self::default() })
     }
 
     /// A text of which nobody wants to know more than what it says.
@@ -120,7 +122,8 @@ impl Text {
         match scan::values(&json, deepest.min(MAX_DEPTH)) {
             Some(mut found) => {
                 found.brackets.shrink_to_fit();
-                let text = Self { json, brackets: found.brackets, ..Self::default() };
+                let (brackets, twice) = (found.brackets, found.twice);
+                let text = Self { json, brackets, twice, ..Self::default() };
                 Ok((text, found.values))
             }
             None => Err(json),
@@ -137,6 +140,13 @@ impl Text {
             text.parts.push((u32::try_from(offset).map_err(|_| TooDeep(offset))?, part));
         }
         Ok(text)
+    }
+
+    /// Of a text that [`Text::values`] has read: the first name, with its quotes, that stood in its object
+    /// before. Documents take the last member of a name, and other readers may take the first.
+    #[must_use]
+    pub fn twice(&self) -> Option<Range<usize>> {
+        self.twice.clone()
     }
 
     /// The document that stands for what is at an offset.

@@ -10,7 +10,7 @@ use opgate_document::{Document, Kind, Text};
 use super::content::{Broken, Content, Expect, File};
 use super::ignore::{self, Ignore};
 use super::subject::{GROUP, Layout, Out, Request, Step, Subject, VERSION, error, list, quoted};
-use super::{bundle, folder, parallel};
+use super::{bundle, folder, parallel, unique};
 
 const KIND: &str = "FileBasedCatalog";
 
@@ -125,6 +125,7 @@ fn file(path: &Path) -> Read {
 }
 
 fn with_heads(file: File) -> Read {
+    let file = unique::checked(file);
     let documents = file.documents();
     let heads = documents.map(|all| all.documents().map(|blob| Head::of(&blob)).collect());
     (file, heads.unwrap_or_default())
@@ -248,7 +249,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
             resource: "filebasedcatalogs".to_owned(),
             namespace: String::new(),
             name: package.name.clone(),
-            old: old.remove(&package.name).map(Layout::Package),
+            old: old.get(&package.name).cloned().map(Layout::Package),
             object: Layout::Package(package),
             prefix: String::new(),
         }],
@@ -259,11 +260,21 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
         packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
         "{source}: no catalog in it: there is no blob with schema"
     );
-    let subjects = packages.into_iter().map(subject).collect();
-    for gone in old.keys().filter(|name| !name.is_empty()) {
+    for gone in gone(&old, &packages) {
         tracing::warn!("{source}: the package {gone:?} is not there any more");
     }
-    Ok(subjects)
+    Ok(packages.into_iter().map(subject).collect())
+}
+
+/// Names of packages that were published and are not there any more. Where a file cannot be read,
+/// which is reported, any of them may be in it.
+fn gone(old: &BTreeMap<String, Arc<Package>>, packages: &[Arc<Package>]) -> Vec<String> {
+    if packages.iter().any(|package| !package.broken.is_empty()) {
+        return Vec::new();
+    }
+    let names: BTreeSet<_> = packages.iter().map(|package| &package.name).collect();
+    let gone = old.keys().filter(|name| !name.is_empty() && !names.contains(name));
+    gone.cloned().collect()
 }
 
 #[cfg(test)]
@@ -293,6 +304,7 @@ mod tests {
             ("c/README.md", "text\n"),
             ("c/.indexignore", "*.txt\n"),
             ("c/x.txt", ":::"),
+            ("c/twice.json", "{\"schema\": \"x\",\n \"value\": {\"a\": 1, \"a\": 2}}"),
             ("free.yaml", "schema: x\n"),
             ("link-target/.indexignore", "*\n"),
             ("link-target/y", "{"),
@@ -321,7 +333,13 @@ mod tests {
         assert_eq!(files[0]["path"], "c/README.md");
         assert!(files[0]["error"]["message"].as_str().unwrap().starts_with("not a blob: "));
         assert_eq!(files[1]["path"], "c/bad.yaml");
-        assert_eq!(files.len(), 2);
+        assert_eq!(
+            files[2],
+            json!({"path": "c/twice.json", "error": {
+                "line": 2, "column": 20, "message": "not JSON: duplicate mapping key: a",
+            }})
+        );
+        assert_eq!(files.len(), 3);
 
         let mut places = Resolver::new(&subjects[0].requests[0].object);
         let place = places.place("spec.blobs[1].value.name").unwrap();
@@ -348,6 +366,26 @@ mod tests {
         assert_eq!(review["operation"], "UPDATE");
         assert_eq!(review["oldObject"]["spec"]["blobs"][0]["value"]["icon"], 1);
         assert!(load(&folder.path().join("missing"), None).is_err());
+    }
+
+    #[test]
+    fn packages_are_gone_unless_they_may_be_in_a_file_that_cannot_be_read() {
+        let packages = |files: &[(&str, &str)]| {
+            let packages = read(Temporary::new(files).path()).unwrap();
+            packages.into_iter().map(|package| (package.name.clone(), package)).collect()
+        };
+        let [a, b] = ["a", "b"].map(|name| format!("schema: olm.package\nname: {name}\n"));
+        let old: BTreeMap<_, _> = packages(&[("a.yaml", &a), ("b.yaml", &b)]);
+        for (files, expected) in [
+            (vec![("a.yaml", a.as_str()), ("b.yaml", &b)], vec![]),
+            (vec![("a.yaml", a.as_str())], vec!["b"]),
+            (vec![("c.yaml", "schema: x\n")], vec!["a", "b"]),
+            (vec![("a.yaml", a.as_str()), ("b.yaml", "a: [\n")], vec![]),
+        ] {
+            let new: BTreeMap<_, _> = packages(&files);
+            let new: Vec<_> = new.into_values().collect();
+            assert_eq!(gone(&old, &new), expected, "{files:?}");
+        }
     }
 
     #[test]

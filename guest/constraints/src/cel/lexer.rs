@@ -4,7 +4,7 @@
 //! does not fit, and left out; reading goes on behind it.
 
 use super::Error;
-use crate::go::shortened;
+use go::shortened;
 
 /// Bytes of a token that a message repeats.
 pub(super) const SHOWN: usize = 240;

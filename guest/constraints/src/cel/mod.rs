@@ -28,7 +28,7 @@ mod value;
 
 use std::fmt;
 
-use crate::go::shortened;
+use go::shortened;
 use syntax::{Expr, Node};
 use value::Value;
 

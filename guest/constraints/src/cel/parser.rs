@@ -11,7 +11,7 @@ use super::lexer::{Kind, Lexer, SHOWN, Token};
 use super::literal::{self, Literal};
 use super::syntax::{Comprehension, Expr, Macro, Node, Term};
 use super::{Error, MAX_DEPTH};
-use crate::go::shortened;
+use go::shortened;
 
 /// Operators with two sides, and how close they bind.
 const OPERATORS: [(&str, u8); 12] = [

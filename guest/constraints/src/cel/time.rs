@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::go::{quote, shortened};
+use go::{quote, shortened};
 
 const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;

@@ -1,4 +1,7 @@
-//! What upstream's messages and checks owe to Go's standard library.
+//! What upstream's messages and checks owe to Go: quoting, paths, and names that fold.
+//!
+//! A crate of its own, because the SDK and crates that know nothing of requests both need it: texts
+//! of the two must be the same, byte for byte.
 
 use std::fmt::Write as _;
 
@@ -13,28 +16,46 @@ pub fn quote(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            c if is_printable(c) => quoted.push(c),
-            c => {
-                let code = u32::from(c);
-                // Writing to a String does not fail.
-                let _ = match code {
-                    0..0x80 => write!(quoted, "\\x{code:02x}"),
-                    0x80..0x1_0000 => write!(quoted, "\\u{code:04x}"),
-                    _ => write!(quoted, "\\U{code:08x}"),
-                };
-            }
+            c => escape(c, &mut quoted),
         }
     }
     quoted.push('"');
     quoted
+}
+
+/// A byte as the JSON decoder names it in `invalid character 'x'`: it takes bytes for characters.
+#[must_use]
+pub fn quote_byte(byte: u8) -> String {
+    let mut quoted = String::from("'");
+    match byte {
+        b'\'' => quoted.push_str("\\'"),
+        b => escape(char::from(b), &mut quoted),
+    }
+    quoted.push('\'');
+    quoted
+}
+
+fn escape(c: char, quoted: &mut String) {
+    match c {
+        '\\' => quoted.push_str("\\\\"),
+        '\u{7}' => quoted.push_str("\\a"),
+        '\u{8}' => quoted.push_str("\\b"),
+        '\u{c}' => quoted.push_str("\\f"),
+        '\n' => quoted.push_str("\\n"),
+        '\r' => quoted.push_str("\\r"),
+        '\t' => quoted.push_str("\\t"),
+        '\u{b}' => quoted.push_str("\\v"),
+        c if is_printable(c) => quoted.push(c),
+        c => {
+            let code = u32::from(c);
+            // Writing to a String does not fail.
+            let _ = match code {
+                0..0x80 => write!(quoted, "\\x{code:02x}"),
+                0x80..0x1_0000 => write!(quoted, "\\u{code:04x}"),
+                _ => write!(quoted, "\\U{code:08x}"),
+            };
+        }
+    }
 }
 
 /// Go's `strconv.IsPrint` as far as it matters in messages: controls, spaces other than U+0020,
@@ -74,6 +95,28 @@ pub fn clean(path: &str) -> String {
     }
 }
 
+/// Whether Go's decoder takes a member for a field: letters compare without case, and two more
+/// characters fold to ASCII letters.
+#[must_use]
+pub fn folds_to(name: &str, field: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).eq(field.chars().map(fold))
+}
+
+/// At most so many bytes of a text, for messages: a hostile name is not repeated in full.
+#[must_use]
+pub fn shortened(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = (0..=limit).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +134,27 @@ mod tests {
         ];
         for (text, quoted) in cases {
             assert_eq!(quote(text), quoted);
+        }
+    }
+
+    #[test]
+    fn bytes_are_quoted_as_characters() {
+        for (byte, quoted) in [(b'x', "'x'"), (b'\'', r"'\''"), (b'\n', r"'\n'"), (0xe9, "'é'")] {
+            assert_eq!(quote_byte(byte), quoted);
+        }
+    }
+
+    #[test]
+    fn names_fold_like_go() {
+        for (name, folds) in [("replaces", true), ("Replace\u{17f}", true), ("replaceS ", false)] {
+            assert_eq!(folds_to(name, "replaces"), folds, "{name}");
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        for (text, cut) in [("ab", "ab"), ("abc", "ab…"), ("aé", "a…")] {
+            assert_eq!(shortened(text, 2), cut);
         }
     }
 
