@@ -1,12 +1,12 @@
-//! `opgate check` over a large catalog, beside plain deserialisation of the same files, and the policy
-//! `constraint-limits` over large constraints: `cargo bench -p opgate-tests --bench catalog`
+//! `opgate check` over a large catalog, beside plain deserialisation of the same files:
+//! `cargo bench -p opgate-tests --bench catalog`
 //!
 //! The catalogs are those of `opgate_tests::catalog`, made in a temporary folder. The baseline reads the
 //! same files on all processors and deserialises them with the same parsers into `serde_json::Value`,
 //! one file after the other, keeping none. Time of the clock and of the processors is measured: on a
 //! busy machine only the latter says something.
 //!
-//! `-- large constraints` measures only the catalog `large` and the constraints.
+//! `-- large tiny` measures only the catalogs `large` and `tiny`.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -24,15 +24,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use opgate::cluster::{Options, Source};
-use opgate::policy::{Configuration, Profile, Set};
-use opgate::review::{self, Review};
 use opgate_tests::catalog::{Form, Shape, write};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 const ROUNDS: usize = 5;
-const RUNS: usize = 100;
 
 /// Seconds: of the clock, and of the processors.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
@@ -157,64 +153,6 @@ fn catalog(name: &str, shape: &Shape, form: Form) {
     );
 }
 
-fn constraint(bytes: usize) -> String {
-    let part = r#"{"package":{"packageName":"etcd","versionRange":">=1.0.0 <2.0.0"}}"#;
-    let parts = vec![part; (bytes - 80) / (part.len() + 1)].join(",");
-    let value = format!(r#"{{"failureMessage":"none","all":{{"constraints":[{parts}]}}}}"#);
-    let properties = format!(r#"{{"properties":[{{"type":"olm.constraint","value":{value}}}]}}"#);
-    let object = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
-        "metadata": {
-            "name": "c",
-            "namespace": "n",
-            "annotations": {"operatorframework.io/properties": properties},
-        },
-        "spec": {},
-    });
-    let group = "operators.coreos.com";
-    json!({
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "request": {
-            "uid": "1",
-            "kind": {"group": group, "version": "v1alpha1", "kind": "ClusterServiceVersion"},
-            "resource": {"group": group, "version": "v1alpha1", "resource": "clusterserviceversions"},
-            "name": "c", "namespace": "n", "operation": "CREATE",
-            "userInfo": {"username": "admin"}, "object": object, "oldObject": null,
-        },
-    })
-    .to_string()
-}
-
-fn constraints() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let configuration = Configuration::builtin(Profile::default());
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
-    println!("\n| constraint in a CSV | whole decision, p50 | p99 | |");
-    println!("|---|---|---|---|");
-    for bytes in [1 << 10, 64 << 10, 200 << 10, 10 << 20] {
-        let text = review::text(constraint(bytes).into_bytes()).unwrap();
-        let review = Review::read(&text).unwrap();
-        let mut times = Vec::new();
-        let mut verdict = String::new();
-        for _ in 0..=RUNS {
-            let started = Instant::now();
-            let deadline = started + Duration::from_secs(10);
-            let only = Some("constraint-limits");
-            let decided = runtime.block_on(set.decide(&review, only, deadline, &())).unwrap();
-            times.push(started.elapsed());
-            verdict = match (decided.faults.first(), decided.denial) {
-                (Some(fault), _) => fault.cause.clone(),
-                (None, Some(_)) => "denied".to_owned(),
-                (None, None) => "allowed".to_owned(),
-            };
-        }
-        times.sort_unstable();
-        let at = |percent: usize| times[RUNS * percent / 100].as_secs_f64() * 1e6;
-        println!("| {bytes} bytes | {:.0} µs | {:.0} µs | {verdict} |", at(50), at(99));
-    }
-}
-
 /// Whether the command line names it, or nothing at all. (`cargo bench` adds `--bench`.)
 fn is_wanted(part: &str) -> bool {
     let mut words = std::env::args().skip(1).filter(|a| !a.starts_with('-')).peekable();
@@ -223,7 +161,4 @@ fn is_wanted(part: &str) -> bool {
 
 fn main() {
     catalogs();
-    if is_wanted("constraints") {
-        constraints();
-    }
 }
