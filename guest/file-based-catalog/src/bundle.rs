@@ -15,7 +15,7 @@ use crate::properties::{
     self, GROUP, KIND, PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, VERSION_RANGE, field,
 };
 use crate::settings::Settings;
-use crate::{image, names};
+use crate::{image, names, spelling};
 
 /// Bytes of a release.
 const LONGEST_RELEASE: usize = 20;
@@ -221,18 +221,19 @@ fn images(
             Kind::Missing => format!("{}[{index}]", list()),
             _ => format!("{}[{index}].{member}", list()),
         };
-        match row.text(0).filter(|image| !image.is_empty()) {
-            Some(image) => {
-                if let Some(why) = image::error(image) {
-                    let message = format!(
-                        "{} relatedImages[{index}].image: invalid image pull spec {}: {why}",
-                        whose(),
-                        quote(image)
-                    );
-                    findings.add("FBC-28", place("image", Kind::Text), message);
-                }
+        if let Some(image) = row.text(0).filter(|image| !image.is_empty()) {
+            if let Some(why) = image::error(image) {
+                let message = format!(
+                    "{} relatedImages[{index}].image: invalid image pull spec {}: {why}",
+                    whose(),
+                    quote(image)
+                );
+                findings.add("FBC-28", place("image", Kind::Text), message);
             }
-            None => findings.add("FBC-29", place("image", row.kind(0)), wanting("image")),
+        } else {
+            let item = format!("{}/{index}", blob.pointer("relatedImages"));
+            let message = wanting("image") + &spelling::hint(blob.value(), &item, "image");
+            findings.add("FBC-29", place("image", row.kind(0)), message);
         }
         match (row.text(1), row.kind(1)) {
             (Some(name), _) if !name.is_empty() => {}
@@ -302,7 +303,8 @@ impl Reader<'_, '_> {
             let text = property.text(column);
             let error = match name {
                 _ if text.is_empty() => {
-                    complain(inner, &format!("{name} must be a non-empty string"));
+                    let hint = property.hint(name);
+                    complain(inner, &format!("{name} must be a non-empty string{hint}"));
                     continue;
                 }
                 "group" => names::group_error(text),
@@ -339,12 +341,13 @@ impl Reader<'_, '_> {
             complain(".value", &why);
             return;
         }
+        let wanting = |name| format!("{name} must be a non-empty string{}", property.hint(name));
         if property.text(PACKAGE_NAME).is_empty() {
-            complain(".value.packageName", "packageName must be a non-empty string");
+            complain(".value.packageName", &wanting("packageName"));
         }
         let range = property.text(VERSION_RANGE);
         if range.is_empty() {
-            complain(".value.versionRange", "versionRange must be a non-empty string");
+            complain(".value.versionRange", &wanting("versionRange"));
         } else if let Err(why) = Range::parse(range) {
             complain(".value.versionRange", &why);
         }
@@ -410,6 +413,18 @@ impl PackageProperty {
                     let why = wrong_field(kind, struct_field, "string");
                     found.error.get_or_insert((inner, why));
                 }
+            }
+        }
+        // `Release` would go unnoticed, and so would the others be told to be empty.
+        let names = [("packageName", PACKAGE_NAME), ("version", VERSION), ("release", RELEASE)];
+        let missing = names.iter().filter(|(_, column)| property.kind(*column) == Kind::Missing);
+        let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
+        let known = names.len().saturating_sub(missing.len());
+        if property.members().map(usize::try_from) != Some(Ok(known)) {
+            let hints = missing.into_iter().map(|name| (name, property.hint(name)));
+            if let Some((name, hint)) = hints.into_iter().find(|(_, hint)| !hint.is_empty()) {
+                let why = format!("{name} must be set{hint}");
+                found.error.get_or_insert((".value", why));
             }
         }
         found

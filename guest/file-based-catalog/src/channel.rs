@@ -9,7 +9,7 @@ use opgate_sdk::{Kind, Row};
 
 use crate::blob::{Blob, Meta, place};
 use crate::findings::Findings;
-use crate::go_text;
+use crate::{go_text, spelling};
 
 /// An `olm.channel` blob.
 pub(crate) struct Channel {
@@ -47,11 +47,12 @@ impl Channel {
 }
 
 /// What is asked of all entries at once.
-const COLUMNS: [&str; 4] = ["/name", "/replaces", "/skipRange", "/skips"];
+const COLUMNS: [&str; 5] = ["/name", "/replaces", "/skipRange", "/skips", ""];
 const NAME: usize = 0;
 const REPLACES: usize = 1;
 const RANGE: usize = 2;
 const SKIPS: usize = 3;
+const WHOLE: usize = 4;
 
 /// Judges a channel by itself.
 pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -> Channel {
@@ -122,7 +123,8 @@ fn read(
         has_range: false,
         skip_range: None,
     };
-    if entry.name.is_empty() {
+    let misspelt = misspelt(blob, row, &entry, channel, findings);
+    if entry.name.is_empty() && !misspelt.contains(&NAME) {
         let field = match row.kind(NAME) {
             Kind::Missing => format!("{}[{index}]", channel.entries_field()),
             _ => channel.entry_field(&entry, "name"),
@@ -158,6 +160,32 @@ fn read(
         findings.add("FBC-25", channel.entry_field(&entry, "name"), message);
     }
     Some(entry)
+}
+
+/// Members that are there in another spelling: their columns. An entry that replaces nothing because
+/// it says `Replaces` would be taken for another head.
+fn misspelt(
+    blob: &Blob<'_>,
+    row: Row<'_>,
+    entry: &Entry,
+    channel: &Channel,
+    findings: &mut Findings<'_>,
+) -> Vec<usize> {
+    let (known, missing): (Vec<usize>, Vec<usize>) =
+        (0..WHOLE).partition(|column| row.kind(*column) != Kind::Missing);
+    if row.length(WHOLE).is_none_or(|length| usize::try_from(length) == Ok(known.len())) {
+        return Vec::new();
+    }
+    let pointer = format!("{}/{}", blob.pointer("entries"), entry.index);
+    let is_misspelt = |column: &usize| {
+        let name = COLUMNS.get(*column).map_or("", |pointer| pointer.trim_start_matches('/'));
+        let Some(key) = spelling::other(blob.value(), &pointer, name) else { return false };
+        let hint = spelling::written(&key, name);
+        let message = format!("entries[{}].{name}: must be spelt like this{hint}", entry.index);
+        findings.add("FBC-16", channel.entry_field(entry, &key), message);
+        true
+    };
+    missing.into_iter().filter(is_misspelt).collect()
 }
 
 fn wanting(index: u32, what: &str) -> String {

@@ -7,7 +7,7 @@ use opgate_sdk::{Document, Kind};
 
 use crate::blob::{self, Blob, Meta, Text, place};
 use crate::findings::Findings;
-use crate::go_text;
+use crate::{go_text, spelling};
 
 /// An `olm.deprecations` blob.
 pub(crate) struct Deprecations {
@@ -74,7 +74,9 @@ impl Deprecations {
                 Kind::Missing => format!("{list}[{index}]"),
                 _ => format!("{list}[{index}].message"),
             };
-            findings.add("FBC-52", field, "invalid deprecation: message must be set");
+            let hint = spelling::hint(item, "", "message");
+            let message = format!("invalid deprecation: message must be set{hint}");
+            findings.add("FBC-52", field, message);
         }
         let reference = format!("{list}[{index}].reference");
         let schema = item.text_or_empty("/reference/schema");
@@ -84,8 +86,11 @@ impl Deprecations {
                 Kind::Missing => format!("{list}[{index}]"),
                 _ => reference,
             };
-            let message =
-                format!("schema must be set for deprecation entry [{index}] for package {package}");
+            let mut hint = spelling::hint(item, "", "reference");
+            hint.push_str(&spelling::hint(item, "/reference", "schema"));
+            let message = format!(
+                "schema must be set for deprecation entry [{index}] for package {package}{hint}"
+            );
             findings.add("FBC-49", field, message);
             return;
         }

@@ -33,6 +33,7 @@ mod package;
 mod properties;
 pub mod rules;
 mod settings;
+mod spelling;
 
 use opgate_sdk::{Descriptor, Document, MatchRule, Operation, Policy, Request, Verdict};
 

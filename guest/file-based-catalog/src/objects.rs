@@ -10,6 +10,7 @@ use opgate_sdk::{Document, Kind, Rows};
 
 use crate::base64;
 use crate::go_text::{wrong_field, wrong_value};
+use crate::spelling;
 
 /// Base64 that is decoded for one document, in bytes.
 const BUDGET: usize = 12 << 20;
@@ -53,7 +54,10 @@ impl Objects {
             Kind::Missing if property.kind("/value/ref") == Kind::Text => {
                 return Outcome::Object(None);
             }
-            Kind::Missing | Kind::Null => return Outcome::NoObject(NO_OBJECT.to_owned()),
+            Kind::Missing | Kind::Null => {
+                let hint = spelling::hint(property, "/value", "data");
+                return Outcome::NoObject(format!("{NO_OBJECT}{hint}"));
+            }
             kind => {
                 let why = wrong_field(kind, "BundleObject.data", "[]uint8");
                 return Outcome::NoProperty(why);

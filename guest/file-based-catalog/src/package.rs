@@ -5,7 +5,7 @@ use opgate_sdk::go::quote;
 
 use crate::blob::{Blob, Meta, Text};
 use crate::findings::Findings;
-use crate::{go_text, names};
+use crate::{go_text, names, spelling};
 
 /// An `olm.package` blob.
 pub(crate) struct Package {
@@ -70,7 +70,8 @@ fn description_and_icon(blob: &Blob<'_>, findings: &mut Findings<'_>) {
                 match blob.value().kind(&pointer) {
                     Kind::Text => {}
                     Kind::Missing | Kind::Null => {
-                        complain(blob.field("icon"), format!("icon.{name} must be set"));
+                        let hint = spelling::hint(blob.value(), &blob.pointer("icon"), name);
+                        complain(blob.field("icon"), format!("icon.{name} must be set{hint}"));
                     }
                     kind => complain(
                         format!("{}.{name}", blob.field("icon")),

@@ -8,6 +8,7 @@ use opgate_sdk::{Document, Kind, Row};
 use crate::blob::{Blob, Meta};
 use crate::findings::Findings;
 use crate::settings::Settings;
+use crate::spelling;
 
 const KNOWN: [&str; 14] = [
     "olm.package",
@@ -73,6 +74,16 @@ impl<'p> Property<'p> {
         self.row.text_or_empty(column.0)
     }
 
+    /// What to add to a message about a member of the value that is not there.
+    pub(crate) fn hint(&self, name: &str) -> String {
+        spelling::hint(self.blob.value(), &self.pointer("/value"), name)
+    }
+
+    /// How many members the value has.
+    pub(crate) fn members(&self) -> Option<u32> {
+        self.row.length(VALUE.0)
+    }
+
     /// Pointer, from the blob, of a place in the property.
     pub(crate) fn pointer(&self, inner: &str) -> String {
         [self.list, "/", &self.index.to_string(), inner].concat()
@@ -92,7 +103,8 @@ pub(crate) fn field(blob: &Blob<'_>, index: u32, inner: &str) -> String {
     format!("{properties}[{index}]{inner}")
 }
 
-/// Judges the properties and hands each sound one on. Says whether there is a list, or nothing at all, where the list should be.
+/// Judges the properties and hands each sound one on. Says whether all could be told apart: that there
+/// is a list, or nothing at all, where the list should be, and that its items spell what they are.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     meta: &Meta,
@@ -114,6 +126,12 @@ pub(crate) fn judge(
         }
     }
     let list = blob.pointer("properties");
+    let mut readable = true;
+    let mut must_be_set = |index: u32, inner: &str, name: &str, findings: &mut Findings<'_>| {
+        let hint = spelling::hint(blob.value(), &format!("{list}/{index}"), name);
+        readable &= hint.is_empty();
+        complain(index, inner, &format!("{name} must be set{hint}"), findings);
+    };
     let rows = blob.rows(&list, &COLUMNS);
     for (index, row) in (0_u32..).zip(rows.iter()) {
         let name = match row.text(TYPE.0) {
@@ -124,13 +142,14 @@ pub(crate) fn judge(
             }
             None => {
                 let kind = blob.value().kind(&format!("{list}/{index}"));
-                let (inner, why) = match (kind, row.kind(TYPE.0)) {
-                    (Kind::Object, Kind::Missing) => ("", "type must be set"),
-                    (Kind::Object, Kind::Null) => (".type", "type must be set"),
-                    (Kind::Object, _) => (".type", "type must be a string"),
-                    _ => ("", "must be an object"),
-                };
-                complain(index, inner, why, findings);
+                match (kind, row.kind(TYPE.0)) {
+                    (Kind::Object, Kind::Missing) => must_be_set(index, "", "type", findings),
+                    (Kind::Object, Kind::Null) => must_be_set(index, ".type", "type", findings),
+                    (Kind::Object, _) => {
+                        complain(index, ".type", "type must be a string", findings);
+                    }
+                    _ => complain(index, "", "must be an object", findings),
+                }
                 continue;
             }
         };
@@ -142,15 +161,15 @@ pub(crate) fn judge(
             findings.add("FBC-40", field(blob, index, ".type"), message);
         }
         match row.kind(VALUE.0) {
-            Kind::Missing => complain(index, "", "value must be set", findings),
-            Kind::Null => complain(index, ".value", "value must be set", findings),
+            Kind::Missing => must_be_set(index, "", "value", findings),
+            Kind::Null => must_be_set(index, ".value", "value", findings),
             _ => {
                 let document = OnceCell::new();
                 each(&Property { index, name, row, blob, list: &list, document }, findings);
             }
         }
     }
-    true
+    readable
 }
 
 /// Whose properties they are, as upstream calls it: `bundle "foo.v0.1.0"`.
