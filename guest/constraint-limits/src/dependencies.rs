@@ -103,9 +103,20 @@ const READ: [&str; 6] = [
     "olm.bundle.object",
 ];
 
-/// A list of properties, `[{type, value}]` or `[{property: {type, value}}]`, at the pointer.
+/// Where a list of properties stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `properties.yaml`.
+    Bundle,
+    /// A blob, whose properties are judged by the policy for catalogs: what cannot be read is told once
+    /// (FBC-37, FBC-38), and CON-18 is about what ClusterServiceVersions say.
+    Catalog,
+}
+
+/// The list of properties of a document: `[{type, value}]` or `[{property: {type, value}}]`.
 pub(crate) fn properties(
     document: &Document,
+    source: Source,
     at: &str,
     needs: &mut Needs,
     findings: &mut Findings<'_>,
@@ -125,13 +136,13 @@ pub(crate) fn properties(
             "olm.constraint" => own_constraint(&item, needs, findings),
             "olm.gvk.required" => {
                 needs.gvks.insert(item.gvk());
-                property(&item, findings);
+                property(&item, source, findings);
             }
             "olm.package.required" => {
                 needs.packages.insert(item.text("packageName"));
-                property(&item, findings);
+                property(&item, source, findings);
             }
-            "olm.label.required" => property(&item, findings),
+            "olm.label.required" => property(&item, source, findings),
             "olm.csv.metadata" => {
                 if let Some(value) = &item.value {
                     let at = format!("{field}.annotations");
@@ -149,13 +160,14 @@ fn options(findings: &Findings<'_>) -> Options {
     Options { advice: true, ..findings.options }
 }
 
-fn property(item: &Item<'_>, findings: &mut Findings<'_>) {
+fn property(item: &Item<'_>, source: Source, findings: &mut Findings<'_>) {
     if !item.is_admitted(findings) {
         return;
     }
     let value = item.raw();
     let property = Property { index: 0, kind: &item.kind, value: &value };
-    let found = properties::check(property, &options(findings));
+    let mut found = properties::check(property, &options(findings));
+    found.retain(|found| source == Source::Bundle || found.rule != "CON-18");
     findings.extend(item.field, found);
 }
 
@@ -301,7 +313,7 @@ pub(crate) fn required(csv: &Document, at: &str, needs: &Needs, findings: &mut F
 
 /// The blob of a bundle in a catalog.
 pub(crate) fn bundle(blob: &Document, at: &str, findings: &mut Findings<'_>) {
-    properties(blob, at, &mut Needs::default(), findings);
+    properties(blob, Source::Catalog, at, &mut Needs::default(), findings);
 }
 
 /// The blob of a channel in a catalog.

@@ -3,7 +3,7 @@
 use opgate_sdk::Document;
 
 use crate::annotations;
-use crate::dependencies::{self, Needs};
+use crate::dependencies::{self, Needs, Source};
 use crate::findings::Findings;
 
 /// Every file of a registry+v1 bundle: the metadata first, because what a CSV requires may stand in
@@ -17,7 +17,7 @@ pub(crate) fn bundle(bundle: &Document, findings: &mut Findings<'_>) {
             let at = format!("spec.files[{file_index}].documents[{index}]");
             if path.starts_with("metadata/") {
                 dependencies::dependencies(&document, &at, &mut needs, findings);
-                dependencies::properties(&document, &at, &mut needs, findings);
+                dependencies::properties(&document, Source::Bundle, &at, &mut needs, findings);
             } else if document.text_or_empty("/kind") == "ClusterServiceVersion" {
                 csvs.push((at, document));
             }
