@@ -25,6 +25,8 @@ pub mod cli;
 pub mod cluster;
 pub mod engine;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod object;
 pub mod policy;
 pub mod review;

@@ -1,0 +1,52 @@
+//! What the fuzz targets (`fuzz/`) reach of modules that are not public. Nothing else uses it.
+//!
+//! ```text
+//! PATH ─▶ files::load ─▶ reviews ─▶ documents, for the native policies
+//!                          └──────▶ places of fields in files
+//! ```
+
+use std::path::Path;
+
+use crate::files::{self, As, Place, Request, Resolver};
+use crate::review::Review;
+
+/// A question to the policies about a part of a catalog.
+#[derive(Debug)]
+pub struct Question(Request);
+
+/// What is asked about each package of a catalog, as `opgate check` does.
+///
+/// # Errors
+/// Where it is no catalog or cannot be read.
+pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question>> {
+    let subjects = files::load(path, As::Catalog, since)?;
+    Ok(subjects.into_iter().flat_map(|subject| subject.requests).map(Question).collect())
+}
+
+/// Finds out what is at a path.
+///
+/// # Errors
+/// Where it is nothing that is known.
+pub fn detect(path: &Path) -> anyhow::Result<()> {
+    files::detect(path).map(drop)
+}
+
+impl Question {
+    /// The JSON of the document, and of the one that was published before.
+    ///
+    /// # Errors
+    /// Where the review cannot be read, which must not happen.
+    pub fn documents(&self) -> anyhow::Result<[Option<String>; 2]> {
+        let text = self.0.text()?;
+        let inputs = Review::read(&text)?.inputs();
+        let documents = [inputs.object, inputs.old_object];
+        Ok(documents.map(|document| document.map(|d| d.root().raw().into_owned())))
+    }
+
+    /// File, line and column of each field, where there are any.
+    pub fn places(&self, fields: &[String]) -> Vec<Option<(String, u64, u64)>> {
+        let mut places = Resolver::new(&self.0.object);
+        let place = |Place { file, line, column, .. }| (file, line, column);
+        fields.iter().map(|field| places.place(field).map(place)).collect()
+    }
+}
