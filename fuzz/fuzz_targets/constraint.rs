@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use constraints::constraint::Body;
 use constraints::eval::{self, Property};
-use constraints::go::folds_to;
+use opgate_sdk::go::folds_to;
 use constraints::json::{self, Index, Kind, Reading, Tree};
 use constraints::properties::{self, Form};
 use constraints::{Constraint, Finding, Options, Report, check};

@@ -94,7 +94,7 @@ fn printed(version: &Version) -> String {
         Identifier::Number(number) => number.to_string(),
         Identifier::Text(text) => text.clone(),
     };
-    let Version { major, minor, patch, pre } = version;
+    let Version { major, minor, patch, pre, .. } = version;
     let pre: Vec<_> = pre.iter().map(identifier).collect();
     let dash = if pre.is_empty() { "" } else { "-" };
     format!("{major}.{minor}.{patch}{dash}{}", pre.join("."))
