@@ -28,8 +28,8 @@ const COPY: &str = "copy.yaml";
 /// Values of a document whose places are looked at.
 const VALUES: usize = 40;
 
-/// A folder for the files of this process. It stays until the next run of the same process id, for
-/// libFuzzer ends without a word.
+/// A folder for the files of this process. It stays, for libFuzzer ends without a word; `run` takes it
+/// away.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("opgate-fuzz-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
