@@ -327,7 +327,7 @@ impl Cluster {
     pub fn insert(&mut self, resource: &str, object: &Document) {
         let kinds = self.kinds.iter_mut().filter(|kind| kind.resource.resource == resource);
         for kind in kinds {
-            let Some(object) = kind.declaration.project(object.root()) else { continue };
+            let Ok(object) = kind.declaration.project(object.root()) else { continue };
             let inside = kind.namespace.as_ref().is_none_or(|ns| **ns == *object.key().namespace);
             if inside && kind.labels.matches(|key| object.label(key)) {
                 kind.store.insert(object);

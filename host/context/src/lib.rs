@@ -163,26 +163,51 @@ impl Declaration {
         self.indexes.len()
     }
 
-    /// What is kept of an object; `None` where it has no name.
-    #[must_use]
-    pub fn project(&self, object: Value<'_>) -> Option<Object> {
+    /// What is kept of an object. The rest is stepped over, however deep it nests.
+    ///
+    /// # Errors
+    /// Where it has no name, or what would be kept nests too deep for a document.
+    pub fn project(&self, object: Value<'_>) -> Result<Object, Unreadable> {
         let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
-        let key =
-            Key::new(text("/metadata/namespace").unwrap_or_default(), text("/metadata/name")?);
+        let name = text("/metadata/name").ok_or(Unreadable::NoName)?;
+        let key = Key::new(text("/metadata/namespace").unwrap_or_default(), name);
         let mut json = String::new();
         self.keep.write(object, &mut json);
         json.shrink_to_fit();
+        let kept = Text::new(json).map_err(|_| Unreadable::Depth)?;
         let labels = object.get("/metadata/labels").into_iter().flat_map(|l| l.members());
         let labels = labels.filter_map(|(name, value)| Some((name.into(), value.text()?.into())));
         let tokens = self.indexes.iter().map(|(index, pattern)| pattern.tokens(object, index));
-        Some(Object {
+        Ok(Object {
             key: Arc::new(key),
             labels: labels.collect(),
             resource_version: text("/metadata/resourceVersion").unwrap_or_default().into(),
+            uid: text("/metadata/uid").unwrap_or_default().into(),
             tokens: tokens.collect(),
-            // What was taken from a document nests less than that document.
-            text: Arc::new(Text::new(json).unwrap_or_default()),
+            text: Arc::new(kept),
         })
+    }
+}
+
+/// Why nothing of an object can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It has no `metadata.name`.
+    NoName,
+    /// A field that would be kept nests too deep.
+    Depth,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoName => f.write_str("it has no metadata.name"),
+            Self::Depth => write!(
+                f,
+                "a field that policies read nests deeper than {} levels",
+                opgate_document::MAX_DEPTH
+            ),
+        }
     }
 }
 
@@ -193,6 +218,7 @@ pub struct Object {
     /// Sorted by key.
     labels: Box<[(Box<str>, Box<str>)]>,
     resource_version: Box<str>,
+    uid: Box<str>,
     /// Per index, sorted, each once.
     tokens: Box<[Box<[Box<str>]>]>,
     text: Arc<Text>,
@@ -218,6 +244,19 @@ impl Object {
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.resource_version
+    }
+
+    /// `metadata.uid`, empty where there is none.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Whether the same is kept of both. What is kept of an object has its uid, its version and its
+    /// labels in it.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        *self.key == *other.key && **self.text == **other.text && self.tokens == other.tokens
     }
 
     /// The fields that are kept, as a document.

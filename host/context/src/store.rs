@@ -34,6 +34,16 @@ pub struct Match {
     pub absent: bool,
 }
 
+impl Query {
+    /// Whether the conditions hold for an object; order and number of the answer do not count.
+    #[must_use]
+    pub fn holds(&self, object: &Object) -> bool {
+        self.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
+            && self.matches.iter().all(|m| m.holds(object))
+            && (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
+    }
+}
+
 impl Match {
     fn holds(&self, object: &Object) -> bool {
         object.tokens.get(self.index).is_some_and(|tokens| {
@@ -159,11 +169,7 @@ impl Store {
     #[must_use]
     pub fn select(&self, query: &Query) -> Vec<Arc<Object>> {
         let limit = if query.limit == 0 { usize::MAX } else { query.limit };
-        let wanted = |object: &&Arc<Object>| {
-            query.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
-                && query.matches.iter().all(|m| m.holds(object))
-                && (query.labels.is_empty() || query.labels.matches(|key| object.label(key)))
-        };
+        let wanted = |object: &&Arc<Object>| query.holds(object);
         let indexed = query.matches.iter().filter_map(|m| {
             let postings = self.postings.get(m.index)?;
             let found = m.values.iter().filter_map(|v| postings.by_value.get(v.as_str()));

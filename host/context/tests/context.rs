@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use opgate_context::{Declaration, Index, Key, Match, Object, Query, Store, selector};
+use opgate_context::{Declaration, Index, Key, Match, Object, Query, Store, Unreadable, selector};
 use opgate_document::Document;
 use proptest::prelude::*;
 
@@ -75,7 +75,8 @@ fn what_is_no_pointer_is_refused() {
 fn what_has_no_name_is_no_object() {
     let declaration = Declaration::new(&[], &[], &[]).unwrap();
     for json in ["{}", r#"{"metadata":{"name":1}}"#, "[]", "null"] {
-        assert!(declaration.project(Document::parse(json).unwrap().root()).is_none(), "{json}");
+        let found = declaration.project(Document::parse(json).unwrap().root());
+        assert_eq!(found.err(), Some(Unreadable::NoName), "{json}");
     }
 }
 
@@ -207,4 +208,21 @@ proptest! {
         let empty = world.is_empty();
         prop_assert_eq!(store.bytes() == 0, empty, "bytes are those of the objects that are there");
     }
+}
+
+#[test]
+fn what_nobody_declared_may_nest_as_deep_as_it_likes() {
+    let deep = |levels: usize| format!("{}1{}", "{\"a\":[".repeat(levels), "]}".repeat(levels));
+    let declaration = Declaration::new(&owned(&["/spec/kept"]), &[], &[]).unwrap();
+    let object = |managed: usize, kept: usize| {
+        let (managed, kept) = (deep(managed), deep(kept));
+        let json = format!(
+            r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{managed}}}],"name":"n"}},"spec":{{"kept":{kept},"other":{managed}}}}}"#
+        );
+        declaration.project(Document::deep(json).unwrap().root())
+    };
+    let found = object(100_000, 10).unwrap();
+    let expected = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"kept":{}}}}}"#, deep(10));
+    assert_eq!(found.document().root().raw(), expected);
+    assert_eq!(object(1, 300).err(), Some(Unreadable::Depth));
 }

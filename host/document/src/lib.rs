@@ -111,6 +111,19 @@ impl Document {
         Ok(Self::part(Arc::new(text), 0..end))
     }
 
+    /// Reads a JSON text of any depth, to take parts out of it: what an API server sends may hold
+    /// what a tenant has nested a million levels deep, beside what somebody wants to know.
+    ///
+    /// Whoever goes through all of it must not recurse; [`equal`] does.
+    ///
+    /// # Errors
+    /// Where the text is not one JSON value.
+    pub fn deep(json: String) -> Result<Self, Error> {
+        let text = Text::deep(json)?;
+        let end = text.len();
+        Ok(Self::part(Arc::new(text), 0..end))
+    }
+
     /// A document that is one part of a text whose syntax was checked.
     ///
     /// A range outside the text, or one that does not hold a JSON value, gives a document that

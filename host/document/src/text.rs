@@ -130,6 +130,19 @@ impl Text {
         }
     }
 
+    /// Reads one JSON value, however deep it nests.
+    ///
+    /// # Errors
+    /// Where that is not what the text is.
+    pub(crate) fn deep(json: String) -> Result<Self, Error> {
+        let values = scan::values(&json, usize::MAX).filter(|found| found.values.len() == 1);
+        let Some(mut found) = values else {
+            return Err(Error::new(format!("no JSON value in {} bytes of text", json.len())));
+        };
+        found.brackets.shrink_to_fit();
+        Ok(Self { json, brackets: found.brackets, twice: found.twice, ..Self::default() })
+    }
+
     /// A text in which documents stand for what is at some offsets (in rising order, a `null` each).
     ///
     /// # Errors

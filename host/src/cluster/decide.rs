@@ -1,0 +1,340 @@
+//! What is allowed is what is stored: a verdict that holds whatever becomes of the requests under way.
+//!
+//! ```text
+//! judge(Stored) ─ asked what must be exact? ─▶ direct read, again
+//!       │
+//!       ├─ no reservation touched ───────────────────────────────────────────▶ verdict
+//!       └─ touched ─▶ judge(Applied …), judge(Together) ─ all allow, all deny ─▶ verdict
+//!                            │
+//!                            └─ they differ ─▶ wait for the watch, then one direct read of what was
+//!                               touched ─▶ settled: again; time is over: deny
+//! verdict allows, changes something ─▶ reserve ─ something else was reserved meanwhile ─▶ again
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use opgate_context::Key;
+use tokio::time::Instant;
+
+use super::lens::{Lens, Needed, Scope, World};
+use super::{Cluster, Direct, Kind, Write};
+
+/// The longest that one who needs to know waits for the watch before asking directly: the watch
+/// usually takes milliseconds.
+const WATCH_FIRST: Duration = Duration::from_millis(50);
+
+/// Objects of one request that are read directly. A verdict that hangs on more requests under way
+/// than this is a denial.
+const MOST_READ: usize = 32;
+
+/// What becomes of questions that must be exact while the watch of their resource fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Interrupted {
+    /// The API server is asked directly.
+    Read,
+    /// The call is a fault.
+    Fail,
+}
+
+/// One who judges a request by the cluster as a lens shows it.
+pub trait Judge {
+    /// What it says in the end.
+    type Verdict;
+    /// Why it says nothing.
+    type Overload: From<Unsettled>;
+
+    /// Judges.
+    ///
+    /// # Errors
+    /// Where there is too much to do.
+    fn judge(
+        &self,
+        lens: &Lens,
+    ) -> impl Future<Output = Result<Asked<Self::Verdict>, Self::Overload>>;
+
+    /// Takes back what rests on the kinds about which there is no answer.
+    fn without_answer(&self, verdict: Self::Verdict, why: &str) -> Self::Verdict;
+
+    /// Says in a denial that it rests on requests about these objects that are not settled.
+    fn resting_on(&self, verdict: Self::Verdict, objects: &[String]) -> Self::Verdict;
+
+    /// What it changes where it is allowed.
+    fn change(&self) -> Option<Write>;
+}
+
+/// A judgement, and what it rests on.
+#[derive(Debug)]
+pub struct Asked<V> {
+    /// What was said.
+    pub verdict: V,
+    /// Whether it allows.
+    pub allows: bool,
+    /// Whether it is one at all, not a fault.
+    pub is_sound: bool,
+    /// What was asked, by kind.
+    pub asked: Vec<(usize, Scope)>,
+    /// Objects that make the answers other ones in other worlds.
+    pub touched: Vec<(usize, Key)>,
+}
+
+/// Why there is no verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsettled {
+    /// Others changed the same objects again and again until the time was up.
+    Contention,
+    /// Too much is reserved.
+    NoRoom,
+    /// The time of the request was over before it was decided.
+    Late,
+}
+
+/// What must be known exactly.
+#[derive(Debug, Clone, Copy)]
+pub struct Exactness<'d> {
+    /// Who is asked directly.
+    pub direct: Option<&'d Direct>,
+    /// Always, not only while a watch fails.
+    pub always: bool,
+    /// Kinds that come under review and are read: two requests can get in each other's way there.
+    pub contested: &'d [usize],
+}
+
+/// Decides a request. It ends at the deadline at the latest.
+///
+/// # Errors
+/// Where there is no verdict.
+pub async fn decide<J: Judge>(
+    cluster: &Cluster,
+    exactness: Exactness<'_>,
+    deadline: Instant,
+    judge: &J,
+) -> Result<J::Verdict, J::Overload> {
+    let mut lens = Lens::default();
+    let mut needed = Needed::default();
+    let mut patience = Patience::default();
+    loop {
+        // Before anything is asked: what is reserved from now on is noticed.
+        let seen = cluster.reservations();
+        let mut worlds = vec![judge.judge(&lens).await?];
+        let mut closer = look_closer(cluster, exactness, &mut needed, &worlds);
+        if let (Closer::Enough, Some(stored)) = (&closer, worlds.first())
+            && stored.is_sound
+            && !stored.touched.is_empty()
+        {
+            let depth = stored.touched.iter().map(|(kind, key)| depth(cluster, *kind, key)).max();
+            let applied = (0..depth.unwrap_or_default()).map(World::Applied);
+            for world in applied.chain([World::Together]) {
+                let lens = Lens { world, ..lens.clone() };
+                worlds.push(judge.judge(&lens).await?);
+            }
+            // In another world it may ask for more.
+            closer = look_closer(cluster, exactness, &mut needed, &worlds);
+        }
+        let read = match closer {
+            Closer::Enough => None,
+            Closer::Read(direct) => Some(direct.fresh(cluster, &needed, deadline).await),
+            Closer::Fail(why) => Some(Err(why)),
+        };
+        match read {
+            None => {}
+            Some(Ok(fresh)) => {
+                lens.fresh = Some(fresh.into());
+                continue;
+            }
+            Some(Err(why)) => return Ok(judge.without_answer(first(worlds)?.verdict, &why)),
+        }
+        let all = |allows: bool| worlds.iter().all(|world| world.allows == allows);
+        let asked: HashSet<usize> =
+            worlds.iter().flat_map(|world| world.asked.iter().map(|(kind, _)| *kind)).collect();
+        if all(false) {
+            return Ok(first(worlds)?.verdict);
+        }
+        if !all(true) {
+            let mut touched: Vec<_> = worlds.iter().flat_map(|w| w.touched.clone()).collect();
+            touched.sort();
+            touched.dedup();
+            if patience.wait(cluster, exactness.direct, &touched, deadline).await {
+                continue;
+            }
+            let named = names(cluster, &touched);
+            let denied = worlds.into_iter().find(|world| !world.allows);
+            let denied = denied.ok_or(Unsettled::Contention)?;
+            return Ok(judge.resting_on(denied.verdict, &named));
+        }
+        let verdict = first(worlds)?.verdict;
+        let Some(write) = judge.change() else { return Ok(verdict) };
+        if Instant::now() >= deadline {
+            // Whoever asked has given up: nothing will be stored.
+            return Err(Unsettled::Late.into());
+        }
+        match cluster.reserve(&write, &seen, |kind| asked.contains(&kind)) {
+            Ok(true) => return Ok(verdict),
+            Ok(false) => {}
+            Err(_) => return Err(Unsettled::NoRoom.into()),
+        }
+    }
+}
+
+/// The judgement of what is stored.
+fn first<V>(worlds: Vec<Asked<V>>) -> Result<Asked<V>, Unsettled> {
+    worlds.into_iter().next().ok_or(Unsettled::Contention)
+}
+
+fn depth(cluster: &Cluster, kind: usize, key: &Key) -> usize {
+    cluster.kinds().get(kind).map_or(0, |kind| kind.pending(key).0)
+}
+
+fn names(cluster: &Cluster, touched: &[(usize, Key)]) -> Vec<String> {
+    let pending = touched.iter().filter(|(kind, key)| depth(cluster, *kind, key) > 0);
+    let name = |(kind, key): &(usize, Key)| {
+        let resource = cluster.kinds().get(*kind).map(|kind| &kind.resource().resource);
+        let resource = resource.map_or("object", String::as_str);
+        if key.namespace.is_empty() {
+            format!("{resource} {}", key.name)
+        } else {
+            format!("{resource} {}/{}", key.namespace, key.name)
+        }
+    };
+    pending.take(3).map(name).collect()
+}
+
+/// Whether what was asked has to be read directly.
+enum Closer<'d> {
+    Enough,
+    Read(&'d Direct),
+    Fail(String),
+}
+
+fn look_closer<'d, V>(
+    cluster: &Cluster,
+    exactness: Exactness<'d>,
+    needed: &mut Needed,
+    worlds: &[Asked<V>],
+) -> Closer<'d> {
+    let mut closer = Closer::Enough;
+    for (kind, scope) in worlds.iter().flat_map(|world| &world.asked) {
+        if !exactness.contested.contains(kind) {
+            continue;
+        }
+        let interrupted = || cluster.kinds().get(*kind).filter(|kind| kind.is_interrupted());
+        if !exactness.always {
+            let Some(kind) = interrupted() else { continue };
+            if cluster.options().interrupted == Interrupted::Fail {
+                return Closer::Fail(interruption(kind));
+            }
+        }
+        if let Some(direct) = exactness.direct
+            && needed.add(*kind, scope)
+        {
+            closer = Closer::Read(direct);
+        }
+    }
+    closer
+}
+
+fn interruption(kind: &Kind) -> String {
+    let status = kind.status();
+    let error = status.error.map(|error| format!(": {error}")).unwrap_or_default();
+    let seconds = kind.silence().as_secs();
+    format!("the watch of {} fails, last heard of {seconds} s ago{error}", kind.resource())
+}
+
+/// Waits until it is known what became of requests under way.
+#[derive(Debug, Default)]
+struct Patience {
+    /// When each object was first waited for, and last read.
+    of: HashMap<(usize, Key), (Instant, Option<Instant>)>,
+}
+
+impl Patience {
+    /// Waits until something of `touched` is settled; `false` where that cannot be known in time.
+    async fn wait(
+        &mut self,
+        cluster: &Cluster,
+        direct: Option<&Direct>,
+        touched: &[(usize, Key)],
+        deadline: Instant,
+    ) -> bool {
+        if touched.len() > MOST_READ {
+            return false;
+        }
+        // Registered before anything is looked at: nothing is missed.
+        let mut told: Vec<_> = touched
+            .iter()
+            .filter_map(|(kind, _)| cluster.kinds().get(*kind))
+            .map(|kind| Box::pin(kind.settled().notified()))
+            .collect();
+        for told in &mut told {
+            told.as_mut().enable();
+        }
+        let before = pending(cluster, touched);
+        if before.is_empty() {
+            // Settled since it was judged.
+            return true;
+        }
+        loop {
+            let now = Instant::now();
+            let due: Vec<_> = before
+                .iter()
+                .map(|(object, (_, ends))| {
+                    let (first, read) = *self.of.entry(object.clone()).or_insert((now, None));
+                    let at = match (read, ends) {
+                        (None, _) => first + WATCH_FIRST,
+                        (Some(read), Some(ends)) if read < *ends => *ends,
+                        _ => now + WATCH_FIRST,
+                    };
+                    (object, at)
+                })
+                .collect();
+            let Some(next) = due.iter().map(|(_, at)| *at).min() else { return false };
+            if next >= deadline || Instant::now() >= deadline {
+                return false;
+            }
+            if next > now {
+                let woken = select_all(told.iter_mut().map(|told| told.as_mut()));
+                let woken = tokio::time::timeout_at(next, woken).await.is_ok();
+                if pending(cluster, touched) != before {
+                    return true;
+                }
+                if woken {
+                    for (told, (kind, _)) in told.iter_mut().zip(touched) {
+                        if let Some(kind) = cluster.kinds().get(*kind) {
+                            told.set(kind.settled().notified());
+                            told.as_mut().enable();
+                        }
+                    }
+                    continue;
+                }
+            }
+            let Some(direct) = direct else { return false };
+            let due = due.into_iter().filter(|(_, at)| *at <= Instant::now());
+            let due: Vec<_> = due.map(|(object, _)| object.clone()).collect();
+            let asked = Instant::now();
+            let reads = due.iter().map(|(kind, key)| direct.learn(cluster, *kind, key));
+            let read = tokio::time::timeout_at(deadline, join_all(reads)).await;
+            for object in due {
+                self.of.entry(object).and_modify(|(_, read)| *read = Some(asked));
+            }
+            let failed = read.map_or(true, |read| read.iter().any(Result::is_err));
+            if pending(cluster, touched) != before {
+                return true;
+            }
+            if failed {
+                return false;
+            }
+        }
+    }
+}
+
+type Unknown = Vec<((usize, Key), (usize, Option<Instant>))>;
+
+/// Those of the objects about which requests are under way: how many, and when the last one ends.
+fn pending(cluster: &Cluster, touched: &[(usize, Key)]) -> Unknown {
+    let pending = |object: &(usize, Key)| {
+        let (count, ends) = cluster.kinds().get(object.0)?.pending(&object.1);
+        (count > 0).then(|| (object.clone(), (count, ends)))
+    };
+    touched.iter().filter_map(pending).collect()
+}

@@ -1,0 +1,137 @@
+//! How an evaluation looks at the cluster: which of the worlds that may be, and what was read
+//! directly for it.
+//!
+//! ```text
+//! objects of the watch ─┐ whichever is newer
+//! read directly ────────┴▶ base ─┐
+//! reservations ──────────────────┴▶ World: Stored, Applied, Together ─▶ what a policy sees
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use opgate_context::{Key, Object, Store, Unreadable};
+
+use super::reservations::{Shown, is_newer};
+
+/// What was allowed and is not settled may be stored or not. A verdict holds only if it holds in
+/// each of these worlds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum World {
+    /// None of it: what is stored alone. A reservation never hides a stored object.
+    #[default]
+    Stored,
+    /// All of it, in place of what it changes. Where several requests about one object are under
+    /// way, the one of this number, or the last.
+    Applied(usize),
+    /// Lists show what is stored and what was allowed side by side.
+    Together,
+}
+
+/// How an evaluation looks at the cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Lens {
+    /// Which world.
+    pub world: World,
+    /// What was read directly.
+    pub fresh: Option<Arc<Fresh>>,
+}
+
+/// The objects of a resource at one version.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Those that can be read.
+    pub objects: Store,
+    /// Those that cannot, and why.
+    pub unreadable: BTreeMap<Key, Unreadable>,
+    /// `resourceVersion` up to which everything is in it; empty for files.
+    pub version: String,
+}
+
+/// What an evaluation asked about a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// One object.
+    Object(Key),
+    /// A namespace.
+    Namespace(String),
+    /// All of it.
+    All,
+}
+
+impl Scope {
+    /// Whether what is asked by the other is a part of this.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::All, _) => true,
+            (Self::Namespace(namespace), Self::Object(key)) => **namespace == *key.namespace,
+            (known, asked) => known == asked,
+        }
+    }
+}
+
+/// What has to be read directly, per kind.
+#[derive(Debug, Clone, Default)]
+pub struct Needed(pub(super) HashMap<usize, Vec<Scope>>);
+
+impl Needed {
+    /// Adds a scope; says whether it is a new one.
+    pub fn add(&mut self, kind: usize, scope: &Scope) -> bool {
+        let scopes = self.0.entry(kind).or_default();
+        let known = scopes.iter().any(|known| known.covers(scope));
+        if !known {
+            scopes.push(scope.clone());
+        }
+        !known
+    }
+}
+
+/// What the API server itself has answered.
+#[derive(Debug, Default)]
+pub struct Fresh(pub(super) HashMap<usize, Vec<(Scope, Arc<Listing>)>>);
+
+impl Fresh {
+    /// The objects of a kind, where all are there that a question is about.
+    pub(super) fn listing(&self, kind: usize, scope: &Scope) -> Option<&Listing> {
+        let (_, listing) = self.0.get(&kind)?.iter().find(|(known, _)| known.covers(scope))?;
+        Some(listing)
+    }
+}
+
+/// The copies of one object that a world shows: at most one in a world where it is one thing, all that
+/// it may be where they stand side by side.
+pub(super) fn copies<'r>(
+    world: World,
+    base: Option<&'r Arc<Object>>,
+    shown: &Shown<'r>,
+) -> Vec<&'r Arc<Object>> {
+    let stored = stored(base, shown);
+    let pending = || match world {
+        World::Applied(number) => shown.pending.get(number).or_else(|| shown.pending.last()),
+        World::Stored | World::Together => shown.pending.last(),
+    };
+    match (world, pending()) {
+        (World::Stored, _) | (_, None) => stored.into_iter().collect(),
+        (World::Applied(_), Some(pending)) => pending.iter().copied().collect(),
+        (World::Together, Some(_)) => {
+            stored.into_iter().chain(shown.pending.iter().copied().flatten()).collect()
+        }
+    }
+}
+
+/// What is stored of one object, as far as is known.
+pub(super) fn stored<'r>(
+    base: Option<&'r Arc<Object>>,
+    shown: &Shown<'r>,
+) -> Option<&'r Arc<Object>> {
+    match (base, shown.known) {
+        (Some(base), Some(known))
+            if !is_newer(known.resource_version(), base.resource_version()) =>
+        {
+            Some(base)
+        }
+        (_, Some(known)) => Some(known),
+        (base, None) => base,
+    }
+}

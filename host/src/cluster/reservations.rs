@@ -1,0 +1,340 @@
+//! What was allowed, and what is known of it beyond what the watch has shown.
+//!
+//! A request that was allowed may be stored a moment later, or never: the name may exist already
+//! (409), another webhook may refuse it, its client may have gone. Until one knows, both counts
+//! (docs/adr/0012):
+//!
+//! ```text
+//! allowed ─▶ Pending ─┬─ the watch or a list shows it, or what came after it ─▶ gone from here
+//!                     ├─ read directly: it is there ─▶ Known, until the watch has come so far
+//!                     ├─ read directly after its time: it is not there ─▶ gone from here
+//!                     └─ its time is over, and the watch has spoken since ─▶ gone from here
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_context::{Key, Object};
+use tokio::time::Instant;
+
+/// Different requests about one object that may all be under way. More are refused until one of
+/// them is settled.
+const MOST_OF_ONE: usize = 4;
+
+/// An event may be under way for so long: what comes later than this after the end of a reservation
+/// shows what was stored before that end.
+const LAG: Duration = Duration::from_secs(1);
+
+/// How much may be reserved in one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Requests.
+    pub count: usize,
+    /// Bytes of what is kept of their objects.
+    pub bytes: usize,
+}
+
+impl Bounds {
+    /// Callers that an API server vouches for.
+    pub const AUTHENTICATED: Self = Self { count: 4_096, bytes: 16 << 20 };
+    /// Anybody who reaches the port. The races of an ordinary cluster fit in.
+    pub const ANYBODY: Self = Self { count: 512, bytes: 2 << 20 };
+}
+
+/// Why nothing can be reserved for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// A request that was allowed and is not settled.
+#[derive(Debug)]
+struct Pending {
+    /// What would be kept of its object; none where that leaves what is kept (it loses a label).
+    object: Option<Arc<Object>>,
+    /// `resourceVersion` that it changes; empty for a new object.
+    before: Box<str>,
+    /// `uid` of a new object, which the API server chooses before it asks; empty where unknown.
+    uid: Box<str>,
+    /// Until then it may still be stored.
+    ends: Instant,
+}
+
+impl Pending {
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.object.as_ref().map_or(0, |object| object.size())
+    }
+
+    /// Whether an object that is there, of this version and uid, is what the request has stored, or
+    /// has overtaken it.
+    fn is_settled_by(&self, version: &str, uid: &str) -> bool {
+        if self.before.is_empty() {
+            // Another object of that name may make way in time for this one.
+            return self.uid.is_empty() || *self.uid == *uid;
+        }
+        match (self.before.parse::<u64>(), version.parse::<u64>()) {
+            (Ok(before), Ok(shown)) => shown > before,
+            _ => *self.before != *version,
+        }
+    }
+
+    /// Whether the end of an object of this uid settles it: a change of what is gone is refused.
+    fn is_settled_by_end_of(&self, uid: &str) -> bool {
+        !self.before.is_empty() || (!uid.is_empty() && *self.uid == *uid)
+    }
+}
+
+/// What is known of one object beyond the watch.
+#[derive(Debug, Default)]
+struct Overlay {
+    /// As it was read directly.
+    known: Option<Arc<Object>>,
+    /// The oldest first.
+    pending: Vec<Pending>,
+}
+
+/// All that was allowed of one resource and is not settled.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    by_key: BTreeMap<Key, Overlay>,
+    count: usize,
+    bytes: usize,
+    /// How many there have been.
+    made: u64,
+    /// How many were settled.
+    settled: u64,
+    /// Before this nothing ends.
+    first_end: Option<Instant>,
+}
+
+/// What one key of the overlay shows.
+pub(super) struct Shown<'r> {
+    pub(super) key: &'r Key,
+    /// What was read directly, if anything.
+    pub(super) known: Option<&'r Arc<Object>>,
+    /// What requests that are not settled would leave, the oldest first.
+    pub(super) pending: Vec<Option<&'r Arc<Object>>>,
+}
+
+impl Reservations {
+    /// Whether the watch tells everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// How many there have been.
+    pub(super) fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// How many were settled.
+    pub(super) fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Objects of which there is more to know than the watch tells.
+    pub(super) fn keys(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// What is to be known of one object.
+    pub(super) fn of(&self, key: &Key) -> Option<Shown<'_>> {
+        self.by_key.get_key_value(key).map(|(key, overlay)| overlay.show(key))
+    }
+
+    /// What is to be known of the objects of a namespace, or of all.
+    pub(super) fn within(&self, namespace: Option<&str>) -> impl Iterator<Item = Shown<'_>> {
+        let start = namespace.map(|namespace| Key::new(namespace, ""));
+        let from = start.map_or(Bound::Unbounded, Bound::Included);
+        let inside =
+            move |key: &Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
+        let found = self.by_key.range((from, Bound::Unbounded));
+        found.take_while(move |(key, _)| inside(key)).map(|(key, overlay)| overlay.show(key))
+    }
+
+    /// When the last request about an object may have been stored, if one is not settled.
+    pub(super) fn ends(&self, key: &Key) -> Option<Instant> {
+        self.by_key.get(key)?.pending.iter().map(|pending| pending.ends).max()
+    }
+
+    /// Most requests about one of these objects that are not settled.
+    pub(super) fn depth(&self, key: &Key) -> usize {
+        self.by_key.get(key).map_or(0, |overlay| overlay.pending.len())
+    }
+
+    /// Remembers a request.
+    ///
+    /// # Errors
+    /// Where there is no room.
+    pub(super) fn make(
+        &mut self,
+        key: &Key,
+        object: Option<Object>,
+        before: &str,
+        ends: Instant,
+        bounds: Bounds,
+    ) -> Result<(), Full> {
+        let uid = object.as_ref().map(Object::uid).unwrap_or_default();
+        let uid: Box<str> = if before.is_empty() { uid.into() } else { Box::default() };
+        let pending = Pending { object: object.map(Arc::new), before: before.into(), uid, ends };
+        let size = pending.size();
+        let overlay = self.by_key.get_mut(key);
+        let of_one = overlay.as_ref().map_or(0, |overlay| overlay.pending.len());
+        if let Some(overlay) = overlay
+            && let Some(same) = overlay.pending.iter_mut().find(|known| known.is_same(&pending))
+        {
+            same.ends = ends;
+            self.made += 1;
+            return Ok(());
+        }
+        let bytes = self.bytes.saturating_add(size);
+        // What is known of objects without pending requests takes room as well.
+        let count = self.count.max(self.by_key.len());
+        if of_one >= MOST_OF_ONE || count >= bounds.count || bytes > bounds.bytes {
+            return Err(Full);
+        }
+        self.by_key.entry(key.clone()).or_default().pending.push(pending);
+        self.first_end = Some(self.first_end.map_or(ends, |first| first.min(ends)));
+        self.count += 1;
+        self.bytes = bytes;
+        self.made += 1;
+        Ok(())
+    }
+
+    /// The watch or a list shows an object of this version and uid.
+    pub(super) fn shown(&mut self, key: &Key, version: &str, uid: &str) {
+        self.change(key, |overlay| {
+            overlay.forget_known(version);
+            overlay.pending.retain(|pending| !pending.is_settled_by(version, uid));
+        });
+    }
+
+    /// The watch shows that an object of this uid is gone since this version.
+    pub(super) fn gone(&mut self, key: &Key, version: &str, uid: &str) {
+        self.change(key, |overlay| {
+            overlay.forget_known(version);
+            overlay.pending.retain(|pending| !pending.is_settled_by_end_of(uid));
+        });
+    }
+
+    /// A list does not have the object.
+    pub(super) fn not_listed(&mut self, key: &Key) {
+        self.change(key, |overlay| {
+            overlay.known = None;
+            overlay.pending.retain(|pending| pending.before.is_empty());
+        });
+    }
+
+    /// The API server was asked for the object at this time, and has it or not. `newer` is what it
+    /// has where the watch does not know that yet.
+    pub(super) fn read(
+        &mut self,
+        key: &Key,
+        found: Option<&Arc<Object>>,
+        newer: Option<Arc<Object>>,
+        asked: Instant,
+    ) {
+        self.change(key, |overlay| {
+            match found {
+                Some(object) => {
+                    let (version, uid) = (object.resource_version(), object.uid());
+                    overlay.pending.retain(|pending| !pending.is_settled_by(version, uid));
+                }
+                None => overlay.pending.retain(|pending| pending.before.is_empty()),
+            }
+            overlay.pending.retain(|pending| pending.ends > asked);
+            overlay.known = newer;
+        });
+    }
+
+    /// Everything up to this version was heard, the last of it at this time.
+    pub(super) fn heard(&mut self, version: Option<u64>, at: Instant) {
+        if self.by_key.is_empty() {
+            return;
+        }
+        let known = self.by_key.values().any(|overlay| overlay.known.is_some());
+        if !known && self.first_end.is_none_or(|first| first + LAG >= at) {
+            return;
+        }
+        let keys: Vec<_> = self.by_key.keys().cloned().collect();
+        for key in keys {
+            self.change(&key, |overlay| {
+                if let Some(version) = version {
+                    overlay.forget_known(&version.to_string());
+                }
+                overlay.pending.retain(|pending| pending.ends + LAG >= at);
+            });
+        }
+        let ends = self.by_key.values().flat_map(|overlay| &overlay.pending);
+        self.first_end = ends.map(|pending| pending.ends).min();
+    }
+
+    /// All keys.
+    pub(super) fn all(&self) -> Vec<Key> {
+        self.by_key.keys().cloned().collect()
+    }
+
+    fn change(&mut self, key: &Key, change: impl FnOnce(&mut Overlay)) {
+        let Some(overlay) = self.by_key.get_mut(key) else { return };
+        let before = (overlay.pending.len(), overlay.size());
+        change(overlay);
+        let after = (overlay.pending.len(), overlay.size());
+        if overlay.pending.is_empty() && overlay.known.is_none() {
+            self.by_key.remove(key);
+        }
+        let settled = before.0.saturating_sub(after.0);
+        self.count = self.count.saturating_sub(settled);
+        self.settled += u64::try_from(settled).unwrap_or_default();
+        self.bytes = self.bytes.saturating_sub(before.1).saturating_add(after.1);
+    }
+}
+
+impl Pending {
+    fn is_same(&self, other: &Self) -> bool {
+        let same = match (&self.object, &other.object) {
+            (Some(left), Some(right)) => left.is_same(right),
+            (None, None) => true,
+            _ => false,
+        };
+        same && self.before == other.before && self.uid == other.uid
+    }
+}
+
+impl Overlay {
+    fn show<'r>(&'r self, key: &'r Key) -> Shown<'r> {
+        let pending = self.pending.iter().map(|pending| pending.object.as_ref());
+        Shown { key, known: self.known.as_ref(), pending: pending.collect() }
+    }
+
+    fn size(&self) -> usize {
+        let pending: usize = self.pending.iter().map(Pending::size).sum();
+        self.known.as_ref().map_or(pending, |known| pending.saturating_add(known.size()))
+    }
+
+    /// What was read directly is no news any more once the watch has come as far.
+    fn forget_known(&mut self, version: &str) {
+        let is_older = |known: &Arc<Object>| !is_newer(known.resource_version(), version);
+        if self.known.as_ref().is_some_and(is_older) {
+            self.known = None;
+        }
+    }
+}
+
+/// Whether one version comes after another. Versions that are no numbers have no order: the watch
+/// has the last word.
+pub(super) fn is_newer(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version > than,
+        _ => false,
+    }
+}

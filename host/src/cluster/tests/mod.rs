@@ -1,0 +1,41 @@
+//! Views, reservations and verdicts, without policies and without a network.
+
+mod kind;
+mod model;
+
+use super::*;
+
+/// A resource of which `spec`, found by an index, is kept.
+fn cluster(options: Options) -> Cluster {
+    let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
+    let index =
+        opgate_context::Index { name: "spec".into(), field: "/spec".into(), separator: "".into() };
+    let declaration = Declaration::new(&["/spec".to_owned()], &[], &[index]).unwrap();
+    let labels = opgate_context::selector(
+        Document::parse(r#"{"matchExpressions":[{"key":"hidden","operator":"DoesNotExist"}]}"#)
+            .unwrap()
+            .root(),
+    );
+    let reading = Reading { resource, declaration, labels: labels.unwrap(), namespace: None };
+    Cluster::new(&[reading], options)
+}
+
+fn object(name: &str, version: &str, uid: &str, spec: &str) -> Arc<Document> {
+    let json = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"ns","resourceVersion":"{version}","uid":"{uid}"}},"spec":"{spec}"}}"#
+    );
+    Arc::new(Document::parse(&json).unwrap())
+}
+
+fn key(name: &str) -> Key {
+    Key::new("ns", name)
+}
+
+/// Takes over a whole list.
+fn list(kind: &Kind, version: &str, objects: &[Arc<Document>]) {
+    let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
+    for object in objects {
+        kind.take(&mut listing, object.root(), "");
+    }
+    kind.replace(listing);
+}
