@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
-use crate::cluster::{self, Connection, Source};
+use crate::cluster::{self, Connection, Interrupted, Source};
 use crate::policy::units::{parse_bytes, parse_duration};
 use crate::server::{Options, Server};
 
@@ -72,9 +72,16 @@ struct ContextArgs {
     /// What was last heard of longer ago has no answer: the policy's `onError` decides
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
     context_max_age: Duration,
-    /// How long what was allowed counts before the watch shows it
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    /// How long what was allowed may take until it is stored, other webhooks included: so long it
+    /// counts although nothing shows it
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     reservation: Duration,
+    /// How long to wait for the first lists before the webhook port opens
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    sync_timeout: Duration,
+    /// While the watch of a resource fails: read the objects that decide directly, or fail
+    #[arg(long, value_name = "HOW", default_value = "read")]
+    interrupted: Interrupted,
     /// Ask the API server itself about the objects that decide, instead of trusting the watch
     #[arg(long, conflicts_with = "context")]
     consistent_reads: bool,
@@ -133,6 +140,7 @@ impl ContextArgs {
         cluster::Options {
             max_age: self.context_max_age,
             reservation: self.reservation,
+            interrupted: self.interrupted,
             ..cluster::Options::of(source)
         }
     }
@@ -183,9 +191,7 @@ impl Serve {
             };
             let _watches = connection.as_ref().map(|connection| connection.watch(set.cluster()));
             if let Some(connection) = connection {
-                if context.consistent_reads {
-                    set.read_consistently(connection);
-                }
+                set.read_directly(connection, context.consistent_reads);
             } else if cluster_source.is_some() && reads && context.cluster.is_none() {
                 // Who says `none` knows it.
                 tracing::warn!(

@@ -108,9 +108,9 @@ impl Direct {
         let mut questions = Vec::new();
         for (kind, scopes) in &needed.0 {
             // What is part of another question is answered with it.
-            let wide = scopes.iter().filter(|scope| {
-                !scopes.iter().any(|other| other != *scope && other.covers(scope))
-            });
+            let wide = scopes
+                .iter()
+                .filter(|scope| !scopes.iter().any(|other| other != *scope && other.covers(scope)));
             questions.extend(wide.map(|scope| (*kind, scope.clone())));
         }
         let asked = questions.into_iter().map(|(kind, scope)| async move {

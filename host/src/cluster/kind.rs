@@ -1,14 +1,26 @@
 //! One resource: its objects, what was allowed and is not seen yet, and how current all that is.
+//!
+//! ```text
+//! list, watch ─▶ Listing ───────┐
+//! read directly ─▶ Listing ─────┼▶ get, select (in a World) ─▶ Reader
+//! allowed ─▶ Reservations ──────┘
+//! ```
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use opgate_context::{Declaration, Key, Object, Query, Resource, Selector, Store};
-use opgate_document::{Document, Value};
+use opgate_context::{Declaration, Key, Object, Query, Resource, Selector, Store, Unreadable};
+use opgate_document::Value;
 use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use super::lens::{Listing, World, copies, stored};
+use super::reservations::{Full, Reservations, is_newer};
 use super::{Options, Reading, Source};
+
+/// A watch that has failed for so long is interrupted: what it shows may be old.
+const INTERRUPTED: Duration = Duration::from_secs(5);
 
 /// The objects of one resource that any policy reads.
 #[derive(Debug)]
@@ -16,40 +28,60 @@ pub struct Kind {
     reading: Reading,
     options: Options,
     state: RwLock<State>,
+    /// Told whenever a reservation is settled.
+    settled: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    objects: Store,
-    /// Allowed, and not yet shown by the watch.
-    pending: Store,
-    pendings: HashMap<Key, Pending>,
-    /// How many reservations there have been.
-    reservations: u64,
+    listing: Listing,
+    reserved: Reservations,
     synced: bool,
     /// The API server does not know the resource.
     absent: bool,
+    /// When something was decoded that the API server said: a list, an event, a bookmark.
     contact: Instant,
-    /// `resourceVersion` up to which everything was heard.
-    version: String,
+    /// Since when nothing but failures came.
+    failing: Option<Instant>,
     last_event: Option<SystemTime>,
     error: Option<String>,
 }
 
-#[derive(Debug)]
-struct Pending {
-    /// `resourceVersion` before the change; empty for a new object.
-    before: String,
-    ends: Instant,
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotCurrent {
+    /// The resource is being listed for the first time: ask again in a moment.
+    Listing(String),
+    /// There is no current view, or something in it cannot be read.
+    Unknown(String),
 }
 
-impl Pending {
-    /// Whether an object of this version is what was waited for, or comes after it.
-    fn is_shown_by(&self, version: &str) -> bool {
-        match (self.before.parse::<u64>(), version.parse::<u64>()) {
-            (Ok(before), Ok(shown)) => shown > before,
-            _ => self.before != version,
-        }
+/// Whether there is an answer about a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The first answer of the API server is still under way.
+    Listing,
+    /// The API server has never told about it.
+    Unseen,
+    /// There is an answer.
+    Current,
+    /// The API server does not know the resource: there are no objects.
+    NotInstalled,
+    /// It was last heard of too long ago.
+    TooOld,
+}
+
+impl Standing {
+    /// Whether there is an answer.
+    #[must_use]
+    pub fn is_current(self) -> bool {
+        matches!(self, Self::Current | Self::NotInstalled)
+    }
+
+    /// Whether there ever was one.
+    #[must_use]
+    pub fn was_seen(self) -> bool {
+        !matches!(self, Self::Listing | Self::Unseen)
     }
 }
 
@@ -57,14 +89,16 @@ impl Pending {
 #[derive(Debug, Clone)]
 pub struct Status {
     /// Whether there is an answer.
-    pub current: bool,
-    /// Whether there ever was one.
-    pub synced: bool,
-    /// The API server does not know the resource: there are no objects.
-    pub absent: bool,
+    pub standing: Standing,
+    /// For how long the watch has failed, where that is long enough to matter.
+    pub interrupted: Option<Duration>,
     /// Objects.
     pub objects: usize,
-    /// Bytes that they take.
+    /// Objects that cannot be read.
+    pub unreadable: usize,
+    /// Requests that were allowed and are not settled.
+    pub reservations: usize,
+    /// Bytes that all of it takes.
     pub bytes: usize,
     /// `resourceVersion` of the API server up to which everything is known; empty for files.
     pub version: String,
@@ -74,22 +108,38 @@ pub struct Status {
     pub error: Option<String>,
 }
 
+/// One object in a world.
+#[derive(Debug, Default)]
+pub(super) struct Got {
+    pub(super) object: Option<Arc<Object>>,
+    /// Whether it is another one in another world.
+    pub(super) touches: bool,
+}
+
+/// A page of objects in a world.
+#[derive(Debug, Default)]
+pub(super) struct Selected {
+    pub(super) objects: Vec<Arc<Object>>,
+    /// Objects that make the answer another one in other worlds.
+    pub(super) touched: Vec<Key>,
+    /// How many copies of its last object were shown so far.
+    pub(super) copies_of_last: usize,
+}
+
 impl Kind {
     pub(super) fn new(reading: Reading, options: Options) -> Self {
-        let empty = || Store::new(reading.declaration.index_count());
+        let objects = Store::new(reading.declaration.index_count());
         let state = State {
-            objects: empty(),
-            pending: empty(),
-            pendings: HashMap::new(),
-            reservations: 0,
+            listing: Listing { objects, ..Listing::default() },
+            reserved: Reservations::default(),
             synced: options.source == Source::Snapshot,
             absent: false,
             contact: Instant::now(),
-            version: String::new(),
+            failing: None,
             last_event: None,
             error: None,
         };
-        Self { options, state: RwLock::new(state), reading }
+        Self { options, state: RwLock::new(state), reading, settled: Notify::new() }
     }
 
     /// Which resource.
@@ -118,40 +168,69 @@ impl Kind {
 
     /// What is kept of an object; `None` where it is none of those that are kept. `namespace` is
     /// the one of the request that brought it, for objects that do not say it themselves.
-    pub(super) fn project(&self, object: Value<'_>, namespace: &str) -> Option<Object> {
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(super) fn project(
+        &self,
+        object: Value<'_>,
+        namespace: &str,
+    ) -> Result<Option<Object>, Unreadable> {
         let object = self.declaration().project(object)?.in_namespace(namespace);
         let inside = self.namespace().is_none_or(|ns| *ns == *object.key().namespace);
-        (inside && self.labels().matches(|key| object.label(key))).then_some(object)
+        Ok((inside && self.labels().matches(|key| object.label(key))).then_some(object))
+    }
+
+    /// An empty listing, to be filled.
+    pub(super) fn empty(&self) -> Listing {
+        let objects = Store::new(self.declaration().index_count());
+        Listing { objects, ..Listing::default() }
+    }
+
+    /// Takes an object of the API server into a listing; one that cannot be read is noted there.
+    pub(super) fn take(&self, listing: &mut Listing, object: Value<'_>, namespace: &str) {
+        match self.project(object, namespace) {
+            Ok(Some(object)) => listing.objects.insert(object),
+            Ok(None) => {}
+            Err(why) => {
+                // What has no name is no object of an API server.
+                let Some(key) = key_of(object, namespace) else { return };
+                self.tell_unreadable(&key, why);
+                listing.unreadable.insert(key, why);
+            }
+        }
+    }
+
+    fn tell_unreadable(&self, key: &Key, why: Unreadable) {
+        let line = |text: &str| crate::text::one_line(text, 253);
+        tracing::warn!(
+            resource = %self.resource(), namespace = line(&key.namespace), name = line(&key.name),
+            why = %why, "an object cannot be read; questions that it may be an answer to have none"
+        );
     }
 
     /// Takes over a whole list.
-    pub(super) fn replace(&self, objects: Vec<Object>) {
-        let mut store = Store::new(self.declaration().index_count());
-        for object in objects {
-            store.insert(object);
-        }
+    pub(super) fn replace(&self, listing: Listing) {
         let mut state = self.state.write();
-        let shown: Vec<Key> = state
-            .pendings
-            .iter()
-            .filter(|(key, pending)| match store.get(key) {
-                Some(object) => pending.is_shown_by(object.resource_version()),
-                None => !pending.before.is_empty(),
-            })
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &shown {
-            state.settle(key);
+        for key in state.reserved.all() {
+            match listing.objects.get(&key) {
+                Some(object) => {
+                    state.reserved.shown(&key, object.resource_version(), object.uid());
+                }
+                None => state.reserved.not_listed(&key),
+            }
         }
-        state.objects = store;
+        state.listing = listing;
         state.synced = true;
         state.absent = false;
-        state.heard();
+        state.heard(true);
+        drop(state);
+        self.settled.notify_waiters();
     }
 
     /// The API server does not know the resource: an empty list until it does.
     pub(super) fn absent(&self) {
-        self.replace(Vec::new());
+        self.replace(self.empty());
         self.state.write().absent = true;
     }
 
@@ -159,121 +238,245 @@ impl Kind {
     pub(super) fn apply(&self, object: Value<'_>, namespace: &str) {
         let Some(key) = key_of(object, namespace) else { return };
         let projected = self.project(object, namespace);
-        let version = object.get("/metadata/resourceVersion").and_then(|v| v.text());
-        let mut state = self.state.write();
-        if state.pendings.get(&key).is_some_and(|p| p.is_shown_by(version.unwrap_or_default())) {
-            state.settle(&key);
+        let text = |pointer: &str| object.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+        let (version, uid) = (text("/metadata/resourceVersion"), text("/metadata/uid"));
+        if let Err(why) = &projected {
+            self.tell_unreadable(&key, *why);
         }
+        let mut state = self.state.write();
+        state.reserved.shown(&key, version, uid);
+        state.listing.unreadable.remove(&key);
         match projected {
-            Some(object) => state.objects.insert(object),
+            Ok(Some(object)) => state.listing.objects.insert(object),
             // It has lost the labels by which it was kept.
-            None => drop(state.objects.remove(&key)),
+            Ok(None) => drop(state.listing.objects.remove(&key)),
+            Err(why) => {
+                state.listing.objects.remove(&key);
+                state.listing.unreadable.insert(key, why);
+            }
         }
-        state.heard();
+        state.listing.move_to(version);
+        state.heard(true);
+        drop(state);
+        self.settled.notify_waiters();
     }
 
-    /// An object is gone.
-    pub(super) fn delete(&self, key: &Key) {
+    /// An object is gone. `version` is that of its end, `uid` tells it from others of its name.
+    pub(super) fn delete(&self, key: &Key, version: &str, uid: &str) {
         let mut state = self.state.write();
-        // What comes after the deletion of an object of that name is not settled by it.
-        if state.pendings.get(key).is_some_and(|pending| !pending.before.is_empty()) {
-            state.settle(key);
-        }
-        state.objects.remove(key);
-        state.heard();
+        state.reserved.gone(key, version, uid);
+        state.listing.objects.remove(key);
+        state.listing.unreadable.remove(key);
+        state.listing.move_to(version);
+        state.heard(true);
+        drop(state);
+        self.settled.notify_waiters();
     }
 
-    /// The API server was heard of, and has nothing new.
-    pub(super) fn contact(&self) {
+    /// The API server has nothing new up to this version.
+    pub(super) fn bookmark(&self, version: &str) {
         let mut state = self.state.write();
-        state.contact = Instant::now();
+        state.listing.move_to(version);
+        state.heard(false);
+        drop(state);
+        self.settled.notify_waiters();
+    }
+
+    /// For how long nothing was heard.
+    pub(super) fn silence(&self) -> Duration {
+        self.state.read().contact.elapsed()
+    }
+
+    /// The watch is open and does not fail. That is no contact: it may still have nothing to say.
+    pub(super) fn steady(&self) {
+        let mut state = self.state.write();
+        state.failing = None;
         state.error = None;
-    }
-
-    /// Everything up to this version was heard.
-    pub(super) fn heard_up_to(&self, version: &str) {
-        version.clone_into(&mut self.state.write().version);
     }
 
     /// Something went wrong; what is known stays until it is too old.
     pub(super) fn failed(&self, error: String) {
-        self.state.write().error = Some(error);
+        let mut state = self.state.write();
+        state.failing.get_or_insert_with(Instant::now);
+        state.error = Some(error);
     }
 
-    /// Remembers what was allowed.
-    pub(super) fn reserve(&self, key: &Key, object: &Arc<Document>, before: &str) {
-        let Some(object) = self.project(object.root(), &key.namespace) else { return };
-        let now = Instant::now();
-        let mut state = self.state.write();
-        let over: Vec<_> = state
-            .pendings
-            .iter()
-            .filter(|(_, p)| p.ends <= now)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &over {
-            state.settle(key);
-        }
-        let pending = Pending { before: before.to_owned(), ends: now + self.options.reservation };
-        state.pendings.insert(object.key().clone(), pending);
-        state.pending.insert(object);
-        state.reservations += 1;
+    /// Whether the view may be old, because its watch fails, and others know more.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        let state = self.state.read();
+        state.synced && (state.interrupted().is_some() || state.is_too_old(&self.options))
     }
 
     /// How many reservations there have been.
     pub(super) fn reservations(&self) -> u64 {
-        self.state.read().reservations
+        self.state.read().reserved.made()
     }
 
-    /// One object, as it will be where a change was allowed.
+    /// Whether two objects of the API server differ in what is kept of them.
+    pub(super) fn differ(&self, left: Value<'_>, right: Value<'_>, namespace: &str) -> bool {
+        match (self.project(left, namespace), self.project(right, namespace)) {
+            (Ok(Some(left)), Ok(Some(right))) => !left.is_same(&right),
+            (Ok(None), Ok(None)) => false,
+            _ => true,
+        }
+    }
+
+    /// Remembers what was allowed: what it leaves of the object, which had the version `before`
+    /// (none for a new one).
     ///
     /// # Errors
-    /// Why there is no current view.
+    /// Where there is no room.
+    pub(super) fn reserve(&self, key: &Key, object: Value<'_>, before: &str) -> Result<(), Full> {
+        let object = self.project(object, &key.namespace).ok().flatten();
+        if object.is_none() && before.is_empty() {
+            return Ok(());
+        }
+        let ends = Instant::now() + self.options.reservation;
+        let mut state = self.state.write();
+        let contact = state.contact;
+        let version = state.listing.version.parse().ok();
+        state.reserved.heard(version, contact);
+        state.reserved.make(key, object, before, ends, self.options.bounds)
+    }
+
+    /// What one direct read has found about an object that was asked for at this time.
+    pub(super) fn learn(&self, key: &Key, found: &Listing, asked: Instant) {
+        let mut state = self.state.write();
+        if found.unreadable.contains_key(key) {
+            return;
+        }
+        let object = found.objects.get(key).cloned();
+        let newer = object.filter(|object| {
+            let known = state.listing.objects.get(key);
+            known.is_none_or(|known| is_newer(object.resource_version(), known.resource_version()))
+        });
+        let is_there = found.objects.get(key);
+        state.reserved.read(key, is_there, newer, asked);
+        drop(state);
+        self.settled.notify_waiters();
+    }
+
+    /// Told whenever something is settled.
+    pub(super) fn settled(&self) -> &Notify {
+        &self.settled
+    }
+
+    /// How many requests about an object are not settled, and when the last of them ends.
+    pub(super) fn pending(&self, key: &Key) -> (usize, Option<Instant>) {
+        let state = self.state.read();
+        (state.reserved.depth(key), state.reserved.ends(key))
+    }
+
+    /// One object in a world. What was read directly counts where it is newer.
+    ///
+    /// # Errors
+    /// Why there is no answer.
     pub(super) fn get(
         &self,
         key: &Key,
-        fresh: Option<&Store>,
-    ) -> Result<Option<Arc<Object>>, String> {
-        let state = self.current()?;
-        let pending = state.pending(key, Instant::now());
-        Ok(pending.or_else(|| fresh.unwrap_or(&state.objects).get(key)).cloned())
+        fresh: Option<&Listing>,
+        world: World,
+    ) -> Result<Got, NotCurrent> {
+        let state = self.state.read();
+        let base = self.base(&state, fresh)?;
+        if let Some(why) = base.unreadable.get(key) {
+            return Err(self.unreadable(key, *why));
+        }
+        let object = base.objects.get(key);
+        let Some(shown) = state.reserved.of(key) else {
+            return Ok(Got { object: object.cloned(), touches: false });
+        };
+        let found = copies(world, object, &shown).last().map(|found| (*found).clone());
+        Ok(Got { object: found, touches: !shown.pending.is_empty() })
     }
 
-    /// Objects that match. One that is about to change is found by what it was and by what it will
-    /// be, and shown as it will be where that matches too: a change may still be refused by another
-    /// webhook, so that both count.
+    /// Objects that match in a world. Of the object after which the page begins, `skip` copies were
+    /// shown before.
     ///
     /// # Errors
-    /// Why there is no current view.
+    /// Why there is no answer.
     pub(super) fn select(
         &self,
         query: &Query,
-        fresh: Option<&Store>,
-    ) -> Result<Vec<Arc<Object>>, String> {
-        let state = self.current()?;
-        let mut found = fresh.unwrap_or(&state.objects).select(query);
-        if !state.pendings.is_empty() {
-            let now = Instant::now();
-            let mut pending = state.pending.select(query);
-            pending.retain(|object| state.pending(object.key(), now).is_some());
-            if !pending.is_empty() {
-                found.retain(|object| !pending.iter().any(|p| p.key() == object.key()));
-                found.extend(pending);
-                found.sort_by(|a, b| a.key().cmp(b.key()));
-                if query.limit > 0 {
-                    found.truncate(query.limit);
-                }
-            }
+        skip: usize,
+        fresh: Option<&Listing>,
+        world: World,
+    ) -> Result<Selected, NotCurrent> {
+        let state = self.state.read();
+        let base = self.base(&state, fresh)?;
+        let namespace = query.namespace.as_deref();
+        let asked = |key: &&Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
+        if let Some((key, why)) = base.unreadable.iter().find(|(key, _)| asked(key)) {
+            return Err(self.unreadable(key, *why));
         }
-        Ok(found)
+        if state.reserved.is_empty() {
+            let objects = base.objects.select(query);
+            return Ok(Selected { objects, touched: Vec::new(), copies_of_last: usize::MAX });
+        }
+        let mut more = query.clone();
+        if more.limit > 0 {
+            more.limit = more.limit.saturating_add(state.reserved.keys());
+        }
+        let mut objects = base.objects.select(&more);
+        objects.retain(|object| state.reserved.of(object.key()).is_none());
+        let mut touched = Vec::new();
+        for shown in state.reserved.within(namespace) {
+            let object = base.objects.get(shown.key);
+            let stored = stored(object, &shown);
+            let pending = shown.pending.iter().copied().flatten();
+            if !shown.pending.is_empty()
+                && stored.into_iter().chain(pending).any(|o| query.holds(o))
+            {
+                touched.push(shown.key.clone());
+            }
+            let seen = match &query.after {
+                Some(after) if shown.key < after => continue,
+                Some(after) if shown.key == after => skip,
+                _ => 0,
+            };
+            let copies = copies(world, object, &shown).into_iter();
+            objects.extend(copies.filter(|copy| query.holds(copy)).skip(seen).cloned());
+        }
+        // Copies of one object stay in their order.
+        objects.sort_by(|a, b| a.key().cmp(b.key()));
+        if query.limit > 0 {
+            objects.truncate(query.limit);
+        }
+        let last = objects.last().map(|object| object.key());
+        let copies_of_last = objects.iter().rev().take_while(|o| Some(o.key()) == last).count();
+        let before = if last.is_some() && last == query.after.as_ref() { skip } else { 0 };
+        let copies_of_last = copies_of_last.saturating_add(before);
+        Ok(Selected { objects, touched, copies_of_last })
     }
 
-    fn current(&self) -> Result<parking_lot::RwLockReadGuard<'_, State>, String> {
-        let state = self.state.read();
-        match state.why_not_current(&self.options) {
-            None => Ok(state),
-            Some(why) => Err(format!("{} {why}", self.resource())),
+    /// What a question is asked of: the watch, or what was read directly where that is newer. A
+    /// direct answer needs no current watch.
+    fn base<'s>(
+        &self,
+        state: &'s State,
+        fresh: Option<&'s Listing>,
+    ) -> Result<&'s Listing, NotCurrent> {
+        if let Some(fresh) = fresh
+            && (!state.synced || !is_at_least(&state.listing.version, &fresh.version))
+        {
+            return Ok(fresh);
         }
+        // The watch is ahead of what was read directly: current it is, then.
+        let why = state.why_not_current(&self.options).filter(|_| fresh.is_none());
+        let Some(why) = why else { return Ok(&state.listing) };
+        let why = format!("{} {why}", self.resource());
+        Err(if state.is_listing() { NotCurrent::Listing(why) } else { NotCurrent::Unknown(why) })
+    }
+
+    fn unreadable(&self, key: &Key, why: Unreadable) -> NotCurrent {
+        let line = |text: &str| crate::text::one_line(text, 253);
+        NotCurrent::Unknown(format!(
+            "{} holds {}/{}, which cannot be read: {why}",
+            self.resource(),
+            line(&key.namespace),
+            line(&key.name)
+        ))
     }
 
     /// How the resource stands.
@@ -282,33 +485,60 @@ impl Kind {
         let state = self.state.read();
         let why = state.why_not_current(&self.options);
         Status {
-            current: why.is_none(),
-            synced: state.synced,
-            absent: state.absent,
-            objects: state.objects.len(),
-            version: state.version.clone(),
-            bytes: state.objects.bytes().saturating_add(state.pending.bytes()),
+            standing: state.standing(&self.options),
+            interrupted: state.interrupted().filter(|_| self.options.source == Source::Live),
+            objects: state.listing.objects.len(),
+            unreadable: state.listing.unreadable.len(),
+            reservations: state.reserved.len(),
+            version: state.listing.version.clone(),
+            bytes: state.listing.objects.bytes().saturating_add(state.reserved.bytes()),
             last_event: state.last_event,
             error: why.or_else(|| state.error.clone()),
         }
     }
 }
 
+impl Listing {
+    fn move_to(&mut self, version: &str) {
+        if !version.is_empty() {
+            version.clone_into(&mut self.version);
+        }
+    }
+}
+
 impl State {
-    fn heard(&mut self) {
-        self.contact = Instant::now();
-        self.last_event = Some(SystemTime::now());
+    fn heard(&mut self, is_event: bool) {
+        let now = Instant::now();
+        self.contact = now;
+        self.failing = None;
         self.error = None;
+        if is_event {
+            self.last_event = Some(SystemTime::now());
+        }
+        self.reserved.heard(self.listing.version.parse().ok(), now);
     }
 
-    fn pending(&self, key: &Key, now: Instant) -> Option<&Arc<Object>> {
-        self.pendings.get(key).filter(|pending| pending.ends > now)?;
-        self.pending.get(key)
+    fn is_listing(&self) -> bool {
+        !self.synced && self.error.is_none()
     }
 
-    fn settle(&mut self, key: &Key) {
-        self.pendings.remove(key);
-        self.pending.remove(key);
+    fn standing(&self, options: &Options) -> Standing {
+        match (self.synced, self.absent) {
+            (false, _) if self.is_listing() => Standing::Listing,
+            (false, _) => Standing::Unseen,
+            _ if self.is_too_old(options) => Standing::TooOld,
+            (true, true) => Standing::NotInstalled,
+            (true, false) => Standing::Current,
+        }
+    }
+
+    fn interrupted(&self) -> Option<Duration> {
+        let failing = self.failing.map(|since| since.elapsed());
+        failing.filter(|failing| self.synced && *failing >= INTERRUPTED)
+    }
+
+    fn is_too_old(&self, options: &Options) -> bool {
+        options.source == Source::Live && self.contact.elapsed() > options.max_age
     }
 
     fn why_not_current(&self, options: &Options) -> Option<String> {
@@ -316,11 +546,19 @@ impl State {
         if !self.synced {
             return Some(format!("is not synced yet{because}"));
         }
-        let age = self.contact.elapsed();
-        if options.source == Source::Live && age > options.max_age {
-            return Some(format!("was last heard of {} s ago{because}", age.as_secs()));
+        if self.is_too_old(options) {
+            let age = self.contact.elapsed().as_secs();
+            return Some(format!("was last heard of {age} s ago{because}"));
         }
         None
+    }
+}
+
+/// Whether a version is another one or a later one. Versions that are no numbers have no order.
+fn is_at_least(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version >= other,
+        _ => false,
     }
 }
 
@@ -335,118 +573,4 @@ fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
 /// three times in between.
 pub(super) fn watch_time(max_age: Duration) -> Duration {
     (max_age / 3).clamp(Duration::from_secs(1), Duration::from_secs(280))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kind(options: Options) -> Kind {
-        let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
-        let declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
-        let labels = Selector::default();
-        Kind::new(Reading { resource, declaration, labels, namespace: None }, options)
-    }
-
-    fn live() -> Kind {
-        let kind = kind(Options::of(Source::Live));
-        kind.replace(Vec::new());
-        kind
-    }
-
-    fn object(name: &str, version: &str, spec: &str) -> Arc<Document> {
-        let json = format!(
-            r#"{{"metadata":{{"name":"{name}","namespace":"ns","resourceVersion":"{version}"}},"spec":"{spec}"}}"#
-        );
-        Arc::new(Document::parse(&json).unwrap())
-    }
-
-    fn key(name: &str) -> Key {
-        Key::new("ns", name)
-    }
-
-    /// Names and specs of all objects, as an evaluation sees them.
-    fn shown(kind: &Kind) -> String {
-        let objects = kind.select(&Query::default(), None).unwrap();
-        let spec = |o: &Arc<Object>| o.document().get("/spec").unwrap().text().unwrap().to_owned();
-        let one = |o: &Arc<Object>| format!("{}={}", o.key().name, spec(o));
-        let listed = objects.iter().map(one).collect::<Vec<_>>().join(" ");
-        for object in &objects {
-            let got = kind.get(object.key(), None).unwrap().unwrap();
-            assert_eq!(spec(&got), spec(object), "get and select agree");
-        }
-        listed
-    }
-
-    #[test]
-    fn what_was_allowed_counts_until_the_watch_shows_it() {
-        let kind = live();
-        kind.reserve(&key("a"), &object("a", "", "new"), "");
-        assert_eq!(shown(&kind), "a=new", "a new object counts at once");
-        kind.apply(object("b", "3", "other").root(), "");
-        assert_eq!(shown(&kind), "a=new b=other");
-        kind.apply(object("a", "4", "stored").root(), "");
-        assert_eq!(shown(&kind), "a=stored b=other", "the watch has the last word");
-        kind.reserve(&key("a"), &object("a", "4", "changed"), "4");
-        assert_eq!(shown(&kind), "a=changed b=other");
-        kind.apply(object("a", "4", "stored").root(), "");
-        assert_eq!(shown(&kind), "a=changed b=other", "an old event does not settle a change");
-        kind.apply(object("a", "5", "changed and stored").root(), "");
-        assert_eq!(shown(&kind), "a=changed and stored b=other");
-        kind.reserve(&key("a"), &object("a", "5", "again"), "5");
-        kind.delete(&key("a"));
-        assert_eq!(shown(&kind), "b=other", "what was deleted meanwhile does not come back");
-        kind.reserve(&key("a"), &object("a", "", "anew"), "");
-        kind.delete(&key("a"));
-        assert_eq!(shown(&kind), "a=anew b=other", "the deletion was that of the one before");
-    }
-
-    #[test]
-    fn a_list_settles_what_it_shows() {
-        let kind = live();
-        kind.apply(object("old", "1", "old").root(), "");
-        kind.apply(object("gone", "2", "old").root(), "");
-        kind.reserve(&key("new"), &object("new", "", "new"), "");
-        kind.reserve(&key("unseen"), &object("unseen", "", "unseen"), "");
-        kind.reserve(&key("old"), &object("old", "1", "changed"), "1");
-        kind.reserve(&key("gone"), &object("gone", "2", "changed"), "2");
-        let project = |o: Arc<Document>| kind.project(o.root(), "").unwrap();
-        kind.replace(vec![
-            project(object("new", "7", "listed")),
-            project(object("old", "1", "old")),
-        ]);
-        assert_eq!(shown(&kind), "new=listed old=changed unseen=unseen");
-    }
-
-    #[test]
-    fn what_is_not_stored_in_time_does_not_count_any_more() {
-        let options = Options { reservation: Duration::ZERO, ..Options::of(Source::Live) };
-        let kind = kind(options);
-        kind.replace(Vec::new());
-        kind.reserve(&key("a"), &object("a", "", "refused by another webhook"), "");
-        assert_eq!(shown(&kind), "");
-        assert_eq!(kind.reservations(), 1, "whoever was evaluated meanwhile is evaluated again");
-    }
-
-    #[test]
-    fn there_is_no_answer_without_a_current_view() {
-        let kind = kind(Options::of(Source::Live));
-        let ask = |kind: &Kind| kind.get(&key("a"), None).map(|found| found.is_some());
-        assert_eq!(ask(&kind), Err("g/v1/r is not synced yet".to_owned()));
-        kind.failed("forbidden: because".to_owned());
-        assert_eq!(ask(&kind), Err("g/v1/r is not synced yet: forbidden: because".to_owned()));
-        kind.absent();
-        assert_eq!(ask(&kind), Ok(false), "a resource that is not installed has no objects");
-        assert!(kind.status().absent);
-
-        let options = Options { max_age: Duration::ZERO, ..Options::of(Source::Live) };
-        let old = self::kind(options);
-        old.replace(Vec::new());
-        old.failed("no answer".to_owned());
-        assert_eq!(ask(&old), Err("g/v1/r was last heard of 0 s ago: no answer".to_owned()));
-
-        let files =
-            self::kind(Options { max_age: Duration::ZERO, ..Options::of(Source::Snapshot) });
-        assert_eq!(ask(&files), Ok(false), "files do not age");
-    }
 }

@@ -10,21 +10,25 @@
 //! objects go from the text of the answer into their projection without a tree in between, and
 //! bookmarks are seen, which tell how current a quiet resource is (docs/adr/0011).
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures_util::AsyncBufReadExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::{AsyncBufReadExt as _, AsyncReadExt as _};
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
-use kube::core::params::{GetParams, ListParams, WatchParams};
-use opgate_context::{Key, Object, Resource, Store};
-use opgate_document::{Document, Value};
+use kube::core::params::{ListParams, WatchParams};
+use opgate_context::{Key, Resource};
+use opgate_document::Document;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
+use super::direct::Api;
 use super::kind::watch_time;
-use super::{Cluster, Kind, Scope};
+use super::lens::{Listing, Scope};
+use super::reservations::is_newer;
+use super::{Cluster, Kind, Standing};
 use crate::text::one_line;
 
 /// Objects of one page. CSVs have some 100 KB each, so that a page has some 10 MB.
@@ -42,6 +46,19 @@ const ABSENT_WAIT: Duration = Duration::from_secs(5);
 
 /// A watch that was to end by itself is given up this much later.
 const GRACE: Duration = Duration::from_secs(15);
+
+/// A watch that ends sooner has failed: a server that answers and closes would be asked hundreds of
+/// times a second.
+const SHORT: Duration = Duration::from_secs(5);
+
+/// A watch that has been open for so long has not failed.
+const STEADY: Duration = Duration::from_secs(2);
+
+/// After so many failures at the same version the list is read anew.
+const MOST_AT_ONE_VERSION: u32 = 3;
+
+/// Bytes of the largest event. An API server takes requests of 3 MiB.
+const LARGEST_EVENT: u64 = 32 << 20;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -135,42 +152,30 @@ impl Connection {
         Watches { _tasks: tasks }
     }
 
-    /// Asks the API server itself.
-    ///
-    /// # Errors
-    /// Where it does not answer; the text says what.
-    pub async fn fresh(&self, cluster: &Cluster, needed: &Needed) -> Result<Fresh, String> {
-        let mut fresh = Fresh::default();
-        let asked = needed.0.iter().filter_map(|(position, scopes)| {
-            let kind = cluster.kinds.get(*position)?;
-            Some(async move { (*position, self.read(kind, scopes).await) })
-        });
-        for (position, store) in futures_util::future::join_all(asked).await {
-            let scopes = needed.0.get(&position).cloned().unwrap_or_default();
-            fresh.stores.insert(position, (store?, scopes));
-        }
-        Ok(fresh)
-    }
-
-    async fn read(&self, kind: &Kind, scopes: &[Scope]) -> Result<Store, String> {
-        let mut store = Store::new(kind.declaration().index_count());
-        let all = scopes.contains(&Scope::All).then_some(Scope::All);
-        let scopes = all.as_ref().map_or(scopes, std::slice::from_ref);
-        for scope in scopes {
-            let found = match scope {
-                Scope::All => list(&self.client, kind, kind.namespace()).await.map(|(o, _)| o),
-                Scope::Namespace(namespace) => {
-                    list(&self.client, kind, Some(namespace)).await.map(|(objects, _)| objects)
-                }
-                Scope::Object(key) => get(&self.client, kind, key).await,
-            };
-            match found {
-                Ok(objects) => objects.into_iter().for_each(|object| store.insert(object)),
-                Err(Trouble::Absent) => {}
-                Err(trouble) => return Err(format!("{}: {trouble}", kind.resource())),
+    /// What the API server has now: a list, so that the answer says up to which version it holds.
+    async fn list_now(&self, kind: &Kind, scope: &Scope) -> Result<Listing, String> {
+        let (namespace, name) = match scope {
+            Scope::All => (kind.namespace(), None),
+            Scope::Namespace(namespace) => (Some(namespace.as_str()), None),
+            Scope::Object(key) => {
+                (Some(&*key.namespace).filter(|namespace| !namespace.is_empty()), Some(&*key.name))
             }
+        };
+        match list(&self.client, kind, namespace, name).await {
+            Ok(listing) => Ok(listing),
+            Err(Trouble::Absent) => Ok(kind.empty()),
+            Err(trouble) => Err(format!("{}: {trouble}", kind.resource())),
         }
-        Ok(store)
+    }
+}
+
+impl Api for Connection {
+    fn list<'a>(
+        &'a self,
+        kind: &'a Kind,
+        scope: &'a Scope,
+    ) -> BoxFuture<'a, Result<Listing, String>> {
+        Box::pin(self.list_now(kind, scope))
     }
 }
 
@@ -180,50 +185,18 @@ pub struct Watches {
     _tasks: JoinSet<()>,
 }
 
-/// What has to be read freshly, per kind.
-#[derive(Debug, Clone, Default)]
-pub struct Needed(HashMap<usize, Vec<Scope>>);
-
-impl Needed {
-    /// Adds a scope; says whether it is a new one.
-    pub fn add(&mut self, kind: usize, scope: &Scope) -> bool {
-        let scopes = self.0.entry(kind).or_default();
-        let known = scopes.contains(scope) || scopes.contains(&Scope::All);
-        if !known {
-            scopes.push(scope.clone());
-        }
-        !known
-    }
-}
-
-/// What the API server itself has answered.
-#[derive(Debug, Default)]
-pub struct Fresh {
-    stores: HashMap<usize, (Store, Vec<Scope>)>,
-}
-
-impl Fresh {
-    /// The objects of a kind, where they are all there that a question is about.
-    pub(super) fn store(&self, kind: usize, scope: &Scope) -> Option<&Store> {
-        let (store, scopes) = self.stores.get(&kind)?;
-        let within = |known: &Scope| match (known, scope) {
-            (Scope::All, _) => true,
-            (Scope::Namespace(namespace), Scope::Object(key)) => **namespace == *key.namespace,
-            (known, scope) => known == scope,
-        };
-        scopes.iter().any(within).then_some(store)
-    }
-}
-
 /// What went wrong with one request.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     /// The API server does not know the resource.
     #[error("the API server does not know the resource")]
     Absent,
-    /// The version to go on from is too old.
+    /// The version to go on from is too old, or lies in the future.
     #[error("the history that was asked for is gone")]
     Gone,
+    /// Watches that say nothing at all.
+    #[error("watches say nothing")]
+    Silence,
     #[error("forbidden: {0}; grant get, list and watch on it to the service account of opgate")]
     Forbidden(String),
     #[error("{0}")]
@@ -300,37 +273,26 @@ impl Waits {
 
 /// Lists, then watches until a new list is needed; gives how long to wait before.
 async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits) -> Duration {
-    let trouble = match list(client, kind, kind.namespace()).await {
-        Ok((objects, mut version)) => {
-            let objects_count = objects.len();
-            kind.replace(objects);
-            kind.heard_up_to(&version);
+    let trouble = match list(client, kind, kind.namespace(), None).await {
+        Ok(listing) => {
+            let (objects, mut version) = (listing.objects.len(), listing.version.clone());
+            kind.replace(listing);
             waits.well(kind);
-            tracing::info!(resource = %kind.resource(), objects = objects_count, "listed");
-            loop {
-                match follow_on(client, kind, watch, &mut version).await {
-                    Ok(()) => waits.well(kind),
-                    Err(Trouble::Other(why)) => {
-                        kind.failed(why.clone());
-                        waits.tell(kind, &why);
-                        tokio::time::sleep(waits.next()).await;
-                    }
-                    Err(trouble) => break trouble,
-                }
-            }
+            tracing::info!(resource = %kind.resource(), objects, "listed");
+            watch_on(client, kind, watch, waits, &mut version).await
         }
         Err(trouble) => trouble,
     };
     match &trouble {
         Trouble::Absent => {
-            if !kind.status().absent {
+            if kind.status().standing != Standing::NotInstalled {
                 tracing::info!(resource = %kind.resource(), "not installed; looking for it again");
             }
             kind.absent();
             ABSENT_WAIT
         }
-        Trouble::Gone => {
-            tracing::debug!(resource = %kind.resource(), "listing again: the history is gone");
+        Trouble::Gone | Trouble::Silence => {
+            tracing::debug!(resource = %kind.resource(), why = %trouble, "listing again");
             waits.next()
         }
         Trouble::Forbidden(_) | Trouble::Other(_) => {
@@ -342,8 +304,51 @@ async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits
     }
 }
 
-/// One watch, until it ends. `version` moves on with it.
-async fn follow_on(
+/// One watch after another from a version on, until the list has to be read anew: why.
+async fn watch_on(
+    client: &Client,
+    kind: &Kind,
+    watch: Duration,
+    waits: &mut Waits,
+    version: &mut String,
+) -> Trouble {
+    let short = SHORT.min(watch / 2);
+    let mut failed_here = 0;
+    loop {
+        let (started, before) = (Instant::now(), version.clone());
+        let ended = watch_once(client, kind, watch, version).await;
+        if *version != before {
+            failed_here = 0;
+            waits.well(kind);
+        }
+        let (why, is_error) = match ended {
+            Ok(()) if started.elapsed() >= short => {
+                waits.well(kind);
+                if kind.silence() > watch.saturating_add(watch / 2) {
+                    // It sends no bookmarks: a list tells as much.
+                    return Trouble::Silence;
+                }
+                continue;
+            }
+            Ok(()) => (format!("the API server ends watches within {short:?}"), false),
+            Err(Trouble::Other(why)) => (why, true),
+            Err(trouble) => return trouble,
+        };
+        failed_here += 1;
+        if is_error || failed_here > 1 {
+            kind.failed(why.clone());
+            waits.tell(kind, &why);
+        }
+        if failed_here >= MOST_AT_ONE_VERSION {
+            return Trouble::Other(why);
+        }
+        tokio::time::sleep(waits.next()).await;
+    }
+}
+
+/// One watch, until it ends. `version` moves on with it. That it was opened says nothing: only what
+/// it tells counts as contact.
+async fn watch_once(
     client: &Client,
     kind: &Kind,
     watch: Duration,
@@ -360,17 +365,27 @@ async fn follow_on(
     let request = request.watch(&params, version).map_err(|e| Trouble::Other(e.to_string()))?;
     let opening = tokio::time::timeout(ANSWER, client.request_stream(request));
     let stream = opening.await.map_err(|_| Trouble::Other(no_answer(ANSWER)))??;
-    kind.contact();
     let mut stream = std::pin::pin!(stream);
     let silence = watch.saturating_add(GRACE);
-    let mut line = Vec::new();
+    let (mut line, mut steady) = (Vec::new(), std::pin::pin!(tokio::time::sleep(STEADY)));
     loop {
         line.clear();
-        let reading = tokio::time::timeout(silence, stream.read_until(b'\n', &mut line));
-        let read = reading.await.map_err(|_| Trouble::Other(no_answer(silence)))?;
+        let mut rest = stream.as_mut().take(LARGEST_EVENT);
+        let reading = tokio::time::timeout(silence, rest.read_until(b'\n', &mut line));
+        let mut reading = std::pin::pin!(reading);
+        let read = loop {
+            tokio::select! {
+                read = &mut reading => break read,
+                () = &mut steady, if !steady.is_elapsed() => kind.steady(),
+            }
+        };
+        let read = read.map_err(|_| Trouble::Other(no_answer(silence)))?;
         let read = read.map_err(|e| Trouble::Other(one_line(&causes(&e), 512)))?;
         if read == 0 {
             return Ok(());
+        }
+        if u64::try_from(read) == Ok(LARGEST_EVENT) {
+            return Err(Trouble::Other(format!("an event of more than {LARGEST_EVENT} bytes")));
         }
         if line.trim_ascii().is_empty() {
             continue;
@@ -388,14 +403,19 @@ fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> 
     let document = read_document(line)?;
     let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
     let object = document.get("/object");
+    let now = text("/object/metadata/resourceVersion");
+    if is_newer(version, now) && text("/type") != "ERROR" {
+        // The server was set back to what it was earlier.
+        return Err(Trouble::Gone);
+    }
     match (text("/type"), object) {
         ("ADDED" | "MODIFIED", Some(object)) => kind.apply(object, ""),
         ("DELETED", Some(_)) => {
             let (namespace, name) =
                 (text("/object/metadata/namespace"), text("/object/metadata/name"));
-            kind.delete(&Key::new(namespace, name));
+            kind.delete(&Key::new(namespace, name), now, text("/object/metadata/uid"));
         }
-        ("BOOKMARK", _) => kind.contact(),
+        ("BOOKMARK", _) => kind.bookmark(now),
         ("ERROR", _) => {
             let code = document.get("/object/code").and_then(|c| c.integer()).unwrap_or_default();
             let code = u16::try_from(code).unwrap_or_default();
@@ -405,10 +425,8 @@ fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> 
             return Err(Trouble::Other(format!("an event of type {:?}", one_line(other, 32))));
         }
     }
-    let now = text("/object/metadata/resourceVersion");
     if !now.is_empty() {
         now.clone_into(version);
-        kind.heard_up_to(now);
     }
     Ok(())
 }
@@ -416,7 +434,7 @@ fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> 
 fn read_document(json: &[u8]) -> Result<Document, Trouble> {
     let json = std::str::from_utf8(json)
         .map_err(|e| Trouble::Other(format!("the API server's answer is not UTF-8: {e}")))?;
-    Document::parse(json)
+    Document::deep(json.to_owned())
         .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
 }
 
@@ -438,15 +456,17 @@ fn label_selector(kind: &Kind) -> Option<String> {
     Some(kind.labels()).filter(|labels| !labels.is_empty()).map(ToString::to_string)
 }
 
-/// All objects of a kind, in pages, and the version that the list shows.
+/// All objects of a kind, in pages, or the one of this name.
 async fn list(
     client: &Client,
     kind: &Kind,
     namespace: Option<&str>,
-) -> Result<(Vec<Object>, String), Trouble> {
-    let mut objects = Vec::new();
+    name: Option<&str>,
+) -> Result<Listing, Trouble> {
+    let mut listing = kind.empty();
     let mut params = ListParams {
         label_selector: label_selector(kind),
+        field_selector: name.map(|name| format!("metadata.name={name}")),
         limit: Some(PAGE),
         ..ListParams::default()
     };
@@ -454,25 +474,17 @@ async fn list(
         let request = Request::new(path(kind.resource(), namespace));
         let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
         let page = ask(client, request).await?;
-        let items = page.get("/items").into_iter().flat_map(|items| items.items());
-        let project = |item: Value<'_>| kind.project(item, namespace.unwrap_or_default());
-        objects.extend(items.filter_map(project));
+        for item in page.get("/items").into_iter().flat_map(|items| items.items()) {
+            kind.take(&mut listing, item, namespace.unwrap_or_default());
+        }
         let text = |pointer: &str| page.get(pointer).and_then(|v| v.text()).unwrap_or_default();
         let next = text("/metadata/continue");
         if next.is_empty() {
-            return Ok((objects, text("/metadata/resourceVersion").to_owned()));
+            text("/metadata/resourceVersion").clone_into(&mut listing.version);
+            return Ok(listing);
         }
         params.continue_token = Some(next.to_owned());
     }
-}
-
-async fn get(client: &Client, kind: &Kind, key: &Key) -> Result<Vec<Object>, Trouble> {
-    let namespace = Some(&*key.namespace).filter(|namespace| !namespace.is_empty());
-    let request = Request::new(path(kind.resource(), namespace));
-    let request = request.get(&key.name, &GetParams::default());
-    let request = request.map_err(|e| Trouble::Other(e.to_string()))?;
-    let object = ask(client, request).await?;
-    Ok(kind.project(object.root(), &key.namespace).into_iter().collect())
 }
 
 async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> Result<Document, Trouble> {

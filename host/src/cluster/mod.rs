@@ -6,20 +6,26 @@
 //!   live: list and watch ─┐
 //!   snapshot: files       ┴▶ Kind: objects, and reservations of what was just allowed
 //!                                │
-//!                                └▶ Reader (per call) ─▶ policy
+//!   direct: the API server ──▶ Lens (a World, what was read directly) ─▶ Reader (per call) ─▶ policy
 //! ```
 //!
 //! A policy gets an answer from a current view, or none: where a resource is not synced, or was last
 //! heard of too long ago, the call ends as a fault and the policy's `onError` decides.
 //!
 //! Two requests that arrive together must not both be judged by a cluster without the other: what is
-//! allowed is *reserved*, and a request whose evaluation did not see a reservation that was made
-//! meanwhile is evaluated again ([`Cluster::reserve`]).
+//! allowed is *reserved* ([`Cluster::reserve`]), and until one knows whether it was stored, a verdict
+//! must hold both with it and without it ([`decide`]).
 
+mod decide;
+mod direct;
 mod kind;
+mod lens;
 mod live;
 pub(crate) mod reader;
+mod reservations;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,9 +34,13 @@ use std::time::Duration;
 use opgate_context::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
-pub use kind::{Kind, Status};
-pub use live::{Connection, ConnectionError, Fresh, Needed, Watches};
-pub use reader::{Reader, Scope, Seen, View};
+pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
+pub use direct::{Api, Direct};
+pub use kind::{Kind, NotCurrent, Standing, Status};
+pub use lens::{Fresh, Lens, Listing, Needed, Scope, World};
+pub use live::{Connection, ConnectionError, Watches};
+pub use reader::{Reader, View};
+pub use reservations::Bounds;
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::plural;
 
@@ -67,17 +77,27 @@ pub struct Options {
     pub source: Source,
     /// A resource that was not heard of for longer has no answer.
     pub max_age: Duration,
-    /// How long an object that was allowed counts although the watch does not show it.
+    /// How long an object that was allowed may take to be stored.
     pub reservation: Duration,
+    /// How much may be reserved.
+    pub bounds: Bounds,
+    /// What becomes of questions about a resource whose watch fails.
+    pub interrupted: Interrupted,
 }
 
 impl Options {
-    /// The defaults: five minutes without a word are too old (a watch hears of its server at
-    /// least every 100 s), and after ten seconds, the default time-out of a webhook, a request
-    /// that was allowed is stored or was refused by somebody else.
+    /// The defaults: five minutes without a word are too old (an API server sends a bookmark every
+    /// minute), and what an API server was allowed to store is stored milliseconds later, unless
+    /// another webhook takes its time.
     #[must_use]
     pub fn of(source: Source) -> Self {
-        Self { source, max_age: Duration::from_secs(300), reservation: Duration::from_secs(10) }
+        Self {
+            source,
+            max_age: Duration::from_secs(300),
+            reservation: Duration::from_secs(2),
+            bounds: Bounds::AUTHENTICATED,
+            interrupted: Interrupted::Read,
+        }
     }
 }
 
@@ -93,33 +113,17 @@ pub struct Cluster {
 
 /// A request that was allowed and changes an object.
 #[derive(Debug)]
-struct Write {
+pub struct Write {
+    /// Kinds that keep such objects.
+    kinds: Vec<usize>,
     key: Key,
     object: Option<Arc<Document>>,
-    before: String,
+    old: Option<Arc<Document>>,
 }
 
-impl Write {
-    /// What a review does to its object; `None` where that is nothing to remember.
-    fn of(review: &Review<'_>) -> Option<Self> {
-        let inputs = review.inputs();
-        let metadata = |object: &Option<Arc<Document>>, pointer: &str| {
-            let text = object.as_ref().and_then(|o| o.get(pointer)?.text().map(str::to_owned));
-            text.unwrap_or_default()
-        };
-        let before = metadata(&inputs.old_object, "/metadata/resourceVersion");
-        let object = match review.operation {
-            Operation::Create | Operation::Update => Some(inputs.object?),
-            Operation::Delete => None,
-            Operation::Connect => return None,
-        };
-        // The API server names a Namespace as its own namespace.
-        let clustered = review.resource.group.is_empty() && review.resource.name == "namespaces";
-        let namespace = if clustered { "" } else { &review.namespace };
-        let key = Key::new(namespace, &review.name);
-        Some(Self { key, object, before })
-    }
-}
+/// Nothing more can be reserved for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom;
 
 impl Cluster {
     /// A view for all readings; one kind per resource, with what any of them needs.
@@ -151,19 +155,6 @@ impl Cluster {
         &self.kinds
     }
 
-    /// Why there has never been an answer about what these readings need, a line for each that
-    /// there has not. A view that was current once and is not any more is not among them: who
-    /// sends traffic elsewhere then finds replicas that know no more.
-    pub fn never_seen<'c>(&'c self, readings: &'c [Reading]) -> impl Iterator<Item = String> + 'c {
-        let live = self.options.source == Source::Live;
-        let kinds = readings.iter().filter_map(|r| self.kinds.get(self.position(&r.resource)?));
-        kinds.filter(move |_| live).filter_map(|kind| {
-            let status = kind.status();
-            let why = status.error.unwrap_or_default();
-            (!status.synced).then(|| format!("{} {why}", kind.resource()))
-        })
-    }
-
     /// How the view is kept.
     #[must_use]
     pub fn options(&self) -> Options {
@@ -174,57 +165,100 @@ impl Cluster {
         self.positions.get(resource).copied()
     }
 
-    /// Kinds of the object under review, whatever the version in which it was sent.
-    fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = &Arc<Kind>> {
-        let (group, name) = (review.resource.group.clone(), review.resource.name.clone());
-        self.kinds
-            .iter()
-            .filter(move |kind| kind.resource().group == group && kind.resource().resource == name)
-    }
-
-    /// Whether an allowed review changes what evaluations see, so that it has to be reserved.
-    #[must_use]
-    pub fn is_changed_by(&self, review: &Review<'_>) -> bool {
-        self.options.source == Source::Live
-            && !review.dry_run
-            && review.sub_resource.is_empty()
-            && matches!(review.operation, Operation::Create | Operation::Update)
-            && self.kinds_of(review).next().is_some()
-    }
-
-    /// Remembers an allowed review until the watch shows it, provided that nothing was reserved
-    /// since its evaluation among what the evaluation has read. Otherwise `false`: it has to be
-    /// evaluated again.
-    #[must_use]
-    pub fn reserve(&self, review: &Review<'_>, seen: &[Seen]) -> bool {
-        let Some(Write { key, object: Some(object), before }) = Write::of(review) else {
-            return true;
+    /// What a review does to an object that policies read; `None` where it does nothing to one.
+    fn write(&self, review: &Review<'_>) -> Option<Write> {
+        let of = |kind: &Kind| {
+            // Whatever the version in which it was sent.
+            let resource = kind.resource();
+            resource.group == review.resource.group && resource.resource == review.resource.name
         };
+        let kinds: Vec<_> = (0..).zip(&self.kinds).filter(|(_, kind)| of(kind)).collect();
+        if kinds.is_empty() || review.dry_run || review.operation == Operation::Connect {
+            return None;
+        }
+        let inputs = review.inputs();
+        // The API server names a Namespace as its own namespace.
+        let clustered = review.resource.group.is_empty() && review.resource.name == "namespaces";
+        let namespace = if clustered { "" } else { &review.namespace };
+        let is_gone = review.operation == Operation::Delete;
+        Some(Write {
+            kinds: kinds.into_iter().map(|(position, _)| position).collect(),
+            key: Key::new(namespace, &review.name),
+            object: inputs.object.filter(|_| !is_gone),
+            old: inputs.old_object,
+        })
+    }
+
+    /// What has to be reserved where a review is allowed; `None` where evaluations see nothing of it:
+    /// it changes nothing that any policy reads, or will not be stored.
+    #[must_use]
+    pub fn change(&self, review: &Review<'_>) -> Option<Write> {
+        let is_live = self.options.source == Source::Live && review.sub_resource.is_empty();
+        let mut write = self.write(review).filter(|_| is_live)?;
+        let object = write.object.as_ref()?;
+        if let Some(old) = &write.old {
+            let differ = |kind: &usize| {
+                let kind = self.kinds.get(*kind);
+                let namespace = &write.key.namespace;
+                kind.is_some_and(|kind| kind.differ(old.root(), object.root(), namespace))
+            };
+            write.kinds.retain(differ);
+        }
+        (!write.kinds.is_empty()).then_some(write)
+    }
+
+    /// How many reservations there have been, kind by kind.
+    #[must_use]
+    pub fn reservations(&self) -> Vec<u64> {
+        self.kinds.iter().map(|kind| kind.reservations()).collect()
+    }
+
+    /// Remembers what was allowed until one knows what became of it, provided that nothing was
+    /// reserved since `seen` in the kinds that the evaluation has read. Otherwise `false`: it has to
+    /// be evaluated again.
+    ///
+    /// # Errors
+    /// Where nothing more can be reserved.
+    pub fn reserve(
+        &self,
+        write: &Write,
+        seen: &[u64],
+        read: impl Fn(usize) -> bool,
+    ) -> Result<bool, NoRoom> {
+        let Some(object) = &write.object else { return Ok(true) };
         let _one_at_a_time = self.reserving.lock();
-        let is_old = |seen: &Seen| {
-            self.kinds.get(seen.kind).is_some_and(|kind| kind.reservations() != seen.reservations)
+        let is_old = |(position, kind): (usize, &Arc<Kind>)| {
+            read(position) && seen.get(position).is_none_or(|seen| *seen != kind.reservations())
         };
-        if seen.iter().any(is_old) {
-            return false;
+        if (0..).zip(&self.kinds).any(is_old) {
+            return Ok(false);
         }
-        for kind in self.kinds_of(review) {
-            kind.reserve(&key, &object, &before);
+        let version = |old: &Arc<Document>| {
+            old.get("/metadata/resourceVersion").and_then(|v| v.text().map(str::to_owned))
+        };
+        let before = write.old.as_ref().and_then(version).unwrap_or_default();
+        for kind in write.kinds.iter().filter_map(|kind| self.kinds.get(*kind)) {
+            kind.reserve(&write.key, object.root(), &before).map_err(|_| NoRoom)?;
         }
-        true
+        Ok(true)
     }
 
     /// Applies an allowed review to a snapshot, as the API server would have stored it.
     pub fn evolve(&self, review: &Review<'_>) {
-        if review.dry_run {
-            return;
-        }
-        let Some(write) = Write::of(review) else { return };
-        for kind in self.kinds_of(review) {
+        let Some(write) = self.write(review) else { return };
+        for kind in write.kinds.iter().filter_map(|kind| self.kinds.get(*kind)) {
             match &write.object {
                 Some(object) => kind.apply(object.root(), &write.key.namespace),
-                None if review.sub_resource.is_empty() => kind.delete(&write.key),
+                None if review.sub_resource.is_empty() => kind.delete(&write.key, "", ""),
                 None => {}
             }
         }
+    }
+
+    /// Whether the first listing of anything is still under way.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        self.options.source == Source::Live
+            && self.kinds.iter().any(|kind| kind.status().standing == Standing::Listing)
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use opgate_context::{Key, Match, Object, Query, Resource, Selector};
 use opgate_document::Document;
 
-use super::live::Fresh;
+use super::kind::NotCurrent;
+use super::lens::{Lens, Scope};
 use super::{Cluster, Reading, Source};
 use crate::engine::wit;
 
@@ -34,26 +35,6 @@ struct Window {
     namespace: Option<String>,
 }
 
-/// How many reservations a kind had when an evaluation that has read it started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// Position among the kinds.
-    pub kind: usize,
-    /// Reservations at the start.
-    pub reservations: u64,
-}
-
-/// What an evaluation asked about a kind.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// One object.
-    Object(Key),
-    /// A namespace.
-    Namespace(String),
-    /// All of it.
-    All,
-}
-
 impl View {
     /// The view of a policy with these readings. `off` is what it declares only for rules that are
     /// off.
@@ -78,18 +59,10 @@ impl View {
         Self { cluster: Some(cluster.clone()), windows, off }
     }
 
-    /// A reader for one call. What was read freshly counts instead of what the watch shows.
+    /// A reader for one call.
     #[must_use]
-    pub fn reader(self: &Arc<Self>, fresh: Option<Arc<Fresh>>) -> Reader {
-        let mut starts = Vec::new();
-        if let Some(cluster) = &self.cluster {
-            for window in self.windows.values() {
-                if let Some(kind) = cluster.kinds.get(window.kind) {
-                    starts.push(Seen { kind: window.kind, reservations: kind.reservations() });
-                }
-            }
-        }
-        Reader { view: self.clone(), starts, fresh, asked: Vec::new() }
+    pub fn reader(self: &Arc<Self>, lens: Lens) -> Reader {
+        Reader { view: self.clone(), lens, asked: Vec::new(), touched: Vec::new(), page: None }
     }
 }
 
@@ -97,13 +70,15 @@ impl View {
 #[derive(Debug)]
 pub struct Reader {
     view: Arc<View>,
-    starts: Vec<Seen>,
-    fresh: Option<Arc<Fresh>>,
+    lens: Lens,
     asked: Vec<(usize, Scope)>,
+    touched: Vec<(usize, Key)>,
+    /// Kind and last object of the last page, and how many copies of it were shown.
+    page: Option<(usize, Key, usize)>,
 }
 
 /// The answer to a policy, or why the call must end.
-type Answer<T> = Result<Result<T, ReadError>, String>;
+type Answer<T> = Result<Result<T, ReadError>, NotCurrent>;
 
 /// Why a policy gets no answer.
 #[derive(Debug)]
@@ -114,17 +89,16 @@ pub(crate) enum ReadError {
 }
 
 impl Reader {
-    /// What was read, with the reservations that there were when the call started.
-    #[must_use]
-    pub fn seen(&self) -> Vec<Seen> {
-        let read = |seen: &&Seen| self.asked.iter().any(|(kind, _)| *kind == seen.kind);
-        self.starts.iter().filter(read).copied().collect()
-    }
-
     /// What was asked.
     #[must_use]
     pub fn asked(&self) -> &[(usize, Scope)] {
         &self.asked
+    }
+
+    /// Objects that make the answers other ones in other worlds.
+    #[must_use]
+    pub fn touched(&self) -> &[(usize, Key)] {
+        &self.touched
     }
 
     /// One object.
@@ -147,11 +121,14 @@ impl Reader {
             return Ok(Ok(None));
         };
         let scope = Scope::Object(key.clone());
-        let fresh = self.fresh.clone();
-        let fresh = fresh.as_ref().and_then(|f| f.store(window.kind, &scope));
+        let Lens { world, fresh } = self.lens.clone();
+        let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope);
-        let found = kind.get(&key, fresh)?;
-        let found = found.filter(|object| window.shows(object));
+        let got = kind.get(&key, fresh, world)?;
+        if got.touches {
+            self.touch(window.kind, [key]);
+        }
+        let found = got.object.filter(|object| window.shows(object));
         Ok(Ok(found.map(|object| window.document(&object))))
     }
 
@@ -221,21 +198,39 @@ impl Reader {
             query.matches.push(Match { index, values, absent: *absent });
         }
         let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
-        let fresh = self.fresh.clone();
-        let fresh = fresh.as_ref().and_then(|f| f.store(window.kind, &scope));
+        let Lens { world, fresh } = self.lens.clone();
+        let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope);
         let mut answer = Vec::new();
         loop {
-            let page = kind.select(&query, fresh)?;
-            let last = page.last().map(|object| object.key().clone());
-            let full = page.len() == query.limit;
-            answer.extend(page.iter().filter(|o| window.shows(o)).map(|o| take(window, o)));
+            // A page may end amid the copies of an object; the next one shows the others.
+            let goes_on = self
+                .page
+                .as_ref()
+                .filter(|(of, last, _)| *of == window.kind && Some(last) == query.after.as_ref());
+            let skip = goes_on.map_or(usize::MAX, |(_, _, copies)| *copies);
+            let page = kind.select(&query, skip, fresh, world)?;
+            self.touch(window.kind, page.touched);
+            let page_end = page.objects.last().map(|object| object.key().clone());
+            let full = page.objects.len() == query.limit;
+            let shown = page.objects.iter().filter(|object| window.shows(object));
+            answer.extend(shown.map(|object| take(window, object)));
+            self.page = page_end.clone().map(|key| (window.kind, key, page.copies_of_last));
             // Where some were left out the page is filled up from what follows.
             query.limit = limit.saturating_sub(answer.len());
             if !full || query.limit == 0 {
                 return Ok(Ok(answer));
             }
-            query.after = last;
+            query.after = page_end;
+        }
+    }
+
+    fn touch(&mut self, kind: usize, keys: impl IntoIterator<Item = Key>) {
+        for key in keys {
+            let touched = (kind, key);
+            if !self.touched.contains(&touched) {
+                self.touched.push(touched);
+            }
         }
     }
 

@@ -101,8 +101,6 @@ pub(super) struct Reservations {
     bytes: usize,
     /// How many there have been.
     made: u64,
-    /// How many were settled.
-    settled: u64,
     /// Before this nothing ends.
     first_end: Option<Instant>,
 }
@@ -125,11 +123,6 @@ impl Reservations {
     /// How many there have been.
     pub(super) fn made(&self) -> u64 {
         self.made
-    }
-
-    /// How many were settled.
-    pub(super) fn settled(&self) -> u64 {
-        self.settled
     }
 
     /// How many there are.
@@ -294,7 +287,6 @@ impl Reservations {
         }
         let settled = before.0.saturating_sub(after.0);
         self.count = self.count.saturating_sub(settled);
-        self.settled += u64::try_from(settled).unwrap_or_default();
         self.bytes = self.bytes.saturating_sub(before.1).saturating_add(after.1);
     }
 }

@@ -33,7 +33,7 @@ impl Snapshot {
     /// out.
     pub fn fill(&self, cluster: &Cluster) {
         for kind in cluster.kinds() {
-            kind.replace(Vec::new());
+            kind.replace(kind.empty());
         }
         for document in &self.documents {
             let filled = objects(document.root(), |_, object, group, resource| {

@@ -9,8 +9,8 @@ use opgate_document::{Document, Kind as Found, Value};
 use wasmtime::component::{Resource, ResourceTable};
 
 use super::limits::{Fault, Limiter};
-use crate::cluster::Reader;
 use crate::cluster::reader::{Asked, ReadError};
+use crate::cluster::{NotCurrent, Reader};
 
 #[allow(
     clippy::all,
@@ -231,7 +231,7 @@ impl State {
     /// What the cluster answers. Where it has no current view the call ends here.
     fn answer<T>(
         &mut self,
-        answer: Result<Result<T, ReadError>, String>,
+        answer: Result<Result<T, ReadError>, NotCurrent>,
     ) -> wasmtime::Result<Result<T, cluster::ReadError>> {
         match answer {
             Ok(answer) => Ok(answer.map_err(|error| match error {
@@ -239,7 +239,8 @@ impl State {
                 ReadError::Denied(why) => cluster::ReadError::Denied(why),
                 ReadError::Invalid(why) => cluster::ReadError::Invalid(why),
             })),
-            Err(why) => Err(self.limiter.end(Fault::Context(why))),
+            Err(NotCurrent::Listing(why)) => Err(self.limiter.end(Fault::Listing(why))),
+            Err(NotCurrent::Unknown(why)) => Err(self.limiter.end(Fault::Context(why))),
         }
     }
 }

@@ -56,6 +56,9 @@ pub enum Fault {
     /// What it asked about the cluster has no current answer.
     #[error("the cluster context is not current: {0}")]
     Context(String),
+    /// What it asked about the cluster is being listed for the first time.
+    #[error("the cluster context is not current: {0}")]
+    Listing(String),
     /// The answer breaks the contract of `wit/policy.wit`.
     #[error("gave an answer that breaks the contract: {0}")]
     Answer(String),
@@ -73,7 +76,7 @@ impl Fault {
             Self::Stack | Self::Bounds => "stack",
             Self::Panic(_) => "panic",
             Self::Trap(_) => "trap",
-            Self::Context(_) => "context",
+            Self::Context(_) | Self::Listing(_) => "context",
             Self::Answer(_) => "answer",
         }
     }

@@ -115,6 +115,7 @@ pub struct Decision {
 }
 
 /// What one policy answered, taken over.
+#[derive(Clone)]
 pub(super) struct Finding {
     violations: Vec<Violation>,
     reason: Option<String>,

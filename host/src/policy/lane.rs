@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::Policy;
-use crate::cluster::{Fresh, Reader};
+use crate::cluster::{Lens, Reader, Unsettled};
 use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, processor_time, wit};
 
 /// Deadline of a call where requests are served.
@@ -66,6 +66,20 @@ pub enum Overload {
     /// Others changed the same objects again and again.
     #[error("other requests changed the same objects again and again until the time was up")]
     Contention,
+    /// Too much was allowed of which it is not known whether it is stored.
+    #[error("too many requests that were allowed are not known to be stored: try again")]
+    NoRoom,
+    /// Nobody waits for the answer any more.
+    #[error("the time of the request was over before it was decided")]
+    Late,
+    /// A resource is being listed for the first time.
+    #[error("policy {policy}: {resource}: the server has just started, try again")]
+    Listing {
+        /// The policy.
+        policy: String,
+        /// What is said about the resource.
+        resource: String,
+    },
     /// No permit came free in time.
     #[error("policy {policy}: no call ended in the {}ms that were left", .waited.as_millis())]
     Timeout {
@@ -74,6 +88,16 @@ pub enum Overload {
         /// How long it waited.
         waited: Duration,
     },
+}
+
+impl From<Unsettled> for Overload {
+    fn from(unsettled: Unsettled) -> Self {
+        match unsettled {
+            Unsettled::Contention => Self::Contention,
+            Unsettled::NoRoom => Self::NoRoom,
+            Unsettled::Late => Self::Late,
+        }
+    }
 }
 
 /// How long to wait for a permit: a policy that can never block a request does not delay it either.
@@ -165,7 +189,7 @@ impl Lane {
 pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
-    fresh: Option<&Arc<Fresh>>,
+    lens: &Lens,
     deadline: Instant,
 ) -> Result<Call<wit::Verdict>, Overload> {
     let lane = &policy.lane;
@@ -173,11 +197,14 @@ pub(super) async fn validate(
     let permit = lane.permit(&policy.name, patience, deadline).await?;
     // Whoever asks must hear of it before they give up themselves.
     let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(Overload::Late);
+    }
     let budget = Budget { time: policy.limits.time.min(left), ..Budget::of(policy.limits) };
     if lane.is_fast() {
         let short = budget.time > FAST && !lane.is_only;
         let time = if short { FAST } else { budget.time };
-        let reader = policy.view.reader(fresh.cloned());
+        let reader = policy.view.reader(lens.clone());
         let budget = Budget { time, ..budget };
         let call = policy.module.validate(inputs, &policy.settings, reader, budget);
         if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
@@ -187,7 +214,7 @@ pub(super) async fn validate(
         lane.until_fast.fetch_max(1, Ordering::Relaxed);
         tracing::debug!(policy = policy.name, "a long call; it is run again, apart");
     }
-    let reader = policy.view.reader(fresh.cloned());
+    let reader = policy.view.reader(lens.clone());
     Ok(slow(policy, inputs, reader, permit, budget.time).await)
 }
 

@@ -1,9 +1,9 @@
 //! The policies that serve, and the way of a review through them.
 //!
 //! ```text
-//! review ─▶ every policy that matches ─▶ decision ─ allowed, and others read such objects ─▶ reserve
-//!                 ▲                                                                            │
-//!                 └──────── something was reserved meanwhile among what was read ◀─────────────┘
+//! review ─▶ every policy that matches ─▶ decision
+//!                 ▲                          │
+//!                 └── cluster::decide: once for each way the cluster may be ◀┘
 //! ```
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::config::{ConfigErrors, Configuration};
 use super::decision::{Builder, Finding};
 use super::load::{Loaded, load};
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
-use crate::cluster::{self, Cluster, Connection, Fresh, Needed, Reader, Seen, View};
+use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
 use crate::engine::{Engine, EngineError, Fault, Inputs, Pool};
 use crate::review::{Operation, Review};
 
@@ -92,8 +92,10 @@ pub struct Set {
     off: Vec<String>,
     engine: Arc<Engine>,
     cluster: Arc<Cluster>,
-    /// Asked instead of the watch about what requests like those under review change.
-    direct: Option<Connection>,
+    /// Asked where the watch is not enough.
+    direct: Option<Direct>,
+    /// Asked about whatever requests like those under review change.
+    is_consistent: bool,
     /// Kinds (positions) that reviews change and policies read.
     contested: Vec<usize>,
 }
@@ -145,7 +147,16 @@ impl Set {
         }
         let contested = contested(&cluster, &policies);
         let policies = policies.into_iter().map(Arc::new).collect();
-        Ok(Self { policies, broken, off, engine, cluster, direct: None, contested })
+        Ok(Self {
+            policies,
+            broken,
+            off,
+            engine,
+            cluster,
+            direct: None,
+            is_consistent: false,
+            contested,
+        })
     }
 
     /// What the policies read of the cluster.
@@ -154,10 +165,12 @@ impl Set {
         &self.cluster
     }
 
-    /// From now on the API server itself is asked about the objects that decide, wherever two
-    /// requests of the same kind could get in each other's way.
-    pub fn read_consistently(&mut self, connection: Connection) {
-        self.direct = Some(connection);
+    /// From now on the API server itself can be asked, where the watch is not enough; with
+    /// `consistently` it is asked about the objects that decide, wherever two requests of the same
+    /// kind could get in each other's way.
+    pub fn read_directly(&mut self, api: impl cluster::Api + 'static, consistently: bool) {
+        self.direct = Some(Direct::new(api));
+        self.is_consistent = consistently;
     }
 
     /// Policies that serve, in the order of the configuration.
@@ -210,84 +223,31 @@ impl Set {
             return Ok(builder.build());
         }
         let inputs = Arc::new(review.inputs());
-        let changes = self.cluster.is_changed_by(review);
-        let mut fresh = None;
-        let mut needed = Needed::default();
-        loop {
-            let calls =
-                matching.iter().map(|p| ask(p, &inputs, fresh.as_ref(), deadline, observer));
-            let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
-            if let Some(direct) = &self.direct
-                && self.adds(&mut needed, &answers)
-            {
-                match self.read_directly(direct, &needed, deadline).await {
-                    Ok(read) => {
-                        fresh = Some(Arc::new(read));
-                        continue;
-                    }
-                    Err(why) => self.fail_readers(&matching, &mut answers, &why),
-                }
-            }
-            let seen: Vec<Seen> = answers.iter().flat_map(|answer| answer.seen.clone()).collect();
-            let mut answered = builder.clone();
-            let overload = Self::take(&mut answered, &matching, answers);
-            let decision = answered.build();
-            if let Some(error) = overload
-                && decision.denial.is_none()
-            {
-                // What one policy denies is denied whatever the others would say.
-                return Err(error.into());
-            }
-            let allowed = decision.denial.is_none() && decision.failure.is_none();
-            if !(allowed && changes) || self.cluster.reserve(review, &seen) {
-                return Ok(decision);
-            }
-            if Instant::now() >= deadline {
-                return Err(Overload::Contention.into());
-            }
-        }
-    }
-
-    /// Notes what was asked about kinds that such requests change; says whether any of it is new.
-    fn adds(&self, needed: &mut Needed, answers: &[Answer]) -> bool {
-        let asked = answers.iter().flat_map(|answer| answer.asked.iter());
-        let contested = asked.filter(|(kind, _)| self.contested.contains(kind));
-        contested.fold(false, |new, (kind, scope)| needed.add(*kind, scope) || new)
-    }
-
-    async fn read_directly(
-        &self,
-        direct: &Connection,
-        needed: &Needed,
-        deadline: Instant,
-    ) -> Result<Fresh, String> {
-        let reading = direct.fresh(&self.cluster, needed);
-        let read = tokio::time::timeout_at(deadline.into(), reading).await;
-        read.unwrap_or_else(|_| Err("the API server did not answer in time".to_owned()))
-    }
-
-    /// Policies that would have had to read what could not be read have no verdict.
-    fn fail_readers(&self, matching: &[&Arc<Policy>], answers: &mut [Answer], why: &str) {
-        for (policy, answer) in matching.iter().zip(answers) {
-            if answer.asked.iter().any(|(kind, _)| self.contested.contains(kind)) {
-                let fault = Fault::Context(why.to_owned());
-                policy.note_error(fault.to_string());
-                answer.finding = Ok(Err(fault));
-            }
-        }
+        let bench = Bench { set: self, review, builder, matching, inputs, deadline, observer };
+        let exactness = Exactness {
+            direct: self.direct.as_ref(),
+            always: self.is_consistent,
+            contested: &self.contested,
+        };
+        let judged = cluster::decide(&self.cluster, exactness, deadline.into(), &bench).await?;
+        Ok(judged.decision)
     }
 
     /// Puts the answers into a decision; gives the overload that keeps a policy from blocking.
     fn take(
         builder: &mut Builder,
         matching: &[&Arc<Policy>],
-        answers: Vec<Answer>,
+        answers: &[Answer],
     ) -> Option<Overload> {
         let mut overload = None;
         for (policy, answer) in matching.iter().zip(answers) {
-            match answer.finding {
-                Ok(Ok(finding)) => builder.finding(policy, finding),
-                Err(error) if policy.can_block() => overload = overload.or(Some(error)),
+            match &answer.finding {
+                Ok(Ok(finding)) => builder.finding(policy, finding.clone()),
+                Ok(Err(Fault::Listing(resource))) if policy.can_block() => {
+                    let (policy, resource) = (policy.name.clone(), resource.clone());
+                    overload = overload.or(Some(Overload::Listing { policy, resource }));
+                }
+                Err(error) if policy.can_block() => overload = overload.or(Some(error.clone())),
                 Err(error) => {
                     let fault = fault_of(policy, error.to_string(), "overload");
                     builder.fault(fault, policy.mode, policy.on_error);
@@ -328,27 +288,100 @@ enum Found<'s> {
     Off,
 }
 
+/// The policies that judge one review.
+struct Bench<'b, O> {
+    set: &'b Set,
+    review: &'b Review<'b>,
+    /// What is said whatever they say.
+    builder: Builder,
+    matching: Vec<&'b Arc<Policy>>,
+    inputs: Arc<Inputs>,
+    deadline: Instant,
+    observer: &'b O,
+}
+
+impl<O: Observer> Judge for Bench<'_, O> {
+    type Verdict = Judged;
+    type Overload = Overload;
+
+    async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
+        let calls = self
+            .matching
+            .iter()
+            .map(|policy| ask(policy, &self.inputs, lens, self.deadline, self.observer));
+        let answers: Vec<_> = futures_util::future::join_all(calls).await;
+        let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();
+        let touched = answers.iter().flat_map(|answer| answer.touched.clone()).collect();
+        let mut builder = self.builder.clone();
+        let overload = Set::take(&mut builder, &self.matching, &answers);
+        let decision = builder.build();
+        if let Some(overload) = overload
+            && decision.denial.is_none()
+        {
+            // What one policy denies is denied whatever the others would say.
+            return Err(overload);
+        }
+        let is_sound = decision.failure.is_none();
+        let allows = is_sound && decision.denial.is_none();
+        Ok(Asked { verdict: Judged { decision, answers }, allows, is_sound, asked, touched })
+    }
+
+    fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
+        for (policy, answer) in self.matching.iter().zip(&mut judged.answers) {
+            if answer.asked.iter().any(|(kind, _)| self.set.contested.contains(kind)) {
+                let fault = Fault::Context(why.to_owned());
+                policy.note_error(fault.to_string());
+                answer.finding = Ok(Err(fault));
+            }
+        }
+        let mut builder = self.builder.clone();
+        // Who had too much to do would have been told so before.
+        let _ = Set::take(&mut builder, &self.matching, &judged.answers);
+        Judged { decision: builder.build(), ..judged }
+    }
+
+    fn resting_on(&self, mut judged: Judged, objects: &[String]) -> Judged {
+        if let Some(denial) = &mut judged.decision.denial {
+            let objects = objects.join(", ");
+            let why = format!(
+                "\nthis rests on {objects}: allowed just now, and not known to be stored; try again"
+            );
+            denial.message.push_str(&why);
+        }
+        judged
+    }
+
+    fn change(&self) -> Option<Write> {
+        self.set.cluster.change(self.review)
+    }
+}
+
+/// What all of them said in one look at the cluster.
+struct Judged {
+    decision: Decision,
+    answers: Vec<Answer>,
+}
+
 /// What one policy answered.
 struct Answer {
     finding: Result<Result<Finding, Fault>, Overload>,
-    /// What it has read, and what it asked.
-    seen: Vec<Seen>,
     asked: Vec<(usize, cluster::Scope)>,
+    touched: Vec<(usize, opgate_context::Key)>,
 }
 
 /// Asks one policy, writes its log lines, and takes over its verdict.
 async fn ask(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
-    fresh: Option<&Arc<Fresh>>,
+    lens: &Lens,
     deadline: Instant,
     observer: &impl Observer,
 ) -> Answer {
     let started = Instant::now();
-    let call = match lane::validate(policy, inputs, fresh, deadline).await {
+    let call = match lane::validate(policy, inputs, lens, deadline).await {
         Ok(call) => call,
         Err(overload) => {
-            return Answer { finding: Err(overload), seen: Vec::new(), asked: Vec::new() };
+            return Answer { finding: Err(overload), asked: Vec::new(), touched: Vec::new() };
         }
     };
     super::load::log(&policy.name, &call.log);
@@ -359,9 +392,10 @@ async fn ask(
         let uid = crate::text::one_line(&inputs.request.uid, 128);
         tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
     }
-    let seen = call.reader.as_ref().map(Reader::seen).unwrap_or_default();
-    let asked = call.reader.map(|reader| reader.asked().to_vec()).unwrap_or_default();
-    Answer { finding: Ok(finding), seen, asked }
+    let reader = call.reader.as_ref();
+    let asked = reader.map(|reader| reader.asked().to_vec()).unwrap_or_default();
+    let touched = reader.map(|reader| reader.touched().to_vec()).unwrap_or_default();
+    Answer { finding: Ok(finding), asked, touched }
 }
 
 /// Kinds that policies read and whose objects come under review: two requests can get in each

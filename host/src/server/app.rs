@@ -21,6 +21,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::metrics::{Counted, Metrics};
+use super::readiness;
 use crate::policy::units::parse_duration;
 use crate::policy::{DecideError, Set};
 use crate::review::{self, Review, response};
@@ -42,6 +43,8 @@ pub(super) struct App {
     pub(super) set: Set,
     pub(super) metrics: Metrics,
     pub(super) draining: AtomicBool,
+    /// Whether the webhook port is open.
+    pub(super) open: AtomicBool,
     body_limit: usize,
     /// KiB of bodies in memory, so that many large ones at once are shed and not swapped.
     body_memory: Arc<Semaphore>,
@@ -72,7 +75,8 @@ impl App {
         let body_memory = body_memory.div_ceil(1 << 10).min(Semaphore::MAX_PERMITS);
         let body_memory = Arc::new(Semaphore::new(body_memory));
         let draining = AtomicBool::new(false);
-        Arc::new(Self { set, metrics, draining, body_limit, body_memory, answer })
+        let open = AtomicBool::new(false);
+        Arc::new(Self { set, metrics, draining, open, body_limit, body_memory, answer })
     }
 
     /// The webhook port.
@@ -105,7 +109,10 @@ impl App {
 
     /// The ops port.
     pub(super) fn ops(self: &Arc<Self>) -> Router {
-        let ready = |State(app): State<Arc<Self>>| async move { app.readiness() };
+        let ready = |State(app): State<Arc<Self>>, request: Request| async move {
+            let query = request.uri().query().unwrap_or_default();
+            app.readiness(query.split('&').any(|part| part.split('=').next() == Some("verbose")))
+        };
         let metrics = |State(app): State<Arc<Self>>| async move {
             let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             typed(StatusCode::OK, text, app.metrics.text(app.set.cluster()))
@@ -125,22 +132,15 @@ impl App {
             .with_state(self.clone())
     }
 
-    fn readiness(&self) -> Response {
-        if self.draining.load(Ordering::Relaxed) {
-            return plain(StatusCode::SERVICE_UNAVAILABLE, "draining");
+    fn readiness(&self, verbose: bool) -> Response {
+        let why_not = readiness::why_not(&self.set, &self.draining, &self.open);
+        let code =
+            if why_not.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };
+        if verbose {
+            lines.extend(readiness::resources(&self.set));
         }
-        let missed = self.set.broken().iter().filter(|b| b.is_missed());
-        let broken = missed.map(|b| format!("policy {}: {}", b.name, b.error));
-        let waiting = self.set.policies().iter().filter(|p| p.can_block()).flat_map(|policy| {
-            let kinds = self.set.cluster().never_seen(&policy.readings);
-            kinds.map(move |why| format!("policy {}: {why}", policy.name))
-        });
-        let lines: Vec<_> = broken.chain(waiting).collect();
-        if lines.is_empty() {
-            plain(StatusCode::OK, "ok")
-        } else {
-            plain(StatusCode::SERVICE_UNAVAILABLE, &lines.join("\n"))
-        }
+        plain(code, &lines.join("\n"))
     }
 
     fn policies(&self) -> serde_json::Value {

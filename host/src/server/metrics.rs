@@ -80,6 +80,9 @@ struct Context {
     objects: Family<Read, Gauge>,
     bytes: Family<Read, Gauge>,
     last_event: Family<Read, Gauge>,
+    interrupted: Family<Read, Gauge>,
+    unreadable: Family<Read, Gauge>,
+    reservations: Family<Read, Gauge>,
 }
 
 impl Context {
@@ -96,6 +99,12 @@ impl Context {
             Unit::Seconds,
             self.last_event.clone(),
         );
+        let text = "Whether the watch of a resource has failed for longer than some seconds";
+        registry.register("context_interrupted", text, self.interrupted.clone());
+        let text = "Objects that cannot be read";
+        registry.register("context_unreadable", text, self.unreadable.clone());
+        let text = "Requests that were allowed and are not known to be stored";
+        registry.register("context_reservations", text, self.reservations.clone());
     }
 
     fn update(&self, cluster: &Cluster) {
@@ -103,10 +112,14 @@ impl Context {
         for kind in cluster.kinds() {
             let status = kind.status();
             let read = Read { resource: kind.resource().to_string() };
-            self.current.get_or_create(&read).set(i64::from(status.current));
+            self.current.get_or_create(&read).set(i64::from(status.standing.is_current()));
             self.objects.get_or_create(&read).set(number(status.objects));
             self.bytes.get_or_create(&read).set(number(status.bytes));
             self.last_event.get_or_create(&read).set(status.last_event.map_or(0, seconds));
+            let interrupted = status.interrupted.is_some();
+            self.interrupted.get_or_create(&read).set(i64::from(interrupted));
+            self.unreadable.get_or_create(&read).set(number(status.unreadable));
+            self.reservations.get_or_create(&read).set(number(status.reservations));
         }
     }
 }

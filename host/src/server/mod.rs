@@ -14,6 +14,7 @@ mod app;
 mod guard;
 mod listener;
 mod metrics;
+mod readiness;
 
 use std::future::Future;
 use std::io;
@@ -143,6 +144,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>, mut reload: watch::Receiver<()>) {
         let (phase, phases) = watch::channel(Phase::Serving);
         let app = self.app.clone();
+        app.open.store(true, Ordering::Relaxed);
         let ops = tokio::spawn(serve_ops(self.ops, app.ops()));
         let certificate = self.certificate.clone();
         let interval = self.options.reload_interval;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cluster::{Cluster, Kind, Source};
+use crate::cluster::{Cluster, Kind, Source, Standing};
 use crate::policy::Set;
 
 /// Why the server is not ready, a line each; nothing where it is.
@@ -30,7 +30,7 @@ pub(super) fn why_not(set: &Set, draining: &AtomicBool, open: &AtomicBool) -> Ve
 fn is_blind(cluster: &Cluster) -> bool {
     cluster.options().source == Source::Live
         && !cluster.kinds().is_empty()
-        && cluster.kinds().iter().all(|kind| !kind.status().synced)
+        && cluster.kinds().iter().all(|kind| !kind.status().standing.was_seen())
 }
 
 /// Resources that were never seen, by the policies that can block and need them.
@@ -45,7 +45,7 @@ fn unseen(set: &Set) -> Vec<String> {
     let why = |(policy, resource): (&str, &opgate_context::Resource)| {
         let kind = set.cluster().kinds().iter().find(|kind| kind.resource() == resource)?;
         let status = kind.status();
-        (!status.synced)
+        (!status.standing.was_seen())
             .then(|| format!("policy {policy}: {resource} {}", status.error.unwrap_or_default()))
     };
     needs.filter_map(why).collect()
@@ -62,11 +62,11 @@ pub(super) fn resources(set: &Set) -> Vec<String> {
 
 fn resource(set: &Set, kind: &Kind) -> String {
     let status = kind.status();
-    let (mark, text) = match (status.current, status.interrupted) {
-        (true, None) if status.absent => ("+", "not installed".to_owned()),
-        (true, None) => ("+", format!("current, {} objects", status.objects)),
-        (true, Some(since)) => ("!", format!("interrupted for {} s", since.as_secs())),
-        (false, _) => ("-", String::new()),
+    let (mark, text) = match (status.standing, status.interrupted) {
+        (Standing::Listing | Standing::Unseen | Standing::TooOld, _) => ("-", String::new()),
+        (_, Some(since)) => ("!", format!("interrupted for {} s", since.as_secs())),
+        (Standing::NotInstalled, None) => ("+", "not installed".to_owned()),
+        (Standing::Current, None) => ("+", format!("current, {} objects", status.objects)),
     };
     let unreadable = match status.unreadable {
         0 => String::new(),
@@ -82,7 +82,8 @@ fn resource(set: &Set, kind: &Kind) -> String {
         .filter(|policy| policy.readings.iter().any(|r| r.resource == *kind.resource()))
         .map(|policy| policy.name.as_str())
         .collect();
-    let needed = if mark == "+" { String::new() } else { format!("; needed by {}", needed.join(", ")) };
+    let needed =
+        if mark == "+" { String::new() } else { format!("; needed by {}", needed.join(", ")) };
     let error = error.unwrap_or_default();
     format!("[{mark}]{} {text}{unreadable}{error}{needed}", kind.resource())
 }

@@ -163,7 +163,9 @@ async fn a_direct_read_settles_what_it_can_know() {
     let kind = live();
     let read = |objects: &[Arc<Document>], version: &str| {
         let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
-        objects.iter().for_each(|object| kind.take(&mut listing, object.root(), ""));
+        for object in objects {
+            kind.take(&mut listing, object.root(), "");
+        }
         kind.learn(&key("a"), &listing, tokio::time::Instant::now());
     };
     let pending = || kind.pending(&key("a")).0;
@@ -193,7 +195,9 @@ async fn what_was_read_directly_counts_until_the_watch_is_as_far() {
     kind.apply(object("a", "5", "u", "watched").root(), "");
     let fresh = |version: &str, objects: &[Arc<Document>]| {
         let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
-        objects.iter().for_each(|object| kind.take(&mut listing, object.root(), ""));
+        for object in objects {
+            kind.take(&mut listing, object.root(), "");
+        }
         listing
     };
     let newer = fresh("7", &[object("a", "6", "u", "read"), object("b", "7", "v", "read")]);
@@ -266,9 +270,8 @@ async fn there_is_no_room_without_end() {
 #[tokio::test(start_paused = true)]
 async fn there_is_no_answer_without_a_current_view() {
     let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
-    let ask = |kind: &Kind| {
-        kind.get(&key("a"), None, World::Stored).map(|found| found.object.is_some())
-    };
+    let ask =
+        |kind: &Kind| kind.get(&key("a"), None, World::Stored).map(|found| found.object.is_some());
     let listing = NotCurrent::Listing("g/v1/r is not synced yet".to_owned());
     assert_eq!(ask(&kind), Err(listing), "soon there is one");
     kind.failed("forbidden: because".to_owned());
@@ -276,7 +279,7 @@ async fn there_is_no_answer_without_a_current_view() {
     assert_eq!(ask(&kind), unknown("g/v1/r is not synced yet: forbidden: because"));
     kind.absent();
     assert_eq!(ask(&kind), Ok(false), "a resource that is not installed has no objects");
-    assert!(kind.status().absent);
+    assert_eq!(kind.status().standing, Standing::NotInstalled);
 
     pass(200).await;
     kind.failed("no answer".to_owned());

@@ -8,8 +8,11 @@ use super::*;
 /// A resource of which `spec`, found by an index, is kept.
 fn cluster(options: Options) -> Cluster {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
-    let index =
-        opgate_context::Index { name: "spec".into(), field: "/spec".into(), separator: "".into() };
+    let index = opgate_context::Index {
+        name: "spec".into(),
+        field: "/spec".into(),
+        separator: String::new(),
+    };
     let declaration = Declaration::new(&["/spec".to_owned()], &[], &[index]).unwrap();
     let labels = opgate_context::selector(
         Document::parse(r#"{"matchExpressions":[{"key":"hidden","operator":"DoesNotExist"}]}"#)

@@ -7,7 +7,7 @@
 //!   that could still be stored.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// The rule: no two objects of different names have the same spec. Spec 0 is free.
+/// The rule: no more than so many (`most`) objects of different names have the same spec. Spec 0 is
+/// free.
 const FREE: u8 = 0;
 
 /// How long after an answer an API server may store: less than a reservation.
@@ -93,6 +94,7 @@ struct Server {
     past: Vec<(String, u8, Instant)>,
     lag: Duration,
     is_cut: bool,
+    most: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -137,20 +139,19 @@ impl Server {
 
     /// Whether there is a reason to refuse a request since `began`.
     fn has_reason(&self, name: &str, spec: u8, began: Instant) -> bool {
-        let rival = |other: &str, theirs: u8| other != name && theirs == spec;
-        self.objects.iter().any(|(other, stored)| rival(other, stored.spec))
-            || [&self.under_way, &self.past]
-                .into_iter()
-                .flatten()
-                .any(|(other, theirs, until)| rival(other, *theirs) && *until >= began)
+        let stored = self.objects.iter().map(|(other, stored)| (other, stored.spec));
+        let others = [&self.under_way, &self.past].into_iter().flatten();
+        let others = others.filter(|(_, _, until)| *until >= began);
+        let all = stored.chain(others.map(|(other, theirs, _)| (other, *theirs)));
+        let rivals = all.filter(|(other, theirs)| *other != name && *theirs == spec);
+        rivals.map(|(other, _)| other).collect::<BTreeSet<_>>().len() >= self.most
     }
 
     fn check(&self) {
-        let specs: Vec<u8> = self.objects.values().map(|o| o.spec).filter(|s| *s != FREE).collect();
-        let mut distinct = specs.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        assert_eq!(distinct.len(), specs.len(), "the rule is broken: {:?}", self.objects);
+        for spec in 1..u8::MAX {
+            let count = self.objects.values().filter(|stored| stored.spec == spec).count();
+            assert!(count <= self.most, "the rule is broken: {:?}", self.objects);
+        }
     }
 }
 
@@ -194,6 +195,7 @@ struct Rule<'r> {
     cluster: &'r Cluster,
     name: String,
     spec: u8,
+    most: usize,
     object: Arc<Document>,
     old: Option<Arc<Document>>,
 }
@@ -208,8 +210,11 @@ impl Judge for Rule<'_> {
         let query = Query { matches, ..Query::default() };
         let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));
         let found = self.cluster.kinds[0].select(&query, usize::MAX, fresh, lens.world).unwrap();
-        let is_other = |object: &Arc<Object>| *object.key().name != *self.name;
-        let allows = self.spec == FREE || !found.objects.iter().any(is_other);
+        let names = found.objects.iter().map(|object: &Arc<Object>| &object.key().name);
+        let others: BTreeSet<_> = names.filter(|name| ***name != *self.name).collect();
+        let allows = self.spec == FREE || others.len() < self.most;
+        // Judging takes its time.
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let touched = found.touched.into_iter().map(|key| (0, key)).collect();
         let asked = vec![(0, Scope::All)];
         Ok(Asked { verdict: allows, allows, is_sound: true, asked, touched })
@@ -229,7 +234,7 @@ impl Judge for Rule<'_> {
     }
 }
 
-struct World_ {
+struct Play {
     cluster: Arc<Cluster>,
     direct: Arc<Direct>,
     server: Shared,
@@ -237,7 +242,7 @@ struct World_ {
     uids: RefCell<u32>,
 }
 
-impl World_ {
+impl Play {
     /// A request from its review to its end.
     async fn request(self: Rc<Self>, name: u8, spec: u8, create: bool, fate: Fate) {
         let (name, began) = (format!("n{name}"), Instant::now());
@@ -245,18 +250,18 @@ impl World_ {
         if old.is_none() && !create {
             return;
         }
-        let uid = match &old {
-            Some(old) => old.uid.clone(),
-            None => {
-                *self.uids.borrow_mut() += 1;
-                format!("u{}", self.uids.borrow())
-            }
+        let uid = if let Some(old) = &old {
+            old.uid.clone()
+        } else {
+            *self.uids.borrow_mut() += 1;
+            format!("u{}", self.uids.borrow())
         };
         let version = old.as_ref().map(|old| old.version.to_string()).unwrap_or_default();
         let rule = Rule {
             cluster: &self.cluster,
             name: name.clone(),
             spec,
+            most: self.server.lock().most,
             object: object(&name, &version, &uid, &spec.to_string()),
             old: old.as_ref().map(|old| document(&name, old)),
         };
@@ -320,14 +325,15 @@ impl World_ {
             *until = (*until).min(now + Duration::from_secs(1));
             true
         });
-        let objects: Vec<_> = server.objects.iter().map(|(n, stored)| document(n, stored)).collect();
+        let objects: Vec<_> =
+            server.objects.iter().map(|(n, stored)| document(n, stored)).collect();
         list(&self.cluster.kinds[0], &server.version.to_string(), &objects);
     }
 }
 
-async fn play(steps: &[Step], consistent: bool) {
-    let server = Shared::new(Mutex::new(Server { version: 1, ..Server::default() }));
-    let world = Rc::new(World_ {
+async fn play(steps: &[Step], consistent: bool, most: usize) {
+    let server = Shared::new(Mutex::new(Server { version: 1, most, ..Server::default() }));
+    let world = Rc::new(Play {
         cluster: Arc::new(cluster(Options::of(Source::Live))),
         direct: Arc::new(Direct::new(Model(server.clone()))),
         server,
@@ -364,17 +370,17 @@ async fn play(steps: &[Step], consistent: bool) {
     assert_eq!(world.direct.questions(), 0);
 }
 
-fn run(steps: &[Step], consistent: bool) {
+fn run(steps: &[Step], consistent: bool, most: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, play(steps, consistent));
+    tokio::task::LocalSet::new().block_on(&runtime, play(steps, consistent, most));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_allowed_is_what_is_stored(steps in steps(), consistent: bool) {
-        run(&steps, consistent);
+    fn what_is_allowed_is_what_is_stored(steps in steps(), consistent: bool, most in 1..3_usize) {
+        run(&steps, consistent, most);
     }
 }
