@@ -18,6 +18,9 @@ use crate::Error;
 /// How far back certificates are valid, for clocks that are behind.
 const SKEW: Duration = Duration::hours(1);
 
+/// Characters of a common name, at the most.
+const COMMON_NAME: usize = 64;
+
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
 pub struct Issued {
@@ -27,7 +30,7 @@ pub struct Issued {
     pub key: String,
 }
 
-/// A CA that issues serving certificates. Keys are ECDSA P-256.
+/// A CA that issues serving and client certificates. Keys are ECDSA P-256.
 pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
@@ -103,12 +106,35 @@ impl Authority {
         let Some(first) = names.first() else {
             return Err(Error::Name(String::new()));
         };
-        // A common name has at most 64 characters; the alternative names are what counts.
-        params
-            .distinguished_name
-            .push(DnType::CommonName, first.chars().take(64).collect::<String>());
+        // The alternative names are what counts.
+        let common = first.chars().take(COMMON_NAME).collect::<String>();
+        self.sign(params, &common, ExtendedKeyUsagePurpose::ServerAuth, days)
+    }
+
+    /// Issues a certificate with which a client connects, valid for `days` but not longer than the
+    /// CA itself. It is good for nothing else.
+    ///
+    /// # Errors
+    /// Where the name cannot be a common name.
+    pub fn issue_client(&self, name: &str, days: u32) -> Result<Issued, Error> {
+        let fits = (1..=COMMON_NAME).contains(&name.chars().count());
+        if !fits || name.trim() != name || name.chars().any(char::is_control) {
+            return Err(Error::ClientName(name.to_owned()));
+        }
+        let params = CertificateParams::default();
+        self.sign(params, name, ExtendedKeyUsagePurpose::ClientAuth, days)
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        common: &str,
+        purpose: ExtendedKeyUsagePurpose,
+        days: u32,
+    ) -> Result<Issued, Error> {
+        params.distinguished_name.push(DnType::CommonName, common);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages = vec![purpose];
         params.use_authority_key_identifier_extension = true;
         let now = OffsetDateTime::now_utc();
         if self.not_after <= now {

@@ -1,14 +1,19 @@
-//! Certificates of opgate: a CA and serving certificates, issued, loaded, and reloaded while serving.
+//! Certificates of opgate: a CA, serving and client certificates, issued, loaded, and reloaded while
+//! serving.
 //!
 //! ```text
 //! issue   Authority ──▶ ca.crt ca.key tls.crt tls.key   (files, keys with mode 0600)
 //! load    Source ──▶ Pair          (chain and key, checked to belong together)
 //! reload  Reloader ──▶ rustls      (the newest good pair, whatever happens to the files)
+//! clients Clients ──▶ rustls       (who may connect, by the newest good CA bundle)
+//! config  server_config            (all of it together)
 //! ```
 //!
 //! Private keys are PEM in PKCS#8, SEC1 or PKCS#1; certificates are PEM, the serving certificate
 //! first and its chain behind.
 
+mod clients;
+mod config;
 mod issue;
 mod load;
 mod reload;
@@ -16,6 +21,8 @@ mod reload;
 use std::io;
 use std::path::PathBuf;
 
+pub use clients::{Clients, Refusal};
+pub use config::server_config;
 pub use issue::{Authority, Issued, service_names, write_private, write_public};
 pub use load::{Pair, Source, verify};
 pub use reload::{Change, Reloader};
@@ -57,6 +64,11 @@ pub enum Error {
     /// A name for a certificate is neither a DNS name nor an IP address.
     #[error("{0:?} is neither a DNS name nor an IP address")]
     Name(String),
+    /// A name for a client's certificate cannot be a common name.
+    #[error(
+        "{0:?} cannot be the name of a client: use 1 to 64 characters, none of them a space at an end or a control character"
+    )]
+    ClientName(String),
     /// The certificate is not one that an API server would accept.
     #[error("{0}")]
     Rejected(String),
