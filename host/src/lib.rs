@@ -16,6 +16,7 @@
 //! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
 //! * `files`: bundles, catalogs and manifests on disk, as reviews.
 //! * [`server`]: TLS, HTTP, load shedding, drain, health, metrics.
+//! * [`supervise`]: tasks that must not end.
 //! * [`cli`]: one file per subcommand.
 
 // For the feature that chooses a version of Kubernetes.
@@ -31,5 +32,6 @@ mod object;
 pub mod policy;
 pub mod review;
 pub mod server;
+pub mod supervise;
 mod text;
 mod yaml;

@@ -1,0 +1,287 @@
+//! Tasks that must not end: watched, started anew, and given up in the open.
+//!
+//! ```text
+//! spawn(task, make) ─▶ make() ─▶ runs … ends or panics ─▶ counted, logged ─▶ wait, grows ─┐
+//!                        ▲                                     │ too often                │
+//!                        │                                     └─▶ gone: /livez says so   │
+//!                        └────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A task here has no natural end: whoever wants it to end drops its handle. What a task keeps from
+//! one life to the next it shares with its `make`.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::text::one_line;
+
+/// Bytes of a panic's text in the log and in answers.
+const TEXT: usize = 512;
+
+/// When a task is started anew, and when no more.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// Waits between two lives: doubled from the first to the last.
+    first_wait: Duration,
+    last_wait: Duration,
+    /// Who has lived for so long has not failed in a row.
+    settled: Duration,
+    /// Failures in a row after which a task is given up: half a minute of waits.
+    failures: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            first_wait: Duration::from_millis(100),
+            last_wait: Duration::from_secs(10),
+            settled: Duration::from_secs(60),
+            failures: 10,
+        }
+    }
+}
+
+impl Patience {
+    /// The wait after so many failures in a row, or none where it is over.
+    fn wait(&self, failures: u32) -> Option<Duration> {
+        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+        let wait = self.first_wait.saturating_mul(doubled).min(self.last_wait);
+        (failures < self.failures).then_some(wait)
+    }
+}
+
+/// Label of a task in metrics.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct Task {
+    task: String,
+}
+
+/// A task that was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gone {
+    /// Its name.
+    pub task: String,
+    /// How its last life ended.
+    pub why: String,
+}
+
+/// Starts tasks and knows how they are. Clones are the same supervisor.
+#[derive(Debug, Clone, Default)]
+pub struct Supervisor {
+    patience: Patience,
+    restarts: Family<Task, Counter>,
+    gone: Arc<Mutex<Vec<Gone>>>,
+}
+
+/// A task under supervision, which ends when this is dropped.
+#[derive(Debug)]
+#[must_use = "the task ends when this is dropped"]
+pub struct Supervised {
+    /// Of one.
+    tasks: JoinSet<()>,
+}
+
+impl Supervised {
+    /// Ends the task and waits until it has ended.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+impl Supervisor {
+    /// Runs in the current runtime what `make` gives, and anew whenever that ends or panics.
+    pub fn spawn<M, L>(&self, task: impl Into<String>, make: M) -> Supervised
+    where
+        M: Fn() -> L + Send + Sync + 'static,
+        L: Future<Output = ()> + Send + 'static,
+    {
+        let (supervisor, task) = (self.clone(), task.into());
+        // From the beginning, so that an increase can be seen.
+        drop(self.restarts.get_or_create(&Task { task: task.clone() }));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { supervisor.supervise(task, make).await });
+        Supervised { tasks }
+    }
+
+    /// The tasks that were given up.
+    #[must_use]
+    pub fn gone(&self) -> Vec<Gone> {
+        self.gone.lock().clone()
+    }
+
+    /// How often tasks were started anew.
+    pub(crate) fn restarts(&self) -> Family<Task, Counter> {
+        self.restarts.clone()
+    }
+
+    async fn supervise<M, L>(&self, task: String, make: M)
+    where
+        M: Fn() -> L + Send + Sync + 'static,
+        L: Future<Output = ()> + Send + 'static,
+    {
+        let mut failures = 0_u32;
+        loop {
+            let began = Instant::now();
+            let mut life = Box::pin(async { make().await });
+            let ended = AssertUnwindSafe(life.as_mut()).catch_unwind().await;
+            // What it leaves behind may panic, too.
+            let left = catch_unwind(AssertUnwindSafe(move || drop(life)));
+            let why = match ended.and(left) {
+                Ok(()) => "ended".to_owned(),
+                Err(payload) => panicked(&*payload),
+            };
+            failures = if began.elapsed() < self.patience.settled { failures + 1 } else { 1 };
+            let Some(wait) = self.patience.wait(failures) else {
+                tracing::error!(task, why, failures, "a task failed too often and is given up");
+                self.gone.lock().push(Gone { task, why });
+                return;
+            };
+            tracing::error!(task, why, ?wait, "a task failed and is started anew");
+            tokio::time::sleep(wait).await;
+            self.restarts.get_or_create(&Task { task: task.clone() }).inc();
+        }
+    }
+}
+
+/// What a panic says.
+fn panicked(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", one_line(text.unwrap_or("it does not say why"), TEXT))
+}
+
+#[cfg(test)]
+impl Supervised {
+    /// Waits until the task was given up.
+    pub(crate) async fn ended(&mut self) {
+        self.tasks.join_next().await;
+    }
+}
+
+#[cfg(test)]
+impl Supervisor {
+    /// One that never waits and gives up at the second failure in a row.
+    pub(crate) fn impatient() -> Self {
+        Self::with(Duration::MAX, 2)
+    }
+
+    fn with(settled: Duration, failures: u32) -> Self {
+        let patience =
+            Patience { first_wait: Duration::ZERO, last_wait: Duration::ZERO, settled, failures };
+        Self { patience, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn count(supervisor: &Supervisor, task: &str) -> u64 {
+        supervisor.restarts.get_or_create(&Task { task: task.to_owned() }).get()
+    }
+
+    #[tokio::test]
+    async fn a_task_that_fails_is_started_anew_and_counted() {
+        let supervisor = Supervisor::with(Duration::MAX, 4);
+        let (told, mut lives) = mpsc::unbounded_channel();
+        let life = AtomicU32::new(0);
+        let task = supervisor.spawn("watch", move || {
+            let (told, life) = (told.clone(), life.fetch_add(1, Ordering::Relaxed));
+            async move {
+                let _ = told.send(life);
+                match life {
+                    0 => panic!("out of cheese"),
+                    1 => {}
+                    _ => std::future::pending().await,
+                }
+            }
+        });
+        for expected in 0..3 {
+            assert_eq!(lives.recv().await, Some(expected));
+        }
+        assert_eq!(count(&supervisor, "watch"), 2);
+        assert!(supervisor.gone().is_empty());
+        // All that the task has goes with its handle.
+        drop(task);
+        assert_eq!(lives.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_fails_again_and_again_is_given_up() {
+        let supervisor = Supervisor::with(Duration::MAX, 3);
+        let _other = supervisor.spawn("other", std::future::pending);
+        let mut task = supervisor.spawn("reload", || async { panic!("no\ncheese {}", 7) });
+        task.ended().await;
+        let gone = Gone { task: "reload".to_owned(), why: "panicked: no cheese 7".to_owned() };
+        assert_eq!(supervisor.gone(), [gone]);
+        assert_eq!((count(&supervisor, "reload"), count(&supervisor, "other")), (2, 0));
+    }
+
+    struct Last;
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            panic!("not yet");
+        }
+    }
+
+    /// Also one that fails before there is anything to wait for, or when all is over.
+    #[tokio::test]
+    async fn what_cannot_even_be_made_is_given_up() {
+        let supervisor = Supervisor::impatient();
+        let make = || -> std::future::Ready<()> { std::panic::panic_any(7) };
+        supervisor.spawn("ops", make).ended().await;
+        let make = || {
+            let last = Last;
+            async move {
+                std::future::ready(()).await;
+                let _ = &last;
+            }
+        };
+        supervisor.spawn("accept", make).ended().await;
+        let gone = supervisor.gone();
+        assert_eq!(gone[0].why, "panicked: it does not say why");
+        assert_eq!(gone[1].why, "panicked: not yet");
+    }
+
+    #[tokio::test]
+    async fn who_lived_long_enough_has_not_failed_in_a_row() {
+        let supervisor = Supervisor::with(Duration::ZERO, 2);
+        let (told, mut lives) = mpsc::channel(1);
+        let task = supervisor.spawn("accept", move || {
+            let told = told.clone();
+            async move { told.send(()).await.unwrap() }
+        });
+        for _ in 0..20 {
+            assert_eq!(lives.recv().await, Some(()));
+        }
+        assert!(supervisor.gone().is_empty());
+        task.stop().await;
+    }
+
+    #[test]
+    fn waits_grow_until_it_is_over() {
+        let patience = Patience::default();
+        let waits = (1..).map_while(|failures| patience.wait(failures)).map(|w| w.as_millis());
+        let waits: Vec<_> = waits.collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(
+            Patience { failures: u32::MAX, ..patience }.wait(1_000),
+            Some(patience.last_wait)
+        );
+    }
+}
