@@ -46,8 +46,11 @@ impl Clients {
     /// connect.
     ///
     /// # Errors
-    /// Where the file is no bundle of CAs.
+    /// Where the file is no bundle of CAs, or a name is empty, as that of a certificate may be.
     pub fn new(bundle: PathBuf, names: Vec<String>) -> Result<Self, Error> {
+        if names.iter().any(String::is_empty) {
+            return Err(Error::ClientName(String::new()));
+        }
         let content = fs::read(&bundle).map_err(Error::io(&bundle))?;
         let trusted = Trusted::parse(&bundle, content)?;
         Ok(Self { bundle, names, current: ArcSwap::from_pointee(trusted) })

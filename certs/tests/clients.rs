@@ -280,7 +280,9 @@ fn a_new_bundle_counts_at_once_and_a_broken_one_not_at_all() {
     std::os::unix::fs::symlink("other", &path).unwrap();
     assert_eq!(server.clients.look().unwrap(), Change::Replaced);
     assert_eq!(server.judges(Some(&of_new)), Err(Refusal::Untrusted));
-    assert!(Clients::new(Path::new("/nowhere/ca").to_path_buf(), Vec::new()).is_err());
+    let none = Path::new("/nowhere/ca").to_path_buf();
+    assert!(matches!(Clients::new(none, Vec::new()), Err(Error::Io { .. })));
+    assert!(matches!(Clients::new(path, vec![String::new()]), Err(Error::ClientName(_))));
 }
 
 /// A session that went on would let a client in without its certificate.
