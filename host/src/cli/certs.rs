@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use opgate_certs::{Authority, Source, service_names, verify, write_private, write_public};
+use opgate_certs::{Authority, Issued, Source, service_names, verify, write_private, write_public};
 
 use super::{Failure, Outcome};
 
@@ -19,7 +19,7 @@ pub(super) struct Certs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Issue a serving certificate: ca.crt, ca.key, tls.crt and tls.key in one folder
+    /// Issue a certificate: ca.crt, ca.key, tls.crt and tls.key in one folder
     ///
     /// A CA that is already in the folder issues the new certificate, so that the `caBundle` of the
     /// webhook configuration stays valid. Keys get mode 0600.
@@ -33,7 +33,11 @@ enum Command {
         /// A DNS name or IP address
         #[arg(long, value_name = "NAME")]
         name: Vec<String>,
-        /// Days for which the serving certificate is valid
+        /// Issue a certificate with which a client of this name connects, client.crt and client.key,
+        /// in place of a serving certificate
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["service", "name"])]
+        client: Option<String>,
+        /// Days for which the certificate is valid
         #[arg(long, default_value = "90", value_parser = clap::value_parser!(u32).range(1..=825))]
         days: u32,
         /// Days for which a new CA is valid
@@ -88,7 +92,11 @@ impl SourceArgs {
 impl Certs {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
-            Command::Issue { out, service, name, days, ca_days, new_ca } => {
+            Command::Issue { out, service, name, client, days, ca_days, new_ca } => {
+                let ca = Ca { folder: out, days: ca_days, new: new_ca };
+                if let Some(client) = client {
+                    return ca.issue("client", &client, |ca| ca.issue_client(&client, days));
+                }
                 let mut names = Vec::new();
                 for service in &service {
                     let (namespace, service) = service.split_once('/').with_context(|| {
@@ -99,43 +107,54 @@ impl Certs {
                 names.extend(name);
                 if names.is_empty() {
                     return Err(Failure::usage(anyhow::anyhow!(
-                        "no name: give --service or --name"
+                        "no name: give --service, --name or --client"
                     )));
                 }
-                issue(&out, &names, days, ca_days, new_ca)
+                ca.issue("tls", &names.join(", "), |ca| ca.issue(&names, days))
             }
             Command::Check { source, ca, name, days_left } => check(source, ca, &name, days_left),
         }
     }
 }
 
-fn issue(
-    out: &std::path::Path,
-    names: &[String],
+/// The CA that issues: the one in the folder, or a new one.
+struct Ca {
+    folder: PathBuf,
     days: u32,
-    ca_days: u32,
-    new_ca: bool,
-) -> Result<Outcome, Failure> {
-    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let [ca, ca_key, certificate, key] =
-        ["ca.crt", "ca.key", "tls.crt", "tls.key"].map(|file| out.join(file));
-    let known = ca.exists() && !new_ca;
-    let authority = if known { Authority::load(&ca, &ca_key) } else { Authority::create(ca_days) };
-    let authority = authority.map_err(Failure::usage)?;
-    let issued = authority.issue(names, days).map_err(Failure::usage)?;
-    let write = || {
-        if !known {
-            write_private(&ca_key, &authority.key())?;
-            write_public(&ca, authority.certificate())?;
-        }
-        write_private(&key, &issued.key)?;
-        write_public(&certificate, &issued.certificate)
-    };
-    write().map_err(Failure::usage)?;
-    let of = if known { "the CA that was there" } else { "a new CA" };
-    anstream::eprintln!("issued for {} by {of}", names.join(", "));
-    writeln!(anstream::stdout(), "{}", out.display())?;
-    Ok(Outcome::Ok)
+    new: bool,
+}
+
+impl Ca {
+    /// Writes what `issue` gives as `<file>.crt` and `<file>.key`.
+    fn issue(
+        &self,
+        file: &str,
+        names: &str,
+        issue: impl FnOnce(&Authority) -> Result<Issued, opgate_certs::Error>,
+    ) -> Result<Outcome, Failure> {
+        let Self { folder, days, new } = self;
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let [ca, ca_key] = ["ca.crt", "ca.key"].map(|file| folder.join(file));
+        let [certificate, key] = ["crt", "key"].map(|form| folder.join(format!("{file}.{form}")));
+        let known = ca.exists() && !new;
+        let authority =
+            if known { Authority::load(&ca, &ca_key) } else { Authority::create(*days) };
+        let authority = authority.map_err(Failure::usage)?;
+        let issued = issue(&authority).map_err(Failure::usage)?;
+        let write = || {
+            if !known {
+                write_private(&ca_key, &authority.key())?;
+                write_public(&ca, authority.certificate())?;
+            }
+            write_private(&key, &issued.key)?;
+            write_public(&certificate, &issued.certificate)
+        };
+        write().map_err(Failure::usage)?;
+        let of = if known { "the CA that was there" } else { "a new CA" };
+        anstream::eprintln!("issued for {names} by {of}");
+        writeln!(anstream::stdout(), "{}", folder.display())?;
+        Ok(Outcome::Ok)
+    }
 }
 
 fn check(
