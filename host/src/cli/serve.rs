@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,9 @@ pub(super) struct Serve {
     /// How often to look for a new certificate
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     tls_reload: Duration,
+    /// Open connections of the webhook port; more wait to be accepted
+    #[arg(long, value_name = "NUMBER", default_value_t = NonZeroUsize::MIN.saturating_add(4_095))]
+    max_connections: NonZeroUsize,
 }
 
 /// Where policies read the other objects of the cluster.
@@ -160,6 +164,7 @@ impl Serve {
             grace,
             context,
             tls_reload,
+            max_connections,
         } = self;
         let source = tls.source()?;
         let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);
@@ -179,6 +184,7 @@ impl Serve {
             drain_delay,
             grace,
             reload_interval: tls_reload.max(Duration::from_millis(10)),
+            max_connections: max_connections.get(),
             ..Options::default()
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -20,11 +20,13 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::liveness::Liveness;
 use super::metrics::{Counted, Metrics};
 use super::readiness;
 use crate::policy::units::parse_duration;
 use crate::policy::{DecideError, Set};
 use crate::review::{self, Review, response};
+use crate::supervise::Supervisor;
 
 /// How long a body may take; an API server waits 30 s at the most for the whole answer.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -70,8 +72,9 @@ impl App {
         body_limit: usize,
         body_memory: usize,
         answer: Answer,
+        supervisor: &Supervisor,
     ) -> Arc<Self> {
-        let metrics = Metrics::new(&set);
+        let metrics = Metrics::new(&set, supervisor);
         let body_memory = body_memory.div_ceil(1 << 10).min(Semaphore::MAX_PERMITS);
         let body_memory = Arc::new(Semaphore::new(body_memory));
         let draining = AtomicBool::new(false);
@@ -108,7 +111,8 @@ impl App {
     }
 
     /// The ops port.
-    pub(super) fn ops(self: &Arc<Self>) -> Router {
+    pub(super) fn ops(self: &Arc<Self>, liveness: Arc<Liveness>) -> Router {
+        let live = async move |State(app): State<Arc<Self>>| app.liveness(&liveness).await;
         let ready = |State(app): State<Arc<Self>>, request: Request| async move {
             let query = request.uri().query().unwrap_or_default();
             app.readiness(query.split('&').any(|part| part.split('=').next() == Some("verbose")))
@@ -124,12 +128,23 @@ impl App {
             plain(StatusCode::NOT_FOUND, "there is GET /livez, /readyz, /metrics and /policies")
         };
         Router::new()
-            .route("/livez", get(async || plain(StatusCode::OK, "ok")))
+            .route("/livez", get(live))
             .route("/readyz", get(ready))
             .route("/metrics", get(metrics))
             .route("/policies", get(policies))
             .fallback(elsewhere)
             .with_state(self.clone())
+    }
+
+    /// A server that drains is not to be killed for not accepting any more.
+    async fn liveness(&self, liveness: &Liveness) -> Response {
+        if self.draining.load(Ordering::Relaxed) {
+            return plain(StatusCode::OK, "ok");
+        }
+        match liveness.check(self.open.load(Ordering::Relaxed)).await {
+            Ok(()) => plain(StatusCode::OK, "ok"),
+            Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &why),
+        }
     }
 
     fn readiness(&self, verbose: bool) -> Response {

@@ -1,6 +1,7 @@
 //! Accepting and serving connections until there is nothing more to serve.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,15 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
 use super::app::App;
+use super::check::Checks;
 use super::guard::{Activity, HeadGuard, Serving};
 use super::metrics::Counted;
 
@@ -32,8 +35,8 @@ const IDLE_TIME: Duration = Duration::from_secs(150);
 /// just connected is about to send its request.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Open connections; more wait to be accepted. An API server opens some dozens.
-const MAX_CONNECTIONS: usize = 4_096;
+/// Open connections of the webhook port; more wait to be accepted. An API server opens some dozens.
+pub(super) const MAX_CONNECTIONS: usize = 4_096;
 
 /// The same for the ops port: kubelets and Prometheus.
 const MAX_OPS_CONNECTIONS: usize = 128;
@@ -51,15 +54,15 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// Serves the ops port.
-pub(super) async fn serve_ops(listener: TcpListener, router: Router) {
+/// Serves the ops port, as long as it is polled.
+pub(super) async fn serve_ops(listener: Arc<TcpListener>, router: Router) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         if connections.len() >= MAX_OPS_CONNECTIONS {
             connections.join_next().await;
         }
-        let Some(stream) = next(&listener).await else { continue };
+        let Some((stream, _)) = next(&listener).await else { continue };
         let service = service(router.clone());
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
@@ -71,11 +74,11 @@ pub(super) async fn serve_ops(listener: TcpListener, router: Router) {
 
 /// The next connection. Errors of `accept` are about one connection or pass (no more files): wait a
 /// little and go on.
-async fn next(listener: &TcpListener) -> Option<TcpStream> {
+async fn next(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, peer)) => {
             let _ = stream.set_nodelay(true);
-            Some(stream)
+            Some((stream, peer))
         }
         Err(error) => {
             tracing::warn!(%error, "accept");
@@ -85,41 +88,66 @@ async fn next(listener: &TcpListener) -> Option<TcpStream> {
     }
 }
 
-/// Accepts connections until the phase is closing, then waits for those that are open.
-pub(super) async fn accept(
+/// The webhook port with its connections, which outlive whoever accepts them.
+pub(super) struct Port {
     listener: TcpListener,
     acceptor: TlsAcceptor,
     app: Arc<App>,
+    router: Router,
     phases: watch::Receiver<Phase>,
-) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let router = app.webhook();
-    let mut connections = JoinSet::new();
-    let mut closed = phases.clone();
-    let mut closed = pin!(reached(&mut closed, Phase::Closing));
-    loop {
+    places: Arc<Semaphore>,
+    connections: Mutex<JoinSet<()>>,
+    checks: Arc<Checks>,
+}
+
+impl Port {
+    pub(super) fn new(
+        listener: TcpListener,
+        acceptor: TlsAcceptor,
+        app: Arc<App>,
+        phases: watch::Receiver<Phase>,
+        max_connections: usize,
+        checks: Arc<Checks>,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+        let router = app.webhook();
+        let connections = Mutex::default();
+        Self { listener, acceptor, app, router, phases, places, connections, checks }
+    }
+
+    /// Accepts connections, as long as it is polled.
+    pub(super) async fn accept(self: Arc<Self>) {
+        while let Ok(place) = self.places.clone().acquire_owned().await {
+            if let Some((stream, peer)) = next(&self.listener).await {
+                self.serve(stream, peer, Some(place));
+            }
+        }
+    }
+
+    /// Serves whom the system has accepted on our behalf, then accepts nobody any more and waits
+    /// for the connections that are open.
+    pub(super) async fn close(self) {
+        while let Some(Some((stream, peer))) = next(&self.listener).now_or_never() {
+            self.serve(stream, peer, None);
+        }
+        let Self { listener, connections, .. } = self;
+        drop(listener);
+        let mut connections = connections.into_inner();
+        while connections.join_next().await.is_some() {}
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, place: Option<OwnedSemaphorePermit>) {
+        let check = self.checks.is_one(peer);
+        let (acceptor, router, app) =
+            (self.acceptor.clone(), self.router.clone(), self.app.clone());
+        let connection = connection(stream, check, acceptor, router, app, self.phases.clone());
+        let mut connections = self.connections.lock();
         while connections.try_join_next().is_some() {}
-        let Ok(place) = places.clone().acquire_owned().await else { break };
-        let stream = tokio::select! {
-            stream = next(&listener) => stream,
-            () = &mut closed => break,
-        };
-        let Some(stream) = stream else { continue };
-        let connection =
-            connection(stream, acceptor.clone(), router.clone(), app.clone(), phases.clone());
         connections.spawn(async move {
             connection.await;
             drop(place);
         });
     }
-    // Whoever the system has accepted on our behalf is served, too.
-    while let Some(Some(stream)) = next(&listener).now_or_never() {
-        let connection =
-            connection(stream, acceptor.clone(), router.clone(), app.clone(), phases.clone());
-        connections.spawn(connection);
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
 }
 
 /// Ends when the server is in a phase, or past it.
@@ -128,18 +156,24 @@ async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     let _ = phases.wait_for(|now| *now >= phase).await;
 }
 
+/// `check` is for a connection of the server to itself: it is served as any other, but is no client
+/// to count.
 async fn connection(
     stream: TcpStream,
+    check: bool,
     acceptor: TlsAcceptor,
     router: Router,
     app: Arc<App>,
     mut phases: watch::Receiver<Phase>,
 ) {
-    let _counted = Counted::new(&app.metrics.connections);
-    let handshake = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream));
-    let Ok(Ok(stream)) = handshake.await else {
-        app.metrics.handshake_failures.inc();
-        return;
+    let _counted = (!check).then(|| Counted::new(&app.metrics.connections));
+    let stream = match tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        _ if check => return,
+        _ => {
+            app.metrics.handshake_failures.inc();
+            return;
+        }
     };
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     if is_h2 {

@@ -14,6 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::cluster::Cluster;
 use crate::policy::{Decision, Observer, Policy, Set};
+use crate::supervise::Supervisor;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Code {
@@ -146,7 +147,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Metrics {
-    pub(super) fn new(set: &Set) -> Self {
+    pub(super) fn new(set: &Set, supervisor: &Supervisor) -> Self {
         let mut registry = Registry::with_prefix("opgate");
         let requests = Family::<Code, Counter>::default();
         registry.register("requests", "Answers by HTTP code", requests.clone());
@@ -182,6 +183,8 @@ impl Metrics {
         let handshake_failures = Counter::default();
         let text = "TLS handshakes that failed or took too long";
         registry.register("tls_handshake_failures", text, handshake_failures.clone());
+        let text = "Tasks that failed and were started anew";
+        registry.register("task_restarts", text, supervisor.restarts());
         let panics = Counter::default();
         registry.register(
             "panics",

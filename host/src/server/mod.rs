@@ -2,39 +2,51 @@
 //!
 //! ```text
 //! accept ─▶ handshake (5 s) ─▶ HTTP/1.1 or h2 ─▶ app: body, review, decision ─▶ answer
-//!    ▲                                                │
-//!    └── connections bounded                          └─▶ 503 + Retry-After when there is too much
+//!    ▲                                ▲               │
+//!    │                                │               └─▶ 503 + Retry-After when there is too much
+//!    └── connections bounded          │
+//!                                     └── GET /livez: the server asks itself
 //! ```
+//!
+//! Who accepts, the ops port and the look at certificates are tasks under supervision.
 //!
 //! On SIGTERM the server is not ready any more but goes on accepting for a while (an endpoint
 //! takes time to disappear), tells every client to come back elsewhere, then stops accepting and
 //! waits for what is under way.
 
 mod app;
+mod check;
 mod guard;
 mod listener;
+mod liveness;
 mod metrics;
 mod readiness;
+mod reload;
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use opgate_certs::{Change, Reloader};
-use rustls::ServerConfig;
+use opgate_certs::{Reloader, server_config};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use app::Answer;
 use app::App;
-use listener::{Phase, accept, serve_ops};
+use check::{Checks, SelfCheck};
+use listener::{MAX_CONNECTIONS, Phase, Port, serve_ops};
+use liveness::Liveness;
+use reload::Files;
 
 use crate::policy::Set;
+use crate::supervise::Supervisor;
+
+/// How long the webhook port may take to answer the server itself.
+const LIVENESS_TIME: Duration = Duration::from_secs(2);
 
 /// What a server needs to know.
 #[derive(Debug, Clone)]
@@ -51,8 +63,12 @@ pub struct Options {
     pub drain_delay: Duration,
     /// How long it then waits for requests under way.
     pub grace: Duration,
-    /// How often the certificate's files are looked at.
+    /// How often the files of certificates are looked at.
     pub reload_interval: Duration,
+    /// Open connections of the webhook port; more wait to be accepted.
+    pub max_connections: usize,
+    /// Of the server's tasks, and of others without which it cannot live.
+    pub supervisor: Supervisor,
     /// How reviews are answered.
     pub answer: Answer,
 }
@@ -67,6 +83,8 @@ impl Default for Options {
             drain_delay: Duration::from_secs(5),
             grace: Duration::from_secs(20),
             reload_interval: Duration::from_secs(5),
+            max_connections: MAX_CONNECTIONS,
+            supervisor: Supervisor::default(),
             answer: Answer::default(),
         }
     }
@@ -110,14 +128,10 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let listener = bind(options.listen).await?;
         let ops = bind(options.ops_listen).await?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut tls = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(certificate.clone());
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let tls = server_config(certificate.clone(), None)?;
         let body_memory = options.body_memory.max(options.body_limit);
-        let app = App::new(set, options.body_limit, body_memory, options.answer);
+        let app =
+            App::new(set, options.body_limit, body_memory, options.answer, &options.supervisor);
         app.metrics.certificate_ends(certificate.current().not_after());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         Ok(Self { options, app, listener, ops, acceptor, certificate })
@@ -139,76 +153,51 @@ impl Server {
         self.ops.local_addr()
     }
 
-    /// Serves until `stop` ends, then drains. `reload` gives a value whenever the certificate's
-    /// files should be looked at before their time.
-    pub async fn run(self, stop: impl Future<Output = ()>, mut reload: watch::Receiver<()>) {
+    /// Serves until `stop` ends, then drains. `reload` gives a value whenever the files of
+    /// certificates should be looked at before their time.
+    pub async fn run(self, stop: impl Future<Output = ()>, reload: watch::Receiver<()>) {
+        let Self { options, app, listener, ops, acceptor, certificate } = self;
+        let supervisor = &options.supervisor;
         let (phase, phases) = watch::channel(Phase::Serving);
-        let app = self.app.clone();
+        let checks = Arc::new(Checks::default());
+        let check = SelfCheck {
+            address: listener.local_addr().unwrap_or(options.listen),
+            certificate: certificate.clone(),
+            connections: app.metrics.connections.clone(),
+            max_connections: options.max_connections,
+            checks: checks.clone(),
+            limit: LIVENESS_TIME,
+        };
+        let router = app.ops(Arc::new(Liveness::new(supervisor.clone(), check)));
+        let ops = Arc::new(ops);
+        let ops = supervisor.spawn("ops", move || serve_ops(ops.clone(), router.clone()));
+        let files =
+            Arc::new(Files { certificate, interval: options.reload_interval, app: app.clone() });
+        let files = supervisor.spawn("reload", move || files.clone().watch(reload.clone()));
+        let port =
+            Port::new(listener, acceptor, app.clone(), phases, options.max_connections, checks);
+        let port = Arc::new(port);
+        let accepted = port.clone();
         app.open.store(true, Ordering::Relaxed);
-        let ops = tokio::spawn(serve_ops(self.ops, app.ops()));
-        let certificate = self.certificate.clone();
-        let interval = self.options.reload_interval;
-        let reloading = tokio::spawn(async move {
-            let mut told = true;
-            let mut reported = None;
-            loop {
-                tokio::select! {
-                    () = tokio::time::sleep(interval) => {}
-                    changed = reload.changed(), if told => {
-                        told = changed.is_ok();
-                        if !told {
-                            continue;
-                        }
-                    }
-                }
-                look(&certificate, &app, &mut reported);
-            }
-        });
-        let accepting = accept(self.listener, self.acceptor, self.app.clone(), phases);
-        let mut accepting = pin!(accepting);
-        tokio::select! {
-            () = &mut accepting => {}
-            () = stop => {
-                tracing::info!(delay = ?self.options.drain_delay, "draining");
-                self.app.draining.store(true, Ordering::Relaxed);
-                let _ = phase.send(Phase::Draining);
-                let delay = tokio::time::sleep(self.options.drain_delay);
-                tokio::select! {
-                    () = &mut accepting => {}
-                    () = delay => {}
-                }
-                let _ = phase.send(Phase::Closing);
-                if tokio::time::timeout(self.options.grace, &mut accepting).await.is_err() {
-                    tracing::warn!("some connections did not end in time");
-                }
-            }
+        let accepting = supervisor.spawn("accept", move || accepted.clone().accept());
+        stop.await;
+        tracing::info!(delay = ?options.drain_delay, "draining");
+        app.draining.store(true, Ordering::Relaxed);
+        let _ = phase.send(Phase::Draining);
+        tokio::time::sleep(options.drain_delay).await;
+        let _ = phase.send(Phase::Closing);
+        accepting.stop().await;
+        // Nobody else has it: whoever accepted has ended.
+        if let Some(port) = Arc::into_inner(port)
+            && tokio::time::timeout(options.grace, port.close()).await.is_err()
+        {
+            tracing::warn!("some connections did not end in time");
         }
-        reloading.abort();
-        ops.abort();
+        drop((files, ops));
         tracing::info!("stopped");
     }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
-}
-
-/// Looks at the certificate's files; a broken new pair is reported once, the old one stays.
-fn look(certificate: &Reloader, app: &App, reported: &mut Option<String>) {
-    let result = certificate.look();
-    let error = result.as_ref().err().map(ToString::to_string);
-    match (result, &error) {
-        (Ok(Change::Replaced), _) => {
-            let current = certificate.current();
-            tracing::info!(names = current.names().join(","), "certificate replaced");
-            app.metrics.certificate_ends(current.not_after());
-            app.metrics.reloaded("replaced");
-        }
-        (Err(_), Some(text)) if error != *reported => {
-            tracing::error!(error = text, "the old certificate is kept");
-            app.metrics.reloaded("failed");
-        }
-        _ => {}
-    }
-    *reported = error;
 }

@@ -1,0 +1,226 @@
+//! The server asks its own webhook port, over TLS, as a client would.
+//!
+//! Whoever answers with the certificate that is served now is the server; no CA is needed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_certs::{Pair, Reloader};
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
+use tokio_rustls::TlsConnector;
+
+/// The cheapest question there is, and the start of its answer.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+const ANSWER: &[u8; 12] = b"HTTP/1.1 404";
+
+/// Checks that nobody has accepted so far, as it is with a full port: more than come in a minute.
+const MAX_WAITING: usize = 64;
+
+/// Connections of the server to itself, by their address, so that they are not counted as clients.
+#[derive(Debug, Default)]
+pub(super) struct Checks(Mutex<VecDeque<SocketAddr>>);
+
+impl Checks {
+    /// Whether a connection is one; to be asked once.
+    pub(super) fn is_one(&self, peer: SocketAddr) -> bool {
+        let mut waiting = self.0.lock();
+        let same = |known: &SocketAddr| known.ip() == peer.ip() && known.port() == peer.port();
+        waiting.iter().position(same).is_some_and(|at| waiting.remove(at).is_some())
+    }
+
+    fn expect(&self, address: SocketAddr) {
+        let mut waiting = self.0.lock();
+        waiting.truncate(MAX_WAITING - 1);
+        waiting.push_front(address);
+    }
+}
+
+/// How the server asks itself.
+pub(super) struct SelfCheck {
+    /// Where the webhook port is bound.
+    pub(super) address: SocketAddr,
+    pub(super) certificate: Arc<Reloader>,
+    /// Open connections, for the reason.
+    pub(super) connections: Gauge,
+    pub(super) max_connections: usize,
+    pub(super) checks: Arc<Checks>,
+    pub(super) limit: Duration,
+}
+
+impl SelfCheck {
+    /// # Errors
+    /// Where the port does not answer as it should; the text says what it did.
+    pub(super) async fn run(&self) -> Result<(), String> {
+        let why = match tokio::time::timeout(self.limit, self.ask()).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("nothing within {:?}", self.limit),
+        };
+        let open = usize::try_from(self.connections.get()).unwrap_or_default();
+        let full = if open < self.max_connections {
+            String::new()
+        } else {
+            format!("; all {} connections are taken", self.max_connections)
+        };
+        Err(format!("the webhook port does not answer: {why}{full}"))
+    }
+
+    async fn ask(&self) -> io::Result<()> {
+        let target = reachable(self.address);
+        let socket = if target.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.bind(SocketAddr::new(target.ip(), 0))?;
+        self.checks.expect(socket.local_addr()?);
+        let stream = socket.connect(target).await?;
+        let connector = TlsConnector::from(Arc::new(self.config()?));
+        let name = ServerName::IpAddress(target.ip().into());
+        let mut stream = connector.connect(name, stream).await?;
+        let mut answer = [0; ANSWER.len()];
+        stream.write_all(REQUEST).await?;
+        stream.read_exact(&mut answer).await?;
+        if answer == *ANSWER {
+            return Ok(());
+        }
+        Err(io::Error::other("the answer is not the one that was expected"))
+    }
+
+    fn config(&self) -> io::Result<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let exact = Exact {
+            schemes: provider.signature_verification_algorithms.supported_schemes(),
+            before: self.certificate.current(),
+            certificate: self.certificate.clone(),
+        };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(io::Error::other)?;
+        let mut config = config
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(exact))
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        Ok(config)
+    }
+}
+
+/// Where a port is reached that is bound to an address, or to all of them.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+/// The certificate that is served, byte by byte: the one from before the handshake, or the one from
+/// after it where it was replaced meanwhile.
+#[derive(Debug)]
+struct Exact {
+    before: Arc<Pair>,
+    certificate: Arc<Reloader>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl ServerCertVerifier for Exact {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let is_it = |pair: &Pair| pair.certified().cert.first() == Some(end_entity);
+        if is_it(&self.before) || is_it(&self.certificate.current()) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    /// The connection does not leave the machine and carries no secret. What the verifier cannot
+    /// read of a certificate that API servers accept must not end the process.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes.clone()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use opgate_certs::{Authority, Source};
+
+    use super::*;
+    use crate::files::testing::Temporary;
+
+    /// A check of a port, with a certificate of its own.
+    pub(in super::super) fn check(address: SocketAddr, limit: Duration) -> SelfCheck {
+        let issued = Authority::create(1).unwrap().issue(&["a.test".to_owned()], 1).unwrap();
+        let folder = Temporary::new(&[("tls.crt", &issued.certificate), ("tls.key", &issued.key)]);
+        let certificate = Reloader::new(Source::Directory(folder.path().to_path_buf())).unwrap();
+        SelfCheck {
+            address,
+            certificate: Arc::new(certificate),
+            connections: Gauge::default(),
+            max_connections: 4,
+            checks: Arc::default(),
+            limit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_known_by_their_address_once() {
+        let checks = Checks::default();
+        let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        for port in 1..=100 {
+            checks.expect(address(port));
+        }
+        assert!(checks.is_one(address(100)) && !checks.is_one(address(100)));
+        assert!(!checks.is_one(SocketAddr::from(([127, 0, 0, 2], 99))));
+        let known = (1..=100).filter(|&port| checks.is_one(address(port))).count();
+        assert_eq!(known, MAX_WAITING - 1);
+    }
+
+    #[test]
+    fn a_port_is_reached_where_it_is_bound() {
+        for (bound, reached) in [
+            ("0.0.0.0:1", "127.0.0.1:1"),
+            ("[::]:1", "[::1]:1"),
+            ("10.0.0.1:1", "10.0.0.1:1"),
+            ("[fd00::1]:1", "[fd00::1]:1"),
+        ] {
+            assert_eq!(reachable(bound.parse().unwrap()), reached.parse().unwrap());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `/livez`: whether it helps to start the process anew.
+//!
+//! It does where a task is gone for good, and where the webhook port does not answer the server
+//! itself. However many ask, there is one check at a time, and one a second.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+use super::check::SelfCheck;
+use crate::supervise::Supervisor;
+
+/// How long the result of a check counts.
+const AGE: Duration = Duration::from_secs(1);
+
+/// What is wrong, if anything is.
+type Verdict = Result<(), String>;
+
+/// How the process is.
+pub(super) struct Liveness {
+    supervisor: Supervisor,
+    check: SelfCheck,
+    last: Last,
+}
+
+impl Liveness {
+    pub(super) fn new(supervisor: Supervisor, check: SelfCheck) -> Self {
+        Self { supervisor, check, last: Last::new(AGE) }
+    }
+
+    /// `open` says whether the webhook port is to answer already.
+    ///
+    /// # Errors
+    /// Where something is gone that does not come back; the text says what.
+    pub(super) async fn check(&self, open: bool) -> Verdict {
+        let gone = self.supervisor.gone();
+        if gone.is_empty() && open {
+            return self.last.or(|| self.check.run()).await;
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let lines = gone.iter().map(|gone| format!("task {} is gone: {}", gone.task, gone.why));
+        Err(lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// The last verdict, shared by those who ask in the meantime.
+struct Last {
+    age: Duration,
+    verdict: Mutex<Option<(Instant, Verdict)>>,
+}
+
+impl Last {
+    fn new(age: Duration) -> Self {
+        Self { age, verdict: Mutex::default() }
+    }
+
+    /// The last verdict, or a new one where it is too old. Who asks meanwhile waits for it.
+    async fn or<F: Future<Output = Verdict>>(&self, check: impl FnOnce() -> F) -> Verdict {
+        let mut last = self.verdict.lock().await;
+        if let Some((at, verdict)) = &*last
+            && at.elapsed() < self.age
+        {
+            return verdict.clone();
+        }
+        let verdict = check().await;
+        *last = Some((Instant::now(), verdict.clone()));
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::net::TcpListener;
+    use tokio::sync::Notify;
+
+    use super::super::check::testing;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_nobody_serves_is_no_life() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let liveness = |supervisor: &Supervisor| {
+            Liveness::new(supervisor.clone(), testing::check(address, Duration::from_millis(20)))
+        };
+        // The system still accepts for a task that is gone.
+        let supervisor = Supervisor::impatient();
+        let unanswered = liveness(&supervisor).check(true).await.unwrap_err();
+        assert_eq!(unanswered, "the webhook port does not answer: nothing within 20ms");
+        assert_eq!(liveness(&supervisor).check(false).await, Ok(()), "it does not serve yet");
+        let mut accepting = supervisor.spawn("accept", || async { panic!("out of cheese") });
+        accepting.ended().await;
+        let gone = liveness(&supervisor).check(true).await.unwrap_err();
+        assert_eq!(gone, "task accept is gone: panicked: out of cheese");
+        drop(listener);
+        let refused = liveness(&Supervisor::default()).check(true).await.unwrap_err();
+        assert!(
+            refused.contains("the webhook port does not answer: Connection refused"),
+            "{refused}"
+        );
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_share_one_check() {
+        let last = Arc::new(Last::new(Duration::MAX));
+        let (runs, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let ask = || {
+            let (last, runs, go) = (last.clone(), runs.clone(), go.clone());
+            tokio::spawn(async move {
+                let check = async || {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    go.notified().await;
+                    Err("no".to_owned())
+                };
+                last.or(check).await
+            })
+        };
+        let asked: Vec<_> = (0..20).map(|_| ask()).collect();
+        go.notify_one();
+        for verdict in asked {
+            assert_eq!(verdict.await.unwrap(), Err("no".to_owned()));
+        }
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        // One that is too old does not count.
+        let last = Last::new(Duration::ZERO);
+        assert_eq!(last.or(async || Err("no".to_owned())).await, Err("no".to_owned()));
+        assert_eq!(last.or(async || Ok(())).await, Ok(()));
+    }
+}

@@ -1,0 +1,78 @@
+//! Files of certificates, looked at again and again.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_certs::{Change, Reloader};
+use tokio::sync::watch;
+
+use super::app::App;
+
+/// What is replaced while the server runs.
+pub(super) struct Files {
+    pub(super) certificate: Arc<Reloader>,
+    pub(super) interval: Duration,
+    pub(super) app: Arc<App>,
+}
+
+impl Files {
+    /// Looks at them whenever the interval is over or `told` says so, as long as it is polled.
+    pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
+        let mut can_tell = true;
+        let mut certificate_trouble = None;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.interval) => {}
+                changed = told.changed(), if can_tell => {
+                    can_tell = changed.is_ok();
+                    if !can_tell {
+                        continue;
+                    }
+                }
+            }
+            self.look_at_certificate(&mut certificate_trouble);
+        }
+    }
+
+    fn look_at_certificate(&self, trouble: &mut Option<String>) {
+        let metrics = &self.app.metrics;
+        match news(self.certificate.look(), trouble) {
+            News::None => {}
+            News::Replaced => {
+                let current = self.certificate.current();
+                tracing::info!(names = current.names().join(","), "certificate replaced");
+                metrics.certificate_ends(current.not_after());
+                metrics.reloaded("replaced");
+            }
+            News::Trouble(error) => {
+                tracing::error!(error, "the old certificate is kept");
+                metrics.reloaded("failed");
+            }
+        }
+    }
+}
+
+/// What a look found that was not known.
+enum News {
+    None,
+    Replaced,
+    Trouble(String),
+}
+
+/// The same trouble is told once.
+fn news<E: Display>(found: Result<Change, E>, trouble: &mut Option<String>) -> News {
+    match found {
+        Ok(change) => {
+            *trouble = None;
+            if change == Change::Replaced { News::Replaced } else { News::None }
+        }
+        Err(error) => {
+            let error = error.to_string();
+            if trouble.replace(error.clone()).as_ref() == Some(&error) {
+                return News::None;
+            }
+            News::Trouble(error)
+        }
+    }
+}
