@@ -672,6 +672,44 @@ fn certificates_are_issued_checked_and_renewed() {
     assert!(err(&run(&["serve"])).contains("no serving certificate"));
 }
 
+/// In a folder of its own, so that no serving certificate is of a CA that clients are judged by.
+#[test]
+fn a_client_gets_a_certificate_of_a_ca_that_serves_for_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| opgate(folder.path(), arguments);
+    let issue = ["certs", "issue", "--out", "clients", "--client", "api-server"];
+    let output = run(&issue);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "clients\n"));
+    assert!(err(&output).contains("issued for api-server by a new CA"), "{}", err(&output));
+    let path = |file: &str| folder.path().join("clients").join(file);
+    let ca = std::fs::read(path("ca.crt")).unwrap();
+    assert_eq!(run(&issue).status.code(), Some(0));
+    assert_eq!(std::fs::read(path("ca.crt")).unwrap(), ca, "the CA stays");
+    let mode = std::fs::metadata(path("client.key")).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode, path("tls.crt").exists()), (0o600, false));
+    // What a client has is no serving certificate.
+    let pair = ["--tls-cert", "clients/client.crt", "--tls-key", "clients/client.key"];
+    let check = run(&[&["certs", "check", "--ca", "clients/ca.crt"], &pair[..]].concat());
+    assert_eq!(check.status.code(), Some(1), "{}", out(&check));
+    let wrong = run(&["certs", "issue", "--out", "clients", "--client", "a", "--name", "b"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let wrong = run(&["certs", "issue", "--out", "clients", "--client", ""]);
+    assert_eq!(wrong.status.code(), Some(2));
+    // A server does not start with names and no CA, or without the CA that it is told.
+    assert_eq!(run(&["certs", "issue", "--out", "tls", "--name", "a"]).status.code(), Some(0));
+    let serve = |arguments: &[&str]| run(&[&["serve", "--tls-dir", "tls"], arguments].concat());
+    for (arguments, says) in [
+        (&["--client-name", "api-server"][..], "--client-ca"),
+        (&["--client-ca", "nothing.crt"], "nothing.crt: No such file"),
+        (&["--client-ca", "tls/tls.crt"], "tls.crt: certificate 1: not the certificate of a CA"),
+        (&["--client-ca", "clients/ca.crt", "--client-name", ""], "cannot be the name of a client"),
+    ] {
+        let output = serve(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(err(&output).contains(says), "{arguments:?}: {}", err(&output));
+    }
+}
+
 #[test]
 fn the_demo_shows_the_main_job() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The webhook port: whether it is still there.
+//! The webhook port: who may connect, and whether it is still there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,20 +7,187 @@
     reason = "tests may panic"
 )]
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opgate_tests::{Server, tls};
+use opgate_certs::{Authority, Issued};
+use opgate_tests::fake::FakeCluster;
+use opgate_tests::{HOST, Server, configuration, tls};
 use rustix::process::Signal;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 
 /// Nothing here takes this long; what does has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How the server answers who is served at all.
+const SERVED: &str = "HTTP/1.1 404";
+
 async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !check().await {
         assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
+    }
+}
+
+/// A CA bundle for clients, in a file.
+struct Bundle {
+    folder: TempDir,
+}
+
+impl Bundle {
+    fn new(authority: &Authority) -> Self {
+        let bundle = Self { folder: tempfile::tempdir().unwrap() };
+        bundle.replace(authority.certificate());
+        bundle
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("clients.crt")
+    }
+
+    /// In one step, as a kubelet and good tools do it.
+    fn replace(&self, content: &str) {
+        let new = self.folder.path().join("new");
+        std::fs::write(&new, content).unwrap();
+        std::fs::rename(new, self.path()).unwrap();
+    }
+
+    fn server(&self, arguments: &[&str]) -> Server {
+        let path = self.path();
+        let client_ca = ["--client-ca", path.to_str().unwrap()];
+        Server::start(BINARY, None, &[&client_ca, arguments].concat())
+    }
+}
+
+/// What a client with a certificate gets of the server.
+async fn ask(server: &Server, client: Option<&Issued>) -> std::io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    let ca = server.certificates.authority.certificate();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match client {
+        None => config.with_no_client_auth(),
+        Some(client) => {
+            let chain =
+                vec![CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(client.key.as_bytes()).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let stream = TcpStream::connect(server.address).await?;
+    let name = ServerName::try_from(HOST).unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    // Who is refused may see it before or after this is sent.
+    let _ = stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+    let mut answer = [0; SERVED.len()];
+    stream.read_exact(&mut answer).await?;
+    Ok(String::from_utf8(answer.to_vec()).unwrap())
+}
+
+async fn is_served(server: &Server, client: Option<&Issued>) -> bool {
+    ask(server, client).await.is_ok_and(|answer| answer == SERVED)
+}
+
+async fn rejected(server: &Server, reason: &str) -> Option<f64> {
+    server.metric(&format!("opgate_client_rejections_total{{reason=\"{reason}\"}}")).await
+}
+
+#[tokio::test]
+async fn who_has_no_certificate_for_it_is_refused_and_counted() {
+    let [authority, other] = [(); 2].map(|()| Authority::create(1).unwrap());
+    let bundle = Bundle::new(&authority);
+    let arguments = ["--client-name", "api-server", "--client-name", "api.example.com"];
+    let server = bundle.server(&arguments);
+    let client = |name: &str| authority.issue_client(name, 1).unwrap();
+    for name in ["api-server", "api.example.com"] {
+        assert!(is_served(&server, Some(&client(name))).await, "{name}");
+    }
+    let serving = authority.issue(&["api-server".to_owned()], 1).unwrap();
+    let foreign = other.issue_client("api-server", 1).unwrap();
+    for (reason, pair) in [
+        ("none", None),
+        ("untrusted", Some(foreign)),
+        ("purpose", Some(serving)),
+        ("name", Some(client("tenant"))),
+    ] {
+        assert_eq!(rejected(&server, reason).await, Some(0.0), "{reason}");
+        assert!(ask(&server, pair.as_ref()).await.is_err(), "{reason}");
+        eventually(reason, async || rejected(&server, reason).await == Some(1.0)).await;
+    }
+    assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(4.0));
+    // The server itself is no exception and no client: it is refused, too, and not counted.
+    assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
+    assert_eq!(rejected(&server, "none").await, Some(1.0));
+    assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(4.0));
+    // The client is told what is wanted, whoever it is.
+    let refused = ask(&server, None).await.unwrap_err();
+    let alert = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
+    assert_eq!(refused.get_ref().unwrap().downcast_ref(), Some(&alert));
+}
+
+#[tokio::test]
+async fn another_ca_counts_from_the_next_connection_on() {
+    let [old, new] = [(); 2].map(|()| Authority::create(1).unwrap());
+    let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
+    let bundle = Bundle::new(&old);
+    let server = bundle.server(&[]);
+    let reloads = async |result: &str| {
+        server.metric(&format!("opgate_client_ca_reloads_total{{result=\"{result}\"}}")).await
+    };
+    assert!(is_served(&server, Some(&of_old)).await);
+    assert!(!is_served(&server, Some(&of_new)).await);
+    bundle.replace(new.certificate());
+    eventually("replaced", async || reloads("replaced").await == Some(1.0)).await;
+    assert!(!is_served(&server, Some(&of_old)).await);
+    assert!(is_served(&server, Some(&of_new)).await);
+    bundle.replace("nothing");
+    eventually("failed", async || reloads("failed").await == Some(1.0)).await;
+    assert!(!is_served(&server, Some(&of_old)).await);
+    assert!(is_served(&server, Some(&of_new)).await);
+    // The next thing that is seen shows that the same trouble was told once.
+    bundle.replace(&format!("{}{}", old.certificate(), new.certificate()));
+    eventually("replaced again", async || reloads("replaced").await == Some(2.0)).await;
+    assert!(is_served(&server, Some(&of_old)).await && is_served(&server, Some(&of_new)).await);
+    assert_eq!(reloads("failed").await, Some(1.0));
+    let kept = "the old CA bundle for clients is kept";
+    assert_eq!(server.log().iter().filter(|entry| entry["message"] == kept).count(), 1);
+    assert_eq!(
+        server.metric("opgate_certificate_reloads_total{result=\"failed\"}").await,
+        Some(0.0)
+    );
+}
+
+#[test]
+fn a_server_that_asks_nobody_who_they_are_says_what_that_means() {
+    let cluster = FakeCluster::start();
+    let kubeconfig = cluster.kubeconfig();
+    let live = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let policies = configuration(&[json!({"name": "operator-group", "limits": {"time": "20s"}})]);
+    let bundle = Bundle::new(&Authority::create(1).unwrap());
+    let path = bundle.path();
+    let client_ca = ["--client-ca", path.to_str().unwrap()];
+    for (arguments, warned) in
+        [(live.to_vec(), 1), ([live, client_ca].concat(), 0), (vec!["--cluster", "none"], 0)]
+    {
+        let server = Server::start(BINARY, Some(&policies), &arguments);
+        let warns = |text: &str| text.contains("whoever reaches the webhook port");
+        let log = server.log();
+        let count = log.iter().filter(|entry| warns(&entry["message"].to_string())).count();
+        assert_eq!(count, warned, "{arguments:?}: {log:?}");
     }
 }
 

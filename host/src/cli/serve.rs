@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use opgate_certs::Reloader;
+use opgate_certs::{Clients, Reloader};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -49,12 +49,32 @@ pub(super) struct Serve {
     grace: Duration,
     #[command(flatten)]
     context: ContextArgs,
-    /// How often to look for a new certificate
+    /// How often to look for a new certificate and a new CA bundle for clients
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     tls_reload: Duration,
+    #[command(flatten)]
+    clients: ClientArgs,
     /// Open connections of the webhook port; more wait to be accepted
     #[arg(long, value_name = "NUMBER", default_value_t = NonZeroUsize::MIN.saturating_add(4_095))]
     max_connections: NonZeroUsize,
+}
+
+/// Who may connect to the webhook port.
+#[derive(Debug, Args)]
+struct ClientArgs {
+    /// CA bundle, PEM: clients need a certificate of one of these CAs, for client authentication
+    #[arg(long, value_name = "FILE", env = "OPGATE_CLIENT_CA")]
+    client_ca: Option<PathBuf>,
+    /// Common name or DNS name that a client's certificate must have; may be repeated
+    #[arg(long, value_name = "NAME", requires = "client_ca")]
+    client_name: Vec<String>,
+}
+
+impl ClientArgs {
+    fn clients(self) -> Result<Option<Arc<Clients>>, Failure> {
+        let clients = self.client_ca.map(|bundle| Clients::new(bundle, self.client_name));
+        Ok(clients.transpose().map_err(Failure::usage)?.map(Arc::new))
+    }
 }
 
 /// Where policies read the other objects of the cluster.
@@ -164,6 +184,7 @@ impl Serve {
             grace,
             context,
             tls_reload,
+            clients,
             max_connections,
         } = self;
         let source = tls.source()?;
@@ -184,6 +205,7 @@ impl Serve {
             drain_delay,
             grace,
             reload_interval: tls_reload.max(Duration::from_millis(10)),
+            clients: clients.clients()?,
             max_connections: max_connections.get(),
             ..Options::default()
         };
@@ -197,6 +219,11 @@ impl Serve {
             };
             let _watches = connection.as_ref().map(|connection| connection.watch(set.cluster()));
             if let Some(connection) = connection {
+                if options.clients.is_none() {
+                    tracing::warn!(
+                        "whoever reaches the webhook port can reserve objects that do not exist and ask what namespaces and accounts there are: use --client-ca or a NetworkPolicy"
+                    );
+                }
                 set.read_directly(connection, context.consistent_reads);
             } else if cluster_source.is_some() && reads && context.cluster.is_none() {
                 // Who says `none` knows it.

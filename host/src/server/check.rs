@@ -1,6 +1,8 @@
 //! The server asks its own webhook port, over TLS, as a client would.
 //!
-//! Whoever answers with the certificate that is served now is the server; no CA is needed.
+//! Whoever answers with the certificate that is served now is the server; no CA is needed. Where
+//! clients need a certificate, the check has none, and being refused for that is the answer: the
+//! way in has no exception for the server itself.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +16,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
@@ -50,6 +54,8 @@ pub(super) struct SelfCheck {
     /// Where the webhook port is bound.
     pub(super) address: SocketAddr,
     pub(super) certificate: Arc<Reloader>,
+    /// Whether clients need a certificate.
+    pub(super) asks_clients: bool,
     /// Open connections, for the reason.
     pub(super) connections: Gauge,
     pub(super) max_connections: usize,
@@ -85,6 +91,14 @@ impl SelfCheck {
         let name = ServerName::IpAddress(target.ip().into());
         let mut stream = connector.connect(name, stream).await?;
         let mut answer = [0; ANSWER.len()];
+        if self.asks_clients {
+            // It comes after the client's part of the handshake, which was fine until then.
+            return match stream.read(&mut answer).await {
+                Err(error) if is_refusal(&error) => Ok(()),
+                Err(error) => Err(error),
+                Ok(_) => Err(io::Error::other("a client without a certificate was let in")),
+            };
+        }
         stream.write_all(REQUEST).await?;
         stream.read_exact(&mut answer).await?;
         if answer == *ANSWER {
@@ -120,6 +134,12 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, bound.port())
+}
+
+/// Whether the server said that it wants a certificate.
+fn is_refusal(error: &io::Error) -> bool {
+    let refused = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
+    error.get_ref().and_then(|inner| inner.downcast_ref()) == Some(&refused)
 }
 
 /// The certificate that is served, byte by byte: the one from before the handshake, or the one from
@@ -187,6 +207,7 @@ pub(super) mod testing {
         SelfCheck {
             address,
             certificate: Arc::new(certificate),
+            asks_clients: false,
             connections: Gauge::default(),
             max_connections: 4,
             checks: Arc::default(),

@@ -1,6 +1,7 @@
 //! Accepting and serving connections until there is nothing more to serve.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use opgate_certs::Refusal;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -170,8 +172,9 @@ async fn connection(
     let stream = match tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         _ if check => return,
-        _ => {
-            app.metrics.handshake_failures.inc();
+        failed => {
+            let refusal = failed.ok().and_then(Result::err).and_then(|error| refusal(&error));
+            app.metrics.handshake_failed(refusal);
             return;
         }
     };
@@ -236,6 +239,11 @@ async fn connection(
             let _ = connection.await;
         }
     }
+}
+
+/// Why the client of a failed handshake was refused, if it was.
+fn refusal(error: &io::Error) -> Option<Refusal> {
+    Refusal::of(error.get_ref()?.downcast_ref()?)
 }
 
 fn service(

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use opgate_certs::Refusal;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -45,6 +46,11 @@ struct Result {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Read {
     resource: String,
 }
@@ -67,7 +73,9 @@ pub(super) struct Metrics {
     pub(super) shed: Counter,
     pub(super) in_flight: Gauge,
     pub(super) connections: Gauge,
-    pub(super) handshake_failures: Counter,
+    handshake_failures: Counter,
+    client_rejections: Family<Reason, Counter>,
+    client_ca_reloads: Family<Result, Counter>,
     pub(super) panics: Counter,
     reloads: Family<Result, Counter>,
     not_after: Gauge,
@@ -183,6 +191,12 @@ impl Metrics {
         let handshake_failures = Counter::default();
         let text = "TLS handshakes that failed or took too long";
         registry.register("tls_handshake_failures", text, handshake_failures.clone());
+        let client_rejections = Family::<Reason, Counter>::default();
+        let text = "Clients refused in the handshake, by reason";
+        registry.register("client_rejections", text, client_rejections.clone());
+        for refusal in Refusal::ALL {
+            drop(client_rejections.get_or_create(&Reason { reason: refusal.as_str() }));
+        }
         let text = "Tasks that failed and were started anew";
         registry.register("task_restarts", text, supervisor.restarts());
         let panics = Counter::default();
@@ -193,8 +207,12 @@ impl Metrics {
         );
         let reloads = Family::<Result, Counter>::default();
         registry.register("certificate_reloads", "Changes of the certificate", reloads.clone());
+        let client_ca_reloads = Family::<Result, Counter>::default();
+        let text = "Changes of the CA bundle for clients";
+        registry.register("client_ca_reloads", text, client_ca_reloads.clone());
         for result in ["replaced", "failed"] {
             drop(reloads.get_or_create(&Result { result }));
+            drop(client_ca_reloads.get_or_create(&Result { result }));
         }
         let not_after = Gauge::default();
         let text = "When the serving certificate ends, in seconds since 1970";
@@ -219,6 +237,8 @@ impl Metrics {
             in_flight,
             connections,
             handshake_failures,
+            client_rejections,
+            client_ca_reloads,
             panics,
             reloads,
             not_after,
@@ -248,6 +268,18 @@ impl Metrics {
 
     pub(super) fn reloaded(&self, result: &'static str) {
         self.reloads.get_or_create(&Result { result }).inc();
+    }
+
+    pub(super) fn client_ca_reloaded(&self, result: &'static str) {
+        self.client_ca_reloads.get_or_create(&Result { result }).inc();
+    }
+
+    /// `refusal` is what was wrong with the client's certificate, if that was it.
+    pub(super) fn handshake_failed(&self, refusal: Option<Refusal>) {
+        self.handshake_failures.inc();
+        if let Some(refusal) = refusal {
+            self.client_rejections.get_or_create(&Reason { reason: refusal.as_str() }).inc();
+        }
     }
 
     pub(super) fn certificate_ends(&self, at: SystemTime) {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! accept ─▶ handshake (5 s) ─▶ HTTP/1.1 or h2 ─▶ app: body, review, decision ─▶ answer
-//!    ▲                                ▲               │
-//!    │                                │               └─▶ 503 + Retry-After when there is too much
+//!    ▲         └── clients            ▲               │
+//!    │             refused            │               └─▶ 503 + Retry-After when there is too much
 //!    └── connections bounded          │
 //!                                     └── GET /livez: the server asks itself
 //! ```
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use opgate_certs::{Reloader, server_config};
+use opgate_certs::{Clients, Reloader, server_config};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -65,6 +65,8 @@ pub struct Options {
     pub grace: Duration,
     /// How often the files of certificates are looked at.
     pub reload_interval: Duration,
+    /// Who may connect to the webhook port; everybody where this is `None`.
+    pub clients: Option<Arc<Clients>>,
     /// Open connections of the webhook port; more wait to be accepted.
     pub max_connections: usize,
     /// Of the server's tasks, and of others without which it cannot live.
@@ -83,6 +85,7 @@ impl Default for Options {
             drain_delay: Duration::from_secs(5),
             grace: Duration::from_secs(20),
             reload_interval: Duration::from_secs(5),
+            clients: None,
             max_connections: MAX_CONNECTIONS,
             supervisor: Supervisor::default(),
             answer: Answer::default(),
@@ -128,7 +131,7 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let listener = bind(options.listen).await?;
         let ops = bind(options.ops_listen).await?;
-        let tls = server_config(certificate.clone(), None)?;
+        let tls = server_config(certificate.clone(), options.clients.clone())?;
         let body_memory = options.body_memory.max(options.body_limit);
         let app =
             App::new(set, options.body_limit, body_memory, options.answer, &options.supervisor);
@@ -163,6 +166,7 @@ impl Server {
         let check = SelfCheck {
             address: listener.local_addr().unwrap_or(options.listen),
             certificate: certificate.clone(),
+            asks_clients: options.clients.is_some(),
             connections: app.metrics.connections.clone(),
             max_connections: options.max_connections,
             checks: checks.clone(),
@@ -171,8 +175,12 @@ impl Server {
         let router = app.ops(Arc::new(Liveness::new(supervisor.clone(), check)));
         let ops = Arc::new(ops);
         let ops = supervisor.spawn("ops", move || serve_ops(ops.clone(), router.clone()));
-        let files =
-            Arc::new(Files { certificate, interval: options.reload_interval, app: app.clone() });
+        let files = Arc::new(Files {
+            certificate,
+            clients: options.clients.clone(),
+            interval: options.reload_interval,
+            app: app.clone(),
+        });
         let files = supervisor.spawn("reload", move || files.clone().watch(reload.clone()));
         let port =
             Port::new(listener, acceptor, app.clone(), phases, options.max_connections, checks);

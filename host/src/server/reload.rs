@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opgate_certs::{Change, Reloader};
+use opgate_certs::{Change, Clients, Reloader};
 use tokio::sync::watch;
 
 use super::app::App;
@@ -12,6 +12,7 @@ use super::app::App;
 /// What is replaced while the server runs.
 pub(super) struct Files {
     pub(super) certificate: Arc<Reloader>,
+    pub(super) clients: Option<Arc<Clients>>,
     pub(super) interval: Duration,
     pub(super) app: Arc<App>,
 }
@@ -21,6 +22,7 @@ impl Files {
     pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
         let mut can_tell = true;
         let mut certificate_trouble = None;
+        let mut clients_trouble = None;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.interval) => {}
@@ -32,6 +34,9 @@ impl Files {
                 }
             }
             self.look_at_certificate(&mut certificate_trouble);
+            if let Some(clients) = &self.clients {
+                self.look_at_clients(clients, &mut clients_trouble);
+            }
         }
     }
 
@@ -48,6 +53,21 @@ impl Files {
             News::Trouble(error) => {
                 tracing::error!(error, "the old certificate is kept");
                 metrics.reloaded("failed");
+            }
+        }
+    }
+
+    fn look_at_clients(&self, clients: &Clients, trouble: &mut Option<String>) {
+        let metrics = &self.app.metrics;
+        match news(clients.look(), trouble) {
+            News::None => {}
+            News::Replaced => {
+                tracing::info!("CA bundle for clients replaced");
+                metrics.client_ca_reloaded("replaced");
+            }
+            News::Trouble(error) => {
+                tracing::error!(error, "the old CA bundle for clients is kept");
+                metrics.client_ca_reloaded("failed");
             }
         }
     }
