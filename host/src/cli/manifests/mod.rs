@@ -2,16 +2,18 @@
 //! themselves.
 //!
 //! `webhook` prints the configuration of validating webhooks that sends the policies what they want
-//! to see with their settings, and nothing else.
+//! to see with their settings, and nothing else. `network-policy` prints who may reach the server.
 //!
 //! ```text
 //! policies ─▶ wants  ─▶ plan  ─▶ webhook ─┐
 //!                                         ├─▶ registration ─▶ yaml, or JSON
-//! arguments ─▶ server, ca, names ─────────┘
+//! arguments ─▶ server, ca, names ─────────┘          ▲
+//! arguments ─▶ network ──────────────────────────────┘
 //! ```
 
 mod ca;
 mod names;
+mod network;
 mod plan;
 mod registration;
 mod server;
@@ -25,8 +27,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use self::names::{namespace, object_name};
+use self::network::Network;
 use self::registration::Registration;
 use self::server::{ServerArgs, Target};
 use self::wants::Facts;
@@ -51,6 +55,20 @@ enum Command {
     /// settings decide which requests policies want to see, modes and `onError` what happens
     /// without opgate.
     Webhook(Webhook),
+    /// Print the network policy that lets nobody but API servers reach the webhook port
+    ///
+    /// It works where the network of the cluster knows network policies. Probes of a kubelet come from
+    /// the pod's own node and need no rule.
+    NetworkPolicy(NetworkPolicy),
+}
+
+#[derive(Debug, Args)]
+struct NetworkPolicy {
+    #[command(flatten)]
+    network: Network,
+    /// Form of the output
+    #[arg(long, value_name = "FORM", default_value = "yaml")]
+    output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -81,10 +99,25 @@ enum Format {
     Json,
 }
 
+impl Format {
+    fn print(self, object: &impl Serialize) -> Result<Outcome, Failure> {
+        let printed = serde_json::to_value(object).map_err(Failure::engine)?;
+        let mut out = anstream::stdout();
+        match self {
+            Self::Yaml => write!(out, "{}", yaml::text(&printed).map_err(Failure::engine)?)?,
+            Self::Json => writeln!(out, "{printed:#}")?,
+        }
+        Ok(Outcome::Ok)
+    }
+}
+
 impl Manifests {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
             Command::Webhook(webhook) => webhook.run(),
+            Command::NetworkPolicy(NetworkPolicy { network, output }) => {
+                output.print(&network.policy().map_err(Failure::usage)?)
+            }
         }
     }
 }
@@ -106,12 +139,6 @@ impl Webhook {
         if printed.webhooks.as_ref().is_none_or(Vec::is_empty) {
             tracing::warn!("no policy wants to see any request: API servers will ask nothing");
         }
-        let printed = serde_json::to_value(&printed).map_err(Failure::engine)?;
-        let mut out = anstream::stdout();
-        match output {
-            Format::Yaml => write!(out, "{}", yaml::text(&printed).map_err(Failure::engine)?)?,
-            Format::Json => writeln!(out, "{printed:#}")?,
-        }
-        Ok(Outcome::Ok)
+        output.print(&printed)
     }
 }

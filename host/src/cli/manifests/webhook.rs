@@ -19,7 +19,7 @@ const DOCUMENTED: (&str, &str) = ("core.rukpak.io", "bundles");
 const DOMAIN: &str = "opgate.dev";
 
 /// The label by which API servers select namespaces by name; they set it themselves.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+pub(super) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// From the end of a policy's time to the API server's patience: for the way, the wait for a turn
 /// and opgate's own margin, so that opgate answers first and names the slow policy.

@@ -1,0 +1,208 @@
+//! `opgate manifests network-policy`: who may reach the ports of the server's pods.
+//!
+//! The webhook port is for API servers, which usually run on the network of their nodes, so that no
+//! selector finds them: they are named by address. The ops port is for what reads metrics. Probes
+//! come from the pod's own node, which network policies do not keep out.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+
+use clap::Args;
+use k8s_openapi::api::networking::v1::{
+    IPBlock, NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+    NetworkPolicySpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::names::{is_domain, namespace, object_name};
+use super::webhook::NAMESPACE_NAME;
+
+/// Arguments of `opgate manifests network-policy`.
+#[derive(Debug, Args)]
+pub(super) struct Network {
+    /// Addresses of API servers; may be repeated
+    #[arg(long, value_name = "CIDR", value_parser = cidr, required = true)]
+    api_server: Vec<String>,
+    /// Namespace whose pods may reach the ops port; may be repeated [default: none may]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+    metrics_from: Vec<String>,
+    /// Namespace of the server
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, default_value = "opgate-system")]
+    namespace: String,
+    /// Label of the server's pods; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, default_value = "app=opgate")]
+    pod_label: Vec<(String, String)>,
+    /// Port of the pods that API servers call
+    #[arg(long, value_name = "PORT", default_value = "9443")]
+    webhook_port: NonZeroU16,
+    /// Port of the pods with /metrics
+    #[arg(long, value_name = "PORT", default_value = "8081")]
+    ops_port: NonZeroU16,
+    /// Name of the network policy
+    #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "opgate")]
+    name: String,
+}
+
+impl Network {
+    pub(super) fn policy(self) -> anyhow::Result<NetworkPolicy> {
+        let labels: BTreeMap<_, _> = self.pod_label.iter().cloned().collect();
+        anyhow::ensure!(
+            labels.len() == self.pod_label.len(),
+            "--pod-label names a key twice: no pod has two values of one"
+        );
+        let from_addresses = self.api_server.into_iter().map(|cidr| NetworkPolicyPeer {
+            ip_block: Some(IPBlock { cidr, except: None }),
+            ..NetworkPolicyPeer::default()
+        });
+        let from_namespaces = self.metrics_from.into_iter().map(|namespace| NetworkPolicyPeer {
+            namespace_selector: Some(selector([(NAMESPACE_NAME.to_owned(), namespace)].into())),
+            ..NetworkPolicyPeer::default()
+        });
+        let rules = [
+            rule(self.webhook_port, from_addresses.collect()),
+            rule(self.ops_port, from_namespaces.collect()),
+        ];
+        Ok(NetworkPolicy {
+            metadata: ObjectMeta {
+                name: Some(self.name),
+                namespace: Some(self.namespace),
+                ..ObjectMeta::default()
+            },
+            spec: Some(NetworkPolicySpec {
+                pod_selector: Some(selector(labels)),
+                policy_types: Some(vec!["Ingress".to_owned()]),
+                ingress: Some(rules.into_iter().flatten().collect()),
+                egress: None,
+            }),
+        })
+    }
+}
+
+/// Nothing where nobody is named: a rule without `from` is for everybody.
+fn rule(port: NonZeroU16, from: Vec<NetworkPolicyPeer>) -> Option<NetworkPolicyIngressRule> {
+    let port = NetworkPolicyPort {
+        port: Some(IntOrString::Int(i32::from(port.get()))),
+        protocol: Some("TCP".to_owned()),
+        end_port: None,
+    };
+    (!from.is_empty())
+        .then(|| NetworkPolicyIngressRule { from: Some(from), ports: Some(vec![port]) })
+}
+
+fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector { match_labels: Some(labels), match_expressions: None }
+}
+
+/// An argument that names addresses.
+fn cidr(text: &str) -> Result<String, String> {
+    let wrong = |why: String| format!("{text:?} is not a CIDR: {why}");
+    let Some((address, bits)) = text.split_once('/') else {
+        return Err(wrong("write ADDRESS/BITS, for one address 10.0.0.1/32 or fd00::1/128".into()));
+    };
+    let address: IpAddr =
+        address.parse().map_err(|_| wrong(format!("{address:?} is no address")))?;
+    // As API servers want it: digits, no sign, no leading zero.
+    let plain = bits.bytes().all(|b| b.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
+    let bits: Option<u32> = bits.parse().ok().filter(|_| plain);
+    let network = bits.and_then(|bits| network(address, bits));
+    let network = network.ok_or_else(|| wrong("the number of bits is wrong".to_owned()))?;
+    if network == address {
+        return Ok(text.to_owned());
+    }
+    Err(wrong(format!("{address} is within a network, not its start, which is {network}")))
+}
+
+/// The first address of a network.
+fn network(address: IpAddr, bits: u32) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(ip) => {
+            let rest = Ipv4Addr::BITS.checked_sub(bits)?;
+            let mask = u32::MAX.checked_shl(rest).unwrap_or_default();
+            Some(Ipv4Addr::from_bits(ip.to_bits() & mask).into())
+        }
+        IpAddr::V6(ip) => {
+            let rest = Ipv6Addr::BITS.checked_sub(bits)?;
+            let mask = u128::MAX.checked_shl(rest).unwrap_or_default();
+            Some(Ipv6Addr::from_bits(ip.to_bits() & mask).into())
+        }
+    }
+}
+
+/// An argument that names a label.
+fn label(text: &str) -> Result<(String, String), String> {
+    let is_name = |name: &str| {
+        let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
+        let bytes = name.as_bytes();
+        name.len() <= 63
+            && bytes.iter().copied().all(inner)
+            && edge(bytes.first().copied())
+            && edge(bytes.last().copied())
+    };
+    let is_key = |key: &str| match key.split_once('/') {
+        Some((prefix, name)) => is_domain(prefix) && is_name(name),
+        None => is_name(key),
+    };
+    match text.split_once('=') {
+        Some((key, value)) if is_key(key) && (value.is_empty() || is_name(value)) => {
+            Ok((key.to_owned(), value.to_owned()))
+        }
+        _ => Err(format!("{text:?} is not a label: write KEY=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_named_as_networks() {
+        for right in [
+            "10.0.0.0/8",
+            "10.0.0.1/32",
+            "0.0.0.0/0",
+            "192.168.0.128/25",
+            "fd00::/8",
+            "::1/128",
+            "::/0",
+        ] {
+            assert_eq!(cidr(right), Ok(right.to_owned()));
+        }
+        for (wrong, why) in [
+            ("10.0.0.1", "write ADDRESS/BITS"),
+            ("", "write ADDRESS/BITS"),
+            ("host/8", "\"host\" is no address"),
+            ("/8", "\"\" is no address"),
+            ("010.0.0.0/8", "\"010.0.0.0\" is no address"),
+            ("10.0.0.0/33", "the number of bits is wrong"),
+            ("fd00::/129", "the number of bits is wrong"),
+            ("10.0.0.0/", "the number of bits is wrong"),
+            ("10.0.0.0/+8", "the number of bits is wrong"),
+            ("10.0.0.0/08", "the number of bits is wrong"),
+            ("10.0.0.0/-1", "the number of bits is wrong"),
+            ("10.0.0.0/8/8", "the number of bits is wrong"),
+            ("10.0.0.1/24", "not its start, which is 10.0.0.0"),
+            ("10.0.0.1/0", "not its start, which is 0.0.0.0"),
+            ("fd00::1/64", "not its start, which is fd00::"),
+        ] {
+            let error = cidr(wrong).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn labels_have_a_key_and_a_value() {
+        for right in ["app=opgate", "app.kubernetes.io/name=opgate", "a=", "a_B.9=x-y"] {
+            let (key, value) = label(right).unwrap();
+            assert_eq!(format!("{key}={value}"), right);
+        }
+        let long = format!("a={}", "x".repeat(64));
+        for wrong in
+            ["", "app", "=a", "a=b=c", "a=b c", "-a=b", "a=b-", "/a=b", "A/a=b", "a/b/c=d", &long]
+        {
+            assert!(label(wrong).unwrap_err().contains("write KEY=VALUE"), "{wrong}");
+        }
+    }
+}
