@@ -38,7 +38,9 @@ impl Checks {
     /// Whether a connection is one; to be asked once.
     pub(super) fn is_one(&self, peer: SocketAddr) -> bool {
         let mut waiting = self.0.lock();
-        let same = |known: &SocketAddr| known.ip() == peer.ip() && known.port() == peer.port();
+        // On a socket for both families an address of IPv4 looks like one of IPv6.
+        let ip = peer.ip().to_canonical();
+        let same = |known: &SocketAddr| known.ip() == ip && known.port() == peer.port();
         waiting.iter().position(same).is_some_and(|at| waiting.remove(at).is_some())
     }
 
@@ -82,9 +84,7 @@ impl SelfCheck {
     }
 
     async fn ask(&self) -> io::Result<()> {
-        let target = reachable(self.address);
-        let socket = if target.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.bind(SocketAddr::new(target.ip(), 0))?;
+        let (socket, target) = socket(self.address)?;
         self.checks.expect(socket.local_addr()?);
         let stream = socket.connect(target).await?;
         let connector = TlsConnector::from(Arc::new(self.config()?));
@@ -126,14 +126,31 @@ impl SelfCheck {
     }
 }
 
-/// Where a port is reached that is bound to an address, or to all of them.
-fn reachable(bound: SocketAddr) -> SocketAddr {
-    let ip = match bound.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
+/// A socket to the port from its own address, and where to connect it.
+fn socket(bound: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+    let from = |ip: IpAddr| {
+        let socket = if ip.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Of a link-local address the interface stays.
+        let (mut own, mut target) = (bound, bound);
+        own.set_ip(ip);
+        own.set_port(0);
+        socket.bind(own)?;
+        target.set_ip(ip);
+        Ok((socket, target))
     };
-    SocketAddr::new(ip, bound.port())
+    let (first, second) = reachable(bound.ip());
+    from(first).or_else(|error| second.map_or(Err(error), from))
+}
+
+/// Where an address is reached. All of IPv6 may be bound without there being any of it.
+fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
+    const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    match bound {
+        IpAddr::V4(ip) if ip.is_unspecified() => (V4, None),
+        IpAddr::V6(ip) if ip.is_unspecified() => (V6, Some(V4)),
+        ip => (ip, None),
+    }
 }
 
 /// Whether the server said that it wants a certificate.
@@ -235,13 +252,17 @@ mod tests {
 
     #[test]
     fn a_port_is_reached_where_it_is_bound() {
-        for (bound, reached) in [
-            ("0.0.0.0:1", "127.0.0.1:1"),
-            ("[::]:1", "[::1]:1"),
-            ("10.0.0.1:1", "10.0.0.1:1"),
-            ("[fd00::1]:1", "[fd00::1]:1"),
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (bound, reached, otherwise) in [
+            ("0.0.0.0", "127.0.0.1", None),
+            ("::", "::1", Some("127.0.0.1")),
+            ("10.0.0.1", "10.0.0.1", None),
+            ("fd00::1", "fd00::1", None),
         ] {
-            assert_eq!(reachable(bound.parse().unwrap()), reached.parse().unwrap());
+            assert_eq!(reachable(ip(bound)), (ip(reached), otherwise.map(ip)));
         }
+        let checks = Checks::default();
+        checks.expect("127.0.0.1:1".parse().unwrap());
+        assert!(checks.is_one("[::ffff:127.0.0.1]:1".parse().unwrap()));
     }
 }
