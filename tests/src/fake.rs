@@ -54,6 +54,17 @@ pub enum Scope {
     Namespaced,
 }
 
+/// What becomes of watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watching {
+    /// They are served.
+    Served,
+    /// They are answered with 200 and end at once.
+    HungUp,
+    /// They are answered with 500.
+    Failed,
+}
+
 /// A fake API server on a thread of its own, so that it answers while the test blocks. It stops,
 /// and its port is closed, when it is dropped.
 pub struct FakeCluster {
@@ -138,7 +149,7 @@ impl FakeCluster {
     }
 
     /// Creates an object or replaces the one of the same name: ADDED or MODIFIED for watches. Its
-    /// `resourceVersion` is new, its `uid` that of the one it replaces. It has to have a namespace
+    /// `resourceVersion` is new, its `uid` that of the one it replaces, or its own. It has to have a namespace
     /// if its type is namespaced, and only then.
     pub fn apply(&self, group: &str, version: &str, plural: &str, object: Value) {
         self.shared.change(|cluster| {
@@ -155,6 +166,13 @@ impl FakeCluster {
         self.shared.change(|cluster| {
             cluster.record(&of(group, plural), (namespace.to_owned(), name.to_owned()), None);
         });
+    }
+
+    /// An object as it is stored.
+    pub fn stored(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let cluster = self.shared.cluster.lock().unwrap();
+        let key = (namespace.to_owned(), name.to_owned());
+        cluster.resources.get(&of(group, plural))?.objects.get(&key).map(|o| Value::clone(o))
     }
 
     /// The last version that an object got.
@@ -222,6 +240,31 @@ impl FakeCluster {
         self.shared.cluster.lock().unwrap().requests.clone()
     }
 
+    /// From now on watches of a resource type are answered like this; lists and single objects as ever.
+    pub fn watches_of(&self, group: &str, plural: &str, fate: Watching) {
+        self.shared.change(|cluster| {
+            let of = of(group, plural);
+            cluster.watches.retain(|watch| fate == Watching::Served || watch.view.of != of);
+            cluster.fates.insert(of, fate);
+        });
+    }
+
+    /// Sets everything back to what it was when the counter of versions was lower, as an etcd that is
+    /// restored from a backup does. Watches are cut; versions that come are given anew.
+    pub fn restore(&self, version: u64) {
+        self.shared.change(|cluster| {
+            let types: Vec<_> = cluster.resources.keys().cloned().collect();
+            for of in types {
+                let objects = cluster.snapshot(&of, version);
+                cluster.resources.get_mut(&of).unwrap().objects = objects;
+            }
+            cluster.history.retain(|change| change.version <= version);
+            cluster.version = version;
+            cluster.cuts += 1;
+            cluster.watches.clear();
+        });
+    }
+
     /// Waits until at least so many requests have come in that fulfil a condition.
     pub async fn requested(&self, count: usize, is_it: impl Fn(&str) -> bool) {
         let enough = |cluster: &Cluster| {
@@ -269,6 +312,7 @@ struct Cluster {
     resources: BTreeMap<Type, Resource>,
     watches: Vec<Watch>,
     forbidden: BTreeSet<Type>,
+    fates: BTreeMap<Type, Watching>,
     failures: VecDeque<u16>,
     requests: Vec<String>,
     paused: bool,
@@ -297,6 +341,7 @@ struct Watch {
 }
 
 /// What a request wants to see of a type's objects, and how.
+#[derive(Clone)]
 struct View {
     of: Type,
     version: String,
@@ -305,6 +350,7 @@ struct View {
 }
 
 /// A request, with path and query decoded.
+#[derive(Clone)]
 struct Call {
     method: String,
     path: Vec<String>,
@@ -315,7 +361,7 @@ struct Call {
 
 enum Reply {
     Json(u16, Value),
-    Watch { lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64 },
+    Watch { lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64, last: Option<View> },
 }
 
 /// A request's result; the error is a `Status`.
@@ -346,7 +392,9 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
     let call = Call::new(&head, body.collect().await?.to_bytes());
     shared.until(|cluster| !cluster.paused).await;
     let (code, body) = match shared.change(|cluster| cluster.serve(call)) {
-        Ok(Reply::Watch { lines, seconds, cuts }) => (200, stream(shared, lines, seconds, cuts)),
+        Ok(Reply::Watch { lines, seconds, cuts, last }) => {
+            (200, stream(shared, lines, seconds, cuts, last))
+        }
         Ok(Reply::Json(code, body)) => (code, whole(&body)),
         Err(body) => (body["code"].as_u64().unwrap().try_into().unwrap(), whole(&body)),
     };
@@ -363,11 +411,17 @@ fn whole(body: &Value) -> Body {
 
 /// The body of a watch. A cut is an error of the body, upon which the connection is closed without
 /// the end of the answer.
-fn stream(shared: Arc<Shared>, lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64) -> Body {
+fn stream(
+    shared: Arc<Shared>,
+    lines: UnboundedReceiver<Bytes>,
+    seconds: u64,
+    cuts: u64,
+    last: Option<View>,
+) -> Body {
     // Without a timeout: longer than any test.
     let seconds = if seconds == 0 { 86_400 } else { seconds };
     let end = Instant::now() + Duration::from_secs(seconds);
-    let step = move |mut lines: UnboundedReceiver<Bytes>| {
+    let step = move |(mut lines, mut last): (UnboundedReceiver<Bytes>, Option<View>)| {
         let shared = shared.clone();
         async move {
             let cut = |cluster: &Cluster| cluster.cuts != cuts;
@@ -379,11 +433,19 @@ fn stream(shared: Arc<Shared>, lines: UnboundedReceiver<Bytes>, seconds: u64, cu
                 }
                 line.map(|line| Ok(Frame::data(line)))
             };
-            let item = tokio::select! { line = line => line, () = sleep_until(end) => None };
-            item.map(|item| (item, lines))
+            let item = tokio::select! {
+                line = line => line,
+                () = sleep_until(end) => {
+                    let cluster = shared.cluster.lock().unwrap();
+                    let last = last.take().filter(|_| !cluster.paused);
+                    let last = last.filter(|view| cluster.resources.contains_key(&view.of));
+                    last.map(|view| Ok(Frame::data(cluster.bookmark(&view, &json!({})))))
+                }
+            };
+            item.map(|item| (item, (lines, last)))
         }
     };
-    StreamBody::new(stream::unfold(lines, step)).boxed_unsync()
+    StreamBody::new(stream::unfold((lines, last), step)).boxed_unsync()
 }
 
 impl Call {
@@ -539,7 +601,8 @@ impl Cluster {
         let key = (text("namespace").unwrap_or_default(), text("name").expect("a name"));
         let uid = json!(format!("00000000-0000-4000-8000-{:012}", self.version));
         let old = resource.objects.get(&key);
-        object["metadata"]["uid"] = old.map_or(uid, |old| old["metadata"]["uid"].clone());
+        let given = object["metadata"]["uid"].as_str().map_or(uid, |given| json!(given));
+        object["metadata"]["uid"] = old.map_or(given, |old| old["metadata"]["uid"].clone());
         object["metadata"]["resourceVersion"] = json!((self.version + 1).to_string());
         object["apiVersion"] = json!(api_version(&of.0, version));
         object["kind"] = json!(resource.kind);
@@ -695,9 +758,24 @@ impl Cluster {
         let since = view.call.number("resourceVersion")?;
         let seconds = view.call.number("timeoutSeconds")?;
         let initial = view.call.asks("sendInitialEvents");
+        match self.fates.get(&view.of) {
+            None | Some(Watching::Served) => {}
+            Some(Watching::HungUp) => {
+                let (_, lines) = unbounded_channel();
+                return Ok(Reply::Watch { lines, seconds, cuts: self.cuts, last: None });
+            }
+            Some(Watching::Failed) => return Err(status(500, "the test asked for this answer")),
+        }
+        // A real server says it shortly before the end, too.
+        let allowed = view.call.asks("allowWatchBookmarks");
+        let last = allowed.then(|| view.clone());
         let (sender, lines) = unbounded_channel();
         let send = |line| drop(sender.send(line));
-        let reply = Reply::Watch { lines, seconds, cuts: self.cuts };
+        let reply = Reply::Watch { lines, seconds, cuts: self.cuts, last };
+        if since > self.version {
+            let message = format!("Too large resource version: {since}, current: {}", self.version);
+            return Err(status(504, &message));
+        }
         if since == 0 || initial {
             let objects = self.resources[&view.of].objects.values();
             objects.filter(|o| view.takes(o)).for_each(|o| send(line("ADDED", &view.show(o))));

@@ -30,6 +30,7 @@ use tokio_rustls::client::TlsStream;
 
 pub mod catalog;
 pub mod fake;
+pub mod reviews;
 
 /// Name in the serving certificates of the tests.
 pub const HOST: &str = "opgate.test";

@@ -10,101 +10,22 @@
 
 use std::path::PathBuf;
 
-use futures_util::future::join_all;
 use opgate_tests::fake::{FakeCluster, Scope};
+use opgate_tests::reviews::{
+    self, GOOSE, GROUPS, Given, OLM, cluster, group, namespace, policies, until,
+};
 use opgate_tests::{Answer, Client, Server, configuration, hostile};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
-const OLM: &str = "operators.coreos.com";
-const GROUPS: &str = "operators.coreos.com/v1/operatorgroups";
-const RBAC: &str = "rbac.authorization.k8s.io";
-const GOOSE: &str = "Goose.v1alpha1.birds.com";
-
-/// Everything that the built-in policies read, with the rules as they are by default.
-const RESOURCES: [(&str, &str, &str, &str, Scope); 8] = [
-    ("", "v1", "namespaces", "Namespace", Scope::Cluster),
-    ("", "v1", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
-    ("", "v1", "configmaps", "ConfigMap", Scope::Namespaced),
-    (OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced),
-    (OLM, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion", Scope::Namespaced),
-    (RBAC, "v1", "clusterroles", "ClusterRole", Scope::Cluster),
-    (RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", Scope::Cluster),
-    ("core.rukpak.io", "v1alpha1", "bundles", "Bundle", Scope::Cluster),
-];
-
-fn cluster() -> FakeCluster {
-    let cluster = FakeCluster::start();
-    for (group, version, plural, kind, scope) in RESOURCES {
-        cluster.install(group, version, plural, kind, scope);
-    }
-    for name in ["a", "b", "c", "shared"] {
-        cluster.apply("", "v1", "namespaces", namespace(name));
-    }
-    cluster
-}
-
-fn policies() -> String {
-    let patient = |name: &str| json!({"name": name, "limits": {"time": "20s"}});
-    configuration(&[patient("bundle-immutability"), patient("operator-group")])
-}
 
 fn serve(cluster: &FakeCluster, arguments: &[&str]) -> Server {
-    let kubeconfig = cluster.kubeconfig();
-    let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
-    all.extend(arguments);
-    Server::start(BINARY, Some(&policies()), &all)
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name}}})
-}
-
-fn group(namespace: &str, name: &str, targets: &[&str], apis: &str) -> Value {
-    json!({
-        "apiVersion": "operators.coreos.com/v1",
-        "kind": "OperatorGroup",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "annotations": {"olm.providedAPIs": apis},
-        },
-        "spec": {"targetNamespaces": targets},
-    })
+    reviews::serve(BINARY, cluster, arguments)
 }
 
 /// A CREATE as an API server sends it.
 fn create(object: &Value, dry_run: bool) -> String {
-    let kind = json!({"group": OLM, "version": "v1", "kind": "OperatorGroup"});
-    let resource = json!({"group": OLM, "version": "v1", "resource": "operatorgroups"});
-    json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "1",
-            "kind": kind,
-            "resource": resource,
-            "name": object["metadata"]["name"],
-            "namespace": object["metadata"]["namespace"],
-            "operation": "CREATE",
-            "userInfo": {"username": "admin"},
-            "object": object,
-            "oldObject": null,
-            "dryRun": dry_run,
-        },
-    })
-    .to_string()
-}
-
-/// Looks until it is so.
-async fn until(what: &str, look: impl AsyncFn() -> bool) {
-    for _ in 0..20_000 {
-        if look().await {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-    panic!("{what} does not come");
+    reviews::create(object, if dry_run { Given::DryRun } else { Given::Once })
 }
 
 async fn ready(server: &Server) {
@@ -122,12 +43,7 @@ async fn groups(server: &Server, count: u32) {
 }
 
 fn message(answer: &Answer) -> String {
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let response = answer.response();
-    if response["allowed"] == true {
-        return "allowed".to_owned();
-    }
-    response["status"]["message"].as_str().unwrap().to_owned()
+    answer.message()
 }
 
 async fn decide(client: &mut Client, object: &Value) -> String {
@@ -190,11 +106,11 @@ async fn a_large_list_comes_in_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_start_gives_faults_and_no_guesses() {
+async fn a_slow_start_asks_to_come_again_and_makes_no_guesses() {
     let cluster = cluster();
     cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
     cluster.pause();
-    let server = serve(&cluster, &[]);
+    let server = serve(&cluster, &["--sync-timeout", "0s"]);
     let (code, text) = server.get("/readyz").await;
     assert_eq!(code, 503);
     assert!(text.contains(&format!("policy operator-group: {GROUPS} is not synced yet")), "{text}");
@@ -202,7 +118,7 @@ async fn a_slow_start_gives_faults_and_no_guesses() {
     let mut client = server.connect().await;
     let review = create(&group("b", "new", &["shared"], GOOSE), false);
     let answer = client.review(review.clone()).await.unwrap();
-    assert_eq!(answer.status, 500);
+    assert_eq!(answer.status, 503);
     assert!(answer.body.contains("operator-group"), "{}", answer.body);
     assert!(answer.body.contains("is not synced yet"), "{}", answer.body);
     // What needs no cluster is decided.
@@ -210,6 +126,11 @@ async fn a_slow_start_gives_faults_and_no_guesses() {
     assert_eq!(message(&answer), "bundle.spec is immutable");
     cluster.resume();
     ready(&server).await;
+    until("the groups", async || {
+        let mut client = server.connect().await;
+        client.review(review.clone()).await.unwrap().status == 200
+    })
+    .await;
     let refused = message(&client.review(review).await.unwrap());
     assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
 }
@@ -243,8 +164,8 @@ async fn missing_permission_is_named_everywhere() {
     let server = serve(&cluster, &[]);
     let forbidden = "operatorgroups.operators.coreos.com is forbidden";
     until("the refusal", async || {
-        let (code, text) = server.get("/readyz").await;
-        code == 503 && text.contains(forbidden) && text.contains("grant get, list and watch")
+        let (_, text) = server.get("/readyz?verbose").await;
+        text.contains(forbidden) && text.contains("grant list and watch")
     })
     .await;
     let current = format!("opgate_context_current{{resource=\"{GROUPS}\"}}");
@@ -261,8 +182,7 @@ async fn missing_permission_is_named_everywhere() {
     };
     assert_eq!(server.log().iter().filter(|line| told(line)).count(), 1, "told once");
     cluster.allow(OLM, "operatorgroups");
-    ready(&server).await;
-    assert_eq!(server.metric(&current).await, Some(1.0));
+    until("the permission", async || server.metric(&current).await == Some(1.0)).await;
     assert_eq!(decide(&mut client, &new).await, "allowed");
 }
 
@@ -339,40 +259,6 @@ async fn a_view_that_is_too_old_is_no_view() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_thousand_that_exclude_each_other_one_wins() {
-    let cluster = cluster();
-    let server = serve(&cluster, &["--queue", "100000"]);
-    ready(&server).await;
-    for (round, direct) in [("first", false), ("second", true)] {
-        let consistent =
-            direct.then(|| serve(&cluster, &["--consistent-reads", "--queue", "100000"]));
-        let server = consistent.as_ref().unwrap_or(&server);
-        ready(server).await;
-        let api = format!("{round}.v1.race.com");
-        // In each namespace another group, all of them reaching into the same one.
-        let racing = (0..20).map(|lane| {
-            let api = api.clone();
-            async move {
-                let mut client = server.connect().await;
-                let mut won = 0;
-                for number in 0..50 {
-                    let namespace = format!("racer-{lane}-{number}");
-                    let racer = group(&namespace, "g", &["shared"], &api);
-                    let decided = decide(&mut client, &racer).await;
-                    if decided == "allowed" {
-                        won += 1;
-                    } else {
-                        assert!(decided.starts_with("intersecting"), "{decided}");
-                    }
-                }
-                won
-            }
-        });
-        assert_eq!(join_all(racing).await.into_iter().sum::<usize>(), 1, "{round}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_was_allowed_counts_before_the_watch_shows_it() {
     let cluster = cluster();
     let server = serve(&cluster, &["--reservation", "1h"]);
@@ -397,17 +283,6 @@ async fn what_was_allowed_counts_before_the_watch_shows_it() {
     assert_eq!(decide(&mut client, &second).await, "allowed", "it lives as long as the object");
     wrong["spec"]["targetNamespaces"] = json!(["c"]);
     assert_eq!(decide(&mut client, &wrong).await, "allowed");
-
-    // Another webhook refused it: after its time it does not count any more.
-    let hasty = serve(&cluster, &["--reservation", "1ms"]);
-    ready(&hasty).await;
-    let mut client = hasty.connect().await;
-    assert_eq!(decide(&mut client, &group("a", "x", &["shared"], GOOSE)).await, "allowed");
-    until("its end", async || {
-        let mut client = hasty.connect().await;
-        decide(&mut client, &group("b", "y", &["shared"], GOOSE)).await == "allowed"
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

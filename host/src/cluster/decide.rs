@@ -25,6 +25,9 @@ use super::{Cluster, Direct, Kind, Write};
 /// usually takes milliseconds.
 const WATCH_FIRST: Duration = Duration::from_millis(50);
 
+/// The longest that a direct read takes in place of a watch that fails.
+const INSTEAD: Duration = Duration::from_secs(3);
+
 /// Objects of one request that are read directly. A verdict that hangs on more requests under way
 /// than this is a denial.
 const MOST_READ: usize = 32;
@@ -135,6 +138,12 @@ pub async fn decide<J: Judge>(
         let read = match closer {
             Closer::Enough => None,
             Closer::Read(direct) => Some(direct.fresh(cluster, &needed, deadline).await),
+            Closer::Instead(direct, why) => {
+                // A view of the past is not worth the whole time of the request.
+                let soon = deadline.min(Instant::now() + INSTEAD);
+                let read = direct.fresh(cluster, &needed, soon).await;
+                Some(read.map_err(|error| format!("{why}; read directly: {error}")))
+            }
             Closer::Fail(why) => Some(Err(why)),
         };
         match read {
@@ -204,6 +213,8 @@ fn names(cluster: &Cluster, touched: &[(usize, Key)]) -> Vec<String> {
 enum Closer<'d> {
     Enough,
     Read(&'d Direct),
+    /// Instead of a watch that fails: how.
+    Instead(&'d Direct, String),
     Fail(String),
 }
 
@@ -218,17 +229,22 @@ fn look_closer<'d, V>(
         if !exactness.contested.contains(kind) {
             continue;
         }
-        let interrupted = || cluster.kinds().get(*kind).filter(|kind| kind.is_interrupted());
-        if !exactness.always {
-            let Some(kind) = interrupted() else { continue };
-            if cluster.options().interrupted == Interrupted::Fail {
+        let failing = cluster.kinds().get(*kind).filter(|kind| kind.is_interrupted());
+        match (failing, exactness.direct) {
+            (None, _) if !exactness.always => {}
+            (Some(kind), None) => return Closer::Fail(interruption(kind)),
+            (Some(kind), _) if cluster.options().interrupted == Interrupted::Fail => {
                 return Closer::Fail(interruption(kind));
             }
-        }
-        if let Some(direct) = exactness.direct
-            && needed.add(*kind, scope)
-        {
-            closer = Closer::Read(direct);
+            (Some(failing), Some(direct)) if needed.add(*kind, scope) => {
+                closer = Closer::Instead(direct, interruption(failing));
+            }
+            (None, Some(direct)) if needed.add(*kind, scope) => {
+                if let Closer::Enough = closer {
+                    closer = Closer::Read(direct);
+                }
+            }
+            _ => {}
         }
     }
     closer
@@ -238,7 +254,7 @@ fn interruption(kind: &Kind) -> String {
     let status = kind.status();
     let error = status.error.map(|error| format!(": {error}")).unwrap_or_default();
     let seconds = kind.silence().as_secs();
-    format!("the watch of {} fails, last heard of {seconds} s ago{error}", kind.resource())
+    format!("the watch of {} fails, it was last heard of {seconds} s ago{error}", kind.resource())
 }
 
 /// Waits until it is known what became of requests under way.

@@ -128,7 +128,9 @@ impl Connection {
         Self::with(config.map_err(|e| ConnectionError::InCluster(one_line(&causes(&e), 512)))?)
     }
 
-    fn with(config: Config) -> Result<Self, ConnectionError> {
+    fn with(mut config: Config) -> Result<Self, ConnectionError> {
+        // The loop here waits by itself, and has to know that something failed.
+        config.default_retry = false;
         let client = Client::try_from(config);
         let client = client.map_err(|e| ConnectionError::Client(one_line(&causes(&e), 512)))?;
         Ok(Self { client })
@@ -197,7 +199,7 @@ enum Trouble {
     /// Watches that say nothing at all.
     #[error("watches say nothing")]
     Silence,
-    #[error("forbidden: {0}; grant get, list and watch on it to the service account of opgate")]
+    #[error("forbidden: {0}; grant list and watch on it to the service account of opgate")]
     Forbidden(String),
     #[error("{0}")]
     Other(String),
@@ -218,6 +220,8 @@ impl Trouble {
         match code {
             404 => Self::Absent,
             410 => Self::Gone,
+            // It is asked for what comes after a version that it has not reached (any more).
+            504 if message.contains("Too large resource version") => Self::Gone,
             403 => Self::Forbidden(message),
             _ => Self::Other(format!("{code}: {message}")),
         }
@@ -256,10 +260,16 @@ impl Waits {
         wait.mul_f64(1.0 - f64::from(random[0]) / 1024.0)
     }
 
-    fn well(&mut self, kind: &Kind) {
+    /// There is a current view, which says nothing about how the next watch will fare.
+    fn current(&mut self, kind: &Kind) {
         if self.told.take().is_some() {
             tracing::info!(resource = %kind.resource(), "the cluster context is current again");
         }
+    }
+
+    /// The watch works.
+    fn well(&mut self, kind: &Kind) {
+        self.current(kind);
         self.failures = 0;
     }
 
@@ -277,7 +287,7 @@ async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits
         Ok(listing) => {
             let (objects, mut version) = (listing.objects.len(), listing.version.clone());
             kind.replace(listing);
-            waits.well(kind);
+            waits.current(kind);
             tracing::info!(resource = %kind.resource(), objects, "listed");
             watch_on(client, kind, watch, waits, &mut version).await
         }
