@@ -240,7 +240,12 @@ fn benchmarks(c: &mut Criterion) {
             b.iter_batched(
                 || review.inputs(),
                 |inputs| {
-                    let call = module.validate(&inputs, &settings, view.reader(None), budget);
+                    let call = module.validate(
+                        &inputs,
+                        &settings,
+                        view.reader(cluster::Lens::default()),
+                        budget,
+                    );
                     black_box(call.result.unwrap())
                 },
                 BatchSize::SmallInput,

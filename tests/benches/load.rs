@@ -55,7 +55,7 @@ fn start(answer: Answer, certificates: &Certificates, policies: &[serde_json::Va
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options { listen: loopback, ops_listen: loopback, answer, ..Options::default() };
     let server = runtime.block_on(Server::bind(options, set, certificate)).unwrap();
-    let address = server.local_addr().unwrap();
+    let address = server.local_addr();
     let (reload, told) = watch::channel(());
     runtime.spawn(server.run(std::future::pending(), told));
     Running { address, _runtime: runtime, _reload: reload }

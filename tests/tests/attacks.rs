@@ -13,9 +13,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
+use opgate_tests::Server;
 use opgate_tests::fake::{FakeCluster, Watching};
 use opgate_tests::reviews::{self, GOOSE, GROUPS, Given, OLM, csv, group, namespace, until};
-use opgate_tests::Server;
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
@@ -88,8 +88,10 @@ async fn a_server_that_hangs_up_is_not_asked_without_a_pause() {
     let cluster = reviews::cluster();
     cluster.watches_of(OLM, "operatorgroups", Watching::HungUp);
     let server = serve(&cluster, &[]);
-    let is_watch = |request: &str| request.contains("/operatorgroups?") && request.contains("watch=");
-    let is_list = |request: &str| request.contains("/operatorgroups?") && !request.contains("watch=");
+    let is_watch =
+        |request: &str| request.contains("/operatorgroups?") && request.contains("watch=");
+    let is_list =
+        |request: &str| request.contains("/operatorgroups?") && !request.contains("watch=");
     cluster.requested(3, is_list).await;
     let watches = cluster.requests().iter().filter(|request| is_watch(request)).count();
     assert_eq!(watches, 6, "three at one version, then a list");
@@ -136,8 +138,7 @@ async fn a_request_that_is_not_stored_refuses_nobody_once_that_is_known() {
     objects(&server, GROUPS, 1).await;
     let greedy = group("a", "first", &["shared"], GOOSE);
     let right = group("b", "right", &["shared"], GOOSE);
-    for refused_later in
-        [reviews::create(&greedy, Given::Once), reviews::update(&cluster, &greedy)]
+    for refused_later in [reviews::create(&greedy, Given::Once), reviews::update(&cluster, &greedy)]
     {
         assert_eq!(decide(&server, refused_later).await, "allowed");
         let dry = reviews::create(&right, Given::DryRun);
@@ -150,7 +151,8 @@ async fn a_request_that_is_not_stored_refuses_nobody_once_that_is_known() {
     assert_eq!(decide(&slow, reviews::update(&cluster, &greedy)).await, "allowed");
     let refused = decide(&slow, reviews::create(&right, Given::DryRun)).await;
     assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
-    let rests = "\nthis rests on operatorgroups a/first: allowed just now, and not known to be stored";
+    let rests =
+        "\nthis rests on operatorgroups a/first: allowed just now, and not known to be stored";
     assert!(refused.contains(rests), "{refused}");
 }
 
@@ -271,7 +273,8 @@ async fn consistent_reads_are_shared() {
     });
     join_all(asking).await;
     let requests = cluster.requests().split_off(before);
-    let whole = requests.iter().filter(|r| r.contains("v1/operatorgroups?") && !r.contains("watch="));
+    let whole =
+        requests.iter().filter(|r| r.contains("v1/operatorgroups?") && !r.contains("watch="));
     // Six pages each; one by one it would be 600.
     assert!(whole.clone().count() <= 300, "{}", whole.count());
 }
@@ -302,7 +305,11 @@ async fn a_watch_that_fails_is_not_trusted() {
     assert!(refused.contains("a/unseen"), "read directly: {refused}");
     let answer = strict.connect().await.review(rival).await.unwrap();
     assert_eq!(answer.status, 500);
-    assert!(answer.body.contains("the watch of operators.coreos.com/v1/operatorgroups fails"), "{}", answer.body);
+    assert!(
+        answer.body.contains("the watch of operators.coreos.com/v1/operatorgroups fails"),
+        "{}",
+        answer.body
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -327,7 +334,7 @@ async fn a_version_that_goes_backwards_is_listed_anew() {
 async fn one_resource_that_cannot_be_read_is_no_reason_to_leave() {
     let cluster = reviews::cluster();
     cluster.forbid("", "serviceaccounts");
-    let server = serve(&cluster, &[]);
+    let server = serve(&cluster, &["--sync-timeout", "1s"]);
     ready(&server).await;
     until("the refusal", async || {
         let (code, text) = server.get("/readyz?verbose").await;
@@ -357,7 +364,11 @@ async fn while_all_is_being_listed_requests_are_to_come_again() {
     let answer = server.connect().await.review(review.clone()).await.unwrap();
     assert_eq!(answer.status, 503, "{}", answer.body);
     assert_eq!(answer.headers["retry-after"], "1");
-    assert!(answer.body.contains("is not synced yet: the server has just started"), "{}", answer.body);
+    assert!(
+        answer.body.contains("is not synced yet: the server has just started"),
+        "{}",
+        answer.body
+    );
     cluster.resume();
     until("the lists", async || {
         server.connect().await.review(review.clone()).await.unwrap().status == 200

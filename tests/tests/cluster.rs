@@ -161,7 +161,7 @@ async fn what_is_not_installed_is_an_empty_list_until_it_appears() {
 async fn missing_permission_is_named_everywhere() {
     let cluster = cluster();
     cluster.forbid(OLM, "operatorgroups");
-    let server = serve(&cluster, &[]);
+    let server = serve(&cluster, &["--sync-timeout", "1s"]);
     let forbidden = "operatorgroups.operators.coreos.com is forbidden";
     until("the refusal", async || {
         let (_, text) = server.get("/readyz?verbose").await;

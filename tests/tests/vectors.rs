@@ -22,6 +22,7 @@ use cases::{Case, all_cases};
 use opgate::cluster::{Connection, Kind, Options, Snapshot, Source};
 use opgate::policy::{Configuration, Effect, Set};
 use opgate::review::{self, Review};
+use opgate::supervise::Supervisor;
 use opgate_document::Document;
 use opgate_sdk::Operation;
 use opgate_tests::fake::{FakeCluster, Scope};
@@ -197,7 +198,7 @@ async fn an_api_server_gives_the_same_verdicts() {
         }
         let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
         let set = load(&configuration, Source::Live);
-        let _watches = connection.watch(set.cluster());
+        let _watches = connection.watch(set.cluster(), &Supervisor::default());
         for kind in set.cluster().kinds() {
             cluster.watching(&kind.resource().resource, 1).await;
         }

@@ -106,7 +106,7 @@ impl Demo {
                 ..Options::default()
             };
             let server = Server::bind(options, set, certificate).await.map_err(Failure::engine)?;
-            let address = server.local_addr()?;
+            let address = server.local_addr();
             let mut out = anstream::stdout();
             writeln!(
                 out,

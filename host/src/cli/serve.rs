@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
-use crate::cluster::{self, Connection, Interrupted, Source};
+use crate::cluster::{self, Bounds, Connection, Interrupted, Source};
 use crate::policy::units::{parse_bytes, parse_duration};
 use crate::server::{Options, Server};
 
@@ -155,7 +155,7 @@ impl ContextArgs {
         Ok(Some(connection.map_err(Failure::usage)?))
     }
 
-    fn options(&self, source: Option<ClusterSource>) -> cluster::Options {
+    fn options(&self, source: Option<ClusterSource>, bounds: Bounds) -> cluster::Options {
         let source = match source {
             None => Source::Snapshot,
             Some(ClusterSource::None) => Source::Absent,
@@ -165,6 +165,7 @@ impl ContextArgs {
             max_age: self.context_max_age,
             reservation: self.reservation,
             interrupted: self.interrupted,
+            bounds,
             ..cluster::Options::of(source)
         }
     }
@@ -190,7 +191,9 @@ impl Serve {
         let source = tls.source()?;
         let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);
         let cluster_source = context.source()?;
-        let mut set = config.set(queue, context.options(cluster_source))?;
+        let clients = clients.clients()?;
+        let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
+        let mut set = config.set(queue, context.options(cluster_source, bounds))?;
         if cluster_source.is_none() {
             input::context(&context.context)?.fill(set.cluster());
         }
@@ -205,8 +208,9 @@ impl Serve {
             drain_delay,
             grace,
             reload_interval: tls_reload.max(Duration::from_millis(10)),
-            clients: clients.clients()?,
+            clients,
             max_connections: max_connections.get(),
+            sync_timeout: context.sync_timeout,
             ..Options::default()
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -217,7 +221,9 @@ impl Serve {
                 Some(source) if reads => context.connection(source).await?,
                 _ => None,
             };
-            let _watches = connection.as_ref().map(|connection| connection.watch(set.cluster()));
+            let watch =
+                |connection: &Connection| connection.watch(set.cluster(), &options.supervisor);
+            let _watches = connection.as_ref().map(watch);
             if let Some(connection) = connection {
                 if options.clients.is_none() {
                     tracing::warn!(
@@ -232,8 +238,6 @@ impl Serve {
                 );
             }
             let server = Server::bind(options, set, certificate).await.map_err(Failure::usage)?;
-            let (address, ops) = (server.local_addr()?, server.ops_addr()?);
-            tracing::info!(%address, %ops, "serving");
             let stop = stop()?;
             server.run(stop, reload_on_hangup()?).await;
             Ok(Outcome::Ok)

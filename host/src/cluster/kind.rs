@@ -28,7 +28,7 @@ pub struct Kind {
     reading: Reading,
     options: Options,
     state: RwLock<State>,
-    /// Told whenever a reservation is settled.
+    /// Told whenever something is heard that may settle a reservation.
     settled: Notify,
 }
 
@@ -280,6 +280,11 @@ impl Kind {
         state.heard(false);
         drop(state);
         self.settled.notify_waiters();
+    }
+
+    /// Whether the API server has ever told about it.
+    pub(super) fn was_seen(&self) -> bool {
+        self.state.read().synced
     }
 
     /// For how long nothing was heard.

@@ -11,6 +11,7 @@
 //! bookmarks are seen, which tell how current a quiet resource is (docs/adr/0011).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -21,7 +22,6 @@ use kube::core::Request;
 use kube::core::params::{ListParams, WatchParams};
 use opgate_context::{Key, Resource};
 use opgate_document::Document;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::direct::Api;
@@ -29,6 +29,7 @@ use super::kind::watch_time;
 use super::lens::{Listing, Scope};
 use super::reservations::is_newer;
 use super::{Cluster, Kind, Standing};
+use crate::supervise::{Supervised, Supervisor};
 use crate::text::one_line;
 
 /// Objects of one page. CSVs have some 100 KB each, so that a page has some 10 MB.
@@ -136,22 +137,25 @@ impl Connection {
         Ok(Self { client })
     }
 
-    /// Keeps a view current in tasks of the current runtime, until what it gives is dropped.
+    /// Keeps a view current in tasks of the current runtime, one a resource, until what it gives is
+    /// dropped.
     #[must_use]
-    pub fn watch(&self, cluster: &Cluster) -> Watches {
+    pub fn watch(&self, cluster: &Cluster, supervisor: &Supervisor) -> Watches {
         let watch = watch_time(cluster.options().max_age);
-        let mut tasks = JoinSet::new();
-        for kind in cluster.kinds() {
+        let task = |kind: &Arc<Kind>| {
             let (client, kind) = (self.client.clone(), kind.clone());
-            tasks.spawn(async move {
-                let mut waits = Waits::default();
-                loop {
-                    let wait = follow(&client, &kind, watch, &mut waits).await;
-                    tokio::time::sleep(wait).await;
+            supervisor.spawn(format!("watch {}", kind.resource()), move || {
+                let (client, kind) = (client.clone(), kind.clone());
+                async move {
+                    let mut waits = Waits::default();
+                    loop {
+                        let wait = follow(&client, &kind, watch, &mut waits).await;
+                        tokio::time::sleep(wait).await;
+                    }
                 }
-            });
-        }
-        Watches { _tasks: tasks }
+            })
+        };
+        Watches { _tasks: cluster.kinds().iter().map(task).collect() }
     }
 
     /// What the API server has now: a list, so that the answer says up to which version it holds.
@@ -184,7 +188,7 @@ impl Api for Connection {
 /// The watches of a view; they end with it.
 #[derive(Debug)]
 pub struct Watches {
-    _tasks: JoinSet<()>,
+    _tasks: Vec<Supervised>,
 }
 
 /// What went wrong with one request.

@@ -255,10 +255,22 @@ impl Cluster {
         }
     }
 
-    /// Whether the first listing of anything is still under way.
+    /// Whether all that policies read has been listed.
     #[must_use]
-    pub fn is_listing(&self) -> bool {
-        self.options.source == Source::Live
-            && self.kinds.iter().any(|kind| kind.status().standing == Standing::Listing)
+    pub fn is_seen(&self) -> bool {
+        self.options.source != Source::Live || self.kinds.iter().all(|kind| kind.was_seen())
+    }
+
+    /// Waits until all that policies read has been listed.
+    pub async fn seen(&self) {
+        for kind in &self.kinds {
+            loop {
+                let told = kind.settled().notified();
+                if self.options.source != Source::Live || kind.was_seen() {
+                    break;
+                }
+                told.await;
+            }
+        }
     }
 }

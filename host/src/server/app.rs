@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::liveness::Liveness;
 use super::metrics::{Counted, Metrics};
+use super::pause::Beats;
 use super::readiness;
 use crate::policy::units::parse_duration;
 use crate::policy::{DecideError, Set};
@@ -47,6 +48,7 @@ pub(super) struct App {
     pub(super) draining: AtomicBool,
     /// Whether the webhook port is open.
     pub(super) open: AtomicBool,
+    pub(super) beats: Beats,
     body_limit: usize,
     /// KiB of bodies in memory, so that many large ones at once are shed and not swapped.
     body_memory: Arc<Semaphore>,
@@ -79,7 +81,8 @@ impl App {
         let body_memory = Arc::new(Semaphore::new(body_memory));
         let draining = AtomicBool::new(false);
         let open = AtomicBool::new(false);
-        Arc::new(Self { set, metrics, draining, open, body_limit, body_memory, answer })
+        let beats = Beats::new(Instant::now());
+        Arc::new(Self { set, metrics, draining, open, beats, body_limit, body_memory, answer })
     }
 
     /// The webhook port.
@@ -203,7 +206,7 @@ impl App {
     }
 
     async fn answer(&self, only: Option<&str>, request: Request, started: Instant) -> Response {
-        let deadline = deadline(request.uri().query(), started);
+        let deadline = deadline(request.uri().query(), self.beats.began(started));
         let (head, body) = request.into_parts();
         if let Err(refusal) = check_content(&head.headers) {
             discard(&head.headers, body);

@@ -20,6 +20,7 @@ mod guard;
 mod listener;
 mod liveness;
 mod metrics;
+mod pause;
 mod readiness;
 mod reload;
 
@@ -31,7 +32,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use opgate_certs::{Clients, Reloader, server_config};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
@@ -69,6 +70,8 @@ pub struct Options {
     pub clients: Option<Arc<Clients>>,
     /// Open connections of the webhook port; more wait to be accepted.
     pub max_connections: usize,
+    /// How long to wait for the first lists of the cluster before the webhook port opens.
+    pub sync_timeout: Duration,
     /// Of the server's tasks, and of others without which it cannot live.
     pub supervisor: Supervisor,
     /// How reviews are answered.
@@ -87,6 +90,7 @@ impl Default for Options {
             reload_interval: Duration::from_secs(5),
             clients: None,
             max_connections: MAX_CONNECTIONS,
+            sync_timeout: Duration::from_secs(10),
             supervisor: Supervisor::default(),
             answer: Answer::default(),
         }
@@ -109,18 +113,30 @@ pub enum ServerError {
     Tls(#[from] rustls::Error),
 }
 
-/// A server whose ports are open.
+/// Connections that the system accepts on behalf of a server that is busy.
+const BACKLOG: u32 = 1_024;
+
+/// The webhook port: its address is taken from the beginning, but nobody is let in before the server
+/// can answer.
+enum Webhook {
+    Closed(TcpSocket),
+    Open(TcpListener),
+}
+
+/// A server that has its ports.
 pub struct Server {
     options: Options,
     app: Arc<App>,
-    listener: TcpListener,
+    webhook: Webhook,
+    address: SocketAddr,
     ops: TcpListener,
     acceptor: TlsAcceptor,
     certificate: Arc<Reloader>,
 }
 
 impl Server {
-    /// Opens the ports.
+    /// Takes the ports. The webhook port is open from now on, unless the cluster has to be listed
+    /// first.
     ///
     /// # Errors
     /// Where a port cannot be bound.
@@ -129,42 +145,42 @@ impl Server {
         set: Set,
         certificate: Arc<Reloader>,
     ) -> Result<Self, ServerError> {
-        let listener = bind(options.listen).await?;
-        let ops = bind(options.ops_listen).await?;
+        let failed = |source| ServerError::Listen { address: options.listen, source };
+        let socket = bind_socket(options.listen).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        let ready = options.sync_timeout.is_zero() || set.cluster().is_seen();
+        let webhook = if ready {
+            Webhook::Open(socket.listen(BACKLOG).map_err(failed)?)
+        } else {
+            Webhook::Closed(socket)
+        };
+        let ops = TcpListener::bind(options.ops_listen).await;
+        let failed = |source| ServerError::Listen { address: options.ops_listen, source };
+        let ops = ops.map_err(failed)?;
         let tls = server_config(certificate.clone(), options.clients.clone())?;
         let body_memory = options.body_memory.max(options.body_limit);
         let app =
             App::new(set, options.body_limit, body_memory, options.answer, &options.supervisor);
         app.metrics.certificate_ends(certificate.current().not_after());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        Ok(Self { options, app, listener, ops, acceptor, certificate })
+        Ok(Self { options, app, webhook, address, ops, acceptor, certificate })
     }
 
     /// Address of the webhook port.
-    ///
-    /// # Errors
-    /// Where the system does not tell.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Address of the ops port.
-    ///
-    /// # Errors
-    /// Where the system does not tell.
-    pub fn ops_addr(&self) -> io::Result<SocketAddr> {
-        self.ops.local_addr()
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
     }
 
     /// Serves until `stop` ends, then drains. `reload` gives a value whenever the files of
     /// certificates should be looked at before their time.
     pub async fn run(self, stop: impl Future<Output = ()>, reload: watch::Receiver<()>) {
-        let Self { options, app, listener, ops, acceptor, certificate } = self;
+        let Self { options, app, webhook, address, ops, acceptor, certificate } = self;
         let supervisor = &options.supervisor;
         let (phase, phases) = watch::channel(Phase::Serving);
         let checks = Arc::new(Checks::default());
         let check = SelfCheck {
-            address: listener.local_addr().unwrap_or(options.listen),
+            address,
             certificate: certificate.clone(),
             asks_clients: options.clients.is_some(),
             connections: app.metrics.connections.clone(),
@@ -173,6 +189,7 @@ impl Server {
             limit: LIVENESS_TIME,
         };
         let router = app.ops(Arc::new(Liveness::new(supervisor.clone(), check)));
+        let ops_address = ops.local_addr().unwrap_or(options.ops_listen);
         let ops = Arc::new(ops);
         let ops = supervisor.spawn("ops", move || serve_ops(ops.clone(), router.clone()));
         let files = Arc::new(Files {
@@ -182,6 +199,21 @@ impl Server {
             app: app.clone(),
         });
         let files = supervisor.spawn("reload", move || files.clone().watch(reload.clone()));
+        let beats = app.clone();
+        let beats = supervisor.spawn("beat", move || pause::beat(beats.clone()));
+        let mut stop = std::pin::pin!(stop);
+        let opened = tokio::select! {
+            opened = open(webhook, &app, options.sync_timeout) => opened,
+            () = stop.as_mut() => return,
+        };
+        let listener = match opened {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(%address, %error, "cannot listen");
+                return;
+            }
+        };
+        tracing::info!(%address, ops = %ops_address, "serving");
         let port =
             Port::new(listener, acceptor, app.clone(), phases, options.max_connections, checks);
         let port = Arc::new(port);
@@ -201,11 +233,31 @@ impl Server {
         {
             tracing::warn!("some connections did not end in time");
         }
-        drop((files, ops));
+        drop((files, ops, beats));
         tracing::info!("stopped");
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
+/// As the standard library does it, but for `listen`.
+fn bind_socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Opens the webhook port as soon as all that policies read was listed, or the time is over.
+async fn open(webhook: Webhook, app: &App, most: Duration) -> io::Result<TcpListener> {
+    let socket = match webhook {
+        Webhook::Open(listener) => return Ok(listener),
+        Webhook::Closed(socket) => socket,
+    };
+    let cluster = app.set.cluster();
+    tracing::info!(time = ?most, "listing what policies read");
+    if tokio::time::timeout(most, cluster.seen()).await.is_err() {
+        for line in readiness::unseen(&app.set) {
+            tracing::warn!(why = line, "serving all the same");
+        }
+    }
+    socket.listen(BACKLOG)
 }

@@ -34,7 +34,7 @@ fn is_blind(cluster: &Cluster) -> bool {
 }
 
 /// Resources that were never seen, by the policies that can block and need them.
-fn unseen(set: &Set) -> Vec<String> {
+pub(super) fn unseen(set: &Set) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
     }

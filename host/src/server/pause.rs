@@ -1,0 +1,88 @@
+//! When requests really began, after the process has been stopped for a while.
+//!
+//! What came in while nothing ran (SIGSTOP, a frozen machine) looks as if it came just now, but
+//! whoever sent it may have given up long ago: an API server stores nothing of it any more, and
+//! nothing must be reserved for it. A beat notices that it was late. What is read then, and for a
+//! moment after, is taken to have begun at the last beat before.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::app::App;
+
+/// Time between two beats.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// A beat that is so late tells of a pause. A busy machine is late as well, but not so late.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// So long after a pause, what was sent during it is still being read.
+const AFTERMATH: Duration = Duration::from_millis(250);
+
+/// Beats, as long as it is polled.
+pub(super) async fn beat(app: Arc<App>) {
+    loop {
+        app.beats.beat(Instant::now());
+        tokio::time::sleep(BEAT).await;
+    }
+}
+
+/// The last beats.
+#[derive(Debug)]
+pub(super) struct Beats(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    last: Instant,
+    /// The last beat before a pause, and until when requests may be as old.
+    before: Option<(Instant, Instant)>,
+}
+
+impl Beats {
+    pub(super) fn new(now: Instant) -> Self {
+        Self(Mutex::new(State { last: now, before: None }))
+    }
+
+    /// To be called every [`BEAT`].
+    pub(super) fn beat(&self, now: Instant) {
+        let mut state = self.0.lock();
+        if now.saturating_duration_since(state.last) > PAUSE {
+            state.before = Some((state.last, now + AFTERMATH));
+        }
+        state.last = now;
+    }
+
+    /// When a request that is read now began, at the earliest.
+    pub(super) fn began(&self, now: Instant) -> Instant {
+        let state = self.0.lock();
+        if now.saturating_duration_since(state.last) > PAUSE {
+            return state.last;
+        }
+        state.before.filter(|(_, until)| now < *until).map_or(now, |(before, _)| before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_after_a_pause_began_before_it() {
+        let start = Instant::now();
+        let at = |milliseconds: u64| start + Duration::from_millis(milliseconds);
+        let beats = Beats::new(start);
+        beats.beat(at(100));
+        assert_eq!(beats.began(at(150)), at(150));
+        beats.beat(at(550));
+        assert_eq!(beats.began(at(551)), at(551), "late, but no pause");
+        // Seven seconds later a request is read first, then comes the beat.
+        assert_eq!(beats.began(at(7_600)), at(550));
+        beats.beat(at(7_601));
+        assert_eq!(beats.began(at(7_700)), at(550));
+        beats.beat(at(7_701));
+        assert_eq!(beats.began(at(7_800)), at(550));
+        assert_eq!(beats.began(at(7_900)), at(7_900), "all that waited is read");
+    }
+}
