@@ -1,7 +1,8 @@
 //! What a tenant, or a bad day of the API server, may do to the view of the cluster and to what was
 //! allowed: each attack through the real binary, with an API server that stores what it is told.
 //!
-//! `docs/security.md` lists the invariants. What a real API server does is in `races.rs`.
+//! `docs/security.md` lists the invariants. The same with a real API server is in `attacks.rs` and
+//! `races.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
