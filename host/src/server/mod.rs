@@ -213,12 +213,12 @@ impl Server {
                 return;
             }
         };
+        app.open.store(true, Ordering::Relaxed);
         tracing::info!(%address, ops = %ops_address, "serving");
         let port =
             Port::new(listener, acceptor, app.clone(), phases, options.max_connections, checks);
         let port = Arc::new(port);
         let accepted = port.clone();
-        app.open.store(true, Ordering::Relaxed);
         let accepting = supervisor.spawn("accept", move || accepted.clone().accept());
         stop.await;
         tracing::info!(delay = ?options.drain_delay, "draining");
