@@ -7,13 +7,17 @@
     reason = "tests may panic"
 )]
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opgate_certs::{Authority, Issued};
+use opgate::cluster;
+use opgate::policy::{Configuration, Set};
+use opgate::server::Options;
+use opgate_certs::{Authority, Clients, Issued, Reloader, Source};
 use opgate_tests::fake::FakeCluster;
-use opgate_tests::{HOST, Server, configuration, tls};
+use opgate_tests::{Certificates, HOST, Server, builtin, configuration, tls};
 use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -22,6 +26,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsConnector;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
@@ -71,8 +76,16 @@ impl Bundle {
 
 /// What a client with a certificate gets of the server.
 async fn ask(server: &Server, client: Option<&Issued>) -> std::io::Result<String> {
+    ask_at(server.address, &server.certificates, client).await
+}
+
+async fn ask_at(
+    address: SocketAddr,
+    certificates: &Certificates,
+    client: Option<&Issued>,
+) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
-    let ca = server.certificates.authority.certificate();
+    let ca = certificates.authority.certificate();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -88,7 +101,7 @@ async fn ask(server: &Server, client: Option<&Issued>) -> std::io::Result<String
             config.with_client_auth_cert(chain, key).unwrap()
         }
     };
-    let stream = TcpStream::connect(server.address).await?;
+    let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from(HOST).unwrap();
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     // Who is refused may see it before or after this is sent.
@@ -169,6 +182,44 @@ async fn another_ca_counts_from_the_next_connection_on() {
         server.metric("opgate_certificate_reloads_total{result=\"failed\"}").await,
         Some(0.0)
     );
+}
+
+/// On SIGHUP the server looks at once. Here it would look by itself a day later.
+#[tokio::test]
+async fn another_ca_counts_as_soon_as_the_server_is_told() {
+    let [old, new] = [(); 2].map(|()| Authority::create(1).unwrap());
+    let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
+    let (bundle, certificates) = (Bundle::new(&old), Certificates::new());
+    let source = Source::Directory(certificates.folder.path().to_path_buf());
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let options = Options {
+        listen: loopback,
+        ops_listen: loopback,
+        reload_interval: Duration::from_hours(24),
+        clients: Some(Arc::new(Clients::new(bundle.path(), Vec::new()).unwrap())),
+        drain_delay: Duration::ZERO,
+        ..Options::default()
+    };
+    let policies = configuration(&[builtin()]);
+    let policies = Configuration::parse(Path::new("opgate.yaml"), &policies).unwrap();
+    let absent = cluster::Options::of(cluster::Source::Absent);
+    let set = Set::load(&policies, None, 64, absent).unwrap();
+    let certificate = Arc::new(Reloader::new(source).unwrap());
+    let server = opgate::server::Server::bind(options, set, certificate).await.unwrap();
+    let address = server.local_addr();
+    let (tell, told) = watch::channel(());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(server.run(async { stopped.await.unwrap() }, told));
+    assert_eq!(ask_at(address, &certificates, Some(&of_old)).await.unwrap(), SERVED);
+    bundle.replace(new.certificate());
+    assert_eq!(ask_at(address, &certificates, Some(&of_old)).await.unwrap(), SERVED);
+    tell.send(()).unwrap();
+    let is_new = async || ask_at(address, &certificates, Some(&of_new)).await.is_ok();
+    eventually("the new CA", is_new).await;
+    assert!(ask_at(address, &certificates, Some(&of_old)).await.is_err());
+    stop.send(()).unwrap();
+    serving.await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
 }
 
 #[test]
