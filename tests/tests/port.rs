@@ -218,8 +218,37 @@ async fn another_ca_counts_as_soon_as_the_server_is_told() {
     eventually("the new CA", is_new).await;
     assert!(ask_at(address, &certificates, Some(&of_old)).await.is_err());
     stop.send(()).unwrap();
-    serving.await.unwrap();
+    serving.await.unwrap().unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+/// The address is taken before the port opens, which another process may do first.
+#[tokio::test]
+async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
+    let certificates = Certificates::new();
+    let bind = async |listen| {
+        let options = Options {
+            listen,
+            ops_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            sync_timeout: Duration::from_millis(1),
+            ..Options::default()
+        };
+        let policies = configuration(&[json!({"name": "operator-group"})]);
+        let policies = Configuration::parse(Path::new("opgate.yaml"), &policies).unwrap();
+        let live = cluster::Options::of(cluster::Source::Live);
+        let set = Set::load(&policies, None, 64, live).unwrap();
+        let source = Source::Directory(certificates.folder.path().to_path_buf());
+        let certificate = Arc::new(Reloader::new(source).unwrap());
+        opgate::server::Server::bind(options, set, certificate).await.unwrap()
+    };
+    let first = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await;
+    let address = first.local_addr();
+    let second = bind(address).await;
+    let told = || watch::channel(()).1;
+    let _serving = tokio::spawn(first.run(std::future::pending(), told()));
+    eventually("the first one", async || TcpStream::connect(address).await.is_ok()).await;
+    let error = second.run(std::future::pending(), told()).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Demo {
             }
             let _ = stop.send(());
             drop(client);
-            serving.await.context("the server ended")?;
+            serving.await.context("the server ended")?.map_err(Failure::engine)?;
             Ok(Outcome::Ok)
         })
     }

@@ -239,7 +239,7 @@ impl Serve {
             }
             let server = Server::bind(options, set, certificate).await.map_err(Failure::usage)?;
             let stop = stop()?;
-            server.run(stop, reload_on_hangup()?).await;
+            server.run(stop, reload_on_hangup()?).await.map_err(Failure::usage)?;
             Ok(Outcome::Ok)
         })
     }

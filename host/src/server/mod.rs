@@ -174,7 +174,14 @@ impl Server {
 
     /// Serves until `stop` ends, then drains. `reload` gives a value whenever the files of
     /// certificates should be looked at before their time.
-    pub async fn run(self, stop: impl Future<Output = ()>, reload: watch::Receiver<()>) {
+    ///
+    /// # Errors
+    /// Where the webhook port cannot be opened.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        reload: watch::Receiver<()>,
+    ) -> Result<(), ServerError> {
         let Self { options, app, webhook, address, ops, acceptor, certificate } = self;
         let supervisor = &options.supervisor;
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -204,15 +211,9 @@ impl Server {
         let mut stop = std::pin::pin!(stop);
         let opened = tokio::select! {
             opened = open(webhook, &app, options.sync_timeout) => opened,
-            () = stop.as_mut() => return,
+            () = stop.as_mut() => return Ok(()),
         };
-        let listener = match opened {
-            Ok(listener) => listener,
-            Err(error) => {
-                tracing::error!(%address, %error, "cannot listen");
-                return;
-            }
-        };
+        let listener = opened.map_err(|source| ServerError::Listen { address, source })?;
         app.open.store(true, Ordering::Relaxed);
         tracing::info!(%address, ops = %ops_address, "serving");
         let port =
@@ -235,6 +236,7 @@ impl Server {
         }
         drop((files, ops, beats));
         tracing::info!("stopped");
+        Ok(())
     }
 }
 
