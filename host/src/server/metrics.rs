@@ -1,10 +1,11 @@
 //! Prometheus metrics. Labels are bounded: policies and rules that are configured, classes of
 //! faults, HTTP codes that the server gives.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use opgate_certs::Refusal;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -51,6 +52,16 @@ struct Reason {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Note {
+    policy: String,
+    note: String,
+}
+
+/// Different notes of one policy that are counted by name: what a policy writes is its own business, how
+/// much memory that takes is not.
+const NOTES: usize = 16;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Read {
     resource: String,
 }
@@ -70,6 +81,9 @@ pub(super) struct Metrics {
     evaluations: HashMap<String, Histogram>,
     faults: Family<Class, Counter>,
     violations: Family<Broken, Counter>,
+    notes: Family<Note, Counter>,
+    /// Notes that are counted by name, by policy.
+    named: Mutex<HashMap<String, BTreeSet<String>>>,
     pub(super) shed: Counter,
     pub(super) in_flight: Gauge,
     pub(super) connections: Gauge,
@@ -182,6 +196,9 @@ impl Metrics {
         registry.register("faults", "Calls of a policy without a verdict", faults.clone());
         let violations = Family::<Broken, Counter>::default();
         registry.register("violations", "Rules broken, by what that did", violations.clone());
+        let notes = Family::<Note, Counter>::default();
+        let text = "Audit annotations that policies write, by their key";
+        registry.register("notes", text, notes.clone());
         let shed = Counter::default();
         registry.register("shed", "Requests answered with 503", shed.clone());
         let in_flight = Gauge::default();
@@ -233,6 +250,8 @@ impl Metrics {
             evaluations,
             faults,
             violations,
+            notes,
+            named: Mutex::default(),
             shed,
             in_flight,
             connections,
@@ -264,6 +283,25 @@ impl Metrics {
             let labels = Class { policy: fault.policy.clone(), cause: fault.class };
             self.faults.get_or_create(&labels).inc();
         }
+        // Those of the host have the policy's name alone.
+        let notes = decision.audit_annotations.keys().filter_map(|key| key.split_once('.'));
+        for (policy, note) in notes {
+            let labels = Note { policy: policy.to_owned(), note: self.name(policy, note) };
+            self.notes.get_or_create(&labels).inc();
+        }
+    }
+
+    /// The name under which a note is counted.
+    fn name(&self, policy: &str, note: &str) -> String {
+        let mut named = self.named.lock();
+        let known = named.entry(policy.to_owned()).or_default();
+        if !known.contains(note) {
+            if known.len() >= NOTES {
+                return "other".to_owned();
+            }
+            known.insert(note.to_owned());
+        }
+        note.to_owned()
     }
 
     pub(super) fn reloaded(&self, result: &'static str) {
@@ -301,5 +339,31 @@ impl Observer for Metrics {
         if let Some(durations) = self.evaluations.get(&policy.name) {
             durations.observe(took.as_secs_f64());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{Options, Source};
+    use crate::policy::{Configuration, Profile};
+
+    #[test]
+    fn notes_are_counted_by_so_many_names_and_no_more() {
+        let configuration = Configuration::builtin(Profile::default());
+        let set = Set::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
+        let metrics = Metrics::new(&set, &Supervisor::default());
+        for number in 0..100 {
+            let mut decision = Decision::default();
+            let key = format!("foreign.note-{number}");
+            decision.audit_annotations.insert(key, "text".to_owned());
+            decision.audit_annotations.insert("foreign".to_owned(), "what was found".to_owned());
+            metrics.decided(&decision);
+        }
+        let text = metrics.text(set.cluster());
+        let lines = text.lines().filter(|line| line.starts_with("opgate_notes_total{"));
+        assert_eq!(lines.count(), NOTES + 1);
+        let other = r#"opgate_notes_total{policy="foreign",note="other"} 84"#;
+        assert!(text.contains(other), "{text}");
     }
 }
