@@ -63,8 +63,11 @@ use opgate_unsafe as _;
 
 pub mod cluster;
 pub mod conventions;
+pub mod copies;
 mod describe;
 mod document;
+pub mod identities;
+pub mod log;
 #[cfg(feature = "json")]
 mod raw;
 mod rows;

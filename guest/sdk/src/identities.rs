@@ -1,0 +1,185 @@
+//! As whom OLM, RukPak and the controllers of Kubernetes write: the one list of them.
+//!
+//! ```text
+//! profile ─▶ its list ─┐
+//!                      ├─▶ exact user names ─▶ whether a request is theirs
+//! settings.identities ─┘   (replaces the list)
+//! ```
+//!
+//! What only a controller writes is believed from that controller only. Whole namespaces do not
+//! count, and neither do names of another profile: on OpenShift anybody who may create a project
+//! may create the namespace in which upstream's OLM runs.
+
+use crate::{Document, Operation, Request, Verdict, log};
+
+const OPENSHIFT_OLM: [&str; 1] =
+    ["system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"];
+
+/// Upstream's manifests, and those of distributions that follow them under another name.
+const UPSTREAM_OLM: [&str; 2] = [
+    "system:serviceaccount:olm:olm-operator-serviceaccount",
+    "system:serviceaccount:operator-lifecycle-manager:olm-operator-serviceaccount",
+];
+
+/// RukPak v0.16 to v0.19, `manifests/base`.
+const RUKPAK: [&str; 3] = [
+    "system:serviceaccount:rukpak-system:core-admin",
+    "system:serviceaccount:rukpak-system:helm-provisioner-admin",
+    "system:serviceaccount:rukpak-system:webhooks-admin",
+];
+
+/// As whom Kubernetes takes away what belongs to something that is gone.
+const COLLECTORS: [&str; 3] = [
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+    "system:kube-controller-manager",
+];
+
+/// The identities of one evaluation, by its settings.
+///
+/// A policy that uses them has the properties `identities` and, where OLM is asked for, `profile`
+/// in its settings schema. The host fills both in from the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Identities<'d>(pub &'d Document);
+
+impl Identities<'_> {
+    /// Whether the request is OLM's.
+    #[must_use]
+    pub fn is_olm(&self, request: &Request) -> bool {
+        let by_profile: &[&str] = match self.0.text("/profile").as_deref() {
+            Some("upstream") => &UPSTREAM_OLM,
+            _ => &OPENSHIFT_OLM,
+        };
+        self.is_one_of("/identities/olm", by_profile, request)
+    }
+
+    /// Whether the request is RukPak's.
+    #[must_use]
+    pub fn is_rukpak(&self, request: &Request) -> bool {
+        self.is_one_of("/identities/rukpak", &RUKPAK, request)
+    }
+
+    fn is_one_of(&self, setting: &str, by_profile: &[&str], request: &Request) -> bool {
+        let user = &request.user.username;
+        if self.0.has(setting) {
+            self.0.texts(setting).contains(user)
+        } else {
+            by_profile.contains(&user.as_str())
+        }
+    }
+}
+
+/// Whether the request is of a controller of Kubernetes that takes away what belongs to something
+/// that is gone. Such a controller creates nothing.
+#[must_use]
+pub fn is_collector(request: &Request) -> bool {
+    request.operation != Operation::Create && COLLECTORS.contains(&request.user.username.as_str())
+}
+
+/// Key of the audit annotation about a user outside of a list.
+pub const UNLISTED: &str = "unlisted-identity";
+
+/// Says, once for a request, that somebody who is not among OLM's identities does what only OLM
+/// does. Where that is OLM, the list is wrong: it would be refused what it must do, again and again.
+pub fn report_unlisted(request: &Request, what: &str, verdict: &mut Verdict) {
+    if verdict.audit_annotations.iter().any(|(key, _)| key == UNLISTED) {
+        return;
+    }
+    let user = &request.user.username;
+    let at = match (request.namespace.as_str(), request.name.as_str()) {
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    log::warn(&format!(
+        "user {user} {what} ({} {at}), as only OLM does, and is not one of OLM's identities; if this is OLM, add the user to identities.olm in the configuration, or set the profile of the cluster",
+        request.resource.resource,
+    ));
+    verdict.audit_annotations.push((UNLISTED.to_owned(), format!("{user} {what}")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by(user: &str) -> Request {
+        let mut request = Request::default();
+        request.user.username = user.to_owned();
+        request
+    }
+
+    fn settings(json: &str) -> Document {
+        Document::parse(json).unwrap()
+    }
+
+    #[test]
+    fn a_profile_has_its_own_olm_and_no_other() {
+        let [openshift] = OPENSHIFT_OLM;
+        for (profile, own, others) in [
+            ("{}", &OPENSHIFT_OLM[..], &UPSTREAM_OLM[..]),
+            (r#"{"profile":"ocp-4.15"}"#, &OPENSHIFT_OLM, &UPSTREAM_OLM),
+            (r#"{"profile":"ocp-4.12"}"#, &OPENSHIFT_OLM, &UPSTREAM_OLM),
+            (r#"{"profile":"ocp-4.5"}"#, &OPENSHIFT_OLM, &UPSTREAM_OLM),
+            (r#"{"profile":"upstream"}"#, &UPSTREAM_OLM, &OPENSHIFT_OLM),
+        ] {
+            let settings = settings(profile);
+            let is_olm = |user: &&str| Identities(&settings).is_olm(&by(user));
+            assert!(own.iter().all(is_olm), "{profile}");
+            assert!(!others.iter().any(is_olm), "{profile}");
+            let namespace = openshift.rsplit_once(':').unwrap().0;
+            for user in ["", "olm-operator-serviceaccount", "kubernetes-admin", namespace] {
+                assert!(!is_olm(&user), "{profile}: {user}");
+            }
+            assert!(!is_olm(&format!("{openshift}2").as_str()));
+        }
+    }
+
+    #[test]
+    fn a_list_of_the_settings_replaces_that_of_the_profile() {
+        let settings =
+            settings(r#"{"profile":"upstream","identities":{"olm":["me"],"rukpak":[]}}"#);
+        let identities = Identities(&settings);
+        assert!(identities.is_olm(&by("me")) && !identities.is_rukpak(&by("me")));
+        assert!(!UPSTREAM_OLM.iter().any(|user| identities.is_olm(&by(user))));
+        assert!(!RUKPAK.iter().any(|user| identities.is_rukpak(&by(user))));
+    }
+
+    #[test]
+    fn rukpak_is_its_accounts_and_not_its_namespace() {
+        let settings = settings("{}");
+        let is_rukpak = |user: &&str| Identities(&settings).is_rukpak(&by(user));
+        assert!(RUKPAK.iter().all(is_rukpak));
+        assert!(!is_rukpak(&"system:serviceaccount:rukpak-system:default"));
+    }
+
+    #[test]
+    fn who_is_not_listed_is_named_once() {
+        let mut verdict = Verdict::default();
+        let mut request = by("mallory");
+        (request.namespace, request.name) = ("ns".to_owned(), "g".to_owned());
+        "operatorgroups".clone_into(&mut request.resource.resource);
+        for _ in 0..2 {
+            report_unlisted(&request, "writes olm.providedAPIs", &mut verdict);
+        }
+        let note = (UNLISTED.to_owned(), "mallory writes olm.providedAPIs".to_owned());
+        assert_eq!(verdict.audit_annotations, [note]);
+        let [line] = log::taken().try_into().unwrap();
+        for part in ["mallory", "operatorgroups ns/g", "identities.olm"] {
+            assert!(line.contains(part), "{line}");
+        }
+    }
+
+    #[test]
+    fn collectors_create_nothing() {
+        for user in COLLECTORS {
+            let mut request = by(user);
+            assert!(!is_collector(&request), "{user}");
+            for operation in [Operation::Update, Operation::Delete] {
+                request.operation = operation;
+                assert!(is_collector(&request), "{user}");
+            }
+        }
+        let mut request = by("system:serviceaccount:kube-system:default");
+        request.operation = Operation::Delete;
+        assert!(!is_collector(&request));
+    }
+}
