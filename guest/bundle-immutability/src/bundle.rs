@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Level, Operation, Shape, Verdict};
 
 use crate::context::{ConfigMaps, LeftOut, NO_CONFIG_MAPS, TOO_MANY_FILES};
-use crate::{Review, findings, is_deleting, source};
+use crate::{Review, findings, source};
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
 
@@ -29,17 +29,14 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
         }
     }
     let (source_counts, class_counts) = if same == Some(true) {
-        let again = !review.conventions.ratcheting();
+        let again = review.spares(object).is_none();
         (again, again)
     } else {
         let source = review.touches(object, SOURCE, &source::SHAPE);
         (source, review.touches(object, CLASS, &Shape::Scalar))
     };
-    let webhook_counts = source_counts || review.rechecks_sources();
-    if !(webhook_counts || class_counts)
-        || is_deleting(object)
-        || review.conventions.exempts(review.request)
-    {
+    let webhook_counts = source_counts || review.rechecks_sources(object);
+    if !(webhook_counts || class_counts) || review.conventions.exempts(review.request) {
         return verdict;
     }
     let mut config_maps = ConfigMaps::new(review.settings);

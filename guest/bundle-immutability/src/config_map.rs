@@ -2,11 +2,12 @@
 //! (RPK-20). After rukpak v0.16.0 internal/webhook/configmaps.go.
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::conventions::is_terminating;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Operation, Verdict};
 
 use crate::context::{BUNDLES, LeftOut, NO_BUNDLES, SYSTEM_NAMESPACE};
-use crate::{Review, is_deleting, source};
+use crate::{Review, source};
 
 /// What the host keeps of a message; more names would be cut.
 const MESSAGE: usize = 4_096;
@@ -23,7 +24,8 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
     };
     let Some(object) = subject else { return verdict };
     if request.namespace != SYSTEM_NAMESPACE.of(review.settings)
-        || is_deleting(object)
+        // What has been deleted is not deleted once more.
+        || (request.operation == Operation::Delete && is_terminating(object))
         || review.conventions.exempts(request)
     {
         return verdict;

@@ -3,10 +3,11 @@
 //! v1alpha1 has a template from which Bundles are generated, v1alpha2 has the source itself.
 
 use opgate_sdk::go::quote;
+use opgate_sdk::identities::is_collector;
 use opgate_sdk::{Document, Operation, Request, Shape, Verdict};
 
 use crate::context::{ConfigMaps, LeftOut, NO_CONFIG_MAPS_IN_PART};
-use crate::{Review, findings, is_deleting, source};
+use crate::{Review, findings, source};
 
 const CLASS: &str = "/spec/provisionerClassName";
 const TEMPLATE: &str = "/spec/template";
@@ -28,7 +29,7 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
     let mut verdict = Verdict::default();
     restricted_access(review, &mut verdict);
     let Some(object) = review.object else { return verdict };
-    if is_deleting(object) || review.conventions.exempts(review.request) {
+    if review.conventions.exempts(review.request) {
         return verdict;
     }
     let templated = review.request.resource.version == "v1alpha1";
@@ -54,7 +55,7 @@ pub(crate) fn judge(review: &Review<'_>) -> Verdict {
         findings::required_object(object, source, &mut verdict);
     }
     let mut config_maps = ConfigMaps::new(review.settings);
-    if !templated && (source_counts || review.rechecks_sources()) {
+    if !templated && (source_counts || review.rechecks_sources(object)) {
         for found in source::webhook(object, source, "bundledeployment", &mut config_maps) {
             verdict.deny("RPK-22", found.field, found.message);
         }
@@ -112,7 +113,7 @@ fn restricted_access(review: &Review<'_>, verdict: &mut Verdict) {
     let Request { user, operation, .. } = review.request;
     let allowed = settings.texts(users).contains(&user.username)
         || settings.texts(groups).iter().any(|group| user.groups.contains(group))
-        || is_controller(settings, &user.username);
+        || is_controller(review);
     if !allowed {
         let verb = match operation {
             Operation::Create => "create",
@@ -128,16 +129,18 @@ fn restricted_access(review: &Review<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// Whether the user is a service account of a namespace in which controllers run that must be able
-/// to write: RukPak's own and, for garbage collection, Kubernetes'.
-fn is_controller(settings: &Document, username: &str) -> bool {
-    let account = username.strip_prefix("system:serviceaccount:");
-    let Some((namespace, _)) = account.and_then(|a| a.split_once(':')) else { return false };
-    if settings.has("/rukpak/controllerNamespaces") {
-        settings.texts("/rukpak/controllerNamespaces").iter().any(|n| n == namespace)
-    } else {
-        matches!(namespace, "rukpak-system" | "kube-system")
-    }
+/// Whether the user is a controller that must be able to write: RukPak, what collects Kubernetes'
+/// garbage, or whatever runs in a namespace that the settings name.
+fn is_controller(review: &Review<'_>) -> bool {
+    let Review { request, settings, .. } = *review;
+    let account = request.user.username.strip_prefix("system:serviceaccount:");
+    let namespace = account.and_then(|account| account.split_once(':')).map(|(ns, _)| ns);
+    let namespaces = "/rukpak/controllerNamespaces";
+    // Namespaces that somebody names stand in the place of a list that nobody has.
+    let by_name = settings.has("/identities/rukpak") || !settings.has(namespaces);
+    (by_name && review.conventions.identities().is_rukpak(request))
+        || is_collector(request)
+        || namespace.is_some_and(|own| settings.texts(namespaces).iter().any(|named| named == own))
 }
 
 /// RPK-25: OLM 1.0 installs plain bundles from images only.

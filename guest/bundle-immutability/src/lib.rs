@@ -20,7 +20,7 @@ mod findings;
 pub mod rules;
 mod source;
 
-use opgate_sdk::conventions::Conventions;
+use opgate_sdk::conventions::{Conventions, is_terminating};
 use opgate_sdk::{Descriptor, Document, MatchRule, Operation, Policy, Request, Shape, Verdict};
 
 /// The policy.
@@ -78,7 +78,6 @@ impl Policy for BundleImmutability {
             return Verdict::default();
         }
         let conventions = Conventions(settings);
-        // What is on its way out may be as unsound as it likes.
         let object = object.filter(|_| request.operation != Operation::Delete);
         let review = Review { request, object, old: old_object, settings, conventions };
         let resource = &request.resource;
@@ -111,20 +110,17 @@ impl Review<'_> {
     /// on UPDATE only where it changed. Values of one meaning are the same: a controller that
     /// writes an object back spells out what its author left out.
     fn touches(&self, object: &Document, pointer: &str, shape: &Shape) -> bool {
-        match self.updates_from() {
-            Some(old) => !self.conventions.ratcheting() || !shape.equal(object, old, pointer),
-            None => true,
-        }
+        self.spares(object).is_none_or(|old| !shape.equal(object, old, pointer))
+    }
+
+    /// What an UPDATE starts from, where a finding about what did not change is left out.
+    fn spares(&self, object: &Document) -> Option<&Document> {
+        self.conventions.spares(self.request, object, self.old)
     }
 
     /// Whether the webhook's checks of a source run where it did not change, as upstream (decision
-    ///
-    fn rechecks_sources(&self) -> bool {
-        self.settings.boolean("/rukpak/recheckUnchanged") == Some(true)
+    /// What is on its way out must be able to go.
+    fn rechecks_sources(&self, object: &Document) -> bool {
+        self.settings.boolean("/rukpak/recheckUnchanged") == Some(true) && !is_terminating(object)
     }
-}
-
-/// Whether the object is on its way out: what it still says no longer matters.
-fn is_deleting(object: &Document) -> bool {
-    object.has("/metadata/deletionTimestamp")
 }

@@ -471,18 +471,44 @@ fn an_exempt_user_still_cannot_change_a_bundle() {
     }
 }
 
+/// That an object is on its way out exempts it from nothing: a finalizer keeps it there.
 #[test]
-fn an_object_on_its_way_out_is_left_alone() {
-    let kept = |rule: &str| WITHOUT_EXEMPTION.contains(&rule);
+fn an_object_on_its_way_out_is_judged_by_what_changes() {
     let mut checked = 0;
     for mut case in all_cases() {
-        let metadata = case.object.as_mut().and_then(|o| o.get_mut("metadata"));
-        let Some(metadata) = metadata.and_then(Value::as_object_mut) else { continue };
-        metadata.insert("deletionTimestamp".to_owned(), json!("2024-01-01T00:00:00Z"));
-        assert_eq!(case.findings(), case.expected_of(kept), "{}", case.name);
+        let settings = case.settings.as_object_mut().expect("settings are an object");
+        settings.remove("ratcheting");
+        if let Some(rukpak) = settings.get_mut("rukpak").and_then(Value::as_object_mut) {
+            rukpak.remove("recheckUnchanged");
+        }
+        let expected = case.findings();
+        case.settings["ratcheting"] = json!(false);
+        case.set("rukpak", "recheckUnchanged", json!(true));
+        if !expire(&mut case) {
+            continue;
+        }
+        assert_eq!(case.findings(), expected, "{}", case.name);
         checked += 1;
     }
     assert!(checked > 100, "{checked} cases have metadata");
+}
+
+#[test]
+fn an_object_on_its_way_out_may_go() {
+    for mut case in unchanged() {
+        case.settings["ratcheting"] = json!(false);
+        case.set("rukpak", "recheckUnchanged", json!(true));
+        if expire(&mut case) {
+            assert_eq!(case.verdict(), Verdict::default(), "{}", case.name);
+        }
+    }
+}
+
+fn expire(case: &mut Case) -> bool {
+    let metadata = case.object.as_mut().and_then(|o| o.get_mut("metadata"));
+    let Some(metadata) = metadata.and_then(Value::as_object_mut) else { return false };
+    metadata.insert("deletionTimestamp".to_owned(), json!("2024-01-01T00:00:00Z"));
+    true
 }
 
 /// The cases that create something, as an UPDATE that changes nothing.

@@ -3,7 +3,8 @@
 use constraints::constraint;
 use constraints::properties::{self, Form};
 use constraints::range::Range;
-use opgate_sdk::{Document, escape};
+use opgate_sdk::copies::Marks;
+use opgate_sdk::{Document, Request, escape};
 
 use crate::findings::Findings;
 
@@ -11,18 +12,28 @@ use crate::findings::Findings;
 pub(crate) const PROPERTIES: [(&str, Form); 2] =
     [("operatorframework.io/properties", Form::Wrapped), ("olm.properties", Form::Bare)];
 const SKIP_RANGE: &str = "olm.skipRange";
-const ANNOTATIONS: &str = "/metadata/annotations";
+pub(crate) const ANNOTATIONS: &str = "/metadata/annotations";
 
 /// Looks at the annotations of a CSV; at those alone that differ from the old object's, where
-/// there is one. `at` is the CSV's place in the object, empty where it is the object.
-pub(crate) fn judge(csv: &Document, old: Option<&Document>, at: &str, findings: &mut Findings<'_>) {
-    if is_copied(csv) {
+/// there is one.
+///
+/// A copy says what its original says, so that nothing is lost by judging it: only OLM's own are left
+/// out. What drops or changes a mark of a copy is judged as a whole.
+pub(crate) fn judge(
+    request: &Request,
+    csv: &Document,
+    old: Option<&Document>,
+    findings: &mut Findings<'_>,
+) {
+    let marks_of = |csv: &Document| Marks::of(csv, &request.namespace);
+    let marks = marks_of(csv);
+    let old = old.filter(|old| marks.lasted(&marks_of(old)));
+    let is_same =
+        |old: &Document| marks_of(old) == marks && csv.equal(ANNOTATIONS, old, ANNOTATIONS);
+    if marks.claim() && findings.spares_copy(request, old.is_none_or(|old| !is_same(old))) {
         return;
     }
-    // What was exempt as a copy has never been judged.
-    let old = old.filter(|old| !is_copied(old));
-    let dot = if at.is_empty() { "" } else { "." };
-    each(csv, old, ANNOTATIONS, &format!("{at}{dot}metadata.annotations"), findings);
+    each(csv, old, ANNOTATIONS, "metadata.annotations", findings);
 }
 
 /// Looks at the annotations at a pointer, whose field is `at`.
@@ -51,11 +62,6 @@ pub(crate) fn each(
             (None, _) => {}
         }
     }
-}
-
-/// A copy says what its original says, and nobody reads it.
-fn is_copied(csv: &Document) -> bool {
-    csv.has("/metadata/labels/olm.copiedFrom") || csv.text_or_empty("/status/reason") == "Copied"
 }
 
 /// CON-10 for a range of versions to skip. Whether it can be read at all is for other rules.

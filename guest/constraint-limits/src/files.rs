@@ -2,7 +2,7 @@
 
 use opgate_sdk::Document;
 
-use crate::annotations;
+use crate::annotations::{self, ANNOTATIONS};
 use crate::dependencies::{self, Needs, Source};
 use crate::findings::Findings;
 
@@ -24,7 +24,8 @@ pub(crate) fn bundle(bundle: &Document, findings: &mut Findings<'_>) {
         }
     }
     for (at, csv) in csvs {
-        annotations::judge(&csv, None, &at, findings);
+        let place = format!("{at}.metadata.annotations");
+        annotations::each(&csv, None, ANNOTATIONS, &place, findings);
         dependencies::required(&csv, &at, &needs, findings);
     }
 }

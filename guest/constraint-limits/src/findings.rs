@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use constraints::constraint::{Finding, Options, too_large};
 use opgate_sdk::conventions::Conventions;
-use opgate_sdk::{Document, Level, Verdict};
+use opgate_sdk::identities::report_unlisted;
+use opgate_sdk::{Document, Level, Request, Verdict};
 
 use crate::rules;
 
@@ -88,6 +89,15 @@ impl<'s> Findings<'s> {
     pub(crate) fn can_decode(&mut self, size: u32) -> bool {
         self.decoded = self.decoded.saturating_add(size);
         self.decoded <= DECODED
+    }
+
+    /// Whether a copy is left out, because OLM writes it. Who else writes one anew is named.
+    pub(crate) fn spares_copy(&mut self, request: &Request, is_new: bool) -> bool {
+        let is_olms = Conventions(self.settings).identities().is_olm(request);
+        if !is_olms && is_new {
+            report_unlisted(request, "writes what claims to be a copy", &mut self.verdict);
+        }
+        is_olms
     }
 
     pub(crate) fn add(&mut self, rule: &str, field: &str, message: impl Into<String>) {

@@ -91,20 +91,15 @@ impl Policy for ConstraintLimits {
     ) -> Verdict {
         let conventions = Conventions(settings);
         let writes = matches!(request.operation, Operation::Create | Operation::Update);
-        // What is on its way out may be as unsound as it likes.
-        let is_exempt = |object: &Document| {
-            !writes || object.has("/metadata/deletionTimestamp") || conventions.exempts(request)
-        };
-        let Some(object) = object.filter(|object| !is_exempt(object)) else {
+        let Some(object) = object.filter(|_| writes && !conventions.exempts(request)) else {
             return Verdict::default();
         };
-        let updates = request.operation == Operation::Update && conventions.ratcheting();
-        let old = old_object.filter(|_| updates);
+        let old = conventions.spares(request, object, old_object);
         let mut findings = Findings::new(settings);
         let resource = &request.resource;
         match (resource.group.as_str(), resource.resource.as_str(), request.sub_resource.as_str()) {
             (OLM, "clusterserviceversions", "") => {
-                annotations::judge(object, old, "", &mut findings);
+                annotations::judge(request, object, old, &mut findings);
             }
             (OLM, "installplans", "" | "status") => install_plan::judge(object, old, &mut findings),
             ("", "configmaps", "") => config_map::judge(object, old, &mut findings),

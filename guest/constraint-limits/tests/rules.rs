@@ -120,6 +120,7 @@ fn asked(case: &Value) -> (Request, Value, Option<Value>) {
     }
     request.sub_resource.push_str(case["subResource"].as_str().unwrap_or_default());
     request.user.username.push_str(case["user"].as_str().unwrap_or_default());
+    request.namespace.push_str("ns");
     (request, object, old)
 }
 

@@ -1,7 +1,7 @@
 //! Who writes OperatorGroups: OPG-19 and OPG-35. Both are off unless the settings name somebody, and
 //! nobody is exempt by `exempt`: the settings of the rules themselves say who may.
 
-use opgate_sdk::{Document, Operation};
+use opgate_sdk::identities::is_collector;
 
 use crate::Review;
 use crate::findings::Findings;
@@ -9,20 +9,6 @@ use crate::groups::{PROVIDED_APIS, STATIC};
 
 const OLM_USERS: &str = "/operatorGroup/olmUsers";
 const ADMIN_GROUPS: &str = "/operatorGroup/adminGroups";
-
-/// As whom OLM runs where nothing is set: OpenShift's, upstream's and microshift's namespaces.
-const OLM: [&str; 3] = [
-    "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount",
-    "system:serviceaccount:olm:olm-operator-serviceaccount",
-    "system:serviceaccount:operator-lifecycle-manager:olm-operator-serviceaccount",
-];
-
-/// As whom Kubernetes takes away what belongs to something that is gone.
-const COLLECTORS: [&str; 3] = [
-    "system:serviceaccount:kube-system:generic-garbage-collector",
-    "system:serviceaccount:kube-system:namespace-controller",
-    "system:kube-controller-manager",
-];
 
 pub(crate) fn judge(review: &Review<'_>, findings: &mut Findings<'_>) {
     static_apis(review, findings);
@@ -50,18 +36,18 @@ fn admins(review: &Review<'_>, findings: &mut Findings<'_>) {
     }
     let user = &review.request.user;
     let allowed = review.settings.texts(ADMIN_GROUPS).iter().any(|g| user.groups.contains(g))
-        || is_olm(review.settings, &user.username)
-        || (review.request.operation != Operation::Create
-            && COLLECTORS.contains(&user.username.as_str()));
+        || is_olm(review)
+        || is_collector(review.request);
     if !allowed {
         findings.deny("OPG-35", "", "only cluster administrators may manage Operator groups");
     }
 }
 
-fn is_olm(settings: &Document, username: &str) -> bool {
-    if settings.has(OLM_USERS) {
-        settings.texts(OLM_USERS).iter().any(|user| user == username)
+/// OLM as the setting of these rules has it, otherwise as the configuration does.
+fn is_olm(review: &Review<'_>) -> bool {
+    if review.settings.has(OLM_USERS) {
+        review.settings.texts(OLM_USERS).contains(&review.request.user.username)
     } else {
-        OLM.contains(&username)
+        review.is_olms()
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 use opgate_sdk::cluster::{Query, ReadError};
+use opgate_sdk::copies::Marks;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Level, Shape};
 
@@ -18,14 +19,14 @@ use crate::groups::{Outcome, PROVIDED_APIS, STATIC, reach, reconcile};
 use crate::install_modes::InstallModes;
 use crate::namespaces::NamespaceSet;
 use crate::reads::GROUPS;
-use crate::{grants, owners, rivals, targets, texts};
+use crate::{copies, grants, owners, rivals, targets, texts};
 
-const MODES: Shape =
+pub(crate) const MODES: Shape =
     Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
-const COPIED_FROM: &str = "/metadata/labels/olm.copiedFrom";
 const TARGET_ANNOTATION: &str = "/metadata/annotations/olm.targetNamespaces";
 /// Annotations by which OLM notes the group, OPG-30.
-const NOTES: [&str; 3] = ["olm.operatorGroup", "olm.operatorNamespace", "olm.targetNamespaces"];
+pub(crate) const NOTES: [&str; 3] =
+    ["olm.operatorGroup", "olm.operatorNamespace", "olm.targetNamespaces"];
 
 /// OLM's word for a member that a static group does not provide for.
 const STATIC_GROUP: &str = "CannotModifyStaticOperatorGroupProvidedAPIs";
@@ -33,25 +34,27 @@ const STATIC_GROUP: &str = "CannotModifyStaticOperatorGroupProvidedAPIs";
 const SHOWN: usize = 5;
 
 pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    if is_copied(object) {
+    let namespace = review.namespace();
+    let marks = Marks::of(object, namespace);
+    if marks.are_outright() {
         copied(review, object, findings);
-        return;
     }
-    // What was exempt as a copy has never been judged: it does not get in by dropping the mark.
-    let old = review.old.filter(|old| !is_copied(old));
-    let review = Review { old, ..*review };
-    Member::of(&review, object).judge(findings);
-    owners::judge(&review, object, findings);
-    grants::csv(&review, object, findings);
-}
-
-fn is_copied(csv: &Document) -> bool {
-    csv.has(COPIED_FROM) || csv.text_or_empty("/status/reason") == "Copied"
+    let claim = copies::examine(review, object, &marks, findings);
+    let review = Review { old: claim.old, ..*review };
+    if !claim.is_exempt {
+        Member::of(&review, object).judge(findings);
+        owners::judge(&review, object, findings);
+    }
+    if !claim.is_olms {
+        grants::csv(&review, object, findings);
+    }
 }
 
 /// OPG-31: a copy does not tell one tenant about the namespaces of another.
 fn copied(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    let was_so = |old: &Document| is_copied(old) && old.has(TARGET_ANNOTATION);
+    let was_so = |old: &Document| {
+        Marks::of(old, review.namespace()).are_outright() && old.has(TARGET_ANNOTATION)
+    };
     if object.has(TARGET_ANNOTATION) && !review.spares().is_some_and(was_so) {
         let message = "copied CSV must not carry the olm.targetNamespaces annotation";
         findings.warn("OPG-31", "metadata.annotations[olm.targetNamespaces]", message);
@@ -259,14 +262,13 @@ impl<'r> Member<'r> {
     }
 }
 
-/// The first group of a namespace, and the names of all. One that is being deleted does not count.
+/// The first group of a namespace, and the names of all, also of those on their way out: OLM reads
+/// them until they are gone.
 fn groups(namespace: &str) -> Result<(Option<Document>, Vec<String>), ReadError> {
     let (mut first, mut names) = (None, Vec::new());
     GROUPS.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
-        if !group.has("/metadata/deletionTimestamp") {
-            names.push(group.text_or_empty("/metadata/name"));
-            first.get_or_insert(group);
-        }
+        names.push(group.text_or_empty("/metadata/name"));
+        first.get_or_insert(group);
         true
     })?;
     Ok((first, names))

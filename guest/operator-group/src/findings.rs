@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::cluster::ReadError;
 use opgate_sdk::conventions::Conventions;
-use opgate_sdk::{Document, Level, Verdict};
+use opgate_sdk::identities::report_unlisted;
+use opgate_sdk::{Document, Level, Request, Verdict};
 
 /// Findings of one rule that are told one by one. One finding is a reason to look at the rest, and
 /// an object with a hundred thousand wrong entries must not cost a hundred thousand messages.
@@ -62,6 +63,11 @@ impl<'s> Findings<'s> {
     /// Whether the configuration turns on a rule that is off by default.
     pub(crate) fn is_enabled(&self, rule: &str) -> bool {
         self.settings.text(&format!("/rules/{rule}")).is_some_and(|level| level != "off")
+    }
+
+    /// Says that somebody does what only OLM does and is not listed as OLM.
+    pub(crate) fn unlisted(&mut self, request: &Request, what: &str) {
+        report_unlisted(request, what, &mut self.verdict);
     }
 
     /// Notes that a rule could not be evaluated, and why.

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::conventions::is_terminating;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Level, Shape};
 
@@ -26,6 +27,7 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
         group.only_one(findings);
         group.unique_name(findings);
     }
+    group.annotation(findings);
     group.account(findings);
     group.members(findings);
     group.conflict(findings);
@@ -73,7 +75,7 @@ impl Group<'_> {
         let query = Query { namespace: Some(namespace), ..Query::default() };
         let asked = GROUPS.each(query, |other| {
             let other_name = other.text_or_empty("/metadata/name");
-            if other_name != name && !other.has("/metadata/deletionTimestamp") {
+            if other_name != name {
                 others.push(other_name);
             }
             true
@@ -119,8 +121,7 @@ impl Group<'_> {
             let matches = [Match { index: "name", values: &names, absent: false }];
             let mut taken = false;
             let asked = GROUPS.each(Query { matches: &matches, ..Query::default() }, |other| {
-                taken = other.text_or_empty("/metadata/namespace") != self.review.namespace()
-                    && !other.has("/metadata/deletionTimestamp");
+                taken = other.text_or_empty("/metadata/namespace") != self.review.namespace();
                 !taken
             });
             if findings.answer(&["OPG-02"], "OperatorGroups", asked).is_some() && taken {
@@ -141,6 +142,18 @@ impl Group<'_> {
                 let message = format!("{text} (ClusterRole {} exists)", quote(&role));
                 findings.deny("OPG-03", "metadata.name", message);
             }
+        }
+    }
+
+    /// Who is not OLM and writes what OLM writes is told apart from OLM by a list, and the list may
+    /// be wrong.
+    fn annotation(&self, findings: &mut Findings<'_>) {
+        let changed = |old: &Document| !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS);
+        if self.review.updates_from().is_some_and(changed)
+            && self.object.boolean(STATIC) != Some(true)
+            && !self.review.is_olms()
+        {
+            findings.unlisted(self.review.request, "writes olm.providedAPIs");
         }
     }
 
@@ -175,11 +188,11 @@ impl Group<'_> {
         }
         let namespace = self.review.namespace();
         let mut members = Vec::new();
+        // Without copies: they carry a label, and what only has the reason of one is none. Whoever
+        // writes the status would otherwise hide a member, change the group, and show it again.
         let query = Query { namespace: Some(namespace), ..Query::default() };
         let asked = CSVS.each(query, |csv| {
-            if !csv.has("/metadata/deletionTimestamp")
-                && csv.text_or_empty("/status/reason") != "Copied"
-            {
+            if !is_terminating(&csv) {
                 members.push((csv.text_or_empty("/metadata/name"), InstallModes::of(&csv)));
             }
             true
@@ -236,15 +249,16 @@ impl Group<'_> {
             let is_static = |group: &Document| group.boolean(STATIC).unwrap_or_default();
             let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
             let same_spec = self.keeps_targets() && is_static(old) == is_static(self.object);
-            if same_spec && review.conventions.ratcheting() {
+            if same_spec && review.spares().is_some() {
                 // What has been there before is not brought by this change.
                 apis = apis.iter().filter(|api| !old_apis.contains(api)).cloned().collect();
             }
             if same_spec
                 && !is_static(self.object)
                 && !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS)
+                && review.is_olms()
             {
-                // This is what OLM writes. Its writes are never refused, whatever the level.
+                // OLM's writes are never refused, whatever the level.
                 if review.conventions.denies("OPG-18", false) {
                     return;
                 }

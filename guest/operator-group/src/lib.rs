@@ -6,6 +6,7 @@
 //!          │                           group    what else there is in the cluster ──┐
 //!          ├─ Role, binding ─────────▶ grants   what they let ServiceAccounts do ──▶ rbac
 //!          └─ ClusterServiceVersion ─▶ csv      the group of its namespace ─────────┼─▶ rivals
+//!                                      copies   what only claims to be a copy       │
 //!                                      owners   who else owns the same APIs         │
 //!                                                     targets  (Namespaces by label) ◀──┘
 //! ```
@@ -17,6 +18,7 @@
 
 mod access;
 pub mod apis;
+mod copies;
 mod csv;
 pub mod duration;
 mod fields;
@@ -122,7 +124,6 @@ impl Policy for OperatorGroup {
             return Verdict::default();
         }
         let conventions = Conventions(settings);
-        // What is on its way out may be as unsound as it likes.
         let object = object.filter(|_| request.operation != Operation::Delete);
         let review = Review { request, object, old: old_object, settings, conventions };
         let mut findings = Findings::new(settings);
@@ -167,12 +168,9 @@ struct Review<'r> {
 }
 
 impl<'r> Review<'r> {
-    /// The object, unless it or who sends it is exempt.
+    /// The object, unless who sends it is exempt.
     fn subject(&self) -> Option<&'r Document> {
-        let is_exempt = |object: &Document| {
-            object.has("/metadata/deletionTimestamp") || self.conventions.exempts(self.request)
-        };
-        self.object.filter(|object| !is_exempt(object))
+        self.object.filter(|_| !self.conventions.exempts(self.request))
     }
 
     /// Whether there is nothing that the object was before.
@@ -187,7 +185,8 @@ impl<'r> Review<'r> {
 
     /// What an UPDATE starts from, where a finding about what did not change is left out.
     fn spares(&self) -> Option<&'r Document> {
-        self.updates_from().filter(|_| self.conventions.ratcheting())
+        let object = self.object?;
+        self.conventions.spares(self.request, object, self.old)
     }
 
     /// Whether a rule that looks at what is at the pointer has anything to say: always on CREATE,
@@ -205,6 +204,11 @@ impl<'r> Review<'r> {
     /// Name of the object.
     fn name(&self, object: &Document) -> String {
         object.text("/metadata/name").unwrap_or_else(|| self.request.name.clone())
+    }
+
+    /// Whether OLM sends it.
+    fn is_olms(&self) -> bool {
+        self.conventions.identities().is_olm(self.request)
     }
 
     /// Namespace of the object.

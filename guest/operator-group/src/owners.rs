@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::conventions::is_terminating;
 use opgate_sdk::{Document, Level, Shape};
 
 use crate::Review;
@@ -26,10 +27,6 @@ const SERVICE_NAMES: Shape =
 const STEPS: usize = 256;
 
 pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    // A version on its way out gives up what it owns.
-    if gives_way(object) {
-        return;
-    }
     let new_chain =
         review.touches(object, REPLACES, &Shape::Scalar) || review.touches_json(object, SKIPS);
     let csv = Owner { name: review.name(object), namespace: review.namespace(), object };
@@ -58,9 +55,11 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
     }
 }
 
-fn gives_way(csv: &Document) -> bool {
-    csv.has("/metadata/deletionTimestamp")
-        || matches!(csv.text_or_empty("/status/phase").as_str(), "Replacing" | "Deleting")
+/// Whether another version gives up what it owns. The one under review keeps it for as long as it is
+/// there: a finalizer, or a phase that somebody writes to its status, would let it take anything.
+fn gives_way(other: &Document) -> bool {
+    is_terminating(other)
+        || matches!(other.text_or_empty("/status/phase").as_str(), "Replacing" | "Deleting")
 }
 
 /// The ClusterServiceVersion under review.
@@ -106,10 +105,8 @@ impl Owner<'_> {
         }
         let mut found = Ok(None);
         CSVS.each(query, |other| {
-            if owns(&other)
-                && !gives_way(&other)
-                && other.text_or_empty("/status/reason") != "Copied"
-            {
+            // Copies are not among them: what is read are those without OLM's label.
+            if owns(&other) && !gives_way(&other) {
                 found = self.is_beside(&other).map(|beside| beside.then(|| self.name_of(&other)));
             }
             found == Ok(None)

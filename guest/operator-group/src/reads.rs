@@ -1,6 +1,7 @@
 //! What the policy reads of the cluster. Each read lists the rules that use it, so that nothing is
 //! watched for rules that are off.
 
+use opgate_sdk::copies;
 use opgate_sdk::{ClusterRead, Index};
 
 use crate::groups;
@@ -60,7 +61,7 @@ pub const NAMESPACES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// ClusterServiceVersions that OLM did not copy.
+/// ClusterServiceVersions without the label of OLM's copies.
 pub const CSVS: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",
@@ -78,6 +79,7 @@ pub const CSVS: ClusterRead = ClusterRead {
         "/status/phase",
         "/status/reason",
         "/spec/install/spec/deployments/*/spec/template/spec/imagePullSecrets",
+        copies::OPERATOR_NAMESPACE,
     ],
     labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
@@ -88,7 +90,11 @@ pub const CSVS: ClusterRead = ClusterRead {
             separator: "",
         },
     ],
-    rules: &["OPG-16", "OPG-17", "OPG-28", "OPG-29", "OPG-38"],
+    // Those about members ask whether one that claims to be a copy has an original.
+    rules: &[
+        "OPG-16", "OPG-17", "OPG-20", "OPG-21", "OPG-22", "OPG-23", "OPG-24", "OPG-25", "OPG-26",
+        "OPG-27", "OPG-28", "OPG-29", "OPG-30", "OPG-38",
+    ],
     ..ClusterRead::EMPTY
 };
 

@@ -50,7 +50,7 @@ impl Rivals {
     }
 }
 
-/// The groups other than `own` that reach what `mine` reaches and provide one of the APIs.
+/// The groups other than `own`, also those on their way out, that reach what `mine` reaches and provide one of the APIs.
 pub(crate) fn find(
     own: (&str, &str),
     mine: &NamespaceSet,
@@ -107,10 +107,7 @@ impl Search<'_> {
     fn look_at(&mut self, group: &Document) {
         let key =
             (group.text_or_empty("/metadata/namespace"), group.text_or_empty("/metadata/name"));
-        if (key.0.as_str(), key.1.as_str()) == self.own
-            || self.found.contains(&key)
-            || group.has("/metadata/deletionTimestamp")
-        {
+        if (key.0.as_str(), key.1.as_str()) == self.own || self.found.contains(&key) {
             return;
         }
         match self.meets(group, &key.0) {

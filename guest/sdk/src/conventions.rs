@@ -3,7 +3,14 @@
 //! A policy that uses them puts their properties into its settings schema. `rules` is not set by
 //! hand: the host writes the levels that the configuration gives to the policy's rules there.
 
-use crate::{Document, Level, Request, Verdict};
+use crate::identities::Identities;
+use crate::{Document, Level, Operation, Request, Verdict};
+
+/// Whether an object has been deleted and waits for its finalizers.
+#[must_use]
+pub fn is_terminating(object: &Document) -> bool {
+    object.has("/metadata/deletionTimestamp")
+}
 
 /// The common settings of one evaluation; looked up only where they are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -20,11 +27,33 @@ impl Conventions<'_> {
         }
     }
 
-    /// Whether a finding is left out where what the rule looks at did not change (`ratcheting`,
-    /// on unless set).
+    /// Whether a finding about the object is left out where what the rule looks at did not change:
+    /// by the setting `ratcheting` (on unless set), and whatever it says where the object is on its
+    /// way out.
+    ///
+    /// That is all that being on the way out exempts from. A finalizer of somebody's own keeps an
+    /// object for as long as he likes, and controllers go on reading it; but whoever takes his
+    /// finalizer away must be able to.
     #[must_use]
-    pub fn ratcheting(&self) -> bool {
-        self.0.boolean("/ratcheting").unwrap_or(true)
+    pub fn ratchets(&self, object: &Document) -> bool {
+        is_terminating(object) || self.0.boolean("/ratcheting").unwrap_or(true)
+    }
+
+    /// What an UPDATE starts from, where a finding about what did not change is left out.
+    #[must_use]
+    pub fn spares<'o>(
+        &self,
+        request: &Request,
+        object: &Document,
+        old: Option<&'o Document>,
+    ) -> Option<&'o Document> {
+        old.filter(|_| request.operation == Operation::Update && self.ratchets(object))
+    }
+
+    /// As whom controllers write.
+    #[must_use]
+    pub fn identities(&self) -> Identities<'_> {
+        Identities(self.0)
     }
 
     /// Whether a rule refuses requests, by the level that the configuration gives to it and

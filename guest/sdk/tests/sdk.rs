@@ -85,16 +85,25 @@ fn shapes_compare_as_go_compares_decoded_values() {
 #[test]
 fn conventions_read_the_common_settings() {
     let none = document("{}");
+    let object = document(r#"{"metadata":{"deletionTimestamp":null}}"#);
+    let leaving = document(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}"#);
     let none = Conventions(&none);
     let mut request = Request::default();
     request.user.username = "u".into();
     request.user.groups = vec!["g".into()];
-    assert!(none.ratcheting() && !none.exempts(&request) && none.denies("R", true));
+    assert!(none.ratchets(&object) && !none.exempts(&request) && none.denies("R", true));
     let settings = document(
         r#"{"ratcheting":false,"exempt":{"groups":["g"]},"messages":{"prefixRuleId":true},"rules":{"R":"warn"},"strict":true}"#,
     );
     let set = Conventions(&settings);
-    assert!(!set.ratcheting() && set.exempts(&request) && !set.denies("R", true));
+    // Whatever the setting, what is on its way out can go.
+    assert!(none.ratchets(&leaving) && set.ratchets(&leaving));
+    assert!(set.spares(&request, &leaving, Some(&object)).is_none());
+    request.operation = opgate_sdk::Operation::Update;
+    assert!(set.spares(&request, &leaving, Some(&object)).is_some());
+    assert!(set.spares(&request, &object, Some(&object)).is_none());
+    assert!(none.spares(&request, &object, Some(&object)).is_some());
+    assert!(!set.ratchets(&object) && set.exempts(&request) && !set.denies("R", true));
     assert_eq!((set.deny_if("/strict"), set.deny_if("/other")), (Level::Deny, Level::Warn));
     let mut verdict = Verdict::default();
     verdict.deny("R", "spec", "no");

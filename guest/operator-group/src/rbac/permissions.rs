@@ -6,7 +6,7 @@ use opgate_sdk::cluster::Query;
 use super::Unanswered;
 use super::granted::Granted;
 use super::policy_rule::PolicyRule;
-use super::read::{is_leaving, length};
+use super::read::length;
 use super::subjects::Account;
 use super::work::{CALL, Work};
 use crate::findings::MOST;
@@ -20,9 +20,7 @@ const CLUSTER_PERMISSIONS: &str = "/spec/install/spec/clusterPermissions";
 pub(crate) fn group_account(namespace: &str) -> Result<Option<String>, Unanswered> {
     let mut accounts = Vec::new();
     GROUPS.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
-        if !is_leaving(&group) {
-            accounts.push(group.text_or_empty("/spec/serviceAccountName"));
-        }
+        accounts.push(group.text_or_empty("/spec/serviceAccountName"));
         accounts.len() < 2
     })?;
     let only = accounts.pop().filter(|_| accounts.is_empty());

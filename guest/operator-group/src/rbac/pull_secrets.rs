@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::Query;
+use opgate_sdk::conventions::is_terminating;
 
 use super::Unanswered;
 use super::granted::Granted;
 use super::policy_rule::PolicyRule;
-use super::read::{each, is_leaving, length};
+use super::read::{each, length};
 use super::subjects::Account;
 use super::work::{CALL, Work};
 use crate::reads::CSVS;
@@ -44,8 +45,8 @@ fn pull_secrets(
     secrets: &mut BTreeSet<String>,
     work: &mut Work,
 ) -> Result<(), Unanswered> {
-    // Copies that carry OLM's label are not among what is read.
-    if csv.text_or_empty("/status/reason") == "Copied" || is_leaving(csv) {
+    // Copies carry OLM's label and are not among what is read.
+    if is_terminating(csv) {
         return Ok(());
     }
     let deployments = "/spec/install/spec/deployments";

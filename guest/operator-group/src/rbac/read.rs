@@ -36,11 +36,6 @@ pub(super) fn each(
     }
 }
 
-/// What is being deleted does not count.
-pub(super) fn is_leaving(object: &Document) -> bool {
-    object.has("/metadata/deletionTimestamp")
-}
-
 /// Elements of a list, none for anything else.
 pub(super) fn length(document: &Document, pointer: &str) -> u32 {
     let is_list = document.kind(pointer) == Kind::List;

@@ -14,7 +14,7 @@ use opgate_sdk::go::quote;
 
 use super::Unanswered;
 use super::bindings::cluster_roles;
-use super::read::{each, get, is_leaving, length};
+use super::read::{each, get, length};
 use super::rights::{Rights, Watched};
 use super::subjects::{Account, Subjects};
 use super::work::{SELECTION, Work};
@@ -165,7 +165,7 @@ fn accounts_among(
         let account = group.text_or_empty("/spec/serviceAccountName");
         let namespace = group.text_or_empty("/metadata/namespace");
         let is_new = after.contain(&namespace, &account) && !before.contain(&namespace, &account);
-        if !account.is_empty() && is_new && !is_leaving(&group) {
+        if !account.is_empty() && is_new {
             found.insert(format!("ServiceAccount {namespace}/{account}"));
         }
         Ok(())
