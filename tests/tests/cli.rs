@@ -356,6 +356,22 @@ fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
             vec!["3:1: unknown variant `ocp-4.16`", "did you mean \"ocp-4.1"],
         ),
         (
+            format!("{head}identities:\n  old: [a]\n"),
+            vec!["4:3: unknown field `old`", "did you mean \"olm\"?"],
+        ),
+        (format!("{head}identities: {{olm: a}}\n"), vec!["3:14: invalid type: string \"a\""]),
+        (
+            format!("{head}identities:\n  olm: [a, \"\"]\n  rukpak: [\" b\"]\n"),
+            vec![
+                "4:12: \"\" is not the name of a user",
+                "5:12: \" b\" is not the name of a user",
+            ],
+        ),
+        (
+            format!("{head}{policy}    settings: {{identities: {{rukpak: [\"\"]}}}}\n"),
+            vec!["5:39: \"\" is shorter than 1 character"],
+        ),
+        (
             format!("{head}{policy}    rules: {{RPK-1: off, RPK-02: off, RPX-99: warn}}\n"),
             vec!["5:13: policy bundle-immutability has no rule \"RPK-1\"", "RPX-99"],
         ),
@@ -450,6 +466,7 @@ fn every_key_of_the_configuration_is_understood() {
 apiVersion: opgate.dev/v1alpha1
 kind: Configuration
 profile: ocp-4.15                           # where editions contradict each other
+identities: {olm: [me], rukpak: []}
 policies:
   - name: bundle-immutability
     module: builtin:bundle-immutability

@@ -109,11 +109,32 @@ struct Given {
 /// policy notes of it may be half as large as its text; memory that is not used costs nothing.
 const MEMORY_FOR_FILES: usize = 1 << 30;
 
+/// Exact names of users as which controllers run. What only a controller does is believed from
+/// them; where there is no list, policies go by the profile.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identities {
+    /// The Operator Lifecycle Manager.
+    pub olm: Option<Vec<String>>,
+    /// RukPak.
+    pub rukpak: Option<Vec<String>>,
+}
+
+impl Identities {
+    /// The lists by their keys.
+    pub(super) fn lists(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+        let lists = [("olm", &self.olm), ("rukpak", &self.rukpak)];
+        lists.into_iter().filter_map(|(key, list)| Some((key, list.as_deref()?)))
+    }
+}
+
 /// The configuration of the whole host.
 #[derive(Debug)]
 pub struct Configuration {
     /// Edition that wins.
     pub profile: Profile,
+    /// As whom controllers run, where that is not as the profile has it.
+    pub identities: Identities,
     /// Policies in the order in which they serve.
     pub policies: Vec<PolicyConfig>,
     /// Whether a check fails where there are only warnings.
@@ -165,6 +186,8 @@ struct File {
     kind: String,
     #[serde(default)]
     profile: Profile,
+    #[serde(default)]
+    identities: Object<Identities>,
     policies: Option<Vec<Object<PolicyEntry>>>,
     #[serde(default)]
     check: Object<CheckEntry>,
@@ -218,7 +241,13 @@ impl Configuration {
     /// All built-in policies with their defaults.
     #[must_use]
     pub fn builtin(profile: Profile) -> Self {
-        Self { profile, policies: every_builtin(), warnings_as_errors: false, origin: None }
+        Self {
+            profile,
+            identities: Identities::default(),
+            policies: every_builtin(),
+            warnings_as_errors: false,
+            origin: None,
+        }
     }
 
     /// Reads a file.
@@ -253,6 +282,18 @@ impl Configuration {
             let text = format!("kind is {:?}, not \"Configuration\"", file.kind);
             errors.push(origin.at("/kind", &text));
         }
+        let Object(identities) = file.identities;
+        for (key, users) in identities.lists() {
+            // A name with spaces around it is nobody's, and a list of nobody would say so only once
+            // OLM is refused what it must do.
+            let wrong = |user: &String| user.is_empty() || user.trim() != user;
+            for (index, user) in users.iter().enumerate().filter(|(_, user)| wrong(user)) {
+                let text = format!(
+                    "{user:?} is not the name of a user: write it as the log of opgate does (`user=`)"
+                );
+                errors.push(origin.at(&format!("/identities/{key}/{index}"), &text));
+            }
+        }
         let mut policies: Vec<PolicyConfig> = Vec::new();
         match file.policies {
             None => policies = every_builtin(),
@@ -271,6 +312,7 @@ impl Configuration {
         }
         errors.or(Self {
             profile: file.profile,
+            identities,
             policies,
             warnings_as_errors: file.check.0.warnings_as_errors,
             origin: Some(origin),

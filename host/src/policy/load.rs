@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use jsonschema::error::ValidationErrorKind;
 use opgate_document::Document;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, Read, Rule};
-use super::{Descriptor, Lane, Policy, Profile, Requests, RuleLevel, builtin};
+use super::{Descriptor, Lane, Policy, Requests, RuleLevel, builtin};
 use crate::cluster::Reading;
 use crate::engine::{Budget, Engine, Limits, Module};
 
@@ -55,7 +55,7 @@ pub(super) fn load(
         Err(why) => return Ok(Loaded::Broken(why)),
     }
     errors.or(())?;
-    let settings = settings(config, &descriptor, configuration.profile);
+    let settings = settings(configuration, config, &descriptor);
     let checked = module.validate_settings(&settings, Budget::of(config.limits));
     log(&config.name, &checked.log);
     match checked.result {
@@ -178,14 +178,26 @@ pub(super) fn log(policy: &str, lines: &[crate::engine::LogLine]) {
     }
 }
 
-/// The settings as the policy gets them: those of the configuration, with `profile` and `rules`
-/// where its schema has such properties.
-fn settings(config: &PolicyConfig, descriptor: &Descriptor, profile: Profile) -> Arc<Document> {
+/// The settings as the policy gets them: its own, and where its schema has such properties
+/// `profile`, `identities` and `rules` from beside them. Its own profile and lists go first.
+fn settings(
+    configuration: &Configuration,
+    config: &PolicyConfig,
+    descriptor: &Descriptor,
+) -> Arc<Document> {
     let mut settings = config.settings.as_object().cloned().unwrap_or_default();
     let schema: Value = serde_json::from_str(&descriptor.settings_schema).unwrap_or_default();
     let has = |name: &str| schema.pointer(&format!("/properties/{name}")).is_some();
     if has("profile") {
-        settings.entry("profile").or_insert_with(|| profile.as_str().into());
+        settings.entry("profile").or_insert_with(|| configuration.profile.as_str().into());
+    }
+    for (key, users) in configuration.identities.lists() {
+        if has(&format!("identities/properties/{key}")) {
+            let own = settings.entry("identities").or_insert_with(|| Value::Object(Map::new()));
+            if let Some(own) = own.as_object_mut() {
+                own.entry(key).or_insert_with(|| users.into());
+            }
+        }
     }
     if has("rules") && !config.rules.is_empty() {
         let levels: BTreeMap<_, _> =

@@ -23,7 +23,9 @@ use std::time::SystemTime;
 use opgate_document::Document;
 use serde::Deserialize;
 
-pub use config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig, Profile};
+pub use config::{
+    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile,
+};
 pub use decision::{Cause, Decision, Denial, Effect, PolicyFault, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
