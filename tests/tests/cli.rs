@@ -362,10 +362,7 @@ fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
         (format!("{head}identities: {{olm: a}}\n"), vec!["3:14: invalid type: string \"a\""]),
         (
             format!("{head}identities:\n  olm: [a, \"\"]\n  rukpak: [\" b\"]\n"),
-            vec![
-                "4:12: \"\" is not the name of a user",
-                "5:12: \" b\" is not the name of a user",
-            ],
+            vec!["4:12: \"\" is not the name of a user", "5:12: \" b\" is not the name of a user"],
         ),
         (
             format!("{head}{policy}    settings: {{identities: {{rukpak: [\"\"]}}}}\n"),

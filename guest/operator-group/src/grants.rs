@@ -5,10 +5,12 @@ use opgate_sdk::{Document, Shape};
 
 use crate::Review;
 use crate::findings::Findings;
-use crate::rbac::{self, Unanswered};
+use crate::rbac::{self, Found, Unanswered, WORK};
 
 const ACCOUNT: &str = "/spec/serviceAccountName";
 const ACCOUNT_FIELD: &str = "spec.serviceAccountName";
+const INSTALL_FIELD: &str = "spec.install.spec";
+const ROLES: &str = "roles and bindings";
 
 /// The account of an OperatorGroup: OPG-32 and OPG-38.
 pub(crate) fn group(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
@@ -19,13 +21,13 @@ pub(crate) fn group(review: &Review<'_>, object: &Document, findings: &mut Findi
     let namespace = review.namespace();
     if findings.is_on("OPG-32") {
         let found = rbac::widened_account(namespace, &account);
-        if let Some(Some(through)) = answer(findings, "OPG-32", found) {
+        if let Some(through) = answer(review, findings, "OPG-32", ACCOUNT_FIELD, found) {
             findings.warn("OPG-32", ACCOUNT_FIELD, privileges(&through));
         }
     }
     if findings.is_enabled("OPG-38") {
         let found = rbac::lacks_pull_secrets(namespace, &account);
-        if answer(findings, "OPG-38", found) == Some(true) {
+        if answer(review, findings, "OPG-38", ACCOUNT_FIELD, found) {
             let message = format!(
                 "service account {namespace}/{account} needs secrets get (ClusterRole) and create, update, patch (Role) because an Operator specifies a pull secret"
             );
@@ -34,16 +36,17 @@ pub(crate) fn group(review: &Review<'_>, object: &Document, findings: &mut Findi
     }
 }
 
-/// A new member of a group whose account installs it: OPG-37.
+/// A member of a group whose account installs it, new or asking for more: OPG-37.
 pub(crate) fn csv(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    if !review.creates() || !findings.is_enabled("OPG-37") || !rbac::asks_for_permissions(object) {
+    let old = review.spares();
+    if !findings.is_enabled("OPG-37") || !rbac::asks_for_permissions(object, old) {
         return;
     }
     let namespace = review.namespace();
-    let found = rbac::group_account(namespace);
-    let Some(Some(account)) = answer(findings, "OPG-37", found) else { return };
-    let found = rbac::missing_permissions(namespace, &account, object);
-    for missing in answer(findings, "OPG-37", found).unwrap_or_default() {
+    let found = findings.answer(&["OPG-37"], ROLES, rbac::group_account(namespace));
+    let Some(Some(account)) = found else { return };
+    let found = rbac::missing_permissions(namespace, &account, object, old);
+    for missing in answer(review, findings, "OPG-37", INSTALL_FIELD, found) {
         let message = format!(
             "operator group service account {namespace}/{account} lacks {}; the install fails with reason InstallComponentFailed",
             missing.permission
@@ -58,7 +61,7 @@ pub(crate) fn binding(review: &Review<'_>, object: &Document, findings: &mut Fin
         return;
     }
     let found = rbac::widening_binding(object, review.spares());
-    if let Some(Some(through)) = answer(findings, "OPG-33", found) {
+    if let Some(through) = answer(review, findings, "OPG-33", "subjects", found) {
         findings.warn("OPG-33", "subjects", privileges(&through));
     }
 }
@@ -70,13 +73,13 @@ pub(crate) fn role(review: &Review<'_>, object: &Document, findings: &mut Findin
     }
     if review.request.resource.resource == "clusterroles" && findings.is_on("OPG-33") {
         let found = rbac::widening_role(object, review.spares());
-        if let Some(Some(through)) = answer(findings, "OPG-33", found) {
+        if let Some(through) = answer(review, findings, "OPG-33", "rules", found) {
             findings.warn("OPG-33", "rules", privileges(&through));
         }
     }
     if findings.is_enabled("OPG-36") {
         let found = rbac::opens_groups(object, review.spares());
-        if answer(findings, "OPG-36", found) == Some(true) {
+        if answer(review, findings, "OPG-36", "rules", found) {
             let message = "role grants write access to operatorgroups, which allows its subjects to install Operators";
             findings.warn("OPG-36", "rules", message);
         }
@@ -95,20 +98,29 @@ fn privileges(through: &str) -> String {
     )
 }
 
+/// What was found. Where that may not be all, a rule that denies refuses what nobody can judge, and
+/// others are left out, and said to be.
 fn answer<T>(
+    review: &Review<'_>,
     findings: &mut Findings<'_>,
     rule: &'static str,
-    found: Result<T, Unanswered>,
-) -> Option<T> {
-    match found {
-        Ok(found) => Some(found),
-        Err(Unanswered::Absent) => {
-            findings.left_out(rule, "the cluster's roles and bindings are not available");
-            None
+    field: &str,
+    found: Found<T>,
+) -> T {
+    match found.short {
+        None => {}
+        Some(Unanswered::Absent) => {
+            findings.left_out(rule, &format!("the cluster's {ROLES} are not available"));
         }
-        Err(Unanswered::TooLarge) => {
+        Some(Unanswered::TooLarge(at)) if review.conventions.denies(rule, false) => {
+            let message = format!(
+                "{at}: there is more to compare than {WORK} steps allow, and what cannot be judged is refused; make it smaller"
+            );
+            findings.deny(rule, field, message);
+        }
+        Some(Unanswered::TooLarge(_)) => {
             findings.left_out(rule, "there is more to compare than the time allows");
-            None
         }
     }
+    found.what
 }

@@ -174,7 +174,7 @@ pub const RULES: &[Rule] = &[
         id: "OPG-20",
         title: "a ClusterServiceVersion is created where there is an OperatorGroup",
         kinds: CSV,
-        operations: &[Create],
+        operations: &[Create, Update],
         source: "OCP 4.12 L2256, L4026-4044, L25906; OCP 4.15 L1665, L2615-2642, L19590; OLM pkg/controller/operators/olm/operator.go",
         ..Rule::DENY
     },
@@ -182,7 +182,7 @@ pub const RULES: &[Rule] = &[
         id: "OPG-21",
         title: "a ClusterServiceVersion is created where there is one OperatorGroup only",
         kinds: CSV,
-        operations: &[Create],
+        operations: &[Create, Update],
         source: "OCP 4.12 L4026-4044; OCP 4.5 L1250-1253; OLM pkg/controller/operators/olm/operator.go",
         ..Rule::DENY
     },
@@ -206,7 +206,7 @@ pub const RULES: &[Rule] = &[
         id: "OPG-24",
         title: "the OperatorGroup of a new ClusterServiceVersion has target namespaces",
         kinds: CSV,
-        operations: &[Create],
+        operations: &[Create, Update],
         source: "OLM pkg/controller/operators/olm/operator.go, pkg/controller/operators/olm/operator_test.go",
         ..Rule::WARN
     },
@@ -312,7 +312,7 @@ pub const RULES: &[Rule] = &[
         id: "OPG-37",
         title: "the ServiceAccount of an OperatorGroup has what a new member asks for",
         kinds: CSV,
-        operations: &[Create],
+        operations: &[Create, Update],
         source: "OCP 4.12 L7949, L7986-8001, L8135, L8281-8311",
         ..Rule::OFF
     },

@@ -165,8 +165,8 @@ fn what_does_not_change_is_not_found_again() {
 /// only look at creation or at a change.
 #[test]
 fn without_ratcheting_it_is_found_again() {
-    const OF_A_CHANGE: [&str; 9] =
-        ["OPG-01", "OPG-02", "OPG-03", "OPG-17", "OPG-20", "OPG-21", "OPG-24", "OPG-35", "OPG-37"];
+    const OF_A_CHANGE: [&str; 8] =
+        ["OPG-01", "OPG-02", "OPG-03", "OPG-17", "OPG-20", "OPG-21", "OPG-24", "OPG-35"];
     for mut case in all_cases()
         .filter(|case| case.request.operation == Operation::Create && case.cluster.is_some())
     {
@@ -661,7 +661,7 @@ fn very_many_names_and_apis_are_judged() {
 
 /// A call has a fixed time: what would take longer is left out, unless nothing changes.
 #[test]
-fn what_is_too_large_is_left_out() {
+fn what_is_too_large_is_left_out_or_refused() {
     let nothing = json!(vec![json!({}); 60_000]);
     let account = "ServiceAccount ns/a";
     let role = |name: &str| json!({"role": name, "rules": nothing});
@@ -678,14 +678,21 @@ fn what_is_too_large_is_left_out() {
     let everywhere = json!({"serviceaccounts": ["ns/a"], "clusterroles": [role("r")],
         "clusterrolebindings": [binding("b", "ClusterRole r")]});
     let many_subjects = json!({"binding": "b", "to": "ClusterRole r", "subjects": nothing});
-    for (rule, kind, object, cluster) in [
-        ("OPG-32", "OperatorGroup", json!(group), everywhere.clone()),
-        ("OPG-33", "ClusterRole", role("r"), json!({})),
-        ("OPG-33", "ClusterRoleBinding", binding("b", "ClusterRole r"), everywhere),
-        ("OPG-33", "ClusterRoleBinding", many_subjects, json!({})),
-        ("OPG-36", "Role", role("ns/r"), json!({})),
-        ("OPG-37", "ClusterServiceVersion", member, inside),
-        ("OPG-38", "OperatorGroup", json!(group), with_member),
+    let itself = "the object itself";
+    for (rule, kind, object, cluster, too_large) in [
+        ("OPG-32", "OperatorGroup", json!(group), everywhere.clone(), "clusterroles r"),
+        ("OPG-33", "ClusterRole", role("r"), json!({}), itself),
+        (
+            "OPG-33",
+            "ClusterRoleBinding",
+            binding("b", "ClusterRole r"),
+            everywhere,
+            "clusterroles r",
+        ),
+        ("OPG-33", "ClusterRoleBinding", many_subjects, json!({}), itself),
+        ("OPG-36", "Role", role("ns/r"), json!({}), itself),
+        ("OPG-37", "ClusterServiceVersion", member, inside, "roles ns/r"),
+        ("OPG-38", "OperatorGroup", json!(group), with_member, "roles ns/r"),
     ] {
         let message =
             format!("{rule} was not evaluated: there is more to compare than the time allows");
@@ -702,6 +709,45 @@ fn what_is_too_large_is_left_out() {
         case.settings["rules"][rule] = json!("off");
         case.request.operation = Operation::Create;
         assert_eq!(case.verdict(), Verdict::default(), "{}", case.name);
+        // What denies does not pass what nobody can judge, and says what that is.
+        case.settings["rules"][rule] = json!("deny");
+        let verdict = case.verdict();
+        let [violation] = verdict.violations.as_slice() else {
+            panic!("{}: {verdict:?}", case.name)
+        };
+        assert_eq!(
+            (violation.rule.as_str(), violation.level),
+            (rule, Level::Deny),
+            "{}",
+            case.name
+        );
+        let start = format!("{too_large}: there is more to compare than 500000 steps allow");
+        assert!(violation.message.starts_with(&start), "{}: {}", case.name, violation.message);
+        assert_eq!(verdict.audit_annotations, [], "{}", case.name);
+    }
+}
+
+/// What is found before the work is used up is told beside what used it up.
+#[test]
+fn what_is_found_in_something_too_large_is_told() {
+    let mut rules = vec![json!({"verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]})];
+    rules.extend(vec![json!({}); 60_000]);
+    let role = json!({"role": "ns/r", "rules": rules});
+    let asked = json!({"csv": "c", "namespace": "ns", "modes": "O", "permissions": rules});
+    for (rule, kind, object) in
+        [("OPG-36", "Role", role), ("OPG-37", "ClusterServiceVersion", asked)]
+    {
+        let case = Case::read(&json!({
+            "name": rule, "kind": kind, "object": object, "expected": [],
+            "cluster": {"operatorgroups": ["ns/g:[ns]{} as a"]},
+            "settings": {"rules": {rule: "deny"}},
+        }));
+        let found = case.verdict().violations;
+        let texts: Vec<_> = found.iter().map(|v| v.message.as_str()).collect();
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts.iter().any(|text| text.contains("there is more to compare")), "{texts:?}");
+        let told = ["allows its subjects to install", "lacks * *.* in namespace ns"];
+        assert!(told.iter().any(|told| texts.iter().any(|t| t.contains(told))), "{texts:?}");
     }
 }
 

@@ -23,9 +23,7 @@ use std::time::SystemTime;
 use opgate_document::Document;
 use serde::Deserialize;
 
-pub use config::{
-    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile,
-};
+pub use config::{ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile};
 pub use decision::{Cause, Decision, Denial, Effect, PolicyFault, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};

@@ -30,14 +30,33 @@ use opgate_sdk::cluster::ReadError;
 pub(crate) use permissions::{asks_for_permissions, group_account, missing_permissions};
 pub(crate) use pull_secrets::lacks_pull_secrets;
 pub(crate) use widening::{opens_groups, widened_account, widening_binding, widening_role};
+pub(crate) use work::WORK;
 
-/// Why a question has no answer: its rule is left out, and said to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// There is no cluster to ask.
     Absent,
-    /// Roles, bindings or the object itself are too large.
-    TooLarge,
+    /// The work was used up by this.
+    TooLarge(String),
+}
+
+/// What was found, and why that may not be all.
+#[derive(Debug)]
+pub(crate) struct Found<T> {
+    pub(crate) what: T,
+    pub(crate) short: Option<Unanswered>,
+}
+
+impl<T> Found<T> {
+    fn of(what: T, end: Result<(), Unanswered>) -> Self {
+        Self { what, short: end.err() }
+    }
+
+    #[cfg(test)]
+    fn complete(self) -> Result<T, Unanswered> {
+        self.short.map_or(Ok(self.what), Err)
+    }
 }
 
 impl From<ReadError> for Unanswered {
@@ -54,15 +73,16 @@ mod tests {
 
     #[test]
     fn without_a_cluster_there_is_no_answer() {
-        assert_eq!(widened_account("scoped", "scoped"), Err(Unanswered::Absent));
+        assert_eq!(widened_account("scoped", "scoped").complete(), Err(Unanswered::Absent));
         let reviewed = parsed(&binding("", "b", "ClusterRole", "r", SCOPED));
-        assert_eq!(widening_binding(&reviewed, None), Err(Unanswered::Absent));
+        assert_eq!(widening_binding(&reviewed, None).complete(), Err(Unanswered::Absent));
         let reviewed = parsed(&role("", "r", CREATE_CRDS));
-        assert_eq!(widening_role(&reviewed, None), Err(Unanswered::Absent));
-        assert_eq!(lacks_pull_secrets("scoped", "scoped"), Err(Unanswered::Absent));
+        assert_eq!(widening_role(&reviewed, None).complete(), Err(Unanswered::Absent));
+        assert_eq!(lacks_pull_secrets("scoped", "scoped").complete(), Err(Unanswered::Absent));
         // What asks for nothing needs none.
         let reviewed = parsed(&role("", "r", READ_CRDS));
-        assert_eq!(widening_role(&reviewed, None), Ok(None));
-        assert_eq!(missing_permissions("scoped", "scoped", &parsed("{}")), Ok(vec![]));
+        assert_eq!(widening_role(&reviewed, None).complete(), Ok(None));
+        let missing = missing_permissions("scoped", "scoped", &parsed("{}"), None);
+        assert_eq!(missing.complete(), Ok(vec![]));
     }
 }

@@ -1,23 +1,26 @@
 //! What a ClusterServiceVersion asks for and the account that installs it does not have: OPG-37.
 
-use opgate_sdk::Document;
-use opgate_sdk::cluster::Query;
+use std::collections::BTreeSet;
 
-use super::Unanswered;
+use opgate_sdk::Document;
+use opgate_sdk::cluster::{Query, ReadError};
+
 use super::granted::Granted;
 use super::policy_rule::PolicyRule;
 use super::read::length;
 use super::subjects::Account;
 use super::work::{CALL, Work};
+use super::{Found, Unanswered};
 use crate::findings::MOST;
 use crate::reads::GROUPS;
 
 const PERMISSIONS: &str = "/spec/install/spec/permissions";
 const CLUSTER_PERMISSIONS: &str = "/spec/install/spec/clusterPermissions";
+const LISTS: [&str; 2] = [PERMISSIONS, CLUSTER_PERMISSIONS];
 
 /// The account that the only Operator group of a namespace names; none where there are several,
 /// because OLM installs nothing there.
-pub(crate) fn group_account(namespace: &str) -> Result<Option<String>, Unanswered> {
+pub(crate) fn group_account(namespace: &str) -> Result<Option<String>, ReadError> {
     let mut accounts = Vec::new();
     GROUPS.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
         accounts.push(group.text_or_empty("/spec/serviceAccountName"));
@@ -36,46 +39,87 @@ pub(crate) struct Missing {
     pub(crate) permission: String,
 }
 
-/// Whether a CSV asks for anything that an account could lack.
-pub(crate) fn asks_for_permissions(csv: &Document) -> bool {
-    [PERMISSIONS, CLUSTER_PERMISSIONS].iter().any(|list| length(csv, list) > 0)
+/// Whether a CSV asks for anything that an account could lack and it did not ask for before.
+pub(crate) fn asks_for_permissions(csv: &Document, old: Option<&Document>) -> bool {
+    let is_new = |list| old.is_none_or(|old| !csv.equal(list, old, list));
+    LISTS.into_iter().any(|list| is_new(list) && length(csv, list) > 0)
 }
 
 /// OPG-37: what a CSV asks for and the account of its namespace's Operator group does not have.
-/// `permissions` are granted in that namespace, `clusterPermissions` everywhere.
+/// `permissions` are granted in that namespace, `clusterPermissions` everywhere. Rules of `old`, what
+/// an UPDATE starts from, are left out.
 pub(crate) fn missing_permissions(
     namespace: &str,
     account: &str,
     csv: &Document,
-) -> Result<Vec<Missing>, Unanswered> {
-    let mut work = Work::new();
+    old: Option<&Document>,
+) -> Found<Vec<Missing>> {
     let mut missing = Vec::new();
-    if !asks_for_permissions(csv) {
-        return Ok(missing);
+    let end = look_for(namespace, account, csv, old, &mut missing);
+    Found::of(missing, end)
+}
+
+/// Rules of a list, as JSON.
+fn rules_of(
+    csv: Option<&Document>,
+    list: &str,
+    work: &mut Work,
+) -> Result<BTreeSet<Vec<u8>>, Unanswered> {
+    let mut known = BTreeSet::new();
+    let Some(csv) = csv else { return Ok(known) };
+    for permission in 0..length(csv, list) {
+        let rules = format!("{list}/{permission}/rules");
+        for rule in 0..length(csv, &rules) {
+            work.spend(CALL)?;
+            known.extend(csv.raw(&format!("{rules}/{rule}")));
+        }
+    }
+    Ok(known)
+}
+
+fn look_for(
+    namespace: &str,
+    account: &str,
+    csv: &Document,
+    old: Option<&Document>,
+    missing: &mut Vec<Missing>,
+) -> Result<(), Unanswered> {
+    let mut work = Work::new();
+    if !asks_for_permissions(csv, old) {
+        return Ok(());
     }
     let granted = Granted::to(&Account::new(namespace, account), &mut work)?;
     let asked = [
         (PERMISSIONS, granted.in_namespace(), format!(" in namespace {namespace}")),
         (CLUSTER_PERMISSIONS, granted.in_cluster(), " at the cluster scope".to_owned()),
     ];
+    work.turn_to_object();
     for (list, held, scope) in &asked {
+        let known = rules_of(old, list, &mut work)?;
         for permission in 0..length(csv, list) {
             work.spend(CALL)?;
             let rules = format!("{list}/{permission}/rules");
             for rule in 0..length(csv, &rules) {
-                let wanted = PolicyRule::read(csv, &format!("{rules}/{rule}"), &mut work)?;
+                let at = format!("{rules}/{rule}");
+                if !known.is_empty() {
+                    work.spend(CALL)?;
+                    if csv.raw(&at).is_some_and(|rule| known.contains(&rule)) {
+                        continue;
+                    }
+                }
+                let wanted = PolicyRule::read(csv, &at, &mut work)?;
                 if let Some(lacking) = held.lack(&wanted, scope, &mut work)? {
                     let member = list.trim_start_matches('/').replace('/', ".");
                     let field = format!("{member}[{permission}].rules[{rule}]");
                     missing.push(Missing { field, permission: lacking });
                     if missing.len() == MOST {
-                        return Ok(missing);
+                        return Ok(());
                     }
                 }
             }
         }
     }
-    Ok(missing)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -150,6 +194,6 @@ mod tests {
                 assert_eq!(group_account(namespace), Ok(None), "{namespace}");
             }
         });
-        assert_eq!(group_account("scoped"), Err(Unanswered::Absent));
+        assert_eq!(group_account("scoped"), Err(ReadError::Absent));
     }
 }

@@ -6,17 +6,24 @@ use opgate_sdk::Document;
 use opgate_sdk::cluster::Query;
 use opgate_sdk::conventions::is_terminating;
 
-use super::Unanswered;
 use super::granted::Granted;
 use super::policy_rule::PolicyRule;
 use super::read::{each, length};
 use super::subjects::Account;
 use super::work::{CALL, Work};
+use super::{Found, Unanswered};
 use crate::reads::CSVS;
 
 /// OPG-38: whether an Operator of the namespace needs a pull secret that the account cannot fetch
 /// from OLM's namespace, or cannot write in its own.
-pub(crate) fn lacks_pull_secrets(namespace: &str, account: &str) -> Result<bool, Unanswered> {
+pub(crate) fn lacks_pull_secrets(namespace: &str, account: &str) -> Found<bool> {
+    match lacks(namespace, account) {
+        Ok(lacks) => Found::of(lacks, Ok(())),
+        Err(why) => Found::of(false, Err(why)),
+    }
+}
+
+fn lacks(namespace: &str, account: &str) -> Result<bool, Unanswered> {
     let mut work = Work::new();
     let mut secrets = BTreeSet::new();
     let query = Query { namespace: Some(namespace), ..Query::default() };
@@ -84,7 +91,7 @@ mod tests {
         let pull = r#"{"name":"p"}"#;
         let lacks = |objects: &[&[(&'static str, String)]]| {
             let objects = objects.concat();
-            within(&objects, || lacks_pull_secrets("scoped", "scoped").unwrap())
+            within(&objects, || lacks_pull_secrets("scoped", "scoped")).complete().unwrap()
         };
         let uses = [csv("", pull)];
         assert!(!lacks(&[&uses, &fetch, &write]), "as documented");

@@ -14,7 +14,11 @@ pub(super) fn get(
     work: &mut Work,
 ) -> Result<Option<Document>, Unanswered> {
     work.spend(OBJECT)?;
-    Ok(read.get(namespace, name)?)
+    let found = read.get(namespace, name)?;
+    if let Some(object) = &found {
+        work.turn_to(read, object);
+    }
+    Ok(found)
 }
 
 /// Calls `visit` with each object that matches. A wrong selector matches nothing: the API server
@@ -27,6 +31,7 @@ pub(super) fn each(
 ) -> Result<(), Unanswered> {
     let mut outcome = Ok(());
     let read = read.each(query, |document| {
+        work.turn_to(read, &document);
         outcome = work.spend(OBJECT).and_then(|()| visit(document, work));
         outcome.is_ok()
     });
@@ -80,6 +85,7 @@ mod tests {
             r#"{{"apiGroups":["operators.coreos.com"],"resources":["operatorgroups"],"verbs":[{},"create"]}}"#,
             numbered(MANY)
         );
-        assert_eq!(opens_groups(&parsed(&role("ns", "r", &verbs)), None), Ok(true));
+        let found = opens_groups(&parsed(&role("ns", "r", &verbs)), None);
+        assert_eq!(found.complete(), Ok(true));
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn within<T>(objects: &[(&str, String)], test: impl FnOnce() -> T) ->
 
 /// OPG-32 for the account.
 pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unanswered> {
-    within(objects, || widened_account("scoped", "scoped"))
+    within(objects, || widened_account("scoped", "scoped")).complete()
 }
 
 /// What it says of a role `r` that the account has through a binding `b`.
@@ -37,8 +37,13 @@ pub(super) const THROUGH_B: &str = r#"ClusterRole "r" through ClusterRoleBinding
 
 /// OPG-37 for the account: field and permission of each finding.
 pub(super) fn missing(held: &[(&str, String)], csv: &Document) -> Vec<(String, String)> {
-    let found = within(held, || missing_permissions("scoped", "scoped", csv)).unwrap();
-    found.into_iter().map(|missing| (missing.field, missing.permission)).collect()
+    let found = within(held, || missing_permissions("scoped", "scoped", csv, None));
+    found
+        .complete()
+        .unwrap()
+        .into_iter()
+        .map(|missing| (missing.field, missing.permission))
+        .collect()
 }
 
 /// A role, of a namespace unless that is empty.

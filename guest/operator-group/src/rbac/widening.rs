@@ -12,12 +12,12 @@ use opgate_sdk::Document;
 use opgate_sdk::cluster::{Match, Query};
 use opgate_sdk::go::quote;
 
-use super::Unanswered;
 use super::bindings::cluster_roles;
 use super::read::{each, get, length};
 use super::rights::{Rights, Watched};
 use super::subjects::{Account, Subjects};
 use super::work::{SELECTION, Work};
+use super::{Found, Unanswered};
 use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUPS};
 
 /// What only OLM should write (OCP 4.12 L7946).
@@ -39,14 +39,15 @@ const INSTALLING: Watched = Watched {
 const LISTED: usize = 10;
 
 /// OPG-32: through which roles the account may write what only OLM should, for the message.
-pub(crate) fn widened_account(
-    namespace: &str,
-    account: &str,
-) -> Result<Option<String>, Unanswered> {
-    let mut work = Work::new();
-    let account = Account::new(namespace, account);
+pub(crate) fn widened_account(namespace: &str, account: &str) -> Found<Option<String>> {
     let mut through = Vec::new();
-    for (role, binding) in cluster_roles(&account, &mut work)? {
+    let end = widened(&Account::new(namespace, account), &mut through);
+    Found::of(listed(&through), end)
+}
+
+fn widened(account: &Account<'_>, through: &mut Vec<String>) -> Result<(), Unanswered> {
+    let mut work = Work::new();
+    for (role, binding) in cluster_roles(account, &mut work)? {
         if is_wide(&role, &mut work)? {
             through.push(format!(
                 "ClusterRole {} through ClusterRoleBinding {}",
@@ -55,19 +56,27 @@ pub(crate) fn widened_account(
             ));
         }
     }
-    Ok(listed(&through))
+    Ok(())
 }
 
 /// OPG-33 for a `ClusterRoleBinding`: which accounts of Operator groups may then write what only OLM
 /// should, for the message. `old` is what an UPDATE starts from; without it everything counts.
-pub(crate) fn widening_binding(
+pub(crate) fn widening_binding(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
+    let role = object.text_or_empty("/roleRef/name");
+    let mut accounts = BTreeSet::new();
+    let end = widened_by_binding(&role, object, old, &mut accounts);
+    Found::of(told(accounts, &role), end)
+}
+
+fn widened_by_binding(
+    role: &str,
     object: &Document,
     old: Option<&Document>,
-) -> Result<Option<String>, Unanswered> {
+    accounts: &mut BTreeSet<String>,
+) -> Result<(), Unanswered> {
     let mut work = Work::new();
-    let role = object.text_or_empty("/roleRef/name");
     if object.text_or_empty("/roleRef/kind") != "ClusterRole" || role.is_empty() {
-        return Ok(None);
+        return Ok(());
     }
     // The role of a binding never changes; where it does, as in files, all of it is new.
     let old = old.filter(|old| old.equal("/roleRef", object, "/roleRef"));
@@ -76,18 +85,27 @@ pub(crate) fn widening_binding(
     if let Some(old) = old {
         before.add(old, &mut work)?;
     }
-    if after.are_none() || !is_wide(&role, &mut work)? {
-        return Ok(None);
+    if after.are_none() || !is_wide(role, &mut work)? {
+        return Ok(());
     }
-    accounts_among(&after, &before, &role, &mut work)
+    accounts_among(&after, &before, accounts, &mut work)
 }
 
 /// OPG-33 for a `ClusterRole`: which accounts of Operator groups may then write what only OLM should,
 /// for the message. `old` is what an UPDATE starts from; without it everything counts.
-pub(crate) fn widening_role(
+pub(crate) fn widening_role(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
+    let role = object.text_or_empty("/metadata/name");
+    let mut accounts = BTreeSet::new();
+    let end = widened_by_role(&role, object, old, &mut accounts);
+    Found::of(told(accounts, &role), end)
+}
+
+fn widened_by_role(
+    role: &str,
     object: &Document,
     old: Option<&Document>,
-) -> Result<Option<String>, Unanswered> {
+    accounts: &mut BTreeSet<String>,
+) -> Result<(), Unanswered> {
     let mut work = Work::new();
     let mut after = Rights::of(object, &EXTENSIONS, &mut work)?;
     let aggregates_anew =
@@ -99,12 +117,11 @@ pub(crate) fn widening_role(
     if let Some(old) = old {
         before.add(old, &EXTENSIONS, &mut work)?;
     }
-    let role = object.text_or_empty("/metadata/name");
     if role.is_empty() || !after.exceed(&before) {
-        return Ok(None);
+        return Ok(());
     }
     let mut subjects = Subjects::default();
-    let values = [role.clone()];
+    let values = [role.to_owned()];
     let matches = [Match { index: "role", values: &values, absent: false }];
     let query = Query { matches: &matches, ..Query::default() };
     each(&CLUSTER_ROLE_BINDINGS, query, &mut work, |binding, work| {
@@ -114,21 +131,23 @@ pub(crate) fn widening_role(
         Ok(())
     })?;
     if subjects.are_none() {
-        return Ok(None);
+        return Ok(());
     }
-    accounts_among(&subjects, &Subjects::default(), &role, &mut work)
+    accounts_among(&subjects, &Subjects::default(), accounts, &mut work)
 }
 
 /// OPG-36: whether a Role or `ClusterRole` lets its subjects write Operator groups. `old` is what an
 /// UPDATE starts from; without it everything counts.
-pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Result<bool, Unanswered> {
+pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Found<bool> {
     let mut work = Work::new();
-    let after = Rights::of(object, &INSTALLING, &mut work)?;
-    let mut before = Rights::default();
-    if let Some(old) = old {
-        before.add(old, &INSTALLING, &mut work)?;
+    let (mut before, mut after) = (Rights::default(), Rights::default());
+    if let Some(old) = old
+        && let Err(why) = before.add(old, &INSTALLING, &mut work)
+    {
+        return Found::of(false, Err(why));
     }
-    Ok(after.exceed(&before))
+    let end = after.add(object, &INSTALLING, &mut work);
+    Found::of(after.exceed(&before), end)
 }
 
 /// Whether a `ClusterRole` lets its subjects write what only OLM should.
@@ -154,13 +173,12 @@ fn add_aggregated(role: &Document, rights: &mut Rights, work: &mut Work) -> Resu
 fn accounts_among(
     after: &Subjects,
     before: &Subjects,
-    role: &str,
+    found: &mut BTreeSet<String>,
     work: &mut Work,
-) -> Result<Option<String>, Unanswered> {
+) -> Result<(), Unanswered> {
     let names = after.names();
     let by_account = names.as_ref().map(|values| Match { index: "account", values, absent: false });
     let query = Query { matches: by_account.as_slice(), ..Query::default() };
-    let mut found = BTreeSet::new();
     each(&GROUPS, query, work, |group, _| {
         let account = group.text_or_empty("/spec/serviceAccountName");
         let namespace = group.text_or_empty("/metadata/namespace");
@@ -169,9 +187,13 @@ fn accounts_among(
             found.insert(format!("ServiceAccount {namespace}/{account}"));
         }
         Ok(())
-    })?;
-    let accounts: Vec<String> = found.into_iter().collect();
-    Ok(listed(&accounts).map(|names| format!("{names} through ClusterRole {}", quote(role))))
+    })
+}
+
+/// Which accounts, and through which role.
+fn told(accounts: BTreeSet<String>, role: &str) -> Option<String> {
+    let accounts: Vec<String> = accounts.into_iter().collect();
+    listed(&accounts).map(|names| format!("{names} through ClusterRole {}", quote(role)))
 }
 
 /// What a comma-separated list in a message says; nothing where it is empty.
@@ -262,7 +284,7 @@ mod tests {
             let reviewed = |role, subjects: &str, old: Option<&str>| {
                 let new = parsed(&binding("", "b", "ClusterRole", role, subjects));
                 let old = old.map(|old| parsed(&binding("", "b", "ClusterRole", role, old)));
-                widening_binding(&new, old.as_ref()).unwrap()
+                widening_binding(&new, old.as_ref()).complete().unwrap()
             };
             assert_eq!(reviewed("cluster-admin", SCOPED, None), Some(to_scoped("cluster-admin")));
             assert_eq!(reviewed("reader", SCOPED, None), None);
@@ -315,10 +337,10 @@ mod tests {
                 let new = parsed(&role("", "r", after));
                 let expected = widens.then(|| to_scoped("r"));
                 let found = widening_role(&new, old.as_ref());
-                assert_eq!(found, Ok(expected), "{before:?} to {after}");
+                assert_eq!(found.complete(), Ok(expected), "{before:?} to {after}");
             }
             let unbound = parsed(&role("", "unbound", CREATE_CRDS));
-            assert_eq!(widening_role(&unbound, None), Ok(None));
+            assert_eq!(widening_role(&unbound, None).complete(), Ok(None));
         });
     }
 
@@ -343,11 +365,11 @@ mod tests {
             ))
         };
         within(&objects, || {
-            assert_eq!(widening_role(&gathers("wide"), None), Ok(Some(to_scoped("r"))));
-            assert_eq!(widening_role(&gathers("narrow"), None), Ok(None));
+            assert_eq!(widening_role(&gathers("wide"), None).complete(), Ok(Some(to_scoped("r"))));
+            assert_eq!(widening_role(&gathers("narrow"), None).complete(), Ok(None));
             let (wide, narrow) = (gathers("wide"), gathers("narrow"));
-            assert_eq!(widening_role(&wide, Some(&narrow)), Ok(Some(to_scoped("r"))));
-            assert_eq!(widening_role(&wide, Some(&wide)), Ok(None));
+            assert_eq!(widening_role(&wide, Some(&narrow)).complete(), Ok(Some(to_scoped("r"))));
+            assert_eq!(widening_role(&wide, Some(&wide)).complete(), Ok(None));
         });
     }
 
@@ -357,7 +379,7 @@ mod tests {
         objects.extend((10..30).map(|n| ("operatorgroups", group(&format!("n{n}"), "a"))));
         let all = r#"{"kind":"Group","name":"system:serviceaccounts"}"#;
         let new = parsed(&binding("", "b", "ClusterRole", "r", all));
-        let found = within(&objects, || widening_binding(&new, None)).unwrap().unwrap();
+        let found = within(&objects, || widening_binding(&new, None)).complete().unwrap().unwrap();
         assert!(found.starts_with("ServiceAccount n10/a, ServiceAccount n11/a, "), "{found}");
         assert!(found.ends_with(", and 10 more through ClusterRole \"r\""), "{found}");
     }
@@ -387,13 +409,13 @@ mod tests {
             (&rule(r#"1,null,"\u0063reate""#), true),
         ] {
             let new = parsed(&role("ns", "r", rules));
-            assert_eq!(opens_groups(&new, None), Ok(opens), "{rules}");
-            assert_eq!(opens_groups(&new, Some(&new)), Ok(false), "{rules}");
+            assert_eq!(opens_groups(&new, None).complete(), Ok(opens), "{rules}");
+            assert_eq!(opens_groups(&new, Some(&new)).complete(), Ok(false), "{rules}");
             let old = parsed(&role("ns", "r", &read));
-            assert_eq!(opens_groups(&new, Some(&old)), Ok(opens), "{rules}");
+            assert_eq!(opens_groups(&new, Some(&old)).complete(), Ok(opens), "{rules}");
         }
         for odd in ["{}", r#"{"rules":{}}"#, r#"{"rules":[null,1,{"verbs":"create"}]}"#] {
-            assert_eq!(opens_groups(&parsed(odd), None), Ok(false), "{odd}");
+            assert_eq!(opens_groups(&parsed(odd), None).complete(), Ok(false), "{odd}");
         }
     }
 }

@@ -1,11 +1,17 @@
 //! What one question may cost. One whose work is used up has no answer.
 
+use opgate_sdk::{ClusterRead, Document};
+
 use super::Unanswered;
 
-/// Work that is left. A comparison is one, which is about a tenth of a microsecond.
-pub(super) struct Work(usize);
+/// Work that is left, and what it is being spent on.
+pub(super) struct Work {
+    left: usize,
+    at: String,
+}
 
-const WORK: usize = 500_000;
+/// Steps of one question. A comparison is one, which is about a tenth of a microsecond.
+pub(crate) const WORK: usize = 500_000;
 /// One call of the host.
 pub(super) const CALL: usize = 10;
 /// Asking the cluster for one object.
@@ -15,13 +21,31 @@ pub(super) const SELECTION: usize = 20_000;
 
 impl Work {
     /// All the work of a question.
-    pub(super) const fn new() -> Self {
-        Self(WORK)
+    pub(super) fn new() -> Self {
+        Self { left: WORK, at: "the object itself".to_owned() }
     }
 
     pub(super) fn spend(&mut self, amount: usize) -> Result<(), Unanswered> {
-        self.0 = self.0.checked_sub(amount).ok_or(Unanswered::TooLarge)?;
-        Ok(())
+        match self.left.checked_sub(amount) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Unanswered::TooLarge(self.at.clone())),
+        }
+    }
+
+    /// From here on it is spent on the object under review.
+    pub(super) fn turn_to_object(&mut self) {
+        "the object itself".clone_into(&mut self.at);
+    }
+
+    /// From here on it is spent on an object of the cluster.
+    pub(super) fn turn_to(&mut self, read: &ClusterRead, object: &Document) {
+        let namespace = object.text_or_empty("/metadata/namespace");
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        let name = object.text_or_empty("/metadata/name");
+        self.at = format!("{} {namespace}{slash}{name}", read.resource);
     }
 }
 
@@ -32,11 +56,10 @@ mod tests {
 
     #[test]
     fn what_is_too_large_has_no_answer() {
+        let too_large = |at: &str| Unanswered::TooLarge(at.to_owned());
         let nothing = vec!["{}"; MANY].join(",");
-        assert_eq!(
-            opens_groups(&parsed(&role("ns", "r", &nothing)), None),
-            Err(Unanswered::TooLarge)
-        );
+        let found = opens_groups(&parsed(&role("ns", "r", &nothing)), None);
+        assert_eq!(found.complete(), Err(too_large("the object itself")));
         let nobody = vec![r#"{"kind":"User","name":"a"}"#; MANY].join(",");
         let objects = [
             ("clusterroles", role("", "r", ALL)),
@@ -45,7 +68,7 @@ mod tests {
                 binding("", "b", "ClusterRole", "r", &format!("{nobody},{SCOPED}")),
             ),
         ];
-        assert_eq!(account(&objects), Err(Unanswered::TooLarge));
+        assert_eq!(account(&objects), Err(too_large("clusterrolebindings b")));
         // Every pair of what is wanted, against many that have nearly all of it.
         let some = numbered(100);
         let wanted = format!(
@@ -57,9 +80,9 @@ mod tests {
         );
         let held = format!("{held},{}", held.replace("\"n0\"", "\"n99\""));
         let found = within(&in_cluster(&held), || {
-            missing_permissions("scoped", "scoped", &csv("", &wanted))
+            missing_permissions("scoped", "scoped", &csv("", &wanted), None)
         });
-        assert_eq!(found, Err(Unanswered::TooLarge));
+        assert_eq!(found.complete(), Err(too_large("the object itself")));
         // One that has all of it is found at once.
         assert_eq!(missing(&in_cluster(&wanted), &csv("", &wanted)), []);
     }
