@@ -31,6 +31,68 @@ opgate_sdk::export!(BundleImmutability);
 
 const GROUP: &str = "core.rukpak.io";
 
+const fn deployments(operations: &'static [Operation]) -> MatchRule {
+    MatchRule {
+        groups: &[GROUP],
+        versions: &["v1alpha1", "v1alpha2"],
+        resources: &["bundledeployments"],
+        operations,
+        ..MatchRule::EMPTY
+    }
+}
+
+const fn config_maps(operations: &'static [Operation]) -> MatchRule {
+    MatchRule {
+        groups: &[""],
+        versions: &["v1"],
+        resources: &["configmaps"],
+        operations,
+        namespace: Some(context::SYSTEM_NAMESPACE),
+        ..MatchRule::EMPTY
+    }
+}
+
+/// The requests, and which rules look at them.
+const MATCHES: &[MatchRule] = &[
+    MatchRule {
+        groups: &[GROUP],
+        versions: &["v1alpha1"],
+        resources: &["bundles"],
+        operations: &[Operation::Create],
+        rules: &[
+            "RPK-02", "RPK-03", "RPK-04", "RPK-05", "RPK-06", "RPK-07", "RPK-08", "RPK-09",
+            "RPK-10", "RPK-11", "RPK-12", "RPK-13", "RPK-14", "RPK-16", "RPK-17", "RPK-18",
+            "RPK-21",
+        ],
+        ..MatchRule::EMPTY
+    },
+    MatchRule {
+        groups: &[GROUP],
+        versions: &["v1alpha1"],
+        resources: &["bundles"],
+        operations: &[Operation::Update],
+        rules: &[
+            "RPK-01", "RPK-02", "RPK-03", "RPK-04", "RPK-05", "RPK-06", "RPK-07", "RPK-09",
+            "RPK-10", "RPK-11", "RPK-12", "RPK-13", "RPK-16", "RPK-17",
+        ],
+        ..MatchRule::EMPTY
+    },
+    MatchRule {
+        rules: &[
+            "RPK-12", "RPK-13", "RPK-15", "RPK-16", "RPK-17", "RPK-22", "RPK-23", "RPK-24",
+            "RPK-25",
+        ],
+        ..deployments(&[Operation::Create])
+    },
+    MatchRule {
+        rules: &["RPK-12", "RPK-13", "RPK-16", "RPK-17", "RPK-22", "RPK-23", "RPK-24", "RPK-25"],
+        ..deployments(&[Operation::Update])
+    },
+    MatchRule { rules: &["RPK-24"], ..deployments(&[Operation::Delete]) },
+    MatchRule { rules: &["RPK-19"], ..config_maps(&[Operation::Create]) },
+    MatchRule { rules: &["RPK-20"], ..config_maps(&[Operation::Delete]) },
+];
+
 impl Policy for BundleImmutability {
     fn describe() -> Descriptor {
         Descriptor {
@@ -38,31 +100,7 @@ impl Policy for BundleImmutability {
             version: env!("CARGO_PKG_VERSION"),
             title: "RukPak Bundles do not change, and what they refer to is sound",
             rules: rules::RULES,
-            matches: &[
-                MatchRule {
-                    groups: &[GROUP],
-                    versions: &["v1alpha1"],
-                    resources: &["bundles"],
-                    operations: &[Operation::Create, Operation::Update],
-                    ..MatchRule::EMPTY
-                },
-                MatchRule {
-                    groups: &[GROUP],
-                    versions: &["v1alpha1", "v1alpha2"],
-                    resources: &["bundledeployments"],
-                    operations: &[Operation::Create, Operation::Update, Operation::Delete],
-                    ..MatchRule::EMPTY
-                },
-                MatchRule {
-                    groups: &[""],
-                    versions: &["v1"],
-                    resources: &["configmaps"],
-                    operations: &[Operation::Create, Operation::Delete],
-                    namespace: Some(context::SYSTEM_NAMESPACE),
-                    rules: &["RPK-19", "RPK-20"],
-                    ..MatchRule::EMPTY
-                },
-            ],
+            matches: MATCHES,
             reads: &[context::CONFIG_MAPS, context::BUNDLES],
             settings_schema: include_str!("settings.schema.json"),
         }

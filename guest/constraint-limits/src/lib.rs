@@ -37,11 +37,11 @@ const OLM: &str = "operators.coreos.com";
 const FILES: &str = "opgate.dev";
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 
-/// Rules about what ConfigMaps can carry.
+/// Rules about what ClusterServiceVersions, InstallPlans and ConfigMaps can carry.
 const CONSTRAINTS: &[&str] = &[
     "CON-01", "CON-02", "CON-03", "CON-04", "CON-05", "CON-06", "CON-07", "CON-08", "CON-09",
     "CON-10", "CON-11", "CON-12", "CON-13", "CON-14", "CON-15", "CON-16", "CON-17", "CON-18",
-    "CON-22", "CON-26", "CON-27",
+    "CON-22",
 ];
 
 impl Policy for ConstraintLimits {
@@ -57,6 +57,7 @@ impl Policy for ConstraintLimits {
                     versions: &["v1alpha1"],
                     resources: &["clusterserviceversions", "installplans", "installplans/status"],
                     operations: WRITES,
+                    rules: CONSTRAINTS,
                     ..MatchRule::EMPTY
                 },
                 MatchRule {

@@ -63,7 +63,24 @@ impl Policy for OperatorGroup {
                     groups: &[OLM],
                     versions: &["v1", "v1alpha2"],
                     resources: &["operatorgroups"],
-                    operations: WRITES,
+                    operations: &[Operation::Create],
+                    rules: &[
+                        "OPG-01", "OPG-02", "OPG-03", "OPG-04", "OPG-05", "OPG-06", "OPG-07",
+                        "OPG-08", "OPG-09", "OPG-10", "OPG-11", "OPG-12", "OPG-13", "OPG-14",
+                        "OPG-15", "OPG-17", "OPG-18", "OPG-32", "OPG-34", "OPG-35", "OPG-38",
+                    ],
+                    ..MatchRule::EMPTY
+                },
+                MatchRule {
+                    groups: &[OLM],
+                    versions: &["v1", "v1alpha2"],
+                    resources: &["operatorgroups"],
+                    operations: &[Operation::Update],
+                    rules: &[
+                        "OPG-04", "OPG-05", "OPG-06", "OPG-07", "OPG-08", "OPG-09", "OPG-10",
+                        "OPG-11", "OPG-12", "OPG-13", "OPG-14", "OPG-15", "OPG-16", "OPG-18",
+                        "OPG-19", "OPG-32", "OPG-34", "OPG-35", "OPG-38",
+                    ],
                     ..MatchRule::EMPTY
                 },
                 MatchRule {
@@ -79,6 +96,10 @@ impl Policy for OperatorGroup {
                     versions: &["v1alpha1"],
                     resources: &["clusterserviceversions"],
                     operations: WRITES,
+                    rules: &[
+                        "OPG-20", "OPG-21", "OPG-22", "OPG-23", "OPG-24", "OPG-25", "OPG-26",
+                        "OPG-27", "OPG-28", "OPG-29", "OPG-30", "OPG-31", "OPG-37",
+                    ],
                     ..MatchRule::EMPTY
                 },
                 MatchRule {

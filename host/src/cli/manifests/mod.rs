@@ -16,6 +16,8 @@ mod names;
 mod network;
 mod plan;
 mod registration;
+#[cfg(test)]
+mod rules;
 mod server;
 #[cfg(test)]
 mod testing;
