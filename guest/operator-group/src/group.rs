@@ -12,7 +12,7 @@ use opgate_sdk::{Document, Level, Shape};
 use crate::Review;
 use crate::apis::ApiSet;
 use crate::findings::{Findings, MOST};
-use crate::groups::{PROVIDED_APIS, STATIC, Selection, reach, synchronised};
+use crate::groups::{PROVIDED_APIS, STATIC, Selection, reach};
 use crate::install_modes::InstallModes;
 use crate::namespaces::NamespaceSet;
 use crate::reads::{CLUSTER_ROLES, CSVS, GROUPS, NAMESPACES, SERVICE_ACCOUNTS};
@@ -55,10 +55,10 @@ impl Group<'_> {
     /// belongs to.
     fn targets(&self) -> Result<&NamespaceSet, ReadError> {
         let found = self.targets.get_or_init(|| {
-            let status = synchronised(self.object);
-            match status.filter(|_| self.review.creates() || self.keeps_targets()) {
-                Some(targets) => Ok(targets),
-                None => targets::selected(Selection::of(self.object)),
+            if self.keeps_targets() {
+                targets::of(self.object)
+            } else {
+                targets::selected(Selection::of(self.object))
             }
         });
         found.as_ref().map_err(Clone::clone)

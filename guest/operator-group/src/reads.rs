@@ -39,6 +39,7 @@ pub const GROUPS: ClusterRead = ClusterRead {
         // the annotation.
         Index { name: "provided", field: groups::PROVIDED_APIS, separator: "," },
         Index { name: "targets", field: "/status/namespaces/*", separator: "" },
+        Index { name: "named", field: "/spec/targetNamespaces/*", separator: "" },
         Index { name: "namespace", field: "/metadata/namespace", separator: "" },
         Index { name: "name", field: "/metadata/name", separator: "" },
         Index { name: "account", field: "/spec/serviceAccountName", separator: "" },

@@ -15,7 +15,9 @@ use opgate_sdk::Document;
 use opgate_sdk::cluster::{Match, Query, ReadError};
 
 use crate::apis::{self, Api, ApiSet};
-use crate::groups::{Extent, PROVIDED_APIS, Selection, reach, status_extent, synchronised};
+use crate::groups::{
+    Extent, PROVIDED_APIS, Selection, TARGETS, reach, status_extent, synchronised,
+};
 use crate::namespaces::NamespaceSet;
 use crate::reads::GROUPS;
 use crate::{targets, texts};
@@ -64,15 +66,19 @@ pub(crate) fn find(
     let provided = Match { index: "provided", values: &texts, absent: false };
     let mut search = Search { own, mine, found: BTreeSet::new(), undecided: None };
     if mine.is_all() {
-        search.through(&[provided])?;
+        search.through(&[provided], By::Status)?;
     } else {
         let names: Vec<String> = mine.iter().cloned().collect();
         let here = Match { index: "namespace", values: &names, absent: false };
-        search.through(&[provided, here])?;
+        search.through(&[provided, here], By::Status)?;
         let mut names = names;
         names.push(String::new());
-        let targets = Match { index: "targets", values: &names, absent: true };
-        search.through(&[provided, targets])?;
+        // What OLM has found and what the spec says: either may be behind, and the status may be
+        // anybody's.
+        for (index, by) in [("targets", By::Status), ("named", By::Spec)] {
+            let targets = Match { index, values: &names, absent: true };
+            search.through(&[provided, targets], by)?;
+        }
     }
     search.tell(wanted)
 }
@@ -88,6 +94,13 @@ pub(crate) fn message(rivals: &Rivals) -> String {
     )
 }
 
+/// Where the namespaces come from that a question is about.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    Status,
+    Spec,
+}
+
 struct Search<'s> {
     own: (&'s str, &'s str),
     mine: &'s NamespaceSet,
@@ -97,33 +110,37 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    fn through(&mut self, matches: &[Match<'_>]) -> Result<(), ReadError> {
+    fn through(&mut self, matches: &[Match<'_>], by: By) -> Result<(), ReadError> {
         GROUPS.each(Query { matches, ..Query::default() }, |group| {
-            self.look_at(&group);
+            self.look_at(&group, by);
             true
         })
     }
 
-    fn look_at(&mut self, group: &Document) {
+    fn look_at(&mut self, group: &Document, by: By) {
         let key =
             (group.text_or_empty("/metadata/namespace"), group.text_or_empty("/metadata/name"));
         if (key.0.as_str(), key.1.as_str()) == self.own || self.found.contains(&key) {
             return;
         }
-        match self.meets(group, &key.0) {
+        match self.meets(group, &key.0, by) {
             Ok(true) => drop(self.found.insert(key)),
             Ok(false) => {}
             Err(why) => self.undecided = Some(why),
         }
     }
 
-    /// Whether a candidate works where this group does. It was found by its own namespace, or by
-    /// a target, so that a status with plain names in it has been compared by the index already.
-    fn meets(&self, group: &Document, namespace: &str) -> Result<bool, ReadError> {
-        let targets = match status_extent(group) {
-            Extent::All | Extent::Names => return Ok(true),
-            Extent::Mixed => synchronised(group).unwrap_or_default(),
-            Extent::Unknown => targets::selected(Selection::of(group))?,
+    /// Whether a candidate works where this group does. It was found by its own namespace, or by a
+    /// target, so that plain names have been compared by the index already.
+    fn meets(&self, group: &Document, namespace: &str, by: By) -> Result<bool, ReadError> {
+        let targets = match by {
+            By::Status => match status_extent(group) {
+                Extent::All | Extent::Names => return Ok(true),
+                Extent::Mixed => synchronised(group).unwrap_or_default(),
+                Extent::Unknown => targets::selected(Selection::of(group))?,
+            },
+            By::Spec if group.length(TARGETS).is_some_and(|names| names > 0) => return Ok(true),
+            By::Spec => targets::selected(Selection::of(group))?,
         };
         Ok(reach(&targets, namespace).meets(self.mine))
     }

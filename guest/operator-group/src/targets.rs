@@ -1,5 +1,7 @@
-//! Target namespaces of groups where the status does not tell them: names from the spec, or the
-//! Namespaces that a selector finds.
+//! Target namespaces of groups: names from the spec, or the Namespaces that a selector finds.
+//!
+//! OLM writes them to the status, where they are no later than the spec and whoever may write the
+//! status may write others. It adds to what a selector finds, and takes nothing away.
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::{Query, ReadError};
@@ -8,12 +10,15 @@ use crate::groups::{Selection, synchronised};
 use crate::namespaces::NamespaceSet;
 use crate::reads::NAMESPACES;
 
-/// The targets of a group: those in the status, otherwise those that the spec selects.
+/// The targets of a group.
 pub(crate) fn of(group: &Document) -> Result<NamespaceSet, ReadError> {
-    match synchronised(group) {
-        Some(targets) => Ok(targets),
-        None => selected(Selection::of(group)),
-    }
+    let selection = Selection::of(group);
+    let status = match &selection {
+        Selection::Labels(_) => synchronised(group),
+        Selection::All | Selection::Names(_) => None,
+    };
+    let selected = selected(selection)?;
+    Ok(status.map_or(selected.clone(), |status| selected.union(&status)))
 }
 
 /// What a spec selects now. A selector that is wrong selects nothing.
