@@ -137,9 +137,19 @@ fn start(subject: &Subject) -> Value {
 }
 
 fn two_requests(subject: &Subject) -> Vec<Way> {
-    let innocent = subject.innocent();
-    let created = Step::create(subject, &innocent);
-    vec![way("innocent first", vec![created, Step::update(subject, &innocent, &subject.bad)])]
+    let then_bad = |first: &Value| {
+        vec![Step::create(subject, first), Step::update(subject, first, &subject.bad)]
+    };
+    let mut ways = vec![way("innocent first", then_bad(&subject.innocent()))];
+    let annotations = &subject.bad["metadata"]["annotations"];
+    if annotations.is_object() {
+        let mut first = subject.bad.clone();
+        first["metadata"].as_object_mut().expect("metadata").remove("annotations");
+        ways.push(way("annotations second", then_bad(&first)));
+        let first = with(&subject.innocent(), &["metadata", "annotations"], annotations);
+        ways.push(way("annotations first", then_bad(&first)));
+    }
+    ways
 }
 
 /// Sets what a pointer names, and all that it leads through.
