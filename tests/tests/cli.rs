@@ -366,7 +366,7 @@ fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
         ),
         (
             format!("{head}{policy}    settings: {{identities: {{rukpak: [\"\"]}}}}\n"),
-            vec!["5:39: \"\" is shorter than 1 character"],
+            vec!["5:38: \"\" is shorter than 1 character"],
         ),
         (
             format!("{head}{policy}    rules: {{RPK-1: off, RPK-02: off, RPX-99: warn}}\n"),
