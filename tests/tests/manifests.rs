@@ -170,12 +170,8 @@ fn the_built_in_policies_are_registered_for_what_they_want() {
         rules(RUKPAK),
         json!([
             rule(RUKPAK, &["v1alpha1"], &["bundles"], &writes),
-            rule(
-                RUKPAK,
-                &["v1alpha1", "v1alpha2"],
-                &["bundledeployments"],
-                &["CREATE", "UPDATE", "DELETE"]
-            ),
+            // Without opgate they can be deleted: nobody looks at that.
+            rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes),
         ])
     );
     assert_eq!(selected(of(webhooks, RUKPAK)), everywhere);
@@ -225,9 +221,14 @@ fn the_rules_follow_the_configuration() {
     configure(&folder, &[with(builtin(), &elsewhere)]);
     let found = webhooks(&folder, &SERVICE);
     assert_eq!(selected(of(&found, "")), json!([["In", ["rukpak"]]]));
+    let writes = ["CREATE", "UPDATE", "DELETE"];
+    let restricted = json!({"settings": {"rukpak": {"allowedUsers": ["a"]}}});
+    configure(&folder, &[with(builtin(), &restricted)]);
+    let found = webhooks(&folder, &SERVICE);
+    let expected = rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes);
+    assert_eq!(of(&found, RUKPAK)["rules"][1], expected);
     configure(&folder, &[with(operator_group(), &json!({"rules": {"OPG-35": "deny"}}))]);
     let found = webhooks(&folder, &SERVICE);
-    let writes = ["CREATE", "UPDATE", "DELETE"];
     let expected = rule(OLM, &["v1", "v1alpha2"], &["operatorgroups"], &writes);
     assert_eq!(of(&found, OLM)["rules"][0], expected);
 
@@ -405,7 +406,7 @@ webhooks:
         scope: \"*\"
       - apiGroups: [core.rukpak.io]
         apiVersions: [v1alpha1, v1alpha2]
-        operations: [CREATE, UPDATE, DELETE]
+        operations: [CREATE, UPDATE]
         resources: [bundledeployments]
         scope: \"*\"
     sideEffects: None
