@@ -37,7 +37,7 @@ const OLM: &str = "operators.coreos.com";
 const FILES: &str = "opgate.dev";
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 
-/// Rules about what ClusterServiceVersions, InstallPlans and ConfigMaps can carry.
+/// Rules about what ClusterServiceVersions, `InstallPlans` and ConfigMaps can carry.
 const CONSTRAINTS: &[&str] = &[
     "CON-01", "CON-02", "CON-03", "CON-04", "CON-05", "CON-06", "CON-07", "CON-08", "CON-09",
     "CON-10", "CON-11", "CON-12", "CON-13", "CON-14", "CON-15", "CON-16", "CON-17", "CON-18",

@@ -217,7 +217,9 @@ impl Group<'_> {
             }
             return;
         };
-        let Some(old) = findings.answer(&[rule], "Namespaces", targets::of(old)) else { return };
+        // Not what the status adds: somebody may have written it for this.
+        let old = targets::selected(Selection::of(old));
+        let Some(old) = findings.answer(&[rule], "Namespaces", old) else { return };
         if old == *new {
             return;
         }
@@ -300,7 +302,9 @@ impl Group<'_> {
         let is_static = |group: &Document| group.boolean(STATIC).unwrap_or_default();
         let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
         let namespace = self.review.namespace();
-        let narrower = || match (self.targets(), targets::of(old)) {
+        // Not what the status adds: somebody may have written it for this.
+        let old_targets = || targets::selected(Selection::of(old));
+        let narrower = || match (self.targets(), old_targets()) {
             (Ok(new), Ok(old)) => reach(new, namespace).is_within(&reach(&old, namespace)),
             _ => false,
         };

@@ -45,7 +45,7 @@ pub struct Identities<'d>(pub &'d Document);
 impl Identities<'_> {
     /// Whether the request is OLM's.
     #[must_use]
-    pub fn is_olm(&self, request: &Request) -> bool {
+    pub fn is_olm(self, request: &Request) -> bool {
         let by_profile: &[&str] = match self.0.text("/profile").as_deref() {
             Some("upstream") => &UPSTREAM_OLM,
             _ => &OPENSHIFT_OLM,
@@ -55,11 +55,11 @@ impl Identities<'_> {
 
     /// Whether the request is RukPak's.
     #[must_use]
-    pub fn is_rukpak(&self, request: &Request) -> bool {
+    pub fn is_rukpak(self, request: &Request) -> bool {
         self.is_one_of("/identities/rukpak", &RUKPAK, request)
     }
 
-    fn is_one_of(&self, setting: &str, by_profile: &[&str], request: &Request) -> bool {
+    fn is_one_of(self, setting: &str, by_profile: &[&str], request: &Request) -> bool {
         let user = &request.user.username;
         if self.0.has(setting) {
             self.0.texts(setting).contains(user)

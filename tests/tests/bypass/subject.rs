@@ -102,12 +102,11 @@ impl Subject {
         let bundle = json!({"provisionerClassName": class, "source": source});
         let mut object = self.bare();
         match self.kind.as_str() {
-            "Bundle" => object["spec"] = bundle,
             "BundleDeployment" if self.version == "v1alpha1" => {
                 object["spec"] = json!({"provisionerClassName": class, "template": {
                     "metadata": {"labels": {"a": "b"}}, "spec": bundle}});
             }
-            "BundleDeployment" => object["spec"] = bundle,
+            "Bundle" | "BundleDeployment" => object["spec"] = bundle,
             "ConfigMap" => object["immutable"] = json!(true),
             "OperatorGroup" => object["spec"] = json!({"targetNamespaces": [self.namespace]}),
             "ClusterServiceVersion" => {

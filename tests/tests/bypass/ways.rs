@@ -200,6 +200,9 @@ fn copied(subject: &Subject) -> Vec<Way> {
     ways
 }
 
+/// Makes one innocent element of a list.
+type Element = fn(usize) -> Value;
+
 /// Elements in front of lists.
 const MANY: usize = 500;
 
@@ -207,7 +210,7 @@ fn bulk(subject: &Subject) -> Vec<Way> {
     let padding = json!("x".repeat(1 << 20));
     let padded = with(&subject.bad, &["padding"], &padding);
     let mut long = subject.bad.clone();
-    let lists: [(&[&str], fn(usize) -> Value); 8] = [
+    let lists: [(&[&str], Element); 8] = [
         (&["spec", "targetNamespaces"], |n| json!(format!("pad-{n}"))),
         (&["spec", "source", "configMaps"], |n| json!({"configMap": {"name": format!("pad-{n}")}})),
         (&["rules"], |_| json!({"verbs": ["get"], "resources": ["pods"], "apiGroups": [""]})),
@@ -311,7 +314,7 @@ fn keys(subject: &Subject) -> Vec<Way> {
     let blank = |object: &Value, other: &Value| {
         let only = other.as_object().expect("an object").keys();
         let only = only.filter(|name| object.get(name).is_none());
-        only.map(|name| format!(",{}:{}", json!(name), json!(null))).collect::<String>()
+        only.fold(String::new(), |all, name| format!("{all},{}:null", json!(name)))
     };
     let (bad_all, good_all) = (
         format!("{bad}{}", blank(&subject.bad, &innocent)),
