@@ -55,11 +55,23 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, findings: &mut Findi
     }
 }
 
-/// Whether another version gives up what it owns. The one under review keeps it for as long as it is
-/// there: a finalizer, or a phase that somebody writes to its status, would let it take anything.
-fn gives_way(other: &Document) -> bool {
-    is_terminating(other)
-        || matches!(other.text_or_empty("/status/phase").as_str(), "Replacing" | "Deleting")
+/// Whether another version gives up what it owns: it has been deleted, or is being replaced. Its phase
+/// alone does not tell: who may write a status could hide an owner, bring another one, and show it
+/// again.
+///
+/// The version under review keeps what it owns for as long as it is there: a finalizer, or a phase,
+/// would let it take anything.
+fn gives_way(other: &Document) -> Result<bool, ReadError> {
+    if is_terminating(other) {
+        return Ok(true);
+    }
+    if !matches!(other.text_or_empty("/status/phase").as_str(), "Replacing" | "Deleting") {
+        return Ok(false);
+    }
+    let namespace = other.text_or_empty("/metadata/namespace");
+    let names = [other.text_or_empty("/metadata/name")];
+    let matches = [Match { index: "replaces", values: &names, absent: false }];
+    CSVS.any(Query { namespace: Some(&namespace), matches: &matches, ..Query::default() })
 }
 
 /// The ClusterServiceVersion under review.
@@ -106,8 +118,8 @@ impl Owner<'_> {
         let mut found = Ok(None);
         CSVS.each(query, |other| {
             // Copies are not among them: what is read are those without OLM's label.
-            if owns(&other) && !gives_way(&other) {
-                found = self.is_beside(&other).map(|beside| beside.then(|| self.name_of(&other)));
+            if owns(&other) {
+                found = self.is_owner_beside(&other).map(|is| is.then(|| self.name_of(&other)));
             }
             found == Ok(None)
         })?;
@@ -121,6 +133,10 @@ impl Owner<'_> {
             namespace if namespace == self.namespace => name,
             namespace => format!("{namespace}/{name}"),
         }
+    }
+
+    fn is_owner_beside(&self, other: &Document) -> Result<bool, ReadError> {
+        Ok(!gives_way(other)? && self.is_beside(other)?)
     }
 
     /// Whether another version neither is this one, nor replaces it, nor is replaced by it.

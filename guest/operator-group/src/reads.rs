@@ -84,6 +84,7 @@ pub const CSVS: ClusterRead = ClusterRead {
     ],
     labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
+        Index { name: "replaces", field: "/spec/replaces", separator: "" },
         Index { name: "crd", field: "/spec/customresourcedefinitions/owned/*/name", separator: "" },
         Index {
             name: "apiservice",
