@@ -271,5 +271,7 @@ fn groups(namespace: &str) -> Result<(Option<Document>, Vec<String>), ReadError>
         first.get_or_insert(group);
         true
     })?;
+    // One that is about to change may be shown as it is and as it will be.
+    names.dedup();
     Ok((first, names))
 }

@@ -75,7 +75,8 @@ impl Group<'_> {
         let query = Query { namespace: Some(namespace), ..Query::default() };
         let asked = GROUPS.each(query, |other| {
             let other_name = other.text_or_empty("/metadata/name");
-            if other_name != name {
+            // One that is about to change may be shown as it is and as it will be.
+            if other_name != name && others.last() != Some(&other_name) {
                 others.push(other_name);
             }
             true
