@@ -55,7 +55,7 @@ impl Group<'_> {
     /// belongs to.
     fn targets(&self) -> Result<&NamespaceSet, ReadError> {
         let found = self.targets.get_or_init(|| {
-            if self.keeps_targets() {
+            if self.keeps_targets() || targets::only_status(self.object).is_some() {
                 targets::of(self.object)
             } else {
                 targets::selected(Selection::of(self.object))

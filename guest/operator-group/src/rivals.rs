@@ -52,7 +52,8 @@ impl Rivals {
     }
 }
 
-/// The groups other than `own`, also those on their way out, that reach what `mine` reaches and provide one of the APIs.
+/// The groups other than `own`, also those on their way out, that reach what `mine` reaches and
+/// provide one of the APIs.
 pub(crate) fn find(
     own: (&str, &str),
     mine: &NamespaceSet,
@@ -140,6 +141,8 @@ impl Search<'_> {
                 Extent::Unknown => targets::selected(Selection::of(group))?,
             },
             By::Spec if group.length(TARGETS).is_some_and(|names| names > 0) => return Ok(true),
+            // Its status has been looked at.
+            By::Spec if targets::only_status(group).is_some() => return Ok(false),
             By::Spec => targets::selected(Selection::of(group))?,
         };
         Ok(reach(&targets, namespace).meets(self.mine))

@@ -1,7 +1,8 @@
 //! Target namespaces of groups: names from the spec, or the Namespaces that a selector finds.
 //!
 //! OLM writes them to the status, where they are no later than the spec and whoever may write the
-//! status may write others. It adds to what a selector finds, and takes nothing away.
+//! status may write others. It adds to what a selector finds, and takes nothing away. Only where there
+//! is no spec at all, which no API server stores (it sets defaults), the status is all that is known.
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::{Query, ReadError};
@@ -12,6 +13,9 @@ use crate::reads::NAMESPACES;
 
 /// The targets of a group.
 pub(crate) fn of(group: &Document) -> Result<NamespaceSet, ReadError> {
+    if let Some(status) = only_status(group) {
+        return Ok(status);
+    }
     let selection = Selection::of(group);
     let status = match &selection {
         Selection::Labels(_) => synchronised(group),
@@ -19,6 +23,11 @@ pub(crate) fn of(group: &Document) -> Result<NamespaceSet, ReadError> {
     };
     let selected = selected(selection)?;
     Ok(status.map_or(selected.clone(), |status| selected.union(&status)))
+}
+
+/// The status of a group that has no spec.
+pub(crate) fn only_status(group: &Document) -> Option<NamespaceSet> {
+    if group.has("/spec") { None } else { synchronised(group) }
 }
 
 /// What a spec selects now. A selector that is wrong selects nothing.
