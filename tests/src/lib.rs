@@ -30,6 +30,8 @@ use tokio_rustls::client::TlsStream;
 
 pub mod catalog;
 pub mod fake;
+pub mod forwarder;
+pub mod plane;
 pub mod reviews;
 
 /// Name in the serving certificates of the tests.
@@ -161,8 +163,12 @@ impl Default for Certificates {
     }
 }
 
+/// Lines of a log.
+type Log = Arc<Mutex<Vec<Value>>>;
+
 /// A server in a process of its own; killed when dropped.
 pub struct Server {
+    command: Command,
     child: Child,
     /// Address of the webhook port.
     pub address: SocketAddr,
@@ -170,7 +176,7 @@ pub struct Server {
     pub ops: SocketAddr,
     /// Its certificates.
     pub certificates: Certificates,
-    log: Arc<Mutex<Vec<Value>>>,
+    log: Log,
     _files: TempDir,
 }
 
@@ -200,8 +206,14 @@ impl Server {
         std::fs::write(&path, configuration.map_or_else(patient, str::to_owned)).unwrap();
         command.arg("--config").arg(path);
         command.args(arguments).stderr(Stdio::piped()).stdout(Stdio::null());
+        let log = Arc::default();
+        let (child, address, ops) = Self::launch(&mut command, &log);
+        Self { command, child, address, ops, certificates, log, _files: files }
+    }
+
+    /// Starts the process, and waits until it says where it serves.
+    fn launch(command: &mut Command, log: &Log) -> (Child, SocketAddr, SocketAddr) {
         let mut child = command.spawn().unwrap();
-        let log = Arc::new(Mutex::new(Vec::new()));
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut started = None;
         for line in lines.by_ref() {
@@ -226,7 +238,14 @@ impl Server {
                 }
             }
         });
-        Self { child, address, ops, certificates, log, _files: files }
+        (child, address, ops)
+    }
+
+    /// Kills the process and starts it anew, with the same files and arguments, on other ports.
+    pub fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        (self.child, self.address, self.ops) = Self::launch(&mut self.command, &self.log);
     }
 
     /// Lines of the log so far.

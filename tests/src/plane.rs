@@ -1,0 +1,402 @@
+//! A real control plane: etcd and kube-apiserver in processes of their own, from the folder that
+//! `KUBEBUILDER_ASSETS` names (the convention of envtest), and what tests put into it.
+//!
+//! `OPGATE_CRDS` may name a folder with the real CRDs; otherwise small ones of our own are
+//! installed.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, Config};
+use opgate_certs::{Authority, write_private, write_public};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::Server;
+
+/// How often something is looked at until it is there, and what lies between two looks.
+const LOOKS: usize = 300;
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// A control plane; killed when dropped.
+pub struct ControlPlane {
+    etcd: Child,
+    apiserver: Child,
+    /// Starts the API server, again and again.
+    command: Command,
+    /// Its files; tests may add to them.
+    pub files: TempDir,
+    address: String,
+    _authority: Authority,
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for program in ["etcd", "kube-apiserver"] {
+                let log = self.files.path().join(format!("{program}.log"));
+                let log = std::fs::read_to_string(log).unwrap_or_default();
+                let fatal =
+                    log.lines().position(|l| l.starts_with("fatal") || l.starts_with("panic"));
+                let from = fatal.unwrap_or_else(|| log.lines().count().saturating_sub(10));
+                let last: Vec<_> = log.lines().skip(from).take(20).collect();
+                eprintln!("{program}: {last:#?}");
+            }
+        }
+        for child in [&mut self.apiserver, &mut self.etcd] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl ControlPlane {
+    /// Starts one and waits until it answers, with users `admin` (may do everything) and `opgate`
+    /// (may do what RBAC grants). `None`, with a line that says so, where there are no binaries.
+    pub async fn start() -> Option<Self> {
+        let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) else {
+            eprintln!(
+                "skipped: KUBEBUILDER_ASSETS does not name a folder with kube-apiserver and etcd"
+            );
+            return None;
+        };
+        let plane = Self::spawn(&assets);
+        plane.answers().await;
+        Some(plane)
+    }
+
+    fn spawn(assets: &Path) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let at = |name: &str| files.path().join(name).display().to_string();
+        let authority = Authority::create(1).unwrap();
+        let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let issued = authority.issue(&names, 1).unwrap();
+        write_public(Path::new(&at("ca.crt")), authority.certificate()).unwrap();
+        write_public(Path::new(&at("tls.crt")), &issued.certificate).unwrap();
+        write_private(Path::new(&at("tls.key")), &issued.key).unwrap();
+        // The group decides what share of the API server's attention an account of a pod gets.
+        let tokens = "admin,admin,1,system:masters\nopgate,opgate,2,system:serviceaccounts\n";
+        write_private(Path::new(&at("tokens.csv")), tokens).unwrap();
+        let etcd = format!("http://127.0.0.1:{}", free_port());
+        let peer = format!("http://127.0.0.1:{}", free_port());
+        let port = free_port().to_string();
+        let program = |program: &str, arguments: &[&str]| {
+            let log = std::fs::File::create(at(&format!("{program}.log"))).unwrap();
+            let mut command = Command::new(assets.join(program));
+            command.args(arguments).stdout(Stdio::null()).stderr(log);
+            command
+        };
+        let mut etcd_command = program(
+            "etcd",
+            &[
+                "--data-dir",
+                &at("etcd"),
+                "--listen-client-urls",
+                &etcd,
+                "--advertise-client-urls",
+                &etcd,
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+                "--initial-cluster",
+                &format!("default={peer}"),
+            ],
+        );
+        let mut command = program(
+            "kube-apiserver",
+            &[
+                &format!("--etcd-servers={etcd}"),
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                &format!("--secure-port={port}"),
+                &format!("--tls-cert-file={}", at("tls.crt")),
+                &format!("--tls-private-key-file={}", at("tls.key")),
+                &format!("--cert-dir={}", at("certs")),
+                &format!("--token-auth-file={}", at("tokens.csv")),
+                &format!("--service-account-key-file={}", at("tls.crt")),
+                &format!("--service-account-signing-key-file={}", at("tls.key")),
+                "--service-account-issuer=https://kubernetes.default.svc",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                "--authorization-mode=RBAC",
+                "--disable-admission-plugins=ServiceAccount",
+            ],
+        );
+        let etcd = etcd_command.spawn().unwrap_or_else(|e| panic!("etcd: {e}"));
+        let apiserver = command.spawn().unwrap_or_else(|e| panic!("kube-apiserver: {e}"));
+        let address = format!("https://127.0.0.1:{port}");
+        Self { etcd, apiserver, command, files, address, _authority: authority }
+    }
+
+    async fn answers(&self) {
+        let admin = self.client("admin").await;
+        eventually("the API server", || async {
+            Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"))
+                .get("default")
+                .await
+                .ok()
+        })
+        .await;
+    }
+
+    /// Kills the API server and starts it anew; gives back before it answers.
+    pub fn restart_apiserver(&mut self) {
+        self.apiserver.kill().unwrap();
+        self.apiserver.wait().unwrap();
+        self.apiserver = self.command.spawn().unwrap();
+    }
+
+    /// A kubeconfig of one of the users.
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+        let path = self.files.path().join(format!("{user}.kubeconfig"));
+        let ca = self.files.path().join("ca.crt");
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": self.address, "certificate-authority": ca}}],
+            "users": [{"name": user, "user": {"token": user}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": user}}],
+            "current-context": "c",
+        });
+        write_private(&path, &kubeconfig.to_string()).unwrap();
+        path
+    }
+
+    /// A client of one of the users.
+    pub async fn client(&self, user: &str) -> Client {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user)).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    /// Installs the CRDs and waits until their objects can be listed.
+    pub async fn install(&self) {
+        let admin = self.client("admin").await;
+        let definition = resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let definitions = Api::<DynamicObject>::all_with(admin.clone(), &definition);
+        for crd in crds() {
+            definitions.create(&PostParams::default(), &object(crd)).await.unwrap();
+        }
+        for resource in [groups(), csvs()] {
+            let api = Api::<DynamicObject>::all_with(admin.clone(), &resource);
+            eventually("the new resources", || async {
+                api.list(&ListParams::default()).await.ok()
+            })
+            .await;
+        }
+    }
+
+    /// Lets the user `opgate` read everything.
+    pub async fn grant(&self) {
+        let admin = self.client("admin").await;
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "opgate"},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "opgate"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "opgate"},
+            "subjects": [{"kind": "User", "name": "opgate"}],
+        });
+        for (kind, value) in [("ClusterRole", role), ("ClusterRoleBinding", binding)] {
+            let resource = resource("rbac.authorization.k8s.io", "v1", kind);
+            let api = Api::<DynamicObject>::all_with(admin.clone(), &resource);
+            api.create(&PostParams::default(), &object(value)).await.unwrap();
+        }
+    }
+
+    /// Registers what `opgate manifests webhook` prints for this configuration, at an address
+    /// behind which these servers are. The API server uses it a little later.
+    pub async fn register(
+        &self,
+        binary: &str,
+        configuration: &str,
+        address: SocketAddr,
+        servers: &[Server],
+    ) {
+        let config = self.files.path().join("opgate.yaml");
+        std::fs::write(&config, configuration).unwrap();
+        let mut command = Command::new(binary);
+        command.args(["manifests", "webhook", "--config"]).arg(&config);
+        command.arg("--url").arg(format!("https://{address}"));
+        for server in servers {
+            let ca = server.certificates.folder.path().join("ca.crt");
+            write_public(&ca, server.certificates.authority.certificate()).unwrap();
+            command.arg("--ca").arg(ca);
+        }
+        let printed = command.output().unwrap();
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+        let webhook: Value =
+            serde_saphyr::from_str(&String::from_utf8(printed.stdout).unwrap()).unwrap();
+        let webhooks = Api::<DynamicObject>::all_with(
+            self.client("admin").await,
+            &resource("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"),
+        );
+        let name = webhook["metadata"]["name"].as_str().unwrap();
+        let apply = PatchParams::apply("tests").force();
+        webhooks.patch(name, &apply, &Patch::Apply(&webhook)).await.unwrap();
+    }
+}
+
+/// Looks until there is something.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
+    for _ in 0..LOOKS {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
+    panic!("{what} does not come");
+}
+
+/// A resource by its kind.
+pub fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// OperatorGroups.
+pub fn groups() -> ApiResource {
+    resource("operators.coreos.com", "v1", "OperatorGroup")
+}
+
+/// ClusterServiceVersions.
+pub fn csvs() -> ApiResource {
+    resource("operators.coreos.com", "v1alpha1", "ClusterServiceVersion")
+}
+
+/// An object from its JSON.
+pub fn object(value: Value) -> DynamicObject {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A CRD that takes everything, with a status of its own.
+fn small_crd(group: &str, version: &str, kind: &str, scope: &str) -> Value {
+    let plural = resource(group, version, kind).plural;
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+/// Kubernetes 1.20 takes the default `""` for `null`, and refuses it: another text, which no test
+/// looks at.
+fn without_empty_defaults(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            if let Some(default) = members.get_mut("default").filter(|default| **default == "") {
+                *default = json!("none");
+            }
+            members.values_mut().for_each(without_empty_defaults);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_empty_defaults),
+        _ => {}
+    }
+}
+
+fn crds() -> Vec<Value> {
+    let small = || {
+        vec![
+            small_crd("operators.coreos.com", "v1", "OperatorGroup", "Namespaced"),
+            small_crd("operators.coreos.com", "v1alpha1", "ClusterServiceVersion", "Namespaced"),
+            small_crd("core.rukpak.io", "v1alpha1", "Bundle", "Cluster"),
+        ]
+    };
+    let Some(folder) = std::env::var_os("OPGATE_CRDS") else { return small() };
+    let wanted = ["operatorgroups", "clusterserviceversions", "bundles"];
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_wanted = |path: &PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        wanted.iter().any(|w| name.ends_with(&format!("_{w}")))
+    };
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut crd = serde_saphyr::from_str::<Value>(&text).unwrap();
+        without_empty_defaults(&mut crd);
+        crd
+    };
+    entries.filter(is_wanted).map(read).collect()
+}
+
+/// A Namespace with a label of its own.
+pub fn namespace(name: &str) -> DynamicObject {
+    object(json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"team": name}},
+    }))
+}
+
+/// An OperatorGroup that provides these APIs.
+pub fn group(namespace: &str, name: &str, spec: &Value, apis: &str) -> DynamicObject {
+    object(json!({
+        "apiVersion": "operators.coreos.com/v1",
+        "kind": "OperatorGroup",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": {"olm.providedAPIs": apis},
+        },
+        "spec": spec,
+    }))
+}
+
+/// A CSV that supports these install modes and owns the API `Goose.v1alpha1` of a CRD.
+pub fn csv(namespace: &str, name: &str, modes: &[&str], crd: &str) -> DynamicObject {
+    let all = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
+    let modes: Vec<_> =
+        all.iter().map(|mode| json!({"type": mode, "supported": modes.contains(mode)})).collect();
+    object(json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "displayName": name,
+            "installModes": modes,
+            "install": {"strategy": "deployment", "spec": {"deployments": []}},
+            "customresourcedefinitions": {
+                "owned": [{"name": crd, "version": "v1alpha1", "kind": "Goose"}],
+            },
+        },
+    }))
+}
+
+/// The message with which a webhook has refused a request.
+pub fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
+    match result {
+        Err(kube::Error::Api(status)) => {
+            assert_eq!(status.code, 403, "{}", status.message);
+            status.message
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+}
