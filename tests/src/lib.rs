@@ -37,6 +37,9 @@ pub mod reviews;
 /// Name in the serving certificates of the tests.
 pub const HOST: &str = "opgate.test";
 
+/// Name of the Service in these certificates.
+pub const SERVICE: &str = "opgate.opgate-system.svc";
+
 /// A recorded review, by the start of its file's name.
 pub fn recorded(start: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reviews");
@@ -134,7 +137,8 @@ impl Certificates {
 
     /// Issues a new certificate and swaps it in; gives its PEM.
     pub fn rotate(&mut self) -> String {
-        let issued = self.authority.issue(&[HOST.to_owned(), "127.0.0.1".to_owned()], 1).unwrap();
+        let issued =
+            self.authority.issue(&[HOST, SERVICE, "127.0.0.1"].map(str::to_owned), 1).unwrap();
         self.swap(&issued.certificate, &issued.key);
         issued.certificate
     }

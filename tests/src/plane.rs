@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -16,12 +18,19 @@ use kube::{Api, Client, Config};
 use opgate_certs::{Authority, write_private, write_public};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 
-use crate::Server;
+use crate::{Server, configuration};
 
 /// How often something is looked at until it is there, and what lies between two looks.
 const LOOKS: usize = 300;
 const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Requests at a time, where many objects are created.
+const AT_A_TIME: usize = 32;
+
+/// One control plane at a time: each wants the whole machine.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// A control plane; killed when dropped.
 pub struct ControlPlane {
@@ -32,12 +41,17 @@ pub struct ControlPlane {
     /// Its files; tests may add to them.
     pub files: TempDir,
     address: String,
+    has_answered: bool,
     _authority: Authority,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
+        let is_broken =
+            !self.has_answered || has_ended(&mut self.apiserver) || has_ended(&mut self.etcd);
+        if std::thread::panicking() && is_broken {
             for program in ["etcd", "kube-apiserver"] {
                 let log = self.files.path().join(format!("{program}.log"));
                 let log = std::fs::read_to_string(log).unwrap_or_default();
@@ -69,12 +83,13 @@ impl ControlPlane {
             );
             return None;
         };
-        let plane = Self::spawn(&assets);
+        let mut plane = Self::spawn(&assets, TURN.lock().await);
         plane.answers().await;
+        plane.has_answered = true;
         Some(plane)
     }
 
-    fn spawn(assets: &Path) -> Self {
+    fn spawn(assets: &Path, turn: MutexGuard<'static, ()>) -> Self {
         let files = tempfile::tempdir().unwrap();
         let at = |name: &str| files.path().join(name).display().to_string();
         let authority = Authority::create(1).unwrap();
@@ -134,7 +149,16 @@ impl ControlPlane {
         let etcd = etcd_command.spawn().unwrap_or_else(|e| panic!("etcd: {e}"));
         let apiserver = command.spawn().unwrap_or_else(|e| panic!("kube-apiserver: {e}"));
         let address = format!("https://127.0.0.1:{port}");
-        Self { etcd, apiserver, command, files, address, _authority: authority }
+        Self {
+            etcd,
+            apiserver,
+            command,
+            files,
+            address,
+            has_answered: false,
+            _authority: authority,
+            _turn: turn,
+        }
     }
 
     async fn answers(&self) {
@@ -219,8 +243,73 @@ impl ControlPlane {
         }
     }
 
-    /// Registers what `opgate manifests webhook` prints for this configuration, at an address
-    /// behind which these servers are. The API server uses it a little later.
+    /// Creates Namespaces, some at a time.
+    pub async fn namespaces(&self, names: impl IntoIterator<Item = String>) {
+        let namespaces = Api::<DynamicObject>::all_with(
+            self.client("admin").await,
+            &resource("", "v1", "Namespace"),
+        );
+        iter(names)
+            .for_each_concurrent(AT_A_TIME, async |name| {
+                namespaces.create(&PostParams::default(), &namespace(&name)).await.unwrap();
+            })
+            .await;
+    }
+
+    /// Creates OperatorGroups, some at a time.
+    pub async fn groups(&self, objects: impl IntoIterator<Item = DynamicObject>) {
+        let admin = self.client("admin").await;
+        iter(objects)
+            .for_each_concurrent(AT_A_TIME, async |group| {
+                let namespace = group.metadata.namespace.clone().unwrap();
+                let api =
+                    Api::<DynamicObject>::namespaced_with(admin.clone(), &namespace, &groups());
+                api.create(&PostParams::default(), &group).await.unwrap();
+            })
+            .await;
+    }
+
+    /// A configuration of the policy `operator-group` as it is by default; in an unoptimised build
+    /// an evaluation has `time`.
+    pub fn operator_group(time: &str) -> String {
+        let mut policy = json!({"name": "operator-group"});
+        if cfg!(debug_assertions) {
+            policy["limits"] = json!({"time": time});
+        }
+        configuration(&[policy])
+    }
+
+    /// Registers the webhook ([`Self::register`]) and waits until the API server asks it. For that
+    /// a group is stored in the namespace `probe` the first time; no other is created there.
+    pub async fn enforce(
+        &self,
+        binary: &str,
+        configuration: &str,
+        address: SocketAddr,
+        servers: &[Server],
+    ) {
+        let admin = self.client("admin").await;
+        let probe = Api::<DynamicObject>::namespaced_with(admin, "probe", &groups());
+        if probe.get_opt("g").await.unwrap().is_none() {
+            self.namespaces(["probe".to_owned()]).await;
+            self.groups([group("probe", "g", &json!({"targetNamespaces": ["probe"]}), "")]).await;
+        }
+        self.register(binary, configuration, address, servers).await;
+        let second = group("probe", "second", &json!({}), "");
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        eventually("the webhook", || async {
+            match probe.create(&dry, &second).await {
+                Err(kube::Error::Api(status)) if status.code == 403 => Some(()),
+                _ => None,
+            }
+        })
+        .await;
+    }
+
+    /// Registers what `opgate manifests webhook` prints for this configuration, for a Service whose
+    /// address is this port of this machine; these servers are behind it. The API server uses it a
+    /// little later. A Service, because to a URL of this machine an API server keeps one connection
+    /// of HTTP/2, and so meets one replica only.
     pub async fn register(
         &self,
         binary: &str,
@@ -228,11 +317,29 @@ impl ControlPlane {
         address: SocketAddr,
         servers: &[Server],
     ) {
+        let admin = self.client("admin").await;
+        let apply = PatchParams::apply("tests").force();
+        let (name, namespace) = ("opgate", "opgate-system");
+        let of_all = resource("", "v1", "Namespace");
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        });
+        let parent =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let namespaces = Api::<DynamicObject>::all_with(admin.clone(), &of_all);
+        namespaces.patch(namespace, &apply, &Patch::Apply(&parent)).await.unwrap();
+        let services = resource("", "v1", "Service");
+        let services = Api::<DynamicObject>::namespaced_with(admin.clone(), namespace, &services);
+        services.patch(name, &apply, &Patch::Apply(&service)).await.unwrap();
+
         let config = self.files.path().join("opgate.yaml");
         std::fs::write(&config, configuration).unwrap();
         let mut command = Command::new(binary);
         command.args(["manifests", "webhook", "--config"]).arg(&config);
-        command.arg("--url").arg(format!("https://{address}"));
+        command.arg("--service").arg(format!("{namespace}/{name}:{}", address.port()));
         for server in servers {
             let ca = server.certificates.folder.path().join("ca.crt");
             write_public(&ca, server.certificates.authority.certificate()).unwrap();
@@ -243,11 +350,10 @@ impl ControlPlane {
         let webhook: Value =
             serde_saphyr::from_str(&String::from_utf8(printed.stdout).unwrap()).unwrap();
         let webhooks = Api::<DynamicObject>::all_with(
-            self.client("admin").await,
+            admin,
             &resource("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"),
         );
         let name = webhook["metadata"]["name"].as_str().unwrap();
-        let apply = PatchParams::apply("tests").force();
         webhooks.patch(name, &apply, &Patch::Apply(&webhook)).await.unwrap();
     }
 }
