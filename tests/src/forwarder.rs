@@ -1,10 +1,13 @@
-//! One port in front of several servers: what a Service does, as far as a test needs it.
+//! One port in front of several servers: what a Service does, as far as a test needs it, and a network
+//! that stands still while a test wants it to.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Hands connections to its targets in turn; one whose target is not there is closed. All end when
@@ -13,6 +16,7 @@ pub struct Forwarder {
     /// Where it listens.
     pub address: SocketAddr,
     targets: Arc<Mutex<Vec<SocketAddr>>>,
+    held: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -28,30 +32,64 @@ impl Forwarder {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let targets = Arc::<Mutex<Vec<SocketAddr>>>::default();
+        let (held, is_held) = watch::channel(false);
         let known = targets.clone();
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             for number in 0.. {
-                let Ok((mut client, _)) = listener.accept().await else { continue };
+                let Ok((client, _)) = listener.accept().await else { continue };
                 let target = {
                     let known = known.lock().unwrap();
                     known.get(number % known.len().max(1)).copied()
                 };
                 let Some(target) = target else { continue };
-                connections.spawn(async move {
-                    if let Ok(mut server) = TcpStream::connect(target).await {
-                        let _ = client.set_nodelay(true).and(server.set_nodelay(true));
-                        let _ = copy_bidirectional(&mut client, &mut server).await;
-                    }
-                });
+                connections.spawn(forward(client, target, is_held.clone()));
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, targets, task }
+        Self { address, targets, held, task }
     }
 
     /// Where connections go from now on; those that are open stay.
     pub fn set(&self, targets: impl IntoIterator<Item = SocketAddr>) {
         *self.targets.lock().unwrap() = targets.into_iter().collect();
+    }
+
+    /// Keeps back what clients send, or lets it go. A server whose client has closed a connection
+    /// meanwhile is not told.
+    pub fn hold(&self, held: bool) {
+        self.held.send_replace(held);
+    }
+}
+
+/// Forwards until the server closes, or the client does without having been held.
+async fn forward(
+    client: TcpStream,
+    target: SocketAddr,
+    mut held: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let server = TcpStream::connect(target).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let forth = async {
+        let mut buffer = vec![0; 64 << 10];
+        let mut was_held = false;
+        loop {
+            let read = from_client.read(&mut buffer).await?;
+            was_held |= *held.borrow();
+            held.wait_for(|held| !held).await.map_err(io::Error::other)?;
+            match read {
+                0 if was_held => std::future::pending().await,
+                0 => return io::Result::Ok(()),
+                _ => to_server.write_all(&buffer[..read]).await?,
+            }
+        }
+    };
+    let back = async { copy(&mut from_server, &mut to_client).await.map(drop) };
+    tokio::select! {
+        ended = forth => ended,
+        ended = back => ended,
     }
 }

@@ -186,6 +186,12 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(Some(status)) = self.child.try_wait()
+        {
+            let log = self.log();
+            eprintln!("opgate ended: {status}: {:#?}", &log[log.len().saturating_sub(5)..]);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
@@ -28,6 +29,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 
 /// Time of one evaluation in an unoptimised build on a busy machine.
 const PATIENT: &str = "20s";
+/// How long a client waits where nobody answers.
+const GIVE_UP: Duration = Duration::from_secs(2);
 /// How long opgate stands still, at the most.
 const PAUSE: Duration = Duration::from_secs(7);
 
@@ -70,6 +73,24 @@ impl Guarded {
     async fn create(&self, resource: &ApiResource, object: &DynamicObject) -> kube::Result<()> {
         let namespace = object.metadata.namespace.as_deref().unwrap();
         self.api(namespace, resource).create(&PostParams::default(), object).await.map(drop)
+    }
+
+    /// Creates another group where a create did not come about: all are admitted.
+    async fn take_the_place_of(&self, lost: &str, namespaces: &[String]) {
+        let (mut free, mut broken) = (0, Vec::new());
+        for own in namespaces {
+            // The API server may have gone on although its client gave up.
+            if self.api(own, &groups()).get_opt(lost).await.unwrap().is_some() {
+                continue;
+            }
+            free += 1;
+            let again = group(own, "again", &targets(own), "");
+            if let Err(error) = self.create(&groups(), &again).await {
+                broken.push(format!("{own}: {error}"));
+            }
+        }
+        assert!(free > 0, "nothing was lost");
+        assert!(broken.is_empty(), "{} of {free}:\n{}", broken.len(), broken.join("\n"));
     }
 
     /// Kills opgate, starts it anew and waits until it is ready.
@@ -255,6 +276,28 @@ async fn a_write_that_does_not_come_about_changes_no_verdict() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+/// A group that opgate allows and another webhook refuses takes nobody's place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_another_webhook_refuses_is_in_nobodys_way() {
+    let namespaces = ["a", "b", "shared", "elsewhere"];
+    let Some(cluster) = Guarded::start(&namespaces, Vec::new(), PATIENT).await else { return };
+    cluster.refuse_what_is_labelled().await;
+    let mut lost = group("a", "lost", &targets("shared"), GOOSE);
+    lost.metadata.labels = Some([("refused".to_owned(), "yes".to_owned())].into());
+    let Err(refusal) = cluster.create(&groups(), &lost).await else { panic!("not refused") };
+    assert!(refusal.to_string().contains("another.example.com"), "{refusal}");
+
+    let mut broken = Vec::new();
+    let same_api = group("b", "g", &targets("shared"), GOOSE);
+    let same_namespace = group("a", "g", &targets("a"), "");
+    for group in [same_api, same_namespace] {
+        if let Err(error) = cluster.create(&groups(), &group).await {
+            broken.push(error.to_string());
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
 /// What needs a group that was created a moment before is admitted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_csv_right_after_its_group_is_admitted() {
@@ -291,19 +334,45 @@ async fn requests_that_timed_out_are_in_nobodys_way() {
     let (_, created) = creates.next().await.unwrap();
     assert!(created);
     cluster.server.signal(Signal::STOP);
-    let lost = creates.filter_map(async |(own, created)| (!created).then_some(own));
+    let lost = creates.filter_map(async |(own, created)| (!created).then(|| own.clone()));
     let lost: Vec<_> = lost.collect().await;
     cluster.server.signal(Signal::CONT);
-    assert!(!lost.is_empty(), "all passed before opgate was stopped");
+    cluster.take_the_place_of("first", &lost).await;
+}
 
-    let mut broken = Vec::new();
-    for own in &lost {
-        let api = cluster.api(own, &groups());
-        assert_eq!(api.get_opt("first").await.unwrap(), None, "stored, but its client gave up");
-        let again = group(own, "again", &targets(own), "");
-        if let Err(error) = cluster.create(&groups(), &again).await {
-            broken.push(format!("{own}: {error}"));
+/// Requests that reach opgate when the API server has given up, over a network that stood still,
+/// leave nothing behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_come_too_late_are_in_nobodys_way() {
+    let names: Vec<_> = (0..20).map(|number| format!("own-{number}")).collect();
+    let mut namespaces: Vec<_> = names.iter().map(String::as_str).collect();
+    namespaces.push("elsewhere");
+    let Some(cluster) = Guarded::start(&namespaces, Vec::new(), PATIENT).await else { return };
+    // What is sent over a connection that is open already needs no answer before it.
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let elsewhere = cluster.api("elsewhere", &groups());
+    let other = group("elsewhere", "g", &targets("elsewhere"), "");
+    eventually("open connections", || async {
+        join_all((0..100).map(|_| elsewhere.create(&dry, &other))).await;
+        let open = cluster.server.metric("opgate_connections ").await;
+        (open >= Some(5.0)).then_some(())
+    })
+    .await;
+    let answered = async || cluster.server.metric("opgate_requests_total{code=\"200\"}").await;
+    let before = answered().await;
+
+    cluster.forwarder.hold(true);
+    join_all(names.iter().map(|own| {
+        let late = group(own, "late", &targets(own), "");
+        let cluster = &cluster;
+        async move {
+            let create = cluster.api(own, &groups());
+            tokio::time::timeout(GIVE_UP, create.create(&PostParams::default(), &late)).await
         }
-    }
-    assert!(broken.is_empty(), "{} of {}:\n{}", broken.len(), lost.len(), broken.join("\n"));
+    }))
+    .await;
+    cluster.forwarder.hold(false);
+    eventually("late requests", || async { (answered().await > before).then_some(()) }).await;
+
+    cluster.take_the_place_of("late", &names).await;
 }

@@ -290,9 +290,11 @@ impl Course {
             figures.admitted.push(self.admitted().await.len());
             self.clean(&servers).await;
         }
-        for server in &servers {
-            let answered = server.metric("opgate_requests_total").await;
-            assert!(answered > Some(0.0), "a replica was not asked");
+        if table.trouble == Trouble::Nothing {
+            for server in &servers {
+                let answered = server.metric("opgate_requests_total").await;
+                assert!(answered > Some(0.0), "a replica was not asked");
+            }
         }
         let name = table.name(self.stored);
         println!("{}", figures.line(&name, creates));
