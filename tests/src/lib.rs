@@ -31,6 +31,7 @@ use tokio_rustls::client::TlsStream;
 pub mod catalog;
 pub mod fake;
 pub mod forwarder;
+pub mod objects;
 pub mod plane;
 pub mod reviews;
 

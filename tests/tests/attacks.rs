@@ -19,9 +19,8 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use opgate_tests::Server;
 use opgate_tests::forwarder::Forwarder;
-use opgate_tests::plane::{
-    ControlPlane, csv, csvs, eventually, group, groups, object, refused, resource,
-};
+use opgate_tests::objects::{csv, csvs, group, groups, object, refused, resource};
+use opgate_tests::plane::{ControlPlane, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -319,7 +318,7 @@ async fn requests_that_timed_out_are_in_nobodys_way() {
     let namespaces: Vec<_> = names.iter().map(String::as_str).collect();
     // Less than the clients wait, so that the API server gives up, too.
     let Some(cluster) = Guarded::start(&namespaces, Vec::new(), "5s").await else { return };
-    let mut creates: FuturesUnordered<_> = names
+    let mut running: FuturesUnordered<_> = names
         .iter()
         .map(|own| {
             let first = group(own, "first", &targets(own), "");
@@ -331,10 +330,10 @@ async fn requests_that_timed_out_are_in_nobodys_way() {
             }
         })
         .collect();
-    let (_, created) = creates.next().await.unwrap();
+    let (_, created) = running.next().await.unwrap();
     assert!(created);
     cluster.server.signal(Signal::STOP);
-    let lost = creates.filter_map(async |(own, created)| (!created).then(|| own.clone()));
+    let lost = running.filter_map(async |(own, created)| (!created).then(|| own.clone()));
     let lost: Vec<_> = lost.collect().await;
     cluster.server.signal(Signal::CONT);
     cluster.take_the_place_of("first", &lost).await;

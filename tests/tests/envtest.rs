@@ -12,9 +12,8 @@ use futures_util::future::join_all;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
-use opgate_tests::plane::{
-    ControlPlane, csv, csvs, eventually, group, groups, namespace, refused, resource,
-};
+use opgate_tests::objects::{csv, csvs, group, groups, namespace, refused, resource};
+use opgate_tests::plane::{ControlPlane, eventually};
 use opgate_tests::{Server, configuration};
 use serde_json::json;
 

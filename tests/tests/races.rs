@@ -24,7 +24,8 @@ use kube::core::DynamicObject;
 use kube::{Api, Client};
 use opgate_tests::Server;
 use opgate_tests::forwarder::Forwarder;
-use opgate_tests::plane::{ControlPlane, eventually, group, groups};
+use opgate_tests::objects::{group, groups};
+use opgate_tests::plane::{ControlPlane, eventually};
 use serde_json::json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
