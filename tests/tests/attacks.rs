@@ -354,7 +354,7 @@ async fn requests_that_come_too_late_are_in_nobodys_way() {
     eventually("open connections", || async {
         join_all((0..100).map(|_| elsewhere.create(&dry, &other))).await;
         let open = cluster.server.metric("opgate_connections ").await;
-        (open >= Some(5.0)).then_some(())
+        (open >= Some(1.0)).then_some(())
     })
     .await;
     let answered = async || cluster.server.metric("opgate_requests_total{code=\"200\"}").await;
