@@ -4,11 +4,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+
+/// The record with which a client of TLS 1.3 closes: header, alert, type, tag.
+const CLOSE_NOTIFY: usize = 5 + 2 + 1 + 16;
+
+/// How long a held connection is waited for at the most.
+const HELD: Duration = Duration::from_secs(10);
 
 /// Hands connections to its targets in turn; one whose target is not there is closed. All end when
 /// it is dropped.
@@ -74,17 +81,27 @@ async fn forward(
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let forth = async {
-        let mut buffer = vec![0; 64 << 10];
-        let mut was_held = false;
+        let mut buffer = Vec::with_capacity(64 << 10);
         loop {
-            let read = from_client.read(&mut buffer).await?;
-            was_held |= *held.borrow();
-            held.wait_for(|held| !held).await.map_err(io::Error::other)?;
-            match read {
-                0 if was_held => std::future::pending().await,
-                0 => return io::Result::Ok(()),
-                _ => to_server.write_all(&buffer[..read]).await?,
+            let read = from_client.read_buf(&mut buffer).await?;
+            if *held.borrow() {
+                let released = async { held.wait_for(|held| !held).await.map(drop) };
+                let rest = from_client.read_to_end(&mut buffer);
+                // What comes until the client closes, without what says that it does.
+                let (released, closed) = tokio::join!(released, async {
+                    tokio::time::timeout(HELD, rest).await.is_ok()
+                });
+                released.map_err(io::Error::other)?;
+                if closed {
+                    buffer.truncate(buffer.len().saturating_sub(CLOSE_NOTIFY));
+                    to_server.write_all(&buffer).await?;
+                    std::future::pending::<()>().await;
+                }
+            } else if read == 0 {
+                return io::Result::Ok(());
             }
+            to_server.write_all(&buffer).await?;
+            buffer.clear();
         }
     };
     let back = async { copy(&mut from_server, &mut to_client).await.map(drop) };
