@@ -36,7 +36,8 @@ pub struct Kind {
 struct State {
     listing: Listing,
     reserved: Reservations,
-    synced: bool,
+    /// Since when there is a view; none before the first list.
+    synced: Option<Instant>,
     /// The API server does not know the resource.
     absent: bool,
     /// When something was decoded that the API server said: a list, an event, a bookmark.
@@ -92,6 +93,8 @@ pub struct Status {
     pub standing: Standing,
     /// For how long the watch has failed, where that is long enough to matter.
     pub interrupted: Option<Duration>,
+    /// For how long there has been a view.
+    pub seen: Option<Duration>,
     /// Objects.
     pub objects: usize,
     /// Objects that cannot be read.
@@ -132,7 +135,7 @@ impl Kind {
         let state = State {
             listing: Listing { objects, ..Listing::default() },
             reserved: Reservations::default(),
-            synced: options.source == Source::Snapshot,
+            synced: (options.source == Source::Snapshot).then(Instant::now),
             absent: false,
             contact: Instant::now(),
             failing: None,
@@ -221,7 +224,7 @@ impl Kind {
             }
         }
         state.listing = listing;
-        state.synced = true;
+        state.synced.get_or_insert_with(Instant::now);
         state.absent = false;
         state.heard(true);
         drop(state);
@@ -284,7 +287,7 @@ impl Kind {
 
     /// Whether the API server has ever told about it.
     pub(super) fn was_seen(&self) -> bool {
-        self.state.read().synced
+        self.state.read().synced.is_some()
     }
 
     /// For how long nothing was heard.
@@ -310,7 +313,7 @@ impl Kind {
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         let state = self.state.read();
-        state.synced && (state.interrupted().is_some() || state.is_too_old(&self.options))
+        state.synced.is_some() && (state.interrupted().is_some() || state.is_too_old(&self.options))
     }
 
     /// How many reservations there have been.
@@ -463,7 +466,7 @@ impl Kind {
         fresh: Option<&'s Listing>,
     ) -> Result<&'s Listing, NotCurrent> {
         if let Some(fresh) = fresh
-            && (!state.synced || !is_at_least(&state.listing.version, &fresh.version))
+            && (state.synced.is_none() || !is_at_least(&state.listing.version, &fresh.version))
         {
             return Ok(fresh);
         }
@@ -492,6 +495,7 @@ impl Kind {
         Status {
             standing: state.standing(&self.options),
             interrupted: state.interrupted().filter(|_| self.options.source == Source::Live),
+            seen: state.synced.map(|since| since.elapsed()),
             objects: state.listing.objects.len(),
             unreadable: state.listing.unreadable.len(),
             reservations: state.reserved.len(),
@@ -524,22 +528,22 @@ impl State {
     }
 
     fn is_listing(&self) -> bool {
-        !self.synced && self.error.is_none()
+        self.synced.is_none() && self.error.is_none()
     }
 
     fn standing(&self, options: &Options) -> Standing {
         match (self.synced, self.absent) {
-            (false, _) if self.is_listing() => Standing::Listing,
-            (false, _) => Standing::Unseen,
+            (None, _) if self.is_listing() => Standing::Listing,
+            (None, _) => Standing::Unseen,
             _ if self.is_too_old(options) => Standing::TooOld,
-            (true, true) => Standing::NotInstalled,
-            (true, false) => Standing::Current,
+            (Some(_), true) => Standing::NotInstalled,
+            (Some(_), false) => Standing::Current,
         }
     }
 
     fn interrupted(&self) -> Option<Duration> {
         let failing = self.failing.map(|since| since.elapsed());
-        failing.filter(|failing| self.synced && *failing >= INTERRUPTED)
+        failing.filter(|failing| self.synced.is_some() && *failing >= INTERRUPTED)
     }
 
     fn is_too_old(&self, options: &Options) -> bool {
@@ -548,7 +552,7 @@ impl State {
 
     fn why_not_current(&self, options: &Options) -> Option<String> {
         let because = self.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-        if !self.synced {
+        if self.synced.is_none() {
             return Some(format!("is not synced yet{because}"));
         }
         if self.is_too_old(options) {

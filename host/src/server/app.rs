@@ -20,6 +20,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::Options;
 use super::liveness::Liveness;
 use super::metrics::{Counted, Metrics};
 use super::pause::Beats;
@@ -27,7 +28,6 @@ use super::readiness;
 use crate::policy::units::parse_duration;
 use crate::policy::{DecideError, Set};
 use crate::review::{self, Review, response};
-use crate::supervise::Supervisor;
 
 /// How long a body may take; an API server waits 30 s at the most for the whole answer.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -49,6 +49,7 @@ pub(super) struct App {
     /// Whether the webhook port is open.
     pub(super) open: AtomicBool,
     pub(super) beats: Beats,
+    sync_timeout: Duration,
     body_limit: usize,
     /// KiB of bodies in memory, so that many large ones at once are shed and not swapped.
     body_memory: Arc<Semaphore>,
@@ -69,20 +70,27 @@ pub enum Answer {
 }
 
 impl App {
-    pub(super) fn new(
-        set: Set,
-        body_limit: usize,
-        body_memory: usize,
-        answer: Answer,
-        supervisor: &Supervisor,
-    ) -> Arc<Self> {
-        let metrics = Metrics::new(&set, supervisor);
-        let body_memory = body_memory.div_ceil(1 << 10).min(Semaphore::MAX_PERMITS);
+    pub(super) fn new(set: Set, options: &Options) -> Arc<Self> {
+        let metrics = Metrics::new(&set, &options.supervisor);
+        let (body_limit, answer) = (options.body_limit, options.answer);
+        let sync_timeout = options.sync_timeout;
+        let body_memory =
+            options.body_memory.max(body_limit).div_ceil(1 << 10).min(Semaphore::MAX_PERMITS);
         let body_memory = Arc::new(Semaphore::new(body_memory));
         let draining = AtomicBool::new(false);
         let open = AtomicBool::new(false);
         let beats = Beats::new(Instant::now());
-        Arc::new(Self { set, metrics, draining, open, beats, body_limit, body_memory, answer })
+        Arc::new(Self {
+            set,
+            metrics,
+            draining,
+            open,
+            beats,
+            sync_timeout,
+            body_limit,
+            body_memory,
+            answer,
+        })
     }
 
     /// The webhook port.
@@ -151,7 +159,7 @@ impl App {
     }
 
     fn readiness(&self, verbose: bool) -> Response {
-        let why_not = readiness::why_not(&self.set, &self.draining, &self.open);
+        let why_not = readiness::why_not(&self.set, &self.draining, &self.open, self.sync_timeout);
         let code =
             if why_not.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };

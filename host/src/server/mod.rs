@@ -158,9 +158,7 @@ impl Server {
         let failed = |source| ServerError::Listen { address: options.ops_listen, source };
         let ops = ops.map_err(failed)?;
         let tls = server_config(certificate.clone(), options.clients.clone())?;
-        let body_memory = options.body_memory.max(options.body_limit);
-        let app =
-            App::new(set, options.body_limit, body_memory, options.answer, &options.supervisor);
+        let app = App::new(set, &options);
         app.metrics.certificate_ends(certificate.current().not_after());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         Ok(Self { options, app, webhook, address, ops, acceptor, certificate })

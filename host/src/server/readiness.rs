@@ -2,15 +2,22 @@
 //!
 //! A server that cannot read one resource still serves: the policies that need it fail where they
 //! need it, and a replica elsewhere would know no more. Only one that has not begun to serve, that
-//! knows nothing at all of the cluster, or that lacks a policy, is left out of its Service.
+//! knows nothing at all of the cluster, or that lacks a policy, is left out of its Service. One that
+//! has just begun to see the cluster gets some time to see all of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::cluster::{Cluster, Kind, Source, Standing};
 use crate::policy::Set;
 
 /// Why the server is not ready, a line each; nothing where it is.
-pub(super) fn why_not(set: &Set, draining: &AtomicBool, open: &AtomicBool) -> Vec<String> {
+pub(super) fn why_not(
+    set: &Set,
+    draining: &AtomicBool,
+    open: &AtomicBool,
+    sync_timeout: Duration,
+) -> Vec<String> {
     if draining.load(Ordering::Relaxed) {
         return vec!["draining".to_owned()];
     }
@@ -19,18 +26,17 @@ pub(super) fn why_not(set: &Set, draining: &AtomicBool, open: &AtomicBool) -> Ve
     if !open.load(Ordering::Relaxed) {
         lines.push("the webhook port is not open yet".to_owned());
         lines.extend(unseen(set));
-    } else if is_blind(set.cluster()) {
+    } else if is_blind(set.cluster(), sync_timeout) {
         lines.extend(unseen(set));
     }
     lines
 }
 
-/// Whether none of the resources has ever been seen. A new server without any permission shall not
-/// take the place of one that has them.
-fn is_blind(cluster: &Cluster) -> bool {
-    cluster.options().source == Source::Live
-        && !cluster.kinds().is_empty()
-        && cluster.kinds().iter().all(|kind| !kind.status().standing.was_seen())
+/// Whether none of the resources has ever been seen, or the first one just now and others not yet. A
+/// new server without permissions shall not take the place of one that has them.
+fn is_blind(cluster: &Cluster, sync_timeout: Duration) -> bool {
+    let longest = cluster.kinds().iter().filter_map(|kind| kind.status().seen).max();
+    !cluster.is_seen() && longest.is_none_or(|longest| longest < sync_timeout)
 }
 
 /// Resources that were never seen, by the policies that can block and need them.
