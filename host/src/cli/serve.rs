@@ -98,7 +98,7 @@ struct ContextArgs {
     context_max_age: Duration,
     /// How long what was allowed may take until it is stored, other webhooks included: so long it
     /// counts although nothing shows it
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_reservation)]
     reservation: Duration,
     /// How long to wait for the first lists before the webhook port opens
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
@@ -109,6 +109,15 @@ struct ContextArgs {
     /// Ask the API server itself about the objects that decide, instead of trusting the watch
     #[arg(long, conflicts_with = "context")]
     consistent_reads: bool,
+}
+
+/// A day is longer than any API server waits.
+fn parse_reservation(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    if time > Duration::from_secs(86_400) {
+        return Err("must be at most 24h".to_owned());
+    }
+    Ok(time)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -19,7 +19,7 @@ use opgate_context::Key;
 use tokio::time::Instant;
 
 use super::lens::{Lens, Needed, Scope, World};
-use super::{Cluster, Direct, Kind, Write};
+use super::{Cluster, Direct, Kind, NoRoom, Write};
 
 /// The longest that one who needs to know waits for the watch before asking directly: the watch
 /// usually takes milliseconds.
@@ -65,6 +65,12 @@ pub trait Judge {
 
     /// What it changes where it is allowed.
     fn change(&self) -> Option<Write>;
+
+    /// What becomes of an allowed request that cannot be reserved.
+    ///
+    /// # Errors
+    /// Where it must not pass.
+    fn without_room(&self, verdict: Self::Verdict) -> Result<Self::Verdict, Self::Overload>;
 }
 
 /// A judgement, and what it rests on.
@@ -119,16 +125,21 @@ pub async fn decide<J: Judge>(
     let mut patience = Patience::default();
     loop {
         // Before anything is asked: what is reserved from now on is noticed.
-        let seen = cluster.reservations();
+        let (seen, settled) = (cluster.reservations(), cluster.settlements());
         let mut worlds = vec![judge.judge(&lens).await?];
         let mut closer = look_closer(cluster, exactness, &mut needed, &worlds);
         if let (Closer::Enough, Some(stored)) = (&closer, worlds.first())
             && stored.is_sound
             && !stored.touched.is_empty()
         {
-            let depth = stored.touched.iter().map(|(kind, key)| depth(cluster, *kind, key)).max();
-            let applied = (0..depth.unwrap_or_default()).map(World::Applied);
-            for world in applied.chain([World::Together]) {
+            // In one world it may follow what it sees to objects that it does not ask for in another.
+            let mut applied = 0;
+            while applied < deepest(cluster, &worlds) {
+                let lens = Lens { world: World::Applied(applied), ..lens.clone() };
+                worlds.push(judge.judge(&lens).await?);
+                applied += 1;
+            }
+            for world in [World::Together, World::Apart] {
                 let lens = Lens { world, ..lens.clone() };
                 worlds.push(judge.judge(&lens).await?);
             }
@@ -164,7 +175,13 @@ pub async fn decide<J: Judge>(
             let mut touched: Vec<_> = worlds.iter().flat_map(|w| w.touched.clone()).collect();
             touched.sort();
             touched.dedup();
-            if patience.wait(cluster, exactness.direct, &touched, deadline).await {
+            // What was settled while it was judged needs no wait.
+            if cluster.settlements() != settled
+                || patience.wait(cluster, exactness.direct, &touched, deadline).await
+            {
+                if Instant::now() >= deadline {
+                    return Err(Unsettled::Contention.into());
+                }
                 continue;
             }
             let named = names(cluster, &touched);
@@ -180,8 +197,9 @@ pub async fn decide<J: Judge>(
         }
         match cluster.reserve(&write, &seen, |kind| asked.contains(&kind)) {
             Ok(true) => return Ok(verdict),
+            Ok(false) if Instant::now() >= deadline => return Err(Unsettled::Contention.into()),
             Ok(false) => {}
-            Err(_) => return Err(Unsettled::NoRoom.into()),
+            Err(NoRoom) => return judge.without_room(verdict),
         }
     }
 }
@@ -189,6 +207,12 @@ pub async fn decide<J: Judge>(
 /// The judgement of what is stored.
 fn first<V>(worlds: Vec<Asked<V>>) -> Result<Asked<V>, Unsettled> {
     worlds.into_iter().next().ok_or(Unsettled::Contention)
+}
+
+/// Most requests about one object that any of the judgements touches.
+fn deepest<V>(cluster: &Cluster, worlds: &[Asked<V>]) -> usize {
+    let touched = worlds.iter().flat_map(|world| &world.touched);
+    touched.map(|(kind, key)| depth(cluster, *kind, key)).max().unwrap_or_default()
 }
 
 fn depth(cluster: &Cluster, kind: usize, key: &Key) -> usize {
@@ -276,22 +300,21 @@ impl Patience {
         if touched.len() > MOST_READ {
             return false;
         }
-        // Registered before anything is looked at: nothing is missed.
-        let mut told: Vec<_> = touched
-            .iter()
-            .filter_map(|(kind, _)| cluster.kinds().get(*kind))
-            .map(|kind| Box::pin(kind.settled().notified()))
-            .collect();
-        for told in &mut told {
-            told.as_mut().enable();
-        }
         let before = pending(cluster, touched);
-        if before.is_empty() {
-            // Settled since it was judged.
-            return true;
-        }
         loop {
+            // Registered before anything is looked at: nothing is missed.
+            let mut told: Vec<_> = touched
+                .iter()
+                .filter_map(|(kind, _)| cluster.kinds().get(*kind))
+                .map(|kind| Box::pin(kind.settled().notified()))
+                .collect();
+            for told in &mut told {
+                told.as_mut().enable();
+            }
             let now = Instant::now();
+            if before.is_empty() || pending(cluster, touched) != before {
+                return true;
+            }
             let due: Vec<_> = before
                 .iter()
                 .map(|(object, (_, ends))| {
@@ -305,40 +328,27 @@ impl Patience {
                 })
                 .collect();
             let Some(next) = due.iter().map(|(_, at)| *at).min() else { return false };
-            if next >= deadline || Instant::now() >= deadline {
+            if next >= deadline || now >= deadline {
                 return false;
             }
             if next > now {
                 let woken = select_all(told.iter_mut().map(|told| told.as_mut()));
-                let woken = tokio::time::timeout_at(next, woken).await.is_ok();
-                if pending(cluster, touched) != before {
-                    return true;
-                }
-                if woken {
-                    for (told, (kind, _)) in told.iter_mut().zip(touched) {
-                        if let Some(kind) = cluster.kinds().get(*kind) {
-                            told.set(kind.settled().notified());
-                            told.as_mut().enable();
-                        }
-                    }
+                if tokio::time::timeout_at(next, woken).await.is_ok() {
                     continue;
                 }
             }
             let Some(direct) = direct else { return false };
-            let due = due.into_iter().filter(|(_, at)| *at <= Instant::now());
-            let due: Vec<_> = due.map(|(object, _)| object.clone()).collect();
             let asked = Instant::now();
+            let due: Vec<_> = due.into_iter().filter(|(_, at)| *at <= asked).collect();
+            let due: Vec<_> = due.into_iter().map(|(object, _)| object.clone()).collect();
             let reads = due.iter().map(|(kind, key)| direct.learn(cluster, *kind, key));
             let read = tokio::time::timeout_at(deadline, join_all(reads)).await;
             for object in due {
                 self.of.entry(object).and_modify(|(_, read)| *read = Some(asked));
             }
             let failed = read.map_or(true, |read| read.iter().any(Result::is_err));
-            if pending(cluster, touched) != before {
-                return true;
-            }
             if failed {
-                return false;
+                return pending(cluster, touched) != before;
             }
         }
     }

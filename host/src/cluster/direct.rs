@@ -34,10 +34,16 @@ pub trait Api: Send + Sync {
     ) -> BoxFuture<'a, Result<Listing, String>>;
 }
 
+/// What is asked of which kind.
+type Question = (usize, Scope);
+
+/// How many ask it.
+type Askers = usize;
+
 /// Direct reads, shared by all who ask the same.
 pub struct Direct {
     api: Box<dyn Api>,
-    slots: Mutex<HashMap<(usize, Scope), Arc<Slot>>>,
+    slots: Mutex<HashMap<Question, (Arc<Slot>, Askers)>>,
     places: Semaphore,
 }
 
@@ -66,13 +72,17 @@ struct Slot {
 /// One who asks; the last one, also when it gives up, takes the question away.
 struct Asking<'d> {
     direct: &'d Direct,
-    question: (usize, Scope),
+    question: Question,
     slot: Arc<Slot>,
 }
 
 impl<'d> Asking<'d> {
-    fn new(direct: &'d Direct, question: (usize, Scope)) -> Self {
-        let slot = direct.slots.lock().entry(question.clone()).or_default().clone();
+    fn new(direct: &'d Direct, question: Question) -> Self {
+        let mut slots = direct.slots.lock();
+        let (slot, askers) = slots.entry(question.clone()).or_default();
+        *askers += 1;
+        let slot = slot.clone();
+        drop(slots);
         Self { direct, question, slot }
     }
 }
@@ -80,9 +90,11 @@ impl<'d> Asking<'d> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         let mut slots = self.direct.slots.lock();
-        // The map's and this one.
-        if Arc::strong_count(&self.slot) <= 2 {
-            slots.remove(&self.question);
+        if let Some((_, askers)) = slots.get_mut(&self.question) {
+            *askers = askers.saturating_sub(1);
+            if *askers == 0 {
+                slots.remove(&self.question);
+            }
         }
     }
 }

@@ -212,28 +212,32 @@ impl Kind {
         );
     }
 
-    /// Takes over a whole list.
-    pub(super) fn replace(&self, listing: Listing) {
+    /// Takes over a whole list that was begun at this time: it shows nothing that came after.
+    pub(super) fn replace(&self, listing: Listing, began: Instant) {
+        let is_filtered = !self.labels().is_empty();
         let mut state = self.state.write();
+        if is_newer(&state.listing.version, &listing.version) {
+            state.reserved.start_anew();
+        }
         for key in state.reserved.all() {
             match listing.objects.get(&key) {
                 Some(object) => {
                     state.reserved.shown(&key, object.resource_version(), object.uid());
                 }
-                None => state.reserved.not_listed(&key),
+                None => state.reserved.not_listed(&key, &listing.version, is_filtered),
             }
         }
         state.listing = listing;
         state.synced.get_or_insert_with(Instant::now);
         state.absent = false;
-        state.heard(true);
+        state.heard(true, began);
         drop(state);
         self.settled.notify_waiters();
     }
 
     /// The API server does not know the resource: an empty list until it does.
     pub(super) fn absent(&self) {
-        self.replace(self.empty());
+        self.replace(self.empty(), Instant::now());
         self.state.write().absent = true;
     }
 
@@ -259,7 +263,7 @@ impl Kind {
             }
         }
         state.listing.move_to(version);
-        state.heard(true);
+        state.heard(true, Instant::now());
         drop(state);
         self.settled.notify_waiters();
     }
@@ -271,7 +275,7 @@ impl Kind {
         state.listing.objects.remove(key);
         state.listing.unreadable.remove(key);
         state.listing.move_to(version);
-        state.heard(true);
+        state.heard(true, Instant::now());
         drop(state);
         self.settled.notify_waiters();
     }
@@ -280,7 +284,7 @@ impl Kind {
     pub(super) fn bookmark(&self, version: &str) {
         let mut state = self.state.write();
         state.listing.move_to(version);
-        state.heard(false);
+        state.heard(false, Instant::now());
         drop(state);
         self.settled.notify_waiters();
     }
@@ -321,6 +325,11 @@ impl Kind {
         self.state.read().reserved.made()
     }
 
+    /// How many reservations were settled.
+    pub(super) fn settlements(&self) -> u64 {
+        self.state.read().reserved.settled()
+    }
+
     /// Whether two objects of the API server differ in what is kept of them.
     pub(super) fn differ(&self, left: Value<'_>, right: Value<'_>, namespace: &str) -> bool {
         match (self.project(left, namespace), self.project(right, namespace)) {
@@ -338,6 +347,10 @@ impl Kind {
     pub(super) fn reserve(&self, key: &Key, object: Value<'_>, before: &str) -> Result<(), Full> {
         let object = self.project(object, &key.namespace).ok().flatten();
         if object.is_none() && before.is_empty() {
+            return Ok(());
+        }
+        if object.as_ref().is_some_and(|object| object.key() != key) {
+            // No API server asks about one object under the name of another: nothing will be stored.
             return Ok(());
         }
         let ends = Instant::now() + self.options.reservation;
@@ -360,7 +373,7 @@ impl Kind {
             known.is_none_or(|known| is_newer(object.resource_version(), known.resource_version()))
         });
         let is_there = found.objects.get(key);
-        state.reserved.read(key, is_there, newer, asked);
+        state.reserved.read(key, is_there, newer, asked, !self.labels().is_empty());
         drop(state);
         self.settled.notify_waiters();
     }
@@ -395,6 +408,7 @@ impl Kind {
         let Some(shown) = state.reserved.of(key) else {
             return Ok(Got { object: object.cloned(), touches: false });
         };
+        let world = if world == World::Apart { World::Stored } else { world };
         let found = copies(world, object, &shown).last().map(|found| (*found).clone());
         Ok(Got { object: found, touches: !shown.pending.is_empty() })
     }
@@ -466,7 +480,10 @@ impl Kind {
         fresh: Option<&'s Listing>,
     ) -> Result<&'s Listing, NotCurrent> {
         if let Some(fresh) = fresh
-            && (state.synced.is_none() || !is_at_least(&state.listing.version, &fresh.version))
+            && (state.synced.is_none()
+                || state.interrupted().is_some()
+                || state.is_too_old(&self.options)
+                || !is_at_least(&state.listing.version, &fresh.version))
         {
             return Ok(fresh);
         }
@@ -516,15 +533,15 @@ impl Listing {
 }
 
 impl State {
-    fn heard(&mut self, is_event: bool) {
-        let now = Instant::now();
-        self.contact = now;
+    /// `at` is when that was so which was heard.
+    fn heard(&mut self, is_event: bool, at: Instant) {
+        self.contact = at;
         self.failing = None;
         self.error = None;
         if is_event {
             self.last_event = Some(SystemTime::now());
         }
-        self.reserved.heard(self.listing.version.parse().ok(), now);
+        self.reserved.heard(self.listing.version.parse().ok(), at);
     }
 
     fn is_listing(&self) -> bool {

@@ -24,8 +24,11 @@ pub enum World {
     /// All of it, in place of what it changes. Where several requests about one object are under
     /// way, the one of this number, or the last.
     Applied(usize),
-    /// Lists show what is stored and what was allowed side by side.
+    /// Lists show what is stored and what was allowed side by side, single objects as they would be.
     Together,
+    /// Lists as in `Together`, single objects as they are stored: what conflicts may come, and what
+    /// would excuse it may not.
+    Apart,
 }
 
 /// How an evaluation looks at the cluster.
@@ -71,6 +74,9 @@ impl Scope {
     }
 }
 
+/// Objects of one namespace that are read one by one.
+const MOST_OBJECTS: usize = 16;
+
 /// What has to be read directly, per kind.
 #[derive(Debug, Clone, Default)]
 pub struct Needed(pub(super) HashMap<usize, Vec<Scope>>);
@@ -80,10 +86,21 @@ impl Needed {
     pub fn add(&mut self, kind: usize, scope: &Scope) -> bool {
         let scopes = self.0.entry(kind).or_default();
         let known = scopes.iter().any(|known| known.covers(scope));
-        if !known {
-            scopes.push(scope.clone());
+        if known {
+            return false;
         }
-        !known
+        scopes.push(scope.clone());
+        if let Scope::Object(key) = scope {
+            let is_beside = |scope: &Scope| matches!(scope, Scope::Object(other) if other.namespace == key.namespace);
+            if scopes.iter().filter(|scope| is_beside(scope)).count() > MOST_OBJECTS {
+                // One list is less work than many.
+                let namespace = key.namespace.to_string();
+                scopes.retain(|scope| !is_beside(scope));
+                let all = namespace.is_empty();
+                scopes.push(if all { Scope::All } else { Scope::Namespace(namespace) });
+            }
+        }
+        true
     }
 }
 
@@ -109,12 +126,12 @@ pub(super) fn copies<'r>(
     let stored = stored(base, shown);
     let pending = || match world {
         World::Applied(number) => shown.pending.get(number).or_else(|| shown.pending.last()),
-        World::Stored | World::Together => shown.pending.last(),
+        World::Stored | World::Together | World::Apart => shown.pending.last(),
     };
     match (world, pending()) {
         (World::Stored, _) | (_, None) => stored.into_iter().collect(),
         (World::Applied(_), Some(pending)) => pending.iter().copied().collect(),
-        (World::Together, Some(_)) => {
+        (World::Together | World::Apart, Some(_)) => {
             stored.into_iter().chain(shown.pending.iter().copied().flatten()).collect()
         }
     }

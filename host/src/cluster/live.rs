@@ -42,6 +42,10 @@ const ANSWER: Duration = Duration::from_secs(30);
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
+/// So often in a row a list has to say that there is no such resource before objects that were there
+/// are gone.
+const ABSENCES: u32 = 3;
+
 /// How often to look whether a resource that the API server does not know has appeared.
 const ABSENT_WAIT: Duration = Duration::from_secs(5);
 
@@ -57,6 +61,9 @@ const STEADY: Duration = Duration::from_secs(2);
 
 /// After so many failures at the same version the list is read anew.
 const MOST_AT_ONE_VERSION: u32 = 3;
+
+/// Bytes of the largest page: 100 objects of the largest size that etcd takes.
+const LARGEST_ANSWER: u64 = 256 << 20;
 
 /// Bytes of the largest event. An API server takes requests of 3 MiB.
 const LARGEST_EVENT: u64 = 32 << 20;
@@ -169,7 +176,10 @@ impl Connection {
         };
         match list(&self.client, kind, namespace, name).await {
             Ok(listing) => Ok(listing),
-            Err(Trouble::Absent) => Ok(kind.empty()),
+            // The watch has found out the same.
+            Err(Trouble::Absent) if kind.status().standing == Standing::NotInstalled => {
+                Ok(kind.empty())
+            }
             Err(trouble) => Err(format!("{}: {trouble}", kind.resource())),
         }
     }
@@ -250,6 +260,8 @@ fn causes(error: &dyn std::error::Error) -> String {
 #[derive(Debug, Default)]
 struct Waits {
     failures: u32,
+    /// Lists in a row that found no such resource.
+    absences: u32,
     /// The last text that was logged: the same trouble is told once.
     told: Option<String>,
 }
@@ -287,17 +299,31 @@ impl Waits {
 
 /// Lists, then watches until a new list is needed; gives how long to wait before.
 async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits) -> Duration {
+    let began = Instant::now();
     let trouble = match list(client, kind, kind.namespace(), None).await {
         Ok(listing) => {
+            waits.absences = 0;
             let (objects, mut version) = (listing.objects.len(), listing.version.clone());
-            kind.replace(listing);
+            kind.replace(listing, began);
             waits.current(kind);
             tracing::info!(resource = %kind.resource(), objects, "listed");
-            watch_on(client, kind, watch, waits, &mut version).await
+            match watch_on(client, kind, watch, waits, &mut version).await {
+                // Whether it is gone is for a list to say.
+                Trouble::Absent => Trouble::Gone,
+                trouble => trouble,
+            }
         }
         Err(trouble) => trouble,
     };
     match &trouble {
+        Trouble::Absent if kind.status().objects > 0 && waits.absences < ABSENCES => {
+            // A proxy or a server that starts says 404 as well: objects are not gone for that.
+            waits.absences += 1;
+            let why = trouble.to_string();
+            kind.failed(why.clone());
+            waits.tell(kind, &why);
+            waits.next()
+        }
         Trouble::Absent => {
             if kind.status().standing != Standing::NotInstalled {
                 tracing::info!(resource = %kind.resource(), "not installed; looking for it again");
@@ -445,10 +471,10 @@ fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> 
     Ok(())
 }
 
+/// What is not UTF-8 reads as U+FFFD: a client that writes protobuf may have stored anything in
+/// `managedFields`.
 fn read_document(json: &[u8]) -> Result<Document, Trouble> {
-    let json = std::str::from_utf8(json)
-        .map_err(|e| Trouble::Other(format!("the API server's answer is not UTF-8: {e}")))?;
-    Document::deep(json.to_owned())
+    Document::deep(String::from_utf8_lossy(json).into_owned())
         .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
 }
 
@@ -480,7 +506,7 @@ async fn list(
     let mut listing = kind.empty();
     let mut params = ListParams {
         label_selector: label_selector(kind),
-        field_selector: name.map(|name| format!("metadata.name={name}")),
+        field_selector: name.map(|name| format!("metadata.name={}", escaped(name))),
         limit: Some(PAGE),
         ..ListParams::default()
     };
@@ -502,7 +528,23 @@ async fn list(
 }
 
 async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> Result<Document, Trouble> {
-    let asking = tokio::time::timeout(ANSWER, client.request_text(request));
-    let answer = asking.await.map_err(|_| Trouble::Other(no_answer(ANSWER)))??;
-    read_document(answer.as_bytes())
+    let asking = async {
+        let stream = client.request_stream(request).await?;
+        let mut answer = Vec::new();
+        let stream = std::pin::pin!(stream);
+        let mut rest = stream.take(LARGEST_ANSWER);
+        let read = rest.read_to_end(&mut answer).await;
+        let read = read.map_err(|e| Trouble::Other(one_line(&causes(&e), 512)))?;
+        if u64::try_from(read) == Ok(LARGEST_ANSWER) {
+            return Err(Trouble::Other(format!("an answer of more than {LARGEST_ANSWER} bytes")));
+        }
+        Ok(answer)
+    };
+    let answer = tokio::time::timeout(ANSWER, asking).await;
+    read_document(&answer.map_err(|_| Trouble::Other(no_answer(ANSWER)))??)
+}
+
+/// A text in a field selector.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
 }

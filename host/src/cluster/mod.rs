@@ -213,6 +213,12 @@ impl Cluster {
         self.kinds.iter().map(|kind| kind.reservations()).collect()
     }
 
+    /// How many reservations were settled, all together.
+    #[must_use]
+    pub fn settlements(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.settlements()).sum()
+    }
+
     /// Remembers what was allowed until one knows what became of it, provided that nothing was
     /// reserved since `seen` in the kinds that the evaluation has read. Otherwise `false`: it has to
     /// be evaluated again.

@@ -8,7 +8,7 @@ use opgate_document::Document;
 
 use super::kind::NotCurrent;
 use super::lens::{Lens, Scope};
-use super::{Cluster, Reading, Source};
+use super::{Cluster, Kind, Reading, Source};
 use crate::engine::wit;
 
 /// Documents and names that one answer has at the most, as `wit/policy.wit` says.
@@ -120,6 +120,9 @@ impl Reader {
         let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
             return Ok(Ok(None));
         };
+        if !is_possible(kind, Some(namespace), Some(name)) {
+            return Ok(Ok(None));
+        }
         let scope = Scope::Object(key.clone());
         let Lens { world, fresh } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
@@ -174,6 +177,9 @@ impl Reader {
             return Ok(Ok(Vec::new()));
         };
         let limit = if asked.limit == 0 { most } else { asked.limit.min(most) };
+        if !is_possible(kind, asked.namespace.as_deref(), None) {
+            return Ok(Ok(Vec::new()));
+        }
         let mut query = Query {
             namespace: asked.namespace.clone().or_else(|| window.namespace.clone()),
             limit,
@@ -218,7 +224,7 @@ impl Reader {
             self.page = page_end.clone().map(|key| (window.kind, key, page.copies_of_last));
             // Where some were left out the page is filled up from what follows.
             query.limit = limit.saturating_sub(answer.len());
-            if !full || query.limit == 0 {
+            if !full || query.limit == 0 || page_end < query.after {
                 return Ok(Ok(answer));
             }
             query.after = page_end;
@@ -240,6 +246,19 @@ impl Reader {
             self.asked.push(asked);
         }
     }
+}
+
+/// Whether there can be such an object: no API server is asked about a name that is none, or about
+/// another namespace than the one that is read. Policies take names from what tenants write.
+fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool {
+    let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_namespace = |text: &str| text.len() <= 63 && text.bytes().all(label);
+    // As API servers take it: a segment of a path.
+    let is_name = |text: &str| {
+        !matches!(text, "" | "." | "..") && text.len() <= 253 && !text.contains(['/', '%'])
+    };
+    let is_read = |namespace: &str| kind.namespace().is_none_or(|read| read == namespace);
+    namespace.is_none_or(|text| is_namespace(text) && is_read(text)) && name.is_none_or(is_name)
 }
 
 /// A query as a policy puts it.

@@ -25,7 +25,10 @@ const MOST_OF_ONE: usize = 4;
 
 /// An event may be under way for so long: what comes later than this after the end of a reservation
 /// shows what was stored before that end.
-const LAG: Duration = Duration::from_secs(1);
+const LAG: Duration = Duration::from_secs(10);
+
+/// Objects of one namespace have no more than this part of the room.
+const SHARE: usize = 4;
 
 /// How much may be reserved in one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +81,19 @@ impl Pending {
         }
     }
 
-    /// Whether the end of an object of this uid settles it: a change of what is gone is refused.
-    fn is_settled_by_end_of(&self, uid: &str) -> bool {
-        !self.before.is_empty() || (!uid.is_empty() && *self.uid == *uid)
+    /// Whether the end of an object at this version settles it: a change of what is gone is refused.
+    /// An earlier end was that of its view only: it has lost a label, and got it again.
+    fn is_settled_by_end(&self, version: &str, uid: &str) -> bool {
+        if self.before.is_empty() {
+            return !uid.is_empty() && *self.uid == *uid;
+        }
+        !is_newer(&self.before, version) && *self.before != *version
+    }
+
+    /// Whether something that has no object settles it. What has a label selector may have it no
+    /// more and not yet: there nothing is settled by what is not there.
+    fn is_settled_by_nothing(&self, is_filtered: bool) -> bool {
+        !is_filtered && !self.before.is_empty()
     }
 }
 
@@ -101,6 +114,8 @@ pub(super) struct Reservations {
     bytes: usize,
     /// How many there have been.
     made: u64,
+    /// How many were settled.
+    settled: u64,
     /// Before this nothing ends.
     first_end: Option<Instant>,
 }
@@ -123,6 +138,11 @@ impl Reservations {
     /// How many there have been.
     pub(super) fn made(&self) -> u64 {
         self.made
+    }
+
+    /// How many were settled.
+    pub(super) fn settled(&self) -> u64 {
+        self.settled
     }
 
     /// How many there are.
@@ -193,7 +213,9 @@ impl Reservations {
         let bytes = self.bytes.saturating_add(size);
         // What is known of objects without pending requests takes room as well.
         let count = self.count.max(self.by_key.len());
-        if of_one >= MOST_OF_ONE || count >= bounds.count || bytes > bounds.bytes {
+        // One alone has room whatever its size: an API server bounds that.
+        let is_full = count >= bounds.count || (bytes > bounds.bytes && self.count > 0);
+        if of_one >= MOST_OF_ONE || is_full || self.has_its_share(&key.namespace, bounds) {
             return Err(Full);
         }
         self.by_key.entry(key.clone()).or_default().pending.push(pending);
@@ -202,6 +224,20 @@ impl Reservations {
         self.bytes = bytes;
         self.made += 1;
         Ok(())
+    }
+
+    /// Whether a namespace has as much of the room as one may have.
+    fn has_its_share(&self, namespace: &str, bounds: Bounds) -> bool {
+        if namespace.is_empty() {
+            return false;
+        }
+        let start = Key::new(namespace, "");
+        let inside = self.by_key.range(start..).take_while(|(key, _)| *key.namespace == *namespace);
+        let add = |(count, bytes): (usize, usize), (_, overlay): (_, &Overlay)| {
+            (count + overlay.pending.len().max(1), bytes + overlay.size())
+        };
+        let (count, bytes) = inside.fold((0, 0), add);
+        count >= bounds.count.div_ceil(SHARE) || bytes >= bounds.bytes.div_ceil(SHARE)
     }
 
     /// The watch or a list shows an object of this version and uid.
@@ -216,16 +252,30 @@ impl Reservations {
     pub(super) fn gone(&mut self, key: &Key, version: &str, uid: &str) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
-            overlay.pending.retain(|pending| !pending.is_settled_by_end_of(uid));
+            overlay.pending.retain(|pending| !pending.is_settled_by_end(version, uid));
         });
     }
 
-    /// A list does not have the object.
-    pub(super) fn not_listed(&mut self, key: &Key) {
+    /// A list of this version does not have the object.
+    pub(super) fn not_listed(&mut self, key: &Key, version: &str, is_filtered: bool) {
         self.change(key, |overlay| {
-            overlay.known = None;
-            overlay.pending.retain(|pending| pending.before.is_empty());
+            overlay.forget_known(version);
+            overlay.pending.retain(|pending| {
+                // What was changed since the list began is not in it yet.
+                is_newer(&pending.before, version) || !pending.is_settled_by_nothing(is_filtered)
+            });
         });
+    }
+
+    /// Versions have gone backwards: what was known is from another history, and what was to be changed
+    /// is not there any more.
+    pub(super) fn start_anew(&mut self) {
+        for key in self.all() {
+            self.change(&key, |overlay| {
+                overlay.known = None;
+                overlay.pending.retain(|pending| pending.before.is_empty());
+            });
+        }
     }
 
     /// The API server was asked for the object at this time, and has it or not. `newer` is what it
@@ -236,6 +286,7 @@ impl Reservations {
         found: Option<&Arc<Object>>,
         newer: Option<Arc<Object>>,
         asked: Instant,
+        is_filtered: bool,
     ) {
         self.change(key, |overlay| {
             match found {
@@ -243,10 +294,20 @@ impl Reservations {
                     let (version, uid) = (object.resource_version(), object.uid());
                     overlay.pending.retain(|pending| !pending.is_settled_by(version, uid));
                 }
-                None => overlay.pending.retain(|pending| pending.before.is_empty()),
+                None => {
+                    overlay.pending.retain(|pending| !pending.is_settled_by_nothing(is_filtered));
+                }
             }
             overlay.pending.retain(|pending| pending.ends > asked);
-            overlay.known = newer;
+            // An answer that was longer under way than another one is older.
+            let is_old = |known: &Arc<Object>| {
+                newer.as_ref().is_some_and(|newer| {
+                    is_newer(known.resource_version(), newer.resource_version())
+                })
+            };
+            if !overlay.known.as_ref().is_some_and(is_old) {
+                overlay.known = newer;
+            }
         });
     }
 
@@ -287,6 +348,7 @@ impl Reservations {
         }
         let settled = before.0.saturating_sub(after.0);
         self.count = self.count.saturating_sub(settled);
+        self.settled += u64::try_from(settled).unwrap_or_default();
         self.bytes = self.bytes.saturating_sub(before.1).saturating_add(after.1);
     }
 }

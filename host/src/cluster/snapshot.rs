@@ -1,6 +1,7 @@
 //! A cluster in files: what `kubectl get -A -o yaml` prints, taken as the whole truth.
 
 use opgate_document::{Document, Value};
+use tokio::time::Instant;
 
 use super::Cluster;
 
@@ -33,7 +34,7 @@ impl Snapshot {
     /// out.
     pub fn fill(&self, cluster: &Cluster) {
         for kind in cluster.kinds() {
-            kind.replace(kind.empty());
+            kind.replace(kind.empty(), Instant::now());
         }
         for document in &self.documents {
             let filled = objects(document.root(), |_, object, group, resource| {

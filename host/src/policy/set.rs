@@ -354,6 +354,14 @@ impl<O: Observer> Judge for Bench<'_, O> {
     fn change(&self) -> Option<Write> {
         self.set.cluster.change(self.review)
     }
+
+    fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
+        // Who can block nothing shall not block by what others have reserved.
+        if self.matching.iter().any(|policy| policy.can_block()) {
+            return Err(Overload::NoRoom);
+        }
+        Ok(judged)
+    }
 }
 
 /// What all of them said in one look at the cluster.

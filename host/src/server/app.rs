@@ -248,6 +248,10 @@ impl App {
                 return plain(StatusCode::NOT_FOUND, &error.to_string());
             }
         };
+        if decision.denial.is_none() && self.beats.was_stopped(Instant::now()) {
+            // What is allowed so late may be stored when nobody waits for it any more.
+            return self.shed("opgate was stopped for a while: try again");
+        }
         self.metrics.decided(&decision);
         log_decision(&review, &decision, started.elapsed());
         match &decision.failure {

@@ -15,11 +15,13 @@ use super::app::App;
 /// Time between two beats.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// A beat that is so late tells of a pause. A busy machine is late as well, but not so late.
-const PAUSE: Duration = Duration::from_millis(500);
+/// A beat that is so late tells of a pause. A busy machine is late as well, but not so late; and API
+/// servers wait longer.
+const PAUSE: Duration = Duration::from_secs(2);
 
-/// So long after a pause, what was sent during it is still being read.
-const AFTERMATH: Duration = Duration::from_millis(250);
+/// So long after a pause, what was sent during it is still being read: half as long as the pause, and
+/// no longer than this.
+const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// Beats, as long as it is polled.
 pub(super) async fn beat(app: Arc<App>) {
@@ -48,10 +50,16 @@ impl Beats {
     /// To be called every [`BEAT`].
     pub(super) fn beat(&self, now: Instant) {
         let mut state = self.0.lock();
-        if now.saturating_duration_since(state.last) > PAUSE {
-            state.before = Some((state.last, now + AFTERMATH));
+        let paused = now.saturating_duration_since(state.last);
+        if paused > PAUSE {
+            state.before = Some((state.last, now + AFTERMATH.min(paused / 2)));
         }
         state.last = now;
+    }
+
+    /// Whether the process has just been stopped.
+    pub(super) fn was_stopped(&self, now: Instant) -> bool {
+        self.began(now) < now
     }
 
     /// When a request that is read now began, at the earliest.
@@ -75,14 +83,14 @@ mod tests {
         let beats = Beats::new(start);
         beats.beat(at(100));
         assert_eq!(beats.began(at(150)), at(150));
-        beats.beat(at(550));
-        assert_eq!(beats.began(at(551)), at(551), "late, but no pause");
+        beats.beat(at(2_000));
+        assert_eq!(beats.began(at(2_001)), at(2_001), "late, but no pause");
         // Seven seconds later a request is read first, then comes the beat.
-        assert_eq!(beats.began(at(7_600)), at(550));
-        beats.beat(at(7_601));
-        assert_eq!(beats.began(at(7_700)), at(550));
-        beats.beat(at(7_701));
-        assert_eq!(beats.began(at(7_800)), at(550));
-        assert_eq!(beats.began(at(7_900)), at(7_900), "all that waited is read");
+        assert_eq!(beats.began(at(9_000)), at(2_000));
+        beats.beat(at(9_001));
+        assert_eq!(beats.began(at(9_002)), at(2_000));
+        beats.beat(at(9_901));
+        assert!(beats.was_stopped(at(10_000)));
+        assert!(!beats.was_stopped(at(10_002)), "all that waited is read");
     }
 }

@@ -52,6 +52,10 @@ impl Judge for Alone<'_> {
         format!("{verdict}: {}", objects.join(", "))
     }
 
+    fn without_room(&self, _: String) -> Result<String, Unsettled> {
+        Err(Unsettled::NoRoom)
+    }
+
     fn change(&self) -> Option<Write> {
         let object = Some(object("mine", "", "m", "x"));
         Some(Write { kinds: vec![0], key: key("mine"), object, old: None })

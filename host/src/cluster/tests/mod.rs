@@ -8,6 +8,11 @@ use super::*;
 
 /// A resource of which `spec`, found by an index, is kept.
 fn cluster(options: Options) -> Cluster {
+    labelled(options, "{}")
+}
+
+/// The same, of objects with some labels only.
+fn labelled(options: Options, selector: &str) -> Cluster {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let index = opgate_context::Index {
         name: "spec".into(),
@@ -15,12 +20,8 @@ fn cluster(options: Options) -> Cluster {
         separator: String::new(),
     };
     let declaration = Declaration::new(&["/spec".to_owned()], &[], &[index]).unwrap();
-    let labels = opgate_context::selector(
-        Document::parse(r#"{"matchExpressions":[{"key":"hidden","operator":"DoesNotExist"}]}"#)
-            .unwrap()
-            .root(),
-    );
-    let reading = Reading { resource, declaration, labels: labels.unwrap(), namespace: None };
+    let labels = opgate_context::selector(Document::parse(selector).unwrap().root()).unwrap();
+    let reading = Reading { resource, declaration, labels, namespace: None };
     Cluster::new(&[reading], options)
 }
 
@@ -41,5 +42,5 @@ fn list(kind: &Kind, version: &str, objects: &[Arc<Document>]) {
     for object in objects {
         kind.take(&mut listing, object.root(), "");
     }
-    kind.replace(listing);
+    kind.replace(listing, tokio::time::Instant::now());
 }

@@ -228,6 +228,10 @@ impl Judge for Rule<'_> {
         verdict
     }
 
+    fn without_room(&self, _: bool) -> Result<bool, Unsettled> {
+        Err(Unsettled::NoRoom)
+    }
+
     fn change(&self) -> Option<Write> {
         let (object, old) = (Some(self.object.clone()), self.old.clone());
         Some(Write { kinds: vec![0], key: key(&self.name), object, old })
