@@ -145,6 +145,11 @@ impl Kind {
         Self { options, state: RwLock::new(state), reading, settled: Notify::new() }
     }
 
+    #[cfg(test)]
+    pub(super) fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
     /// Which resource.
     #[must_use]
     pub fn resource(&self) -> &Resource {

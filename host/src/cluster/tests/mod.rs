@@ -3,6 +3,7 @@
 mod decide;
 mod kind;
 mod model;
+mod reader;
 
 use super::*;
 
