@@ -11,7 +11,7 @@
 //! verdict allows, changes something ─▶ reserve ─ something else was reserved meanwhile ─▶ again
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
@@ -19,7 +19,7 @@ use opgate_context::Key;
 use tokio::time::Instant;
 
 use super::lens::{Lens, Needed, Scope, World};
-use super::{Cluster, Direct, Kind, NoRoom, Write};
+use super::{Cluster, Counters, Direct, Kind, NoRoom, Source, Write};
 
 /// The longest that one who needs to know waits for the watch before asking directly: the watch
 /// usually takes milliseconds.
@@ -121,11 +121,15 @@ pub async fn decide<J: Judge>(
     judge: &J,
 ) -> Result<J::Verdict, J::Overload> {
     let mut lens = Lens::default();
+    if cluster.options().source != Source::Live {
+        // Nothing is under way, and there is nobody to ask.
+        return Ok(judge.judge(&lens).await?.verdict);
+    }
     let mut needed = Needed::default();
     let mut patience = Patience::default();
     loop {
         // Before anything is asked: what is reserved from now on is noticed.
-        let (seen, settled) = (cluster.reservations(), cluster.settlements());
+        let seen = cluster.counters();
         let mut worlds = vec![judge.judge(&lens).await?];
         let mut closer = look_closer(cluster, exactness, &mut needed, &worlds);
         if let (Closer::Enough, Some(stored)) = (&closer, worlds.first())
@@ -166,8 +170,6 @@ pub async fn decide<J: Judge>(
             Some(Err(why)) => return Ok(judge.without_answer(first(worlds)?.verdict, &why)),
         }
         let all = |allows: bool| worlds.iter().all(|world| world.allows == allows);
-        let asked: HashSet<usize> =
-            worlds.iter().flat_map(|world| world.asked.iter().map(|(kind, _)| *kind)).collect();
         if all(false) {
             return Ok(first(worlds)?.verdict);
         }
@@ -176,7 +178,7 @@ pub async fn decide<J: Judge>(
             touched.sort();
             touched.dedup();
             // What was settled while it was judged needs no wait.
-            if cluster.settlements() != settled
+            if was_settled(cluster, &seen)
                 || patience.wait(cluster, exactness.direct, &touched, deadline).await
             {
                 if Instant::now() >= deadline {
@@ -189,19 +191,27 @@ pub async fn decide<J: Judge>(
             let denied = denied.ok_or(Unsettled::Contention)?;
             return Ok(judge.resting_on(denied.verdict, &named));
         }
-        let verdict = first(worlds)?.verdict;
-        let Some(write) = judge.change() else { return Ok(verdict) };
+        let Some(write) = judge.change() else { return Ok(first(worlds)?.verdict) };
         if Instant::now() >= deadline {
             // Whoever asked has given up: nothing will be stored.
             return Err(Unsettled::Late.into());
         }
-        match cluster.reserve(&write, &seen, |kind| asked.contains(&kind)) {
-            Ok(true) => return Ok(verdict),
+        let asked = |kind: usize| {
+            worlds.iter().any(|world| world.asked.iter().any(|(asked, _)| *asked == kind))
+        };
+        match cluster.reserve(&write, &seen, asked) {
+            Ok(true) => return Ok(first(worlds)?.verdict),
             Ok(false) if Instant::now() >= deadline => return Err(Unsettled::Contention.into()),
             Ok(false) => {}
-            Err(NoRoom) => return judge.without_room(verdict),
+            Err(NoRoom) => return judge.without_room(first(worlds)?.verdict),
         }
     }
+}
+
+/// Whether anything was settled since.
+fn was_settled(cluster: &Cluster, seen: &[Counters]) -> bool {
+    let now = cluster.counters();
+    seen.iter().zip(&now).any(|(seen, now)| seen.settled != now.settled)
 }
 
 /// The judgement of what is stored.

@@ -111,6 +111,15 @@ pub struct Status {
     pub error: Option<String>,
 }
 
+/// Numbers of reservations, to notice that there was one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// So many there have been.
+    pub made: u64,
+    /// So many of them are known to be stored, or not to come.
+    pub settled: u64,
+}
+
 /// One object in a world.
 #[derive(Debug, Default)]
 pub(super) struct Got {
@@ -325,14 +334,10 @@ impl Kind {
         state.synced.is_some() && (state.interrupted().is_some() || state.is_too_old(&self.options))
     }
 
-    /// How many reservations there have been.
-    pub(super) fn reservations(&self) -> u64 {
-        self.state.read().reserved.made()
-    }
-
-    /// How many reservations were settled.
-    pub(super) fn settlements(&self) -> u64 {
-        self.state.read().reserved.settled()
+    /// How many reservations there have been and were settled.
+    pub(super) fn counters(&self) -> Counters {
+        let state = self.state.read();
+        Counters { made: state.reserved.made(), settled: state.reserved.settled() }
     }
 
     /// Whether two objects of the API server differ in what is kept of them.

@@ -36,7 +36,7 @@ use opgate_document::Document;
 
 pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
 pub use direct::{Api, Direct};
-pub use kind::{Kind, NotCurrent, Standing, Status};
+pub use kind::{Counters, Kind, NotCurrent, Standing, Status};
 pub use lens::{Fresh, Lens, Listing, Needed, Scope, World};
 pub use live::{Connection, ConnectionError, Watches};
 pub use reader::{Reader, View};
@@ -165,58 +165,45 @@ impl Cluster {
         self.positions.get(resource).copied()
     }
 
-    /// What a review does to an object that policies read; `None` where it does nothing to one.
-    fn write(&self, review: &Review<'_>) -> Option<Write> {
+    /// Kinds of the object under review, whatever the version in which it was sent.
+    fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = usize> {
         let of = |kind: &Kind| {
-            // Whatever the version in which it was sent.
             let resource = kind.resource();
             resource.group == review.resource.group && resource.resource == review.resource.name
         };
-        let kinds: Vec<_> = (0..).zip(&self.kinds).filter(|(_, kind)| of(kind)).collect();
-        if kinds.is_empty() || review.dry_run || review.operation == Operation::Connect {
-            return None;
-        }
-        let inputs = review.inputs();
-        // The API server names a Namespace as its own namespace.
-        let clustered = review.resource.group.is_empty() && review.resource.name == "namespaces";
-        let namespace = if clustered { "" } else { &review.namespace };
-        let is_gone = review.operation == Operation::Delete;
-        Some(Write {
-            kinds: kinds.into_iter().map(|(position, _)| position).collect(),
-            key: Key::new(namespace, &review.name),
-            object: inputs.object.filter(|_| !is_gone),
-            old: inputs.old_object,
-        })
+        (0..).zip(&self.kinds).filter(move |(_, kind)| of(kind)).map(|(position, _)| position)
     }
 
     /// What has to be reserved where a review is allowed; `None` where evaluations see nothing of it:
     /// it changes nothing that any policy reads, or will not be stored.
     #[must_use]
-    pub fn change(&self, review: &Review<'_>) -> Option<Write> {
-        let is_live = self.options.source == Source::Live && review.sub_resource.is_empty();
-        let mut write = self.write(review).filter(|_| is_live)?;
-        let object = write.object.as_ref()?;
-        if let Some(old) = &write.old {
-            let differ = |kind: &usize| {
-                let kind = self.kinds.get(*kind);
-                let namespace = &write.key.namespace;
-                kind.is_some_and(|kind| kind.differ(old.root(), object.root(), namespace))
-            };
-            write.kinds.retain(differ);
+    pub fn change(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Arc<Document>>,
+        old: Option<&Arc<Document>>,
+    ) -> Option<Write> {
+        let is_write = matches!(review.operation, Operation::Create | Operation::Update)
+            && review.sub_resource.is_empty();
+        if self.options.source != Source::Live || review.dry_run || !is_write {
+            return None;
         }
-        (!write.kinds.is_empty()).then_some(write)
+        let (object, key) = (object?, key_of(review));
+        let differ = |position: &usize| {
+            let kind = self.kinds.get(*position);
+            let new =
+                |kind: &Arc<Kind>| kind.differ(old?.root(), object.root(), &key.namespace).into();
+            kind.and_then(new).unwrap_or(true)
+        };
+        let kinds: Vec<_> = self.kinds_of(review).filter(differ).collect();
+        let (object, old) = (Some(object.clone()), old.cloned());
+        (!kinds.is_empty()).then_some(Write { kinds, key, object, old })
     }
 
-    /// How many reservations there have been, kind by kind.
+    /// How many reservations there have been and were settled, kind by kind.
     #[must_use]
-    pub fn reservations(&self) -> Vec<u64> {
-        self.kinds.iter().map(|kind| kind.reservations()).collect()
-    }
-
-    /// How many reservations were settled, all together.
-    #[must_use]
-    pub fn settlements(&self) -> u64 {
-        self.kinds.iter().map(|kind| kind.settlements()).sum()
+    pub fn counters(&self) -> Vec<Counters> {
+        self.kinds.iter().map(|kind| kind.counters()).collect()
     }
 
     /// Remembers what was allowed until one knows what became of it, provided that nothing was
@@ -228,13 +215,14 @@ impl Cluster {
     pub fn reserve(
         &self,
         write: &Write,
-        seen: &[u64],
+        seen: &[Counters],
         read: impl Fn(usize) -> bool,
     ) -> Result<bool, NoRoom> {
         let Some(object) = &write.object else { return Ok(true) };
         let _one_at_a_time = self.reserving.lock();
         let is_old = |(position, kind): (usize, &Arc<Kind>)| {
-            read(position) && seen.get(position).is_none_or(|seen| *seen != kind.reservations())
+            read(position)
+                && seen.get(position).is_none_or(|seen| seen.made != kind.counters().made)
         };
         if (0..).zip(&self.kinds).any(is_old) {
             return Ok(false);
@@ -251,11 +239,15 @@ impl Cluster {
 
     /// Applies an allowed review to a snapshot, as the API server would have stored it.
     pub fn evolve(&self, review: &Review<'_>) {
-        let Some(write) = self.write(review) else { return };
-        for kind in write.kinds.iter().filter_map(|kind| self.kinds.get(*kind)) {
-            match &write.object {
-                Some(object) => kind.apply(object.root(), &write.key.namespace),
-                None if review.sub_resource.is_empty() => kind.delete(&write.key, "", ""),
+        if review.dry_run || review.operation == Operation::Connect {
+            return;
+        }
+        let (inputs, key) = (review.inputs(), key_of(review));
+        let object = inputs.object.filter(|_| review.operation != Operation::Delete);
+        for kind in self.kinds_of(review).filter_map(|kind| self.kinds.get(kind)) {
+            match &object {
+                Some(object) => kind.apply(object.root(), &key.namespace),
+                None if review.sub_resource.is_empty() => kind.delete(&key, "", ""),
                 None => {}
             }
         }
@@ -279,4 +271,10 @@ impl Cluster {
             }
         }
     }
+}
+
+/// The object under review. The API server names a Namespace as its own namespace.
+fn key_of(review: &Review<'_>) -> Key {
+    let clustered = review.resource.group.is_empty() && review.resource.name == "namespaces";
+    Key::new(if clustered { "" } else { &review.namespace }, &review.name)
 }

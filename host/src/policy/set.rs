@@ -352,7 +352,8 @@ impl<O: Observer> Judge for Bench<'_, O> {
     }
 
     fn change(&self) -> Option<Write> {
-        self.set.cluster.change(self.review)
+        let Inputs { object, old_object, .. } = self.inputs.as_ref();
+        self.set.cluster.change(self.review, object.as_ref(), old_object.as_ref())
     }
 
     fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
