@@ -22,6 +22,9 @@ use crate::namespaces::NamespaceSet;
 use crate::reads::GROUPS;
 use crate::{targets, texts};
 
+/// More names than this take longer to hand over than to be compared with the few groups that provide
+/// the same.
+const MANY: usize = 64;
 /// Rivals that a message names.
 const SHOWN: usize = 3;
 /// APIs, and namespaces, that a message names of each.
@@ -72,13 +75,18 @@ pub(crate) fn find(
         let names: Vec<String> = mine.iter().cloned().collect();
         let here = Match { index: "namespace", values: &names, absent: false };
         search.through(&[provided, here], By::Status)?;
+        let is_long = names.len() > MANY;
         let mut names = names;
         names.push(String::new());
         // What OLM has found and what the spec says: either may be behind, and the status may be
         // anybody's.
-        for (index, by) in [("targets", By::Status), ("named", By::Spec)] {
-            let targets = Match { index, values: &names, absent: true };
-            search.through(&[provided, targets], by)?;
+        let status = Match { index: "targets", values: &names, absent: true };
+        search.through(&[provided, status], By::Status)?;
+        if is_long {
+            search.through(&[provided], By::Whole)?;
+        } else {
+            let spec = Match { index: "named", values: &names, absent: true };
+            search.through(&[provided, spec], By::Spec)?;
         }
     }
     search.tell(wanted)
@@ -100,6 +108,8 @@ pub(crate) fn message(rivals: &Rivals) -> String {
 enum By {
     Status,
     Spec,
+    /// The spec, of a group that no index has compared.
+    Whole,
 }
 
 struct Search<'s> {
@@ -142,8 +152,8 @@ impl Search<'_> {
             },
             By::Spec if group.length(TARGETS).is_some_and(|names| names > 0) => return Ok(true),
             // Its status has been looked at.
-            By::Spec if targets::only_status(group).is_some() => return Ok(false),
-            By::Spec => targets::selected(Selection::of(group))?,
+            By::Spec | By::Whole if targets::only_status(group).is_some() => return Ok(false),
+            By::Spec | By::Whole => targets::selected(Selection::of(group))?,
         };
         Ok(reach(&targets, namespace).meets(self.mine))
     }

@@ -11,6 +11,7 @@
 //! bookmarks are seen, which tell how current a quiet resource is (docs/adr/0011).
 
 use std::path::PathBuf;
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -440,7 +441,7 @@ fn no_answer(waited: Duration) -> String {
 
 /// One line of a watch.
 fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> {
-    let document = read_document(line)?;
+    let document = read_document(line.to_vec())?;
     let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
     let object = document.get("/object");
     let now = text("/object/metadata/resourceVersion");
@@ -473,8 +474,9 @@ fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> 
 
 /// What is not UTF-8 reads as U+FFFD: a client that writes protobuf may have stored anything in
 /// `managedFields`.
-fn read_document(json: &[u8]) -> Result<Document, Trouble> {
-    Document::deep(String::from_utf8_lossy(json).into_owned())
+fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
+    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+    Document::deep(String::from_utf8(json).unwrap_or_else(lossy))
         .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
 }
 
@@ -541,7 +543,7 @@ async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> Result<Documen
         Ok(answer)
     };
     let answer = tokio::time::timeout(ANSWER, asking).await;
-    read_document(&answer.map_err(|_| Trouble::Other(no_answer(ANSWER)))??)
+    read_document(answer.map_err(|_| Trouble::Other(no_answer(ANSWER)))??)
 }
 
 /// A text in a field selector.
