@@ -1,7 +1,7 @@
 //! Who may connect: clients with a certificate of a CA bundle, and of a name where names are given.
 //!
 //! ```text
-//! handshake ─▶ chain, time, purpose (webpki) ─▶ clientAuth is said ─▶ name ─▶ welcome
+//! handshake ─▶ chain, time, purpose (webpki) ─▶ purpose, again ─▶ name ─▶ welcome
 //!                 ▲
 //! CA bundle ──────┘ the newest good one, whatever happens to the file
 //! ```
@@ -73,12 +73,12 @@ impl Clients {
         self.current.load().verifier.clone()
     }
 
-    /// A certificate without purposes is for everything by the standard; here it must say that it
-    /// is for clients, so that a serving certificate of the same CA is none.
+    /// A certificate that says what it is for must say that it is for clients: a serving certificate
+    /// of the same CA is none. One that says nothing is for everything, as API servers take it.
     fn judge(&self, certificate: &X509Certificate<'_>) -> Result<(), CertificateError> {
         let purposes =
             certificate.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
-        if !purposes.is_some_and(|purposes| purposes.value.client_auth) {
+        if purposes.is_some_and(|purposes| !purposes.value.client_auth) {
             return Err(CertificateError::InvalidPurpose);
         }
         if self.names.is_empty() || self.names.iter().any(|name| has_name(certificate, name)) {
@@ -191,7 +191,7 @@ pub enum Refusal {
     Untrusted,
     /// Its certificate is not valid yet, or not any more.
     Time,
-    /// Its certificate does not say that it is for clients.
+    /// Its certificate says what it is for, and that is not clients.
     Purpose,
     /// Its certificate has another name.
     Name,
