@@ -14,7 +14,7 @@
 //!
 //! Two requests that arrive together must not both be judged by a cluster without the other: what is
 //! allowed is *reserved* ([`Cluster::reserve`]), and until one knows whether it was stored, a verdict
-//! must hold both with it and without it ([`decide`]).
+//! must hold both with it and without it ([`decide()`]).
 
 mod decide;
 mod direct;
