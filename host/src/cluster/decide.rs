@@ -4,7 +4,7 @@
 //! judge(Stored) ─ asked what must be exact? ─▶ direct read, again
 //!       │
 //!       ├─ no reservation touched ───────────────────────────────────────────▶ verdict
-//!       └─ touched ─▶ judge(Applied …), judge(Together) ─ all allow, all deny ─▶ verdict
+//!       └─ touched ─▶ judge(Applied …, Together, Apart) ─ all allow, all deny ──▶ verdict
 //!                            │
 //!                            └─ they differ ─▶ wait for the watch, then one direct read of what was
 //!                               touched ─▶ settled: again; time is over: deny

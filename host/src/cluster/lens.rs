@@ -4,7 +4,7 @@
 //! ```text
 //! objects of the watch ─┐ whichever is newer
 //! read directly ────────┴▶ base ─┐
-//! reservations ──────────────────┴▶ World: Stored, Applied, Together ─▶ what a policy sees
+//! reservations ──────────────────┴▶ World: Stored, Applied, Together, Apart ─▶ what a policy sees
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -150,5 +150,26 @@ pub(super) fn stored<'r>(
         }
         (_, Some(known)) => Some(known),
         (base, None) => base,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_objects_of_a_namespace_are_one_question() {
+        let object = |namespace: &str, name: usize| {
+            Scope::Object(Key::new(namespace, &format!("object-{name}")))
+        };
+        for (namespace, whole) in [("ns", Scope::Namespace("ns".to_owned())), ("", Scope::All)] {
+            let mut needed = Needed::default();
+            assert!((0..MOST_OBJECTS).all(|name| needed.add(0, &object(namespace, name))));
+            assert!(!needed.add(0, &object(namespace, 0)), "it is asked already");
+            assert_eq!(needed.0[&0].len(), MOST_OBJECTS);
+            assert!(needed.add(0, &object(namespace, 1_000)));
+            assert_eq!(needed.0[&0], [whole]);
+            assert!(!needed.add(0, &object(namespace, 2_000)), "the list has it");
+        }
     }
 }

@@ -56,7 +56,10 @@ async fn a_reservation_hides_nothing_that_is_stored() {
     reserve(&kind, "a", "u", "2", "new");
     let both = "a=old a=new b=other";
     assert_eq!(all(&kind), ["a=old b=other", "a=new b=other", both]);
-    for (world, spec) in [(World::Stored, "old"), (APPLIED, "new"), (World::Together, "new")] {
+    assert_eq!(shown(&kind, World::Apart), both);
+    let single =
+        [(World::Stored, "old"), (APPLIED, "new"), (World::Together, "new"), (World::Apart, "old")];
+    for (world, spec) in single {
         let got = kind.get(&key("a"), None, world).unwrap();
         assert_eq!(texts(&[got.object.unwrap()]), format!("a={spec}"));
         assert!(got.touches);
