@@ -17,6 +17,8 @@
 //! Semantics follow the API server's decoder where JSON leaves room: the last of several members of
 //! one name counts, and a lone surrogate in a string reads as U+FFFD.
 
+mod account;
+mod counted;
 mod equality;
 mod node;
 mod pointer;
@@ -29,9 +31,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use account::{Account, Charge};
 use node::{Content, Node};
 pub use table::table;
-pub use text::{MAX_DEPTH, Text, TooDeep};
+pub use text::{MAX_DEPTH, Text, TooDeep, Unfit};
 
 /// Why a text is not a document. The text says what, and where by line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +75,8 @@ pub enum Kind {
 pub struct Document {
     text: Arc<Text>,
     root: Node,
+    /// What the nodes take.
+    charge: Charge,
 }
 
 impl fmt::Debug for Document {
@@ -101,11 +106,19 @@ impl Document {
     /// # Errors
     /// As for [`Document::parse`].
     pub fn of(json: String) -> Result<Self, Error> {
-        let text = match Text::values(json, MAX_DEPTH) {
+        Self::charged(json, Charge::default())
+    }
+
+    /// [`Document::of`] a text that somebody pays for, see [`Text::charged`].
+    ///
+    /// # Errors
+    /// As for [`Document::parse`], and where the account has no room, which its mark says.
+    pub fn charged(json: String, charge: Charge) -> Result<Self, Error> {
+        let text = match Text::scanned(json, MAX_DEPTH, charge) {
             Ok((text, values)) if values.len() == 1 => text,
             // What is wrong with it is the parser's to say.
             Ok((text, _)) => checked(text)?,
-            Err(json) => checked(Text::new(json)?)?,
+            Err((json, charge)) => checked(Text::charged(json, charge)?)?,
         };
         let end = text.len();
         Ok(Self::part(Arc::new(text), 0..end))
@@ -119,9 +132,22 @@ impl Document {
     /// # Errors
     /// Where the text is not one JSON value.
     pub fn deep(json: String) -> Result<Self, Error> {
-        let text = Text::deep(json)?;
-        let end = text.len();
-        Ok(Self::part(Arc::new(text), 0..end))
+        Self::deep_charged(json, Charge::default())
+    }
+
+    /// [`Document::deep`] of a text that somebody pays for, see [`Text::charged`].
+    ///
+    /// # Errors
+    /// As for [`Document::deep`], and where the account has no room, which its mark says.
+    pub fn deep_charged(json: String, charge: Charge) -> Result<Self, Error> {
+        let bytes = json.len();
+        match Text::scanned(json, usize::MAX, charge) {
+            Ok((text, values)) if values.len() == 1 => {
+                let end = text.len();
+                Ok(Self::part(Arc::new(text), 0..end))
+            }
+            _ => Err(Error::new(format!("no JSON value in {bytes} bytes of text"))),
+        }
     }
 
     /// A document that is one part of a text whose syntax was checked.
@@ -131,7 +157,21 @@ impl Document {
     #[must_use]
     pub fn part(text: Arc<Text>, range: Range<usize>) -> Self {
         let root = Node::trimmed(&text, range);
-        Self { text, root }
+        let charge = Charge::beside(text.charge());
+        Self { text, root, charge }
+    }
+
+    /// The account that pays for what a look at the document makes; that of its text.
+    #[must_use]
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.charge.account()
+    }
+
+    /// Whether a look at the document may have found nothing because there was no room for what is
+    /// there.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.account().is_some_and(|account| account.is_exhausted())
     }
 
     /// The value of the whole document.
@@ -183,7 +223,7 @@ impl<'d> Value<'d> {
     }
 
     fn content(&self) -> Content<'d> {
-        self.node.content(&self.document.text)
+        self.node.content(&self.document.text, &self.document.charge)
     }
 
     fn child(&self, index: u32) -> Option<Self> {

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use serde::de::{Deserializer as _, Visitor};
 
 use crate::Text;
+use crate::account::Charge;
+use crate::counted::Counted;
 use crate::scan::skip_spaces;
 
 /// A value: its place in the text and, after the first look, what was made of it. 24 bytes, because
@@ -25,7 +27,13 @@ enum Made {
     List(Box<[Node]>),
     /// Sorted by name, each name once.
     Object(Box<[Member]>),
+    /// There was no room for it. It reads as null, and its account is exhausted.
+    Refused,
 }
+
+/// Bytes of a list or a text beside what is in it: the box that holds it and what the allocator needs
+/// for two allocations.
+const AROUND: usize = size_of::<Made>() + 16;
 
 /// What a value is.
 #[derive(Clone, Copy)]
@@ -115,7 +123,8 @@ impl Node {
         number(self.start)..number(self.end)
     }
 
-    pub(crate) fn content<'n>(&'n self, text: &'n Text) -> Content<'n> {
+    /// What is here; what is made for it is charged.
+    pub(crate) fn content<'n>(&'n self, text: &'n Text, charge: &Charge) -> Content<'n> {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match (json.as_bytes().first(), plain) {
@@ -123,10 +132,11 @@ impl Node {
                 Content::Text(plain)
             }
             (Some(b'{' | b'[' | b'"'), _) => {
-                match &**self.made.get_or_init(|| Box::new(self.make(text))) {
+                match &**self.made.get_or_init(|| Box::new(self.make(text, charge))) {
                     Made::Text(unescaped) => Content::Text(unescaped),
                     Made::List(items) => Content::List(items),
                     Made::Object(members) => Content::Object(members),
+                    Made::Refused => Content::Null,
                 }
             }
             (Some(b't'), _) => Content::Boolean(true),
@@ -136,13 +146,14 @@ impl Node {
         }
     }
 
-    fn make(&self, text: &Text) -> Made {
+    fn make(&self, text: &Text, charge: &Charge) -> Made {
         let json = self.text(text);
-        match json.as_bytes().first() {
-            Some(b'{') => Made::Object(members(text, self.start)),
-            Some(b'[') => Made::List(items(text, self.start)),
-            _ => Made::Text(unescape(json)),
-        }
+        let made = match json.as_bytes().first() {
+            Some(b'{') => members(text, self.start, charge).map(Made::Object),
+            Some(b'[') => items(text, self.start, charge).map(Made::List),
+            _ => unescaped(json, charge).map(Made::Text),
+        };
+        made.unwrap_or(Made::Refused)
     }
 }
 
@@ -189,32 +200,54 @@ impl<'t> Level<'t> {
     }
 }
 
-fn items(text: &Text, start: u32) -> Box<[Node]> {
+fn items(text: &Text, start: u32, charge: &Charge) -> Option<Box<[Node]>> {
     let mut level = Level::inside(text, start);
-    let mut nodes = Vec::with_capacity(8);
+    let mut nodes = Counted::new(charge);
     while let Some(range) = level.value() {
-        nodes.push(Node::at(range.start, range.end));
+        nodes.push(Node::at(range.start, range.end))?;
     }
-    nodes.into_boxed_slice()
+    nodes.finish(AROUND).map(Vec::into_boxed_slice)
 }
 
-fn members(text: &Text, start: u32) -> Box<[Member]> {
+fn members(text: &Text, start: u32, charge: &Charge) -> Option<Box<[Member]>> {
     let mut level = Level::inside(text, start);
-    let mut members = Vec::with_capacity(8);
+    let mut members = Counted::new(charge);
     while let Some(name) = level.value() {
         let Some(value) = level.value() else { break };
-        members
-            .push(Member { name: Name::of(text, name), value: Node::at(value.start, value.end) });
+        let name = Name::of(text, name);
+        let beside = name.beside();
+        members.push(Member { name, value: Node::at(value.start, value.end) })?;
+        if beside > 0 {
+            members.beside(beside)?;
+        }
     }
-    if !members.is_sorted_by(|a, b| a.name(text) < b.name(text)) {
+    if !members.items.is_sorted_by(|a, b| a.name(text) < b.name(text)) {
         // The sort is stable, so of several members of one name the last one written is the last
         // of its run; reversed before removing duplicates, it is the one that stays.
-        members.sort_by(|a, b| a.name(text).cmp(b.name(text)));
-        members.reverse();
-        members.dedup_by(|a, b| a.name(text) == b.name(text));
-        members.reverse();
+        members.sort(|members| {
+            members.sort_by(|a, b| a.name(text).cmp(b.name(text)));
+            members.reverse();
+            members.dedup_by(|a, b| a.name(text) == b.name(text));
+            members.reverse();
+        })?;
     }
-    members.into_boxed_slice()
+    members.finish(AROUND).map(Vec::into_boxed_slice)
+}
+
+/// A text without its escapes. On the way it is twice as long at the most, with room to grow and in
+/// two copies.
+fn unescaped(json: &str, charge: &Charge) -> Option<Box<str>> {
+    const SHORT: usize = 512;
+    let scratch = if json.len() > SHORT { json.len().saturating_mul(4) } else { 0 };
+    if scratch > 0 && !charge.grow(scratch) {
+        return None;
+    }
+    let text = unescape(json);
+    let charged = charge.grow(text.len().saturating_add(AROUND));
+    if scratch > 0 {
+        charge.shrink(scratch);
+    }
+    charged.then_some(text)
 }
 
 impl Name {
@@ -228,6 +261,14 @@ impl Name {
         match ends(inside).filter(|_| !quoted.contains('\\')) {
             Some((start, end)) => Self::Plain(start, end),
             None => Self::Unescaped(unescape(quoted)),
+        }
+    }
+
+    /// Bytes that it has elsewhere.
+    fn beside(&self) -> usize {
+        match self {
+            Self::Plain(..) => 0,
+            Self::Unescaped(name) => name.len().saturating_add(16),
         }
     }
 }

@@ -12,6 +12,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::account::Charge;
+use crate::counted::Counted;
 use crate::node::unescape;
 
 /// What was found in a text.
@@ -24,42 +26,44 @@ pub(crate) struct Found {
     pub(crate) twice: Option<Range<usize>>,
 }
 
-/// Reads values, one after another. None where something is no JSON, or nests deeper than `deepest`.
-pub(crate) fn values(json: &str, deepest: usize) -> Option<Found> {
+/// Reads values, one after another. None where something is no JSON, nests deeper than `deepest`, or
+/// `charge` has no room for what is found.
+pub(crate) fn values(json: &str, deepest: usize, charge: &Charge) -> Option<Found> {
     // With 32 bits an offset fits.
     u32::try_from(json.len()).ok()?;
     let mut reader = Reader {
         json,
         bytes: json.as_bytes(),
         at: 0,
-        brackets: Vec::new(),
-        open: Vec::new(),
-        names: Vec::new(),
+        brackets: Counted::new(charge),
+        open: Counted::new(charge),
+        names: Counted::new(charge),
         twice: None,
         deepest,
     };
-    let mut values = Vec::new();
+    let mut values = Counted::new(charge);
     while reader.peek().is_some() {
         let start = reader.at;
         reader.value()?;
-        values.push(start..reader.at);
+        values.push(start..reader.at)?;
         // Behind a bracket or a quote the next value may follow at once; behind others, a space.
         let last = reader.bytes.get(reader.at.wrapping_sub(1));
         if !matches!(last, Some(b'}' | b']' | b'"')) && reader.at < reader.bytes.len() {
             reader.bytes.get(reader.at).filter(|byte| is_space(**byte))?;
         }
     }
-    Some(Found { brackets: reader.brackets, values, twice: reader.twice })
+    let brackets = reader.brackets.finish(0)?;
+    Some(Found { brackets, values: std::mem::take(&mut values.items), twice: reader.twice })
 }
 
-struct Reader<'t> {
+struct Reader<'t, 'c> {
     json: &'t str,
     bytes: &'t [u8],
     at: usize,
-    brackets: Vec<(u32, u32)>,
-    open: Vec<Open>,
+    brackets: Counted<'c, (u32, u32)>,
+    open: Counted<'c, Open>,
     /// Of all objects that are open.
-    names: Vec<Name<'t>>,
+    names: Counted<'c, Name<'t>>,
     twice: Option<Range<usize>>,
     deepest: usize,
 }
@@ -87,7 +91,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
     /// The next byte that is no white space.
     fn peek(&mut self) -> Option<u8> {
         self.at = skip_spaces(self.bytes, self.at);
@@ -115,12 +119,12 @@ impl Reader<'_> {
 
     /// Enters a list or an object; says whether it is complete, being empty.
     fn enter(&mut self, is_object: bool) -> Option<bool> {
-        if self.open.len() == self.deepest {
+        if self.open.items.len() == self.deepest {
             return None;
         }
-        let (bracket, names) = (self.brackets.len(), self.names.len());
-        self.open.push(Open { bracket, is_object, names });
-        self.brackets.push((u32::try_from(self.at).ok()?, u32::MAX));
+        let (bracket, names) = (self.brackets.items.len(), self.names.items.len());
+        self.open.push(Open { bracket, is_object, names })?;
+        self.brackets.push((u32::try_from(self.at).ok()?, u32::MAX))?;
         self.at += 1;
         let end = if is_object { b'}' } else { b']' };
         if self.peek()? == end {
@@ -136,7 +140,7 @@ impl Reader<'_> {
     /// Behind a value: leaves what ends there. Says whether that is all; otherwise a value comes next.
     fn leave(&mut self) -> Option<bool> {
         loop {
-            let Some(&Open { is_object, .. }) = self.open.last() else { return Some(true) };
+            let Some(&Open { is_object, .. }) = self.open.items.last() else { return Some(true) };
             match (self.peek()?, is_object) {
                 (b',', true) => {
                     self.at += 1;
@@ -155,12 +159,12 @@ impl Reader<'_> {
     }
 
     fn close(&mut self) -> Option<()> {
-        let open = self.open.pop()?;
-        self.brackets.get_mut(open.bracket)?.1 = u32::try_from(self.at).ok()?;
-        if self.names.len() > open.names + FEW {
-            self.compare_all(open.names);
+        let open = self.open.items.pop()?;
+        self.brackets.items.get_mut(open.bracket)?.1 = u32::try_from(self.at).ok()?;
+        if self.names.items.len() > open.names + FEW {
+            self.compare_all(open.names)?;
         }
-        self.names.truncate(open.names);
+        self.names.items.truncate(open.names);
         self.at += 1;
         Some(())
     }
@@ -169,7 +173,7 @@ impl Reader<'_> {
     fn name(&mut self) -> Option<()> {
         let start = self.at;
         self.string()?;
-        self.note(start);
+        self.note(start)?;
         if self.peek()? != b':' {
             return None;
         }
@@ -178,26 +182,33 @@ impl Reader<'_> {
     }
 
     /// Looks for the name that was just read among those before it.
-    fn note(&mut self, start: usize) {
+    fn note(&mut self, start: usize) -> Option<()> {
         let quoted = self.json.get(start..self.at).unwrap_or_default();
         let plain = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
         let text = match memchr::memchr(b'\\', plain.as_bytes()) {
             None => Cow::Borrowed(plain),
             Some(_) => Cow::Owned(unescape(quoted).into()),
         };
-        let first = self.open.last().map_or(0, |open| open.names);
-        let before = self.names.get(first..).unwrap_or_default();
+        let first = self.open.items.last().map_or(0, |open| open.names);
+        let before = self.names.items.get(first..).unwrap_or_default();
         if before.len() < FEW && before.iter().any(|name| name.text == text) {
             self.found(start..self.at);
         }
-        self.names.push(Name { text, start });
+        let beside = if matches!(text, Cow::Owned(_)) { text.len().saturating_add(16) } else { 0 };
+        self.names.push(Name { text, start })?;
+        if beside > 0 { self.names.beside(beside) } else { Some(()) }
     }
 
     /// Looks for names that stand twice among those from `first` on.
-    fn compare_all(&mut self, first: usize) {
-        let Some(names) = self.names.get_mut(first..) else { return };
-        // The sort is stable: of two of one name the later one comes later.
-        names.sort_by(|one, other| one.text.cmp(&other.text));
+    fn compare_all(&mut self, first: usize) -> Option<()> {
+        self.names.sort(|names| {
+            // The sort is stable: of two of one name the later one comes later.
+            names
+                .get_mut(first..)
+                .unwrap_or_default()
+                .sort_by(|one, other| one.text.cmp(&other.text));
+        })?;
+        let names = self.names.items.get(first..)?;
         let pairs = names.windows(2).filter_map(|pair| match pair {
             [one, other] if one.text == other.text => Some(other.start),
             _ => None,
@@ -205,6 +216,7 @@ impl Reader<'_> {
         if let Some(start) = pairs.min() {
             self.found(start..string_end(self.bytes, start));
         }
+        Some(())
     }
 
     /// Of several the first one in the text is kept.
@@ -339,7 +351,7 @@ mod tests {
     use super::*;
 
     fn ranges(json: &str) -> Option<Vec<&str>> {
-        let found = values(json, 8)?;
+        let found = values(json, 8, &Charge::default())?;
         Some(found.values.into_iter().filter_map(|range| json.get(range)).collect())
     }
 
@@ -425,7 +437,7 @@ mod tests {
             (&many("n7"), Some((992, r#""n7""#))),
             (&many("n99"), Some((992, r#""n99""#))),
         ] {
-            let twice = values(json, 8).unwrap().twice;
+            let twice = values(json, 8, &Charge::default()).unwrap().twice;
             let found = twice.map(|range| (range.start, json.get(range).unwrap()));
             assert_eq!(found, expected, "{json}");
         }
@@ -433,7 +445,7 @@ mod tests {
 
     #[test]
     fn brackets_are_paired() {
-        let found = values(r#"{"a]":[{}, "\"]"], "b": {}}"#, 8).unwrap();
+        let found = values(r#"{"a]":[{}, "\"]"], "b": {}}"#, 8, &Charge::default()).unwrap();
         assert_eq!(found.brackets, [(0, 26), (6, 16), (7, 8), (24, 25)]);
     }
 }

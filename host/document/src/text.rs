@@ -13,6 +13,8 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::account::Charge;
+use crate::counted::Counted;
 use crate::scan::{self, string_end};
 use crate::{Document, Error};
 
@@ -25,15 +27,20 @@ pub const MAX_DEPTH: usize = 512;
 pub struct Text {
     json: String,
     /// Offsets of opening and closing bracket, in the order of the opening ones.
-    brackets: Vec<(u32, u32)>,
+    brackets: Pairs,
     /// Offsets of the opening quote and behind the closing one, of strings of [`LONG`] bytes and more;
     /// empty in texts that were indexed while they were checked.
-    strings: Vec<(u32, u32)>,
+    strings: Pairs,
     /// Documents that stand for what is at an offset, in the order of the offsets.
     parts: Vec<(u32, Arc<Document>)>,
     /// Known of texts that were indexed while they were checked.
     twice: Option<Range<usize>>,
+    /// What the index takes; documents of the text are charged beside it.
+    charge: Charge,
 }
+
+/// Offsets of two ends, in the order of the first ones.
+type Pairs = Vec<(u32, u32)>;
 
 /// Bytes that are read faster than they are looked up.
 const LONG: usize = 512;
@@ -62,14 +69,62 @@ impl From<TooDeep> for Error {
     }
 }
 
+/// A text that was not read, and its charge, as they were.
+type Unread = (String, Charge);
+
+/// Why a text has no index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// Something nests too deep, or the text is too large.
+    Deep(TooDeep),
+    /// Its account has no room for the index.
+    Full,
+}
+
+impl From<TooDeep> for Unfit {
+    fn from(deep: TooDeep) -> Self {
+        Self::Deep(deep)
+    }
+}
+
+impl From<Unfit> for Error {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Deep(deep) => deep.into(),
+            Unfit::Full => Self::new("is larger than the memory that is left for it".to_owned()),
+        }
+    }
+}
+
 impl Text {
     /// Indexes a text. Syntax is not checked: brackets that do not fit are left to the parser.
     ///
     /// # Errors
     /// The offset of the first bracket that nests too deep.
     pub fn new(json: String) -> Result<Self, TooDeep> {
-        let mut brackets: Vec<(u32, u32)> = Vec::new();
-        let mut strings: Vec<(u32, u32)> = Vec::new();
+        let length = json.len();
+        Self::charged(json, Charge::default()).map_err(|unfit| match unfit {
+            Unfit::Deep(deep) => deep,
+            // Without an account nothing is refused.
+            Unfit::Full => TooDeep(length),
+        })
+    }
+
+    /// [`Text::new`] of a text that somebody pays for: the index, and what documents of this text hold,
+    /// are charged to the account of `charge`, which may have bytes on it already (those of the text
+    /// itself). It belongs to the text from now on.
+    ///
+    /// # Errors
+    /// As for [`Text::new`], and where the account has no room.
+    pub fn charged(json: String, charge: Charge) -> Result<Self, Unfit> {
+        let (brackets, strings) = Self::index(&json, &charge)?;
+        Ok(Self { json, brackets, strings, charge, ..Self::default() })
+    }
+
+    /// Brackets and long strings.
+    fn index(json: &str, charge: &Charge) -> Result<(Pairs, Pairs), Unfit> {
+        let mut brackets = Counted::new(charge);
+        let mut strings = Counted::new(charge);
         // Positions in `brackets` of those that are open.
         let mut open: Vec<usize> = Vec::new();
         let bytes = json.as_bytes();
@@ -80,22 +135,23 @@ impl Text {
                     let end = string_end(bytes, at);
                     if end - at >= LONG {
                         let offset = |at| u32::try_from(at).map_err(|_| TooDeep(at));
-                        strings.push((offset(at)?, offset(end)?));
+                        strings.push((offset(at)?, offset(end)?)).ok_or(Unfit::Full)?;
                     }
                     at = end;
                 }
                 b'{' | b'[' => {
                     let offset = u32::try_from(at).map_err(|_| TooDeep(at))?;
                     if open.len() == MAX_DEPTH {
-                        return Err(TooDeep(at));
+                        return Err(TooDeep(at).into());
                     }
-                    open.push(brackets.len());
-                    brackets.push((offset, u32::MAX));
+                    open.push(brackets.items.len());
+                    brackets.push((offset, u32::MAX)).ok_or(Unfit::Full)?;
                     at += 1;
                 }
                 b'}' | b']' => {
                     let offset = u32::try_from(at).map_err(|_| TooDeep(at))?;
-                    if let Some(pair) = open.pop().and_then(|index| brackets.get_mut(index)) {
+                    let pair = open.pop().and_then(|index| brackets.items.get_mut(index));
+                    if let Some(pair) = pair {
                         pair.1 = offset;
                     }
                     at += 1;
@@ -103,8 +159,8 @@ impl Text {
                 _ => at += 1,
             }
         }
-        brackets.shrink_to_fit();
-        Ok(Self { json, brackets, strings, ..Self::default() })
+        let brackets = brackets.finish(0).ok_or(Unfit::Full)?;
+        Ok((brackets, strings.finish(0).ok_or(Unfit::Full)?))
     }
 
     /// A text of which nobody wants to know more than what it says.
@@ -119,28 +175,23 @@ impl Text {
     /// # Errors
     /// The text itself, where something in it is no JSON or nests deeper than `deepest` levels.
     pub fn values(json: String, deepest: usize) -> Result<(Self, Vec<Range<usize>>), String> {
-        match scan::values(&json, deepest.min(MAX_DEPTH)) {
-            Some(mut found) => {
-                found.brackets.shrink_to_fit();
-                let (brackets, twice) = (found.brackets, found.twice);
-                let text = Self { json, brackets, twice, ..Self::default() };
-                Ok((text, found.values))
-            }
-            None => Err(json),
-        }
+        Self::scanned(json, deepest.min(MAX_DEPTH), Charge::default()).map_err(|(json, _)| json)
     }
 
-    /// Reads one JSON value, however deep it nests.
-    ///
-    /// # Errors
-    /// Where that is not what the text is.
-    pub(crate) fn deep(json: String) -> Result<Self, Error> {
-        let values = scan::values(&json, usize::MAX).filter(|found| found.values.len() == 1);
-        let Some(mut found) = values else {
-            return Err(Error::new(format!("no JSON value in {} bytes of text", json.len())));
-        };
-        found.brackets.shrink_to_fit();
-        Ok(Self { json, brackets: found.brackets, twice: found.twice, ..Self::default() })
+    /// [`Text::values`], charged. Text and charge come back where it is not to be.
+    pub(crate) fn scanned(
+        json: String,
+        deepest: usize,
+        charge: Charge,
+    ) -> Result<(Self, Vec<Range<usize>>), Unread> {
+        match scan::values(&json, deepest, &charge) {
+            Some(found) => {
+                let (brackets, twice) = (found.brackets, found.twice);
+                let text = Self { json, brackets, twice, charge, ..Self::default() };
+                Ok((text, found.values))
+            }
+            None => Err((json, charge)),
+        }
     }
 
     /// A text in which documents stand for what is at some offsets (in rising order, a `null` each).
@@ -160,6 +211,11 @@ impl Text {
     #[must_use]
     pub fn twice(&self) -> Option<Range<usize>> {
         self.twice.clone()
+    }
+
+    /// What it takes of its account.
+    pub(crate) fn charge(&self) -> &Charge {
+        &self.charge
     }
 
     /// The document that stands for what is at an offset.

@@ -1,0 +1,285 @@
+//! Who pays for memory: accounts of bytes with a limit, charged before the bytes are allocated.
+//!
+//! ```text
+//! budget of the server ◀── account of a request ◀── Charge of its text, of each of its documents
+//!      (parent)             (limit of its own)        (given back when they go)
+//! ```
+//!
+//! What hangs from a [`crate::Text`] or a [`crate::Document`] and grows with what somebody has written
+//! (indexes, nodes, texts without their escapes) is charged to the account that it was made with. An
+//! account that refuses is [exhausted](Account::is_exhausted) from then on: the look that asked found
+//! nothing, so that every answer after it may be wrong. Whoever looks on behalf of others checks that
+//! mark before they believe an answer. Without an account nothing is counted and nothing is refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// What an account takes from its parent at a time, so that requests do not meet at one counter for
+/// each list that they look at.
+const STEP: u64 = 16 << 10;
+
+/// Bits of an account's state that say how many bytes are taken; those above say how many steps its
+/// parent gave. 1 TiB of each.
+const BITS: u32 = 40;
+const MOST: u64 = (1 << BITS) - 1;
+
+/// A count of bytes with a limit.
+#[derive(Debug)]
+pub struct Account {
+    /// Bytes that are taken, and steps that the parent gave, in one number: both change at once.
+    state: AtomicU64,
+    limit: u64,
+    parent: Option<Arc<Account>>,
+    exhausted: AtomicBool,
+}
+
+fn split(state: u64) -> (u64, u64) {
+    (state & MOST, state >> BITS)
+}
+
+fn number(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+impl Account {
+    /// An account of so many bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Arc<Self> {
+        Self::of(limit, None)
+    }
+
+    /// An account whose bytes count against `parent` as well.
+    #[must_use]
+    pub fn below(parent: &Arc<Account>, limit: usize) -> Arc<Self> {
+        Self::of(limit, Some(parent.clone()))
+    }
+
+    fn of(limit: usize, parent: Option<Arc<Account>>) -> Arc<Self> {
+        let limit = number(limit).min(MOST - STEP);
+        let (state, exhausted) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { state, limit, parent, exhausted })
+    }
+
+    /// Takes bytes; says whether they are there. Where they are not, the account is exhausted from
+    /// now on.
+    ///
+    /// Prefer a [`Charge`], which gives back what it took.
+    #[must_use]
+    pub fn take(&self, bytes: usize) -> bool {
+        let taken = self.try_take(bytes);
+        if !taken {
+            self.exhausted.store(true, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// [`Account::take`] for who can do without: that they are not there changes nothing.
+    #[must_use]
+    pub fn try_take(&self, bytes: usize) -> bool {
+        let bytes = number(bytes);
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            let (used, steps) = split(state);
+            let wanted = used.saturating_add(bytes);
+            if wanted > self.limit {
+                return false;
+            }
+            let missing = match &self.parent {
+                Some(_) => wanted.div_ceil(STEP).saturating_sub(steps),
+                None => 0,
+            };
+            if let Some(parent) = self.parent.as_deref().filter(|_| missing > 0)
+                && !parent.try_take(size(missing * STEP))
+            {
+                return false;
+            }
+            match self.replace(state, wanted, steps + missing) {
+                Ok(()) => return true,
+                Err(now) => {
+                    state = now;
+                    self.return_steps(missing);
+                }
+            }
+        }
+    }
+
+    /// Gives back bytes that were taken.
+    pub fn give_back(&self, bytes: usize) {
+        let bytes = number(bytes);
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            let (used, steps) = split(state);
+            let left = used.saturating_sub(bytes);
+            // One step is kept: who has just looked is likely to look again.
+            let kept = steps.min(left.div_ceil(STEP) + 1);
+            match self.replace(state, left, kept) {
+                Ok(()) => return self.return_steps(steps - kept),
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    fn replace(&self, state: u64, used: u64, steps: u64) -> Result<(), u64> {
+        let new = steps << BITS | used;
+        let (done, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.state.compare_exchange_weak(state, new, done, failed).map(|_| ())
+    }
+
+    fn return_steps(&self, steps: u64) {
+        if let Some(parent) = self.parent.as_deref().filter(|_| steps > 0) {
+            parent.give_back(size(steps * STEP));
+        }
+    }
+
+    /// Bytes that are taken now.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        size(split(self.state.load(Ordering::Relaxed)).0)
+    }
+
+    /// Bytes that can be taken in all.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        size(self.limit)
+    }
+
+    /// Whether something was refused: what was looked at with this account may have seemed empty.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let (_, steps) = split(*self.state.get_mut());
+        self.return_steps(steps);
+    }
+}
+
+/// Bytes that somebody has taken from an account, and gives back when they go.
+#[derive(Debug, Default)]
+pub struct Charge {
+    account: Option<Arc<Account>>,
+    bytes: AtomicUsize,
+}
+
+impl Charge {
+    /// Nothing yet, of an account.
+    #[must_use]
+    pub fn on(account: &Arc<Account>) -> Self {
+        Self { account: Some(account.clone()), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Nothing yet, of the same account as another charge.
+    #[must_use]
+    pub(crate) fn beside(other: &Self) -> Self {
+        Self { account: other.account.clone(), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Takes more; says whether it is there, as [`Account::take`] does.
+    #[must_use]
+    pub fn grow(&self, bytes: usize) -> bool {
+        let Some(account) = &self.account else { return true };
+        let taken = account.take(bytes);
+        if taken {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Gives back some of it.
+    pub fn shrink(&self, bytes: usize) {
+        let Some(account) = &self.account else { return };
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        account.give_back(bytes);
+    }
+
+    /// What is taken now.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whose bytes these are.
+    #[must_use]
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.account.as_ref()
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.give_back(*self.bytes.get_mut());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_gives_what_it_has_and_takes_it_back() {
+        let account = Account::new(100);
+        let charge = Charge::on(&account);
+        assert!(charge.grow(60));
+        assert!(!account.try_take(41));
+        assert!(!account.is_exhausted());
+        assert!(!charge.grow(41));
+        assert!(account.is_exhausted());
+        assert!(charge.grow(40));
+        charge.shrink(10);
+        assert_eq!((charge.bytes(), account.used()), (90, 90));
+        drop(charge);
+        assert_eq!(account.used(), 0);
+        assert!(account.is_exhausted(), "what seemed empty did so for good");
+    }
+
+    #[test]
+    fn what_a_child_takes_is_taken_from_its_parent() {
+        let step = size(STEP);
+        let parent = Account::new(3 * step);
+        let (one, other) = (Account::below(&parent, usize::MAX), Account::below(&parent, step));
+        assert!(one.take(1));
+        assert_eq!(parent.used(), step);
+        assert!(one.take(step), "into the second step");
+        assert_eq!(parent.used(), 2 * step);
+        assert!(!other.take(step + 1), "its own limit");
+        assert!(other.take(step));
+        assert_eq!(parent.used(), 3 * step);
+        assert!(!one.take(step), "nothing is left");
+        // The parent's mark is not for what became of a child: it goes on serving others.
+        assert!(one.is_exhausted() && other.is_exhausted() && !parent.is_exhausted());
+        one.give_back(step + 1);
+        assert_eq!((one.used(), parent.used()), (0, 2 * step), "one step is kept");
+        drop((one, other));
+        assert_eq!(parent.used(), 0);
+    }
+
+    #[test]
+    fn many_at_a_time_lose_nothing() {
+        let parent = Account::new(100 * size(STEP));
+        let child = Account::below(&parent, usize::MAX);
+        std::thread::scope(|scope| {
+            for thread in 1..5_usize {
+                let child = &child;
+                scope.spawn(move || {
+                    for round in 0..10_000 {
+                        let charge = Charge::on(child);
+                        let _ = charge.grow(thread * 1_000 + round % 7);
+                        let _ = charge.grow(size(STEP) * (round % 3));
+                    }
+                });
+            }
+        });
+        assert_eq!(child.used(), 0);
+        drop(child);
+        assert_eq!(parent.used(), 0);
+    }
+}

@@ -1,0 +1,107 @@
+//! A list that is charged before it grows.
+
+use crate::account::Charge;
+
+/// Bytes that a list may have before they are charged: most lists are that small, and are charged once,
+/// when they are complete.
+const FREE: usize = 2 << 10;
+
+/// A list in the making. What it has charged stays charged when it is [complete](Counted::finish), and
+/// is given back when it never is.
+pub(crate) struct Counted<'c, T> {
+    pub(crate) items: Vec<T>,
+    charge: &'c Charge,
+    charged: usize,
+    /// Bytes beside the items that belong to them.
+    beside: usize,
+}
+
+impl<'c, T> Counted<'c, T> {
+    pub(crate) fn new(charge: &'c Charge) -> Self {
+        Self { items: Vec::new(), charge, charged: 0, beside: 0 }
+    }
+
+    /// Adds an item; `None` where there is no room for more.
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) -> Option<()> {
+        if self.items.len() == self.items.capacity() {
+            self.widen()?;
+        }
+        self.items.push(item);
+        Some(())
+    }
+
+    /// Counts bytes that the last item has elsewhere.
+    pub(crate) fn beside(&mut self, bytes: usize) -> Option<()> {
+        self.beside = self.beside.saturating_add(bytes);
+        let due = self.size().saturating_sub(self.charged);
+        if due > FREE { self.pay(due) } else { Some(()) }
+    }
+
+    fn size(&self) -> usize {
+        self.items.capacity().saturating_mul(size_of::<T>()).saturating_add(self.beside)
+    }
+
+    fn pay(&mut self, bytes: usize) -> Option<()> {
+        self.charge.grow(bytes).then_some(())?;
+        self.charged = self.charged.saturating_add(bytes);
+        Some(())
+    }
+
+    #[cold]
+    fn widen(&mut self) -> Option<()> {
+        let capacity = self.items.capacity().saturating_mul(2).max(8);
+        let bytes = capacity.saturating_mul(size_of::<T>());
+        let before = self.size();
+        if bytes.saturating_add(self.beside) > FREE {
+            // The old and the new one exist while one is copied to the other.
+            let due = before.saturating_sub(self.charged);
+            self.pay(due.saturating_add(bytes))?;
+        }
+        self.items.reserve_exact(capacity.saturating_sub(self.items.len()));
+        let surplus = self.charged.saturating_sub(self.size());
+        self.repay(surplus);
+        Some(())
+    }
+
+    fn repay(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.charge.shrink(bytes);
+            self.charged = self.charged.saturating_sub(bytes);
+        }
+    }
+
+    /// Runs something that needs as much again as the list has: a stable sort.
+    pub(crate) fn sort(&mut self, sort: impl FnOnce(&mut Vec<T>)) -> Option<()> {
+        let scratch = self.items.len().saturating_mul(size_of::<T>());
+        let scratch = if scratch > FREE { scratch } else { 0 };
+        if scratch > 0 {
+            self.pay(scratch)?;
+        }
+        sort(&mut self.items);
+        self.repay(scratch);
+        Some(())
+    }
+
+    /// The list, and nothing to spare. It is charged exactly, and `more` bytes with it.
+    pub(crate) fn finish(mut self, more: usize) -> Option<Vec<T>> {
+        self.items.shrink_to_fit();
+        let size = self.size().saturating_add(more);
+        if size > self.charged {
+            let due = size - self.charged;
+            self.pay(due)?;
+        } else {
+            let surplus = self.charged - size;
+            self.repay(surplus);
+        }
+        self.charged = 0;
+        Some(std::mem::take(&mut self.items))
+    }
+}
+
+impl<T> Drop for Counted<'_, T> {
+    fn drop(&mut self) {
+        let charged = self.charged;
+        self.repay(charged);
+    }
+}

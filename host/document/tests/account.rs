@@ -1,0 +1,123 @@
+//! What looks at documents charge to accounts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests may panic"
+)]
+
+use std::sync::Arc;
+
+use opgate_document::{Account, Charge, Document, Kind, Text, Unfit, Value};
+
+/// Bytes of a node, a member, and a pair of the index.
+const NODE: usize = 24;
+const MEMBER: usize = 40;
+const PAIR: usize = 8;
+
+const MANY: usize = 100_000;
+
+/// Looks at everything there is.
+fn look(value: Value<'_>) -> usize {
+    let members: usize = value.members().map(|(name, value)| name.len() + look(value)).sum();
+    let items: usize = value.items().map(look).sum();
+    members + items + value.text().map_or(1, str::len)
+}
+
+/// Texts that take many times their size, and what they take at least.
+fn shapes() -> Vec<(&'static str, String, usize)> {
+    let list = |item: &str| format!("[{}{item}]", format!("{item},").repeat(MANY - 1));
+    let named = |name: &dyn Fn(usize) -> String| {
+        let members: Vec<_> = (0..MANY).map(|n| format!("{}:1", name(n))).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    vec![
+        ("numbers", list("1"), MANY * NODE),
+        ("lists", list("[]"), MANY * (NODE + PAIR + 16)),
+        ("objects", list("{}"), MANY * (NODE + PAIR + 16)),
+        ("texts with escapes", list(r#""\n""#), MANY * (NODE + 1 + 16)),
+        ("a long text with escapes", format!("\"{}\"", r"\n".repeat(MANY)), MANY),
+        ("members", named(&|n| format!("\"{n}\"")), MANY * MEMBER),
+        ("members, the last first", named(&|n| format!("\"{}\"", MANY - n)), MANY * MEMBER),
+        ("members with escapes", named(&|n| format!("\"\\n{n}\"")), MANY * (MEMBER + 4)),
+        ("members of one name", named(&|_| "\"a\"".to_owned()), MEMBER),
+        ("nested", list("[[{\"a\":[1]}]]"), MANY * (5 * NODE + 3 * PAIR)),
+        ("long texts", list(&format!("\"{}\"", "x".repeat(600))), MANY * NODE),
+    ]
+}
+
+#[test]
+fn what_looks_make_is_charged_and_given_back() {
+    for (what, json, least) in shapes() {
+        let account = Account::new(usize::MAX);
+        let document = Document::charged(json.clone(), Charge::on(&account)).unwrap();
+        look(document.root());
+        let used = account.used();
+        assert!(used >= least && used <= least * 5 + 4_096, "{what}: {used}, at least {least}");
+        // The second look finds what the first one made.
+        look(document.root());
+        assert_eq!(account.used(), used, "{what}");
+        let text = Text::charged(json, Charge::on(&account)).unwrap();
+        let text = Arc::new(text);
+        let (one, other) = (
+            Document::part(text.clone(), 0..text.len()),
+            Document::part(text.clone(), 0..text.len()),
+        );
+        look(one.root());
+        look(other.root());
+        drop((one, other, document, text));
+        assert_eq!(account.used(), 0, "{what}");
+    }
+}
+
+#[test]
+fn an_account_is_never_overdrawn_and_says_that_it_refused() {
+    for (what, json, least) in shapes() {
+        for part in [3, 2, 1] {
+            let limit = least / 4 * part;
+            let account = Account::new(limit);
+            let Ok(document) = Document::charged(json.clone(), Charge::on(&account)) else {
+                assert!(account.is_exhausted(), "{what}");
+                assert_eq!(account.used(), 0, "{what}");
+                continue;
+            };
+            look(document.root());
+            assert!(document.is_exhausted(), "{what}: {} of {limit}", account.used());
+            assert!(account.used() <= limit, "{what}");
+            drop(document);
+            assert_eq!(account.used(), 0, "{what}");
+        }
+    }
+    let account = Account::new(1_000);
+    let full = Text::charged("[],".repeat(MANY), Charge::on(&account)).unwrap_err();
+    assert_eq!(full, Unfit::Full);
+    assert_eq!(account.used(), 0);
+}
+
+#[test]
+fn what_there_is_no_room_for_reads_as_null() {
+    let account = Account::new(10_000);
+    let json = format!("{{\"small\":[1],\"large\":[{}1]}}", "1,".repeat(MANY));
+    let document = Document::charged(json, Charge::on(&account)).unwrap();
+    assert_eq!(document.get("/small/0").and_then(|value| value.integer()), Some(1));
+    assert!(!document.is_exhausted());
+    let large = document.get("/large").unwrap();
+    assert_eq!((large.kind(), large.length(), large.items().count()), (Kind::Null, None, 0));
+    assert!(document.is_exhausted());
+}
+
+/// Bytes that a text takes itself are its maker's to charge, and go with it.
+#[test]
+fn a_charge_goes_where_its_text_goes() {
+    let account = Account::new(1 << 20);
+    let charge = Charge::on(&account);
+    assert!(charge.grow(300));
+    let document = Document::charged("[1]".to_owned(), charge).unwrap();
+    assert!(account.used() > 300);
+    drop(document);
+    assert_eq!(account.used(), 0);
+    // A text that nobody pays for is not counted.
+    let free = Document::of("[1]".to_owned()).unwrap();
+    assert!(free.account().is_none() && !free.is_exhausted());
+}
