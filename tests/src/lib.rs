@@ -315,6 +315,19 @@ pub async fn tls(
     authority: &Authority,
     alpn: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    let tcp = TcpStream::connect(address).await?;
+    tls_over(tcp, authority, alpn).await
+}
+
+/// The same over a connection that is there already.
+///
+/// # Errors
+/// Where there is no handshake.
+pub async fn tls_over(
+    tcp: TcpStream,
+    authority: &Authority,
+    alpn: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     let ca = CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap();
     roots.add(ca).unwrap();
@@ -325,7 +338,6 @@ pub async fn tls(
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
-    let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(HOST).unwrap(), tcp).await
 }

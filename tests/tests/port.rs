@@ -271,25 +271,32 @@ fn a_server_that_asks_nobody_who_they_are_says_what_that_means() {
     }
 }
 
-/// Two places, both taken by clients that say nothing.
+/// Four places, of which one address may have two, both taken by clients that say nothing. The
+/// server's own check needs none.
 #[tokio::test]
-async fn a_full_port_is_no_life_until_there_is_room() {
-    let server = Server::start(BINARY, None, &["--max-connections", "2", "--drain-delay", "100s"]);
+async fn a_full_port_has_life_and_room() {
+    let server = Server::start(BINARY, None, &["--max-connections", "4"]);
     let connect = async || tls(server.address, &server.certificates.authority, &[]).await.unwrap();
-    let clients = [connect().await, connect().await];
-    let full = "the webhook port does not answer: nothing within 2s; all 2 connections are taken";
-    assert_eq!(server.get("/livez").await, (503, full.to_owned()));
-    drop(clients);
-    eventually("room", async || server.get("/livez").await == (200, "ok".to_owned())).await;
-    // What was asked in vain has been accepted since: it was no client.
-    assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(0.0));
-    assert_eq!(server.metric("opgate_connections ").await, Some(0.0));
-    // A server on its way out has to be full for nobody.
     let _clients = [connect().await, connect().await];
-    eventually("full again", async || server.get("/livez").await.0 == 503).await;
+    assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
+    // The check was no client: nobody went for it.
+    assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
+    assert_eq!(server.metric("opgate_connections ").await, Some(2.0));
+    assert!(is_served(&server, None).await);
+    eventually("eviction", async || {
+        server.metric("opgate_connections_evicted_total").await == Some(1.0)
+    })
+    .await;
+    assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(0.0));
+}
+
+/// A server on its way out has to answer nobody.
+#[tokio::test]
+async fn a_server_that_drains_is_alive_and_not_ready() {
+    let server = Server::start(BINARY, None, &["--drain-delay", "100s"]);
     server.signal(Signal::TERM);
-    eventually("draining", async || server.get("/livez").await.0 == 200).await;
-    assert_eq!(server.get("/readyz").await.0, 503);
+    eventually("draining", async || server.get("/readyz").await.0 == 503).await;
+    assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
 }
 
 /// The certificate may change under the check, which knows the new one as well.

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use opgate_certs::{Pair, Reloader};
 use parking_lot::Mutex;
-use prometheus_client::metrics::gauge::Gauge;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -23,11 +22,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 
+use super::descriptors;
+use super::places::Places;
+
 /// The cheapest question there is, and the start of its answer.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 const ANSWER: &[u8; 12] = b"HTTP/1.1 404";
 
-/// Checks that nobody has accepted so far, as it is with a full port: more than come in a minute.
+/// Checks that nobody has accepted so far: more than come in a minute.
 const MAX_WAITING: usize = 64;
 
 /// Connections of the server to itself, by their address, so that they are not counted as clients.
@@ -58,9 +60,8 @@ pub(super) struct SelfCheck {
     pub(super) certificate: Arc<Reloader>,
     /// Whether clients need a certificate.
     pub(super) asks_clients: bool,
-    /// Open connections, for the reason.
-    pub(super) connections: Gauge,
-    pub(super) max_connections: usize,
+    /// Who goes where the check finds no descriptor.
+    pub(super) places: Arc<Places>,
     pub(super) checks: Arc<Checks>,
     pub(super) limit: Duration,
 }
@@ -69,18 +70,24 @@ impl SelfCheck {
     /// # Errors
     /// Where the port does not answer as it should; the text says what it did.
     pub(super) async fn run(&self) -> Result<(), String> {
-        let why = match tokio::time::timeout(self.limit, self.ask()).await {
+        let why = match tokio::time::timeout(self.limit, self.ask_with_room()).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("nothing within {:?}", self.limit),
         };
-        let open = usize::try_from(self.connections.get()).unwrap_or_default();
-        let full = if open < self.max_connections {
-            String::new()
-        } else {
-            format!("; all {} connections are taken", self.max_connections)
-        };
-        Err(format!("the webhook port does not answer: {why}{full}"))
+        Err(format!("the webhook port does not answer: {why}"))
+    }
+
+    /// Where descriptors have run out, connections go until there are some.
+    async fn ask_with_room(&self) -> io::Result<()> {
+        loop {
+            match self.ask().await {
+                Err(error) if descriptors::ran_out(&error) && self.places.evict_one() => {
+                    tokio::task::yield_now().await;
+                }
+                done => return done,
+            }
+        }
     }
 
     async fn ask(&self) -> io::Result<()> {
@@ -212,7 +219,9 @@ impl ServerCertVerifier for Exact {
 #[cfg(test)]
 pub(super) mod testing {
     use opgate_certs::{Authority, Source};
+    use prometheus_client::metrics::counter::Counter;
 
+    use super::super::places::Bounds;
     use super::*;
     use crate::files::testing::Temporary;
 
@@ -225,8 +234,7 @@ pub(super) mod testing {
             address,
             certificate: Arc::new(certificate),
             asks_clients: false,
-            connections: Gauge::default(),
-            max_connections: 4,
+            places: Places::new(Bounds::of(4, Duration::MAX), Counter::default()),
             checks: Arc::default(),
             limit,
         }

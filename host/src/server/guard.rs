@@ -3,8 +3,9 @@
 //! hyper has one time-out for the head of a request, which also runs while a kept-alive connection
 //! is idle. An API server keeps connections for 90 s, so that time-out must be long; but a head that
 //! has begun must end soon. The first byte after a response starts the short time, the request ends
-//! it. A client that does not take its answer is let go, too. For h2, where hyper has no time-out
-//! before the first frame, [`Activity`] tells how long there has been no request.
+//! it. A client whose system takes no bytes is let go, too; one that takes bytes and no answer is the
+//! table's business ([`super::places`]). For h2, where hyper has no time-out before the first frame,
+//! [`Activity`] tells how long there has been no request.
 
 use std::io;
 use std::pin::Pin;
@@ -69,20 +70,20 @@ impl Serving {
     }
 }
 
-/// The stream under HTTP/1.1.
-pub(super) struct HeadGuard<S> {
+/// The stream under HTTP.
+pub(super) struct Guarded<S> {
     stream: S,
-    serving: Serving,
-    limit: Duration,
+    /// Under HTTP/1.1, and how long a head may take there.
+    head: Option<(Serving, Duration)>,
     /// Runs since the first byte of a head.
     timer: Option<Pin<Box<Sleep>>>,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> HeadGuard<S> {
-    pub(super) fn new(stream: S, serving: Serving, limit: Duration) -> Self {
-        Self { stream, serving, limit, timer: None, stalled: None }
+impl<S> Guarded<S> {
+    pub(super) fn new(stream: S, head: Option<(Serving, Duration)>) -> Self {
+        Self { stream, head, timer: None, stalled: None }
     }
 
     /// Gives up where a write has been pending for too long.
@@ -103,13 +104,16 @@ impl<S> HeadGuard<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for HeadGuard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let serving = self.serving.0.load(Ordering::Relaxed);
+        let Some((serving, limit)) = &self.head else {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        };
+        let (serving, limit) = (serving.0.load(Ordering::Relaxed), *limit);
         if serving {
             self.timer = None;
         }
@@ -118,8 +122,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadGuard<S> {
             Poll::Ready(Ok(())) => {
                 let got_some = buffer.filled().len() > before;
                 if got_some && !serving && self.timer.is_none() {
-                    self.timer =
-                        Some(Box::pin(tokio::time::sleep_until(Instant::now() + self.limit)));
+                    self.timer = Some(Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
                 }
                 Poll::Ready(Ok(()))
             }
@@ -132,7 +135,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadGuard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for HeadGuard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -87,6 +87,7 @@ pub(super) struct Metrics {
     pub(super) shed: Counter,
     pub(super) in_flight: Gauge,
     pub(super) connections: Gauge,
+    pub(super) evicted: Counter,
     handshake_failures: Counter,
     client_rejections: Family<Reason, Counter>,
     client_ca_reloads: Family<Result, Counter>,
@@ -205,6 +206,9 @@ impl Metrics {
         registry.register("in_flight", "Requests being served", in_flight.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
+        let evicted = Counter::default();
+        let text = "Connections that were closed to make room for others";
+        registry.register("connections_evicted", text, evicted.clone());
         let handshake_failures = Counter::default();
         let text = "TLS handshakes that failed or took too long";
         registry.register("tls_handshake_failures", text, handshake_failures.clone());
@@ -255,6 +259,7 @@ impl Metrics {
             shed,
             in_flight,
             connections,
+            evicted,
             handshake_failures,
             client_rejections,
             client_ca_reloads,

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! accept ─▶ handshake (5 s) ─▶ HTTP/1.1 or h2 ─▶ app: body, review, decision ─▶ answer
-//!    ▲         └── clients            ▲               │
-//!    │             refused            │               └─▶ 503 + Retry-After when there is too much
-//!    └── connections bounded          │
-//!                                     └── GET /livez: the server asks itself
+//!    ▲         └── clients            ▲               │                             │
+//!    │             refused            │               │   memory: bodies and what follows, until
+//!    │                                │               │   the answer is taken
+//!    │                                │               └─▶ 503 + Retry-After when there is too much
+//!    └── places: who goes when        └── GET /livez: the server asks itself
+//!        there are too many
 //! ```
 //!
 //! Who accepts, the ops port and the look at certificates are tasks under supervision.
@@ -16,11 +18,15 @@
 
 mod app;
 mod check;
+mod connection;
+mod descriptors;
 mod guard;
 mod listener;
 mod liveness;
+mod memory;
 mod metrics;
 mod pause;
+mod places;
 mod readiness;
 mod reload;
 
@@ -39,12 +45,21 @@ use tokio_rustls::TlsAcceptor;
 pub use app::Answer;
 use app::App;
 use check::{Checks, SelfCheck};
-use listener::{MAX_CONNECTIONS, Phase, Port, serve_ops};
+use descriptors::Connections;
+use listener::{Ops, Phase, Port};
 use liveness::Liveness;
+use places::{Bounds, Places};
 use reload::Files;
 
 use crate::policy::Set;
 use crate::supervise::Supervisor;
+
+/// Open connections of the webhook port. An API server opens some dozens.
+const MAX_CONNECTIONS: usize = 4_096;
+
+/// A connection that is older is ended after the request that is under way, so that none is for ever.
+const LIFETIME: Duration = Duration::from_secs(3_600);
+const OPS_LIFETIME: Duration = Duration::from_secs(600);
 
 /// How long the webhook port may take to answer the server itself.
 const LIVENESS_TIME: Duration = Duration::from_secs(2);
@@ -68,7 +83,8 @@ pub struct Options {
     pub reload_interval: Duration,
     /// Who may connect to the webhook port; everybody where this is `None`.
     pub clients: Option<Arc<Clients>>,
-    /// Open connections of the webhook port; more wait to be accepted.
+    /// Open connections of the webhook port; where more come, others go. Fewer where there are not
+    /// enough descriptors.
     pub max_connections: usize,
     /// How long to wait for the first lists of the cluster before the webhook port opens.
     pub sync_timeout: Duration,
@@ -184,19 +200,33 @@ impl Server {
         let supervisor = &options.supervisor;
         let (phase, phases) = watch::channel(Phase::Serving);
         let checks = Arc::new(Checks::default());
+        let connections = Connections::of(options.max_connections);
+        if connections.webhook < options.max_connections {
+            tracing::warn!(
+                connections = connections.webhook,
+                wanted = options.max_connections,
+                "too few file descriptors for more connections: raise the limit (`ulimit -n`)"
+            );
+        }
+        let evicted = &app.metrics.evicted;
+        let bounds = Bounds::of(connections.webhook, LIFETIME);
+        let places = Places::new(bounds, evicted.clone());
+        let bounds = Bounds::of(connections.ops, OPS_LIFETIME);
+        let ops_places = Places::new(bounds, evicted.clone());
         let check = SelfCheck {
             address,
             certificate: certificate.clone(),
             asks_clients: options.clients.is_some(),
-            connections: app.metrics.connections.clone(),
-            max_connections: options.max_connections,
+            places: places.clone(),
             checks: checks.clone(),
             limit: LIVENESS_TIME,
         };
         let router = app.ops(Arc::new(Liveness::new(supervisor.clone(), check)));
         let ops_address = ops.local_addr().unwrap_or(options.ops_listen);
-        let ops = Arc::new(ops);
-        let ops = supervisor.spawn("ops", move || serve_ops(ops.clone(), router.clone()));
+        let ops = Arc::new(Ops::new(ops, router, ops_places.clone(), places.clone()));
+        let ops = supervisor.spawn("ops", move || ops.clone().serve());
+        let swept = [places.clone(), ops_places];
+        let sweeps = supervisor.spawn("sweep", move || places::sweep(swept.clone()));
         let files = Arc::new(Files {
             certificate,
             clients: options.clients.clone(),
@@ -214,8 +244,7 @@ impl Server {
         let listener = opened.map_err(|source| ServerError::Listen { address, source })?;
         app.open.store(true, Ordering::Relaxed);
         tracing::info!(%address, ops = %ops_address, "serving");
-        let port =
-            Port::new(listener, acceptor, app.clone(), phases, options.max_connections, checks);
+        let port = Port::new(listener, acceptor, app.clone(), phases, places, checks);
         let port = Arc::new(port);
         let accepted = port.clone();
         let accepting = supervisor.spawn("accept", move || accepted.clone().accept());
@@ -232,7 +261,7 @@ impl Server {
         {
             tracing::warn!("some connections did not end in time");
         }
-        drop((files, ops, beats));
+        drop((files, ops, beats, sweeps));
         tracing::info!("stopped");
         Ok(())
     }

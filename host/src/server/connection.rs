@@ -1,0 +1,271 @@
+//! One connection, from its handshake to its end.
+//!
+//! ```text
+//! stream ─▶ TLS ─▶ HTTP/1.1 or h2 ─▶ router ─▶ Held answer ─▶ client
+//!                      ▲                          └─ busy, and what was taken for it, until it is sent
+//! Place ─ evicted, retired ┘
+//! ```
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use opgate_certs::Refusal;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tower_service::Service as _;
+
+use super::guard::{Activity, Guarded, Serving};
+use super::listener::Phase;
+use super::memory::Paid;
+use super::metrics::Metrics;
+use super::places::{Busy, Place, Requests};
+
+/// A client that does not end its handshake, or the head of a request, in this time is let go.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+const HEAD_TIME: Duration = Duration::from_secs(5);
+
+/// An idle connection is kept longer than an API server keeps it (90 s): the one that closes it
+/// must not be the one that does not know whether a request is on its way.
+const IDLE_TIME: Duration = Duration::from_secs(150);
+
+/// After the last connection was accepted, one that is idle is kept for this long: a client that has
+/// just connected is about to send its request.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Requests at the same time on one h2 connection. Clients open another one where that is not enough.
+const MAX_STREAMS: u32 = 64;
+
+/// What h2 keeps of bodies and of answers of one connection.
+const H2_WINDOW: u32 = 256 << 10;
+const H2_SEND: usize = 64 << 10;
+const H2_HEAD: u32 = 16 << 10;
+
+/// The same for HTTP/1.1: the head of a request, and as much of its body at a time.
+const H1_BUFFER: usize = 32 << 10;
+
+/// Plain text that waits to be encrypted, or is encrypted and waits to be sent.
+const TLS_BUFFER: usize = 16 << 10;
+
+/// Serves the webhook port to one client. `place` is none for the server itself, which is served like
+/// everybody else, but is no client to count.
+pub(super) async fn webhook(
+    stream: TcpStream,
+    place: Option<&Place>,
+    acceptor: TlsAcceptor,
+    router: Router,
+    metrics: &Metrics,
+    phases: watch::Receiver<Phase>,
+) {
+    let mut stream = match tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        _ if place.is_none() => return,
+        failed => {
+            let refusal = failed.ok().and_then(Result::err).and_then(|error| refusal(&error));
+            metrics.handshake_failed(refusal);
+            return;
+        }
+    };
+    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
+    if let Some(place) = place {
+        place.greeted(stream.get_ref().1.peer_certificates().is_some());
+    }
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        h2(stream, place, router, phases).await;
+    } else {
+        h1(stream, place, router, IDLE_TIME, ended(place, phases)).await;
+    }
+}
+
+/// Serves the ops port to one client.
+pub(super) async fn ops(stream: TcpStream, place: &Place, router: Router) {
+    place.greeted(false);
+    h1(stream, Some(place), router, HEAD_TIME, place.retired()).await;
+}
+
+/// Ends when a connection of HTTP/1.1 should not go on after what is under way.
+async fn ended(place: Option<&Place>, mut phases: watch::Receiver<Phase>) {
+    let drained = async {
+        reached(&mut phases, Phase::Closing).await;
+        // Every answer says `Connection: close` by then, so that what is left after a while is idle.
+        tokio::time::sleep(LINGER).await;
+    };
+    tokio::select! {
+        () = drained => {}
+        () = retired(place) => {}
+    }
+}
+
+async fn retired(place: Option<&Place>) {
+    match place {
+        Some(place) => place.retired().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends when the server is in a phase, or past it.
+async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
+    // The sender lives as long as the server; without it there is nothing to serve either.
+    let _ = phases.wait_for(|now| *now >= phase).await;
+}
+
+async fn h1(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    place: Option<&Place>,
+    router: Router,
+    idle_time: Duration,
+    idle: impl Future<Output = ()>,
+) {
+    let serving = Serving::default();
+    let stream = Guarded::new(stream, Some((serving.clone(), HEAD_TIME)));
+    let requests = place.map(Place::requests);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        serving.begin();
+        let (response, serving) = (respond(&router, requests.as_ref(), request), serving.clone());
+        async move {
+            let response = response.await;
+            serving.end();
+            response
+        }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(idle_time).max_buf_size(H1_BUFFER);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = idle => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}
+
+async fn h2(
+    stream: TlsStream<TcpStream>,
+    place: Option<&Place>,
+    router: Router,
+    mut phases: watch::Receiver<Phase>,
+) {
+    let mut http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    http.timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_connection_window_size(H2_WINDOW)
+        .initial_stream_window_size(H2_WINDOW)
+        .max_send_buf_size(H2_SEND)
+        .max_header_list_size(H2_HEAD)
+        .keep_alive_interval(IDLE_TIME / 3)
+        .keep_alive_timeout(HEAD_TIME);
+    let activity = Activity::default();
+    let counted = activity.clone();
+    let requests = place.map(Place::requests);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (response, active) = (respond(&router, requests.as_ref(), request), counted.begin());
+        async move {
+            let response = response.await;
+            drop(active);
+            response
+        }
+    });
+    let connection = http.serve_connection(TokioIo::new(Guarded::new(stream, None)), service);
+    let mut connection = pin!(connection);
+    // h2 has a frame that says what `Connection: close` says; nothing is lost by sending it early.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = reached(&mut phases, Phase::Draining) => {}
+        () = retired(place) => {}
+        () = activity.quiet_for(IDLE_TIME) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(HEAD_TIME, connection).await;
+            return;
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+/// Has a request answered; the connection counts as busy until the client has taken the answer.
+fn respond(
+    router: &Router,
+    requests: Option<&Requests>,
+    request: hyper::Request<Incoming>,
+) -> impl Future<Output = Result<hyper::Response<Held>, Infallible>> + Send + use<> {
+    let (mut router, busy) = (router.clone(), requests.map(Requests::begin));
+    async move {
+        let mut response = router.call(request).await?;
+        let paid = response.extensions_mut().remove::<Paid>();
+        let mut busy = busy;
+        if let Some(busy) = &mut busy {
+            busy.answered();
+        }
+        Ok(response.map(|body| Held { body, kept: Some(Kept { _busy: busy, _paid: paid }) }))
+    }
+}
+
+/// What is over when an answer has been sent, or cannot be any more.
+struct Kept {
+    _busy: Option<Busy>,
+    _paid: Option<Paid>,
+}
+
+/// The body of an answer. What is kept for it goes with its bytes through all queues below.
+struct Held {
+    body: Body,
+    kept: Option<Kept>,
+}
+
+/// Bytes of an answer with what is kept for it.
+struct Last {
+    bytes: Bytes,
+    _kept: Option<Kept>,
+}
+
+impl AsRef<[u8]> for Last {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
+        let is_last = self.body.is_end_stream();
+        Poll::Ready(Some(Ok(frame.map_data(|bytes| {
+            if !is_last {
+                return bytes;
+            }
+            Bytes::from_owner(Last { bytes, _kept: self.kept.take() })
+        }))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Why the client of a failed handshake was refused, if it was.
+fn refusal(error: &io::Error) -> Option<Refusal> {
+    Refusal::of(error.get_ref()?.downcast_ref()?)
+}

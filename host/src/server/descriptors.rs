@@ -1,0 +1,105 @@
+//! File descriptors: how many connections they are enough for, and what to do without.
+
+use std::fs::File;
+use std::io;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors for what is none of a stranger's: files that are read again, connections to the API
+/// server, the server's own check of itself.
+const OWN: usize = 32;
+
+/// Of the rest, the part of the ops port, and its connections at the most: kubelets and Prometheus.
+const OPS_PART: usize = 8;
+const MAX_OPS: usize = 128;
+
+/// Connections of both ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Connections {
+    pub(super) webhook: usize,
+    pub(super) ops: usize,
+}
+
+impl Connections {
+    /// As many of the webhook port as are wanted, and fewer where there are not enough descriptors.
+    pub(super) fn of(wanted: usize) -> Self {
+        Self::within(wanted, limit(), open())
+    }
+
+    fn within(wanted: usize, limit: usize, open: usize) -> Self {
+        let left = limit.saturating_sub(open).saturating_sub(OWN);
+        let ops = (left / OPS_PART).clamp(2, MAX_OPS);
+        Self { webhook: wanted.min(left.saturating_sub(ops)).max(2), ops }
+    }
+}
+
+/// How many descriptors the process may have. The soft limit is for programs that use `select`.
+fn limit() -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let limit = if raised.is_ok() { maximum } else { current };
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// How many it has.
+fn open() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(OWN, Iterator::count)
+}
+
+/// Whether an error says that there are no more.
+pub(super) fn ran_out(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// A descriptor for bad times.
+#[derive(Debug)]
+pub(super) struct Spare(Mutex<Option<File>>);
+
+impl Spare {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(File::open("/dev/null").ok()))
+    }
+
+    /// Gives it back to the system; says whether there was one.
+    pub(super) fn give_up(&self) -> bool {
+        self.0.lock().take().is_some()
+    }
+
+    /// Takes one again, as soon as there is one.
+    pub(super) fn restore(&self) {
+        let mut spare = self.0.lock();
+        if spare.is_none() {
+            *spare = File::open("/dev/null").ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_no_more_connections_than_descriptors() {
+        let within = |wanted, limit, open| {
+            let Connections { webhook, ops } = Connections::within(wanted, limit, open);
+            (webhook, ops)
+        };
+        assert_eq!(within(4_096, usize::MAX, 20), (4_096, 128));
+        assert_eq!(within(4_096, 1_024, 20), (851, 121));
+        assert_eq!(within(100, 1_024, 20), (100, 121));
+        assert_eq!(within(4_096, 64, 16), (14, 2));
+        assert_eq!(within(4_096, 10, 16), (2, 2));
+    }
+
+    #[test]
+    fn a_spare_one_is_given_up_once() {
+        let spare = Spare::new();
+        assert!(spare.give_up() && !spare.give_up());
+        spare.restore();
+        assert!(spare.give_up());
+        assert!(ran_out(&io::Error::from(Errno::MFILE)));
+        assert!(!ran_out(&io::ErrorKind::TimedOut.into()));
+    }
+}

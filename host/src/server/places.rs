@@ -1,0 +1,532 @@
+//! The open connections of a port, and who goes when there are too many.
+//!
+//! ```text
+//! take(address) ─▶ full, or more than the source's share? ─▶ somebody else goes ─▶ Place
+//! sweep()       ─▶ no request in time, an answer that nobody takes, an old age  ─▶ goes
+//! ```
+//!
+//! Nobody who comes is refused, because the one who comes may be an API server and the ones who are
+//! there may be anybody. Who goes first: who has not sent a request yet, then who is idle, then who
+//! is served; among those who showed no certificate first, and of several the one for which it has
+//! been so for the longest time. A source holds no more than its share: beyond it, its own go.
+//!
+//! What a connection does is kept in atomics of its own; the table is locked when one opens, ends its
+//! handshake or closes, and not for requests.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::Notify;
+
+/// A client that has ended its handshake sends a request within this time, or goes.
+const FIRST_TIME: Duration = Duration::from_secs(5);
+
+/// So long an answer may lie there before its client goes who does not take it.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// What ends gently at its age is given this time for it.
+const LAST_TIME: Duration = Duration::from_secs(75);
+
+/// How often to look for what is over.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// In all.
+    pub(super) connections: usize,
+    /// Of one source.
+    pub(super) share: usize,
+    /// In their handshake.
+    pub(super) handshakes: usize,
+    /// A connection so old ends after the request that is under way.
+    pub(super) lifetime: Duration,
+}
+
+impl Bounds {
+    /// Half of the places for a source. An API server has no more connections to a webhook than it
+    /// serves writes at a time: 600 with its defaults, so that of 4,096 three of them behind one
+    /// address are below their share. An eighth for handshakes, in which nobody is known.
+    pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
+        let part = |divisor: usize| (connections / divisor).max(1);
+        Self { connections: connections.max(1), share: part(2), handshakes: part(8), lifetime }
+    }
+}
+
+/// One address, or of IPv6 a network of 64 bits, of which whoever has one address has all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Source(IpAddr);
+
+impl Source {
+    fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+            v4 @ IpAddr::V4(_) => v4,
+        })
+    }
+}
+
+/// What a connection does. Times are milliseconds since the table was made.
+#[derive(Debug)]
+struct Seat {
+    source: Source,
+    opened: u64,
+    in_handshake: AtomicBool,
+    /// Its client showed a certificate.
+    verified: AtomicBool,
+    has_asked: AtomicBool,
+    /// Requests whose head was read and whose answer was not taken yet.
+    requests: AtomicU32,
+    /// When the connection began to be busy, or not to be.
+    since: AtomicU64,
+    /// When those answers were made that were not taken yet.
+    answers: Mutex<Vec<u64>>,
+    /// It shall end when it can.
+    retired: AtomicBool,
+    retire: Notify,
+    gone: AtomicBool,
+    go: Notify,
+}
+
+/// Who goes first when somebody has to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Has sent no request, and nobody knows who it is.
+    Silent,
+    Idle,
+    VerifiedIdle,
+    Busy,
+    VerifiedBusy,
+}
+
+impl Seat {
+    fn rank(&self) -> Rank {
+        let is_busy = self.requests.load(Ordering::Relaxed) > 0;
+        match (is_busy, self.verified.load(Ordering::Relaxed)) {
+            (false, false) if !self.has_asked.load(Ordering::Relaxed) => Rank::Silent,
+            (false, false) => Rank::Idle,
+            (false, true) => Rank::VerifiedIdle,
+            (true, false) => Rank::Busy,
+            (true, true) => Rank::VerifiedBusy,
+        }
+    }
+
+    fn evict(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.go.notify_one();
+    }
+
+    /// Why it is over with the connection at this time.
+    fn over(&self, now: u64, lifetime: Duration) -> Option<Over> {
+        let older = |than: Duration, at: u64| Duration::from_millis(now.saturating_sub(at)) >= than;
+        let oldest = self.answers.lock().iter().min().copied();
+        if oldest.is_some_and(|answer| older(ANSWER_TIME, answer)) {
+            return Some(Over::Now);
+        }
+        let is_silent =
+            !self.has_asked.load(Ordering::Relaxed) && !self.in_handshake.load(Ordering::Relaxed);
+        if is_silent && older(FIRST_TIME, self.since.load(Ordering::Relaxed)) {
+            return Some(Over::Now);
+        }
+        if older(lifetime.saturating_add(LAST_TIME), self.opened) {
+            return Some(Over::Now);
+        }
+        older(lifetime, self.opened).then_some(Over::Soon)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Now,
+    /// After what is under way.
+    Soon,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    open: usize,
+    handshakes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    seats: HashMap<u64, Arc<Seat>>,
+    sources: HashMap<Source, Count>,
+    next: u64,
+    handshakes: usize,
+}
+
+impl Table {
+    /// The one that goes first of those that `among` takes.
+    fn first(&self, among: impl Fn(&Seat) -> bool) -> Option<u64> {
+        let seats = self.seats.iter().filter(|(_, seat)| among(seat));
+        let first =
+            seats.min_by_key(|(id, seat)| (seat.rank(), seat.since.load(Ordering::Relaxed), **id));
+        first.map(|(id, _)| *id)
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Arc<Seat>> {
+        let seat = self.seats.remove(&id)?;
+        self.greeted(&seat);
+        if let Some(count) = self.sources.get_mut(&seat.source) {
+            count.open -= 1;
+            if count.open == 0 {
+                self.sources.remove(&seat.source);
+            }
+        }
+        Some(seat)
+    }
+
+    fn greeted(&mut self, seat: &Seat) {
+        if !seat.in_handshake.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        self.handshakes -= 1;
+        if let Some(count) = self.sources.get_mut(&seat.source) {
+            count.handshakes -= 1;
+        }
+    }
+}
+
+/// The connections of a port.
+#[derive(Debug)]
+pub(super) struct Places {
+    bounds: Bounds,
+    start: Instant,
+    evicted: Counter,
+    table: Mutex<Table>,
+}
+
+/// A connection's place, which is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    seat: Arc<Seat>,
+    id: u64,
+}
+
+impl Places {
+    pub(super) fn new(bounds: Bounds, evicted: Counter) -> Arc<Self> {
+        let table = Mutex::default();
+        Arc::new(Self { bounds, start: Instant::now(), evicted, table })
+    }
+
+    fn milliseconds(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.start).as_millis();
+        u64::try_from(since).unwrap_or(u64::MAX)
+    }
+
+    /// A place for a connection that comes from an address; others go for it where they have to.
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Place {
+        self.take_at(address, Instant::now())
+    }
+
+    fn take_at(self: &Arc<Self>, address: IpAddr, now: Instant) -> Place {
+        let source = Source::of(address);
+        let now = self.milliseconds(now);
+        let Bounds { connections, share, handshakes, .. } = self.bounds;
+        let mut table = self.table.lock();
+        let own = table.sources.get(&source).map_or(0, |count| count.open);
+        if own >= share {
+            self.evict(&mut table, |seat| seat.source == source);
+        } else if table.seats.len() >= connections {
+            self.evict(&mut table, |_| true);
+        }
+        if table.handshakes >= handshakes {
+            let counts = table.sources.iter();
+            let most = counts.max_by_key(|(_, count)| count.handshakes).map(|(source, _)| *source);
+            let is_one = |seat: &Seat| {
+                Some(seat.source) == most && seat.in_handshake.load(Ordering::Relaxed)
+            };
+            self.evict(&mut table, is_one);
+        }
+        let seat = Arc::new(Seat {
+            source,
+            opened: now,
+            in_handshake: AtomicBool::new(true),
+            verified: AtomicBool::new(false),
+            has_asked: AtomicBool::new(false),
+            requests: AtomicU32::new(0),
+            since: AtomicU64::new(now),
+            answers: Mutex::default(),
+            retired: AtomicBool::new(false),
+            retire: Notify::new(),
+            gone: AtomicBool::new(false),
+            go: Notify::new(),
+        });
+        let id = table.next;
+        table.next += 1;
+        table.handshakes += 1;
+        let count = table.sources.entry(source).or_default();
+        count.open += 1;
+        count.handshakes += 1;
+        table.seats.insert(id, seat.clone());
+        Place { places: self.clone(), seat, id }
+    }
+
+    /// Makes one go, whoever is first in turn. Says whether there was one.
+    pub(super) fn evict_one(&self) -> bool {
+        self.evict(&mut self.table.lock(), |_| true)
+    }
+
+    fn evict(&self, table: &mut Table, among: impl Fn(&Seat) -> bool) -> bool {
+        let seat = table.first(among).and_then(|id| table.remove(id));
+        if let Some(seat) = &seat {
+            seat.evict();
+            self.evicted.inc();
+        }
+        seat.is_some()
+    }
+
+    fn sweep_at(&self, now: Instant) {
+        let now = self.milliseconds(now);
+        let mut table = self.table.lock();
+        let over = |seat: &Seat| seat.over(now, self.bounds.lifetime);
+        let found = table.seats.iter().filter_map(|(id, seat)| Some((*id, over(seat)?)));
+        for (id, over) in found.collect::<Vec<_>>() {
+            if over == Over::Now
+                && let Some(seat) = table.remove(id)
+            {
+                seat.evict();
+            } else if let Some(seat) = table.seats.get(&id)
+                && !seat.retired.swap(true, Ordering::Relaxed)
+            {
+                seat.retire.notify_one();
+            }
+        }
+    }
+}
+
+/// Ends what is over in some tables, as long as it is polled.
+pub(super) async fn sweep(tables: [Arc<Places>; 2]) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        for places in &tables {
+            places.sweep_at(Instant::now());
+        }
+    }
+}
+
+impl Place {
+    /// The handshake has ended.
+    pub(super) fn greeted(&self, verified: bool) {
+        self.seat.verified.store(verified, Ordering::Relaxed);
+        self.seat.since.store(self.places.milliseconds(Instant::now()), Ordering::Relaxed);
+        self.places.table.lock().greeted(&self.seat);
+    }
+
+    /// What counts the requests of this connection.
+    pub(super) fn requests(&self) -> Requests {
+        Requests { places: self.places.clone(), seat: self.seat.clone() }
+    }
+
+    /// Ends when the connection has to.
+    pub(super) async fn evicted(&self) {
+        while !self.seat.gone.load(Ordering::Acquire) {
+            self.seat.go.notified().await;
+        }
+    }
+
+    /// Ends when the connection should end after what is under way.
+    pub(super) async fn retired(&self) {
+        while !self.seat.retired.load(Ordering::Relaxed) {
+            self.seat.retire.notified().await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.table.lock().remove(self.id);
+    }
+}
+
+/// Counts the requests of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Requests {
+    places: Arc<Places>,
+    seat: Arc<Seat>,
+}
+
+/// A request under way: from its head until its answer was taken.
+#[derive(Debug)]
+pub(super) struct Busy {
+    requests: Requests,
+    /// When the answer was made.
+    answered: Option<u64>,
+}
+
+impl Requests {
+    /// The head of a request has come.
+    pub(super) fn begin(&self) -> Busy {
+        self.begin_at(Instant::now())
+    }
+
+    fn begin_at(&self, now: Instant) -> Busy {
+        self.seat.has_asked.store(true, Ordering::Relaxed);
+        if self.seat.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.seat.since.store(self.places.milliseconds(now), Ordering::Relaxed);
+        }
+        Busy { requests: self.clone(), answered: None }
+    }
+}
+
+impl Busy {
+    /// The answer has been made: from now on it is the client's turn.
+    pub(super) fn answered(&mut self) {
+        self.answered_at(Instant::now());
+    }
+
+    fn answered_at(&mut self, now: Instant) {
+        let now = self.requests.places.milliseconds(now);
+        self.requests.seat.answers.lock().push(now);
+        self.answered = Some(now);
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let seat = &self.requests.seat;
+        if let Some(answered) = self.answered {
+            let mut answers = seat.answers.lock();
+            if let Some(at) = answers.iter().position(|answer| *answer == answered) {
+                answers.swap_remove(at);
+            }
+        }
+        if seat.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let now = self.requests.places.milliseconds(Instant::now());
+            seat.since.store(now, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    const BOUNDS: Bounds =
+        Bounds { connections: 8, share: 4, handshakes: 3, lifetime: Duration::from_secs(600) };
+
+    fn places(bounds: Bounds) -> Arc<Places> {
+        Places::new(bounds, Counter::default())
+    }
+
+    /// An address of a source of a number.
+    fn from(source: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, source])
+    }
+
+    fn is_gone(place: &Place) -> bool {
+        place.evicted().now_or_never().is_some()
+    }
+
+    /// A place of a client that is past its handshake.
+    fn greeted(places: &Arc<Places>, source: u8, verified: bool) -> Place {
+        let place = places.take(from(source));
+        place.greeted(verified);
+        place
+    }
+
+    #[test]
+    fn who_comes_is_let_in_and_who_matters_least_goes() {
+        let places = places(Bounds { share: 8, ..BOUNDS });
+        let quiet = |verified, source| {
+            let place = greeted(&places, source, verified);
+            drop(place.requests().begin());
+            place
+        };
+        let verified_busy = greeted(&places, 1, true);
+        let _request = verified_busy.requests().begin();
+        let busy = greeted(&places, 2, false);
+        let _other = busy.requests().begin();
+        let verified_idle = greeted(&places, 3, true);
+        let (idle, idle_later) = (quiet(false, 4), quiet(false, 5));
+        let silent = greeted(&places, 6, false);
+        let handshakes = [places.take(from(7)), places.take(from(8))];
+        let order =
+            [&silent, &handshakes[0], &handshakes[1], &idle, &idle_later, &verified_idle, &busy];
+        let mut newcomers = Vec::new();
+        for (index, goes) in order.iter().enumerate() {
+            assert!(!is_gone(goes), "{index}");
+            // One that is known and busy itself, so that it does not go before the others.
+            let newcomer = greeted(&places, 9, true);
+            std::mem::forget(newcomer.requests().begin());
+            newcomers.push(newcomer);
+            assert!(is_gone(goes), "{index}");
+        }
+        assert!(!is_gone(&verified_busy) && newcomers.iter().all(|newcomer| !is_gone(newcomer)));
+        assert_eq!(places.table.lock().seats.len(), BOUNDS.connections);
+        assert_eq!(places.evicted.get(), 7);
+    }
+
+    #[test]
+    fn a_source_has_no_more_than_its_share() {
+        let places = places(BOUNDS);
+        let other = greeted(&places, 1, false);
+        let own: Vec<_> = (0..6).map(|_| greeted(&places, 2, false)).collect();
+        assert!(!is_gone(&other), "there is room for the others");
+        assert_eq!(
+            own.iter().map(is_gone).collect::<Vec<_>>(),
+            [true, true, false, false, false, false]
+        );
+        // A network of IPv6 is one source, and an address of IPv4 in it is that address.
+        let source = |text: &str| Source::of(text.parse().unwrap());
+        assert_eq!(source("fd00::1:2:3:4"), source("fd00::5:6:7:8"));
+        assert_ne!(source("fd00:0:0:1::1"), source("fd00::1"));
+        assert_eq!(source("::ffff:10.0.0.2"), Source(from(2)));
+    }
+
+    #[test]
+    fn handshakes_of_who_has_most_of_them_make_room_for_others() {
+        let places = places(BOUNDS);
+        let flood = [places.take(from(1)), places.take(from(1))];
+        let mut others = vec![places.take(from(2))];
+        others.push(places.take(from(3)));
+        assert_eq!(flood.iter().map(is_gone).collect::<Vec<_>>(), [true, false]);
+        assert!(others.iter().all(|other| !is_gone(other)));
+        others[0].greeted(false);
+        others.push(places.take(from(4)));
+        assert!(!is_gone(&flood[1]), "one handshake has ended");
+        drop((flood, others));
+        let table = places.table.lock();
+        assert!(table.seats.is_empty() && table.sources.is_empty() && table.handshakes == 0);
+    }
+
+    #[test]
+    fn who_takes_too_long_goes() {
+        let places = places(BOUNDS);
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let handshake = places.take_at(from(1), at(0));
+        let silent = greeted(&places, 1, true);
+        let idle = greeted(&places, 2, false);
+        drop(idle.requests().begin_at(at(1)));
+        let slow = greeted(&places, 2, false);
+        let mut taken = slow.requests().begin_at(at(1));
+        taken.answered_at(at(2));
+        let mut left = slow.requests().begin_at(at(3));
+        left.answered_at(at(5));
+        drop(taken);
+        places.sweep_at(at(4));
+        assert!(!is_gone(&silent));
+        places.sweep_at(at(7));
+        assert!(is_gone(&silent) && !is_gone(&handshake), "a handshake has its own time-out");
+        places.sweep_at(at(14));
+        assert!(!is_gone(&slow) && !is_gone(&idle));
+        places.sweep_at(at(16));
+        assert!(is_gone(&slow) && !is_gone(&idle));
+        places.sweep_at(at(599));
+        assert!(idle.retired().now_or_never().is_none());
+        places.sweep_at(at(601));
+        assert!(idle.retired().now_or_never().is_some() && !is_gone(&idle));
+        places.sweep_at(at(676));
+        assert!(is_gone(&idle));
+    }
+}
