@@ -73,18 +73,32 @@ impl<'c, T> Counted<'c, T> {
 
     /// Runs something that needs as much again as the list has: a stable sort.
     pub(crate) fn sort(&mut self, sort: impl FnOnce(&mut Vec<T>)) -> Option<()> {
-        let scratch = self.items.len().saturating_mul(size_of::<T>());
+        self.replace(|items| {
+            sort(items);
+            Some(std::mem::take(items))
+        })
+    }
+
+    /// Makes another list of this one, beside it.
+    pub(crate) fn replace(
+        &mut self,
+        other: impl FnOnce(&mut Vec<T>) -> Option<Vec<T>>,
+    ) -> Option<()> {
+        // As many items, and three numbers of 32 bits for each.
+        let each = size_of::<T>().saturating_add(12);
+        let scratch = self.items.len().saturating_mul(each);
         let scratch = if scratch > FREE { scratch } else { 0 };
         if scratch > 0 {
             self.pay(scratch)?;
         }
-        sort(&mut self.items);
+        let made = other(&mut self.items);
         self.repay(scratch);
+        self.items = made?;
         Some(())
     }
 
-    /// The list, and nothing to spare. It is charged exactly, and `more` bytes with it.
-    pub(crate) fn finish(mut self, more: usize) -> Option<Vec<T>> {
+    /// The list, with nothing to spare, and what it is charged: that exactly, and `more` bytes.
+    pub(crate) fn finish(mut self, more: usize) -> Option<(Vec<T>, usize)> {
         self.items.shrink_to_fit();
         let size = self.size().saturating_add(more);
         if size > self.charged {
@@ -95,7 +109,7 @@ impl<'c, T> Counted<'c, T> {
             self.repay(surplus);
         }
         self.charged = 0;
-        Some(std::mem::take(&mut self.items))
+        Some((std::mem::take(&mut self.items), size))
     }
 }
 

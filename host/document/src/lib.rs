@@ -20,7 +20,10 @@
 mod account;
 mod counted;
 mod equality;
+mod escapes;
+mod meter;
 mod node;
+mod order;
 mod pointer;
 mod scan;
 mod table;
@@ -32,7 +35,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use account::{Account, Charge};
+use meter::Cost;
+pub use meter::{Meter, Watch};
 use node::{Content, Node};
+use scan::Wanted;
 pub use table::table;
 pub use text::{MAX_DEPTH, Text, TooDeep, Unfit};
 
@@ -114,11 +120,24 @@ impl Document {
     /// # Errors
     /// As for [`Document::parse`], and where the account has no room, which its mark says.
     pub fn charged(json: String, charge: Charge) -> Result<Self, Error> {
-        let text = match Text::scanned(json, MAX_DEPTH, charge) {
+        Self::read(json, charge, None)
+    }
+
+    /// [`Document::charged`] for somebody who may not take for ever.
+    ///
+    /// # Errors
+    /// As for [`Document::charged`], and where the meter stops, which it says.
+    pub fn metered(json: String, charge: Charge, meter: &Meter) -> Result<Self, Error> {
+        Self::read(json, charge, Some(meter))
+    }
+
+    fn read(json: String, charge: Charge, meter: Option<&Meter>) -> Result<Self, Error> {
+        let wanted = Wanted { deepest: MAX_DEPTH, twice: false };
+        let text = match Text::scanned(json, wanted, charge, meter) {
             Ok((text, values)) if values.len() == 1 => text,
             // What is wrong with it is the parser's to say.
-            Ok((text, _)) => checked(text)?,
-            Err((json, charge)) => checked(Text::charged(json, charge)?)?,
+            Ok((text, _)) => checked(text, meter)?,
+            Err((json, charge)) => checked(Text::charged(json, charge)?, meter)?,
         };
         let end = text.len();
         Ok(Self::part(Arc::new(text), 0..end))
@@ -141,7 +160,8 @@ impl Document {
     /// As for [`Document::deep`], and where the account has no room, which its mark says.
     pub fn deep_charged(json: String, charge: Charge) -> Result<Self, Error> {
         let bytes = json.len();
-        match Text::scanned(json, usize::MAX, charge) {
+        let wanted = Wanted { deepest: usize::MAX, twice: false };
+        match Text::scanned(json, wanted, charge, None) {
             Ok((text, values)) if values.len() == 1 => {
                 let end = text.len();
                 Ok(Self::part(Arc::new(text), 0..end))
@@ -177,7 +197,26 @@ impl Document {
     /// The value of the whole document.
     #[must_use]
     pub fn root(&self) -> Value<'_> {
-        Value::of(self, &self.root)
+        Value::of(self, &self.root, None)
+    }
+
+    /// [`Document::root`] for somebody who may not take for ever: all that is looked at from there is
+    /// spent on the meter.
+    #[must_use]
+    pub fn root_for<'d>(&'d self, meter: &'d Meter) -> Value<'d> {
+        Value { meter: Some(meter), ..Value::of(self, &self.root, None) }
+    }
+
+    /// The same text for somebody else, who pays for what they look at.
+    #[must_use]
+    pub fn charged_to(&self, account: &Arc<Account>) -> Self {
+        Self { text: self.text.clone(), root: self.root.again(), charge: Charge::on(account) }
+    }
+
+    /// Bytes of its text.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.root.range().len()
     }
 
     /// The value at a JSON pointer (RFC 6901), if there is one.
@@ -189,16 +228,18 @@ impl Document {
     /// The value at the end of a path that [`Value::resolve`] gave.
     #[must_use]
     pub fn follow(&self, path: &[u32]) -> Option<Value<'_>> {
-        let mut at = self.root();
-        for &index in path {
-            at = at.child(index)?;
-        }
-        Some(at)
+        self.root().follow(path)
     }
 }
 
+/// What a parser that does not stop takes at the most of a text that is refused anyway, to say where.
+const EXPLAINED: usize = 64 << 10;
+
 /// A text that the parser takes for one value.
-fn checked(text: Text) -> Result<Text, Error> {
+fn checked(text: Text, meter: Option<&Meter>) -> Result<Text, Error> {
+    if meter.is_some() && text.len() > EXPLAINED {
+        return Err(Error(format!("not one JSON value in {} bytes", text.len())));
+    }
     serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| Error(e.to_string()))?;
     Ok(text)
 }
@@ -208,6 +249,7 @@ fn checked(text: Text) -> Result<Text, Error> {
 pub struct Value<'d> {
     document: &'d Document,
     node: &'d Node,
+    meter: Option<&'d Meter>,
 }
 
 impl fmt::Debug for Value<'_> {
@@ -218,12 +260,31 @@ impl fmt::Debug for Value<'_> {
 
 impl<'d> Value<'d> {
     /// The value of a node, or the document that stands for it.
-    fn of(document: &'d Document, node: &'d Node) -> Self {
-        document.text.part(node.start()).map_or(Self { document, node }, Document::root)
+    fn of(document: &'d Document, node: &'d Node, meter: Option<&'d Meter>) -> Self {
+        match document.text.part(node.start()) {
+            None => Self { document, node, meter },
+            Some(part) => Self { meter, ..part.root() },
+        }
     }
 
     fn content(&self) -> Content<'d> {
-        self.node.content(&self.document.text, &self.document.charge)
+        let cost = Cost { charge: &self.document.charge, meter: self.meter };
+        self.node.content(&self.document.text, cost)
+    }
+
+    /// Notes so much work for one value; says whether to go on.
+    pub(crate) fn spend(&self, values: usize) -> bool {
+        self.meter.is_none_or(|meter| meter.spend(values.saturating_mul(8)))
+    }
+
+    /// The value at the end of a path that [`Value::resolve`] gave.
+    #[must_use]
+    pub fn follow(&self, path: &[u32]) -> Option<Self> {
+        let mut at = *self;
+        for &index in path {
+            at = at.child(index)?;
+        }
+        at.spend(path.len() / 8).then_some(at)
     }
 
     fn child(&self, index: u32) -> Option<Self> {
@@ -233,11 +294,12 @@ impl<'d> Value<'d> {
             Content::Object(members) => &members.get(index)?.value,
             _ => return None,
         };
-        Some(Self::of(self.document, node))
+        Some(Self::of(self.document, node, self.meter))
     }
 
     /// The element or member that a token of a pointer names.
     fn step(&self, token: &str) -> Option<Self> {
+        self.spend(1).then_some(())?;
         self.child(self.position(token)?)
     }
 
@@ -281,6 +343,7 @@ impl<'d> Value<'d> {
         for token in pointer::tokens(pointer)? {
             let position = at.position(&token)?;
             path.push(position);
+            at.spend(1).then_some(())?;
             at = at.child(position)?;
         }
         Some(at)
@@ -344,28 +407,34 @@ impl<'d> Value<'d> {
 
     /// Names and values of an object, in byte order of the names; nothing for other kinds.
     pub fn members(&self) -> impl Iterator<Item = (&'d str, Value<'d>)> + use<'d> {
-        let document = self.document;
+        let (document, meter) = (self.document, self.meter);
         let members = match self.content() {
             Content::Object(members) => members,
             _ => &[],
         };
-        members.iter().map(move |m| (m.name(&document.text), Value::of(document, &m.value)))
+        members.iter().map(move |m| (m.name(&document.text), Value::of(document, &m.value, meter)))
     }
 
     /// Elements of a list; nothing for other kinds.
     pub fn items(&self) -> impl Iterator<Item = Value<'d>> + use<'d> {
-        let document = self.document;
+        let (document, meter) = (self.document, self.meter);
         let items = match self.content() {
             Content::List(items) => items,
             _ => &[],
         };
-        items.iter().map(move |node| Value::of(document, node))
+        items.iter().map(move |node| Value::of(document, node, meter))
     }
 
     /// The JSON text as it was received.
     #[must_use]
     pub fn raw(&self) -> Cow<'d, str> {
         self.document.text.whole(self.node.range())
+    }
+
+    /// Bytes of [`Value::raw`].
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.document.text.size(self.node.range())
     }
 
     /// Where the value stands in the text of its document.

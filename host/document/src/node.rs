@@ -1,19 +1,18 @@
 //! The tree over a text: where each value stands, and what it is once somebody has looked.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use serde::de::{Deserializer as _, Visitor};
-
 use crate::Text;
-use crate::account::Charge;
 use crate::counted::Counted;
+use crate::escapes::unescape_for;
+use crate::meter::Cost;
+use crate::order;
 use crate::scan::skip_spaces;
 
 /// A value: its place in the text and, after the first look, what was made of it. 24 bytes, because
 /// a list of a million numbers has a million of them.
+#[derive(Default)]
 pub(crate) struct Node {
     start: u32,
     end: u32,
@@ -27,8 +26,6 @@ enum Made {
     List(Box<[Node]>),
     /// Sorted by name, each name once.
     Object(Box<[Member]>),
-    /// There was no room for it. It reads as null, and its account is exhausted.
-    Refused,
 }
 
 /// Bytes of a list or a text beside what is in it: the box that holds it and what the allocator needs
@@ -46,6 +43,7 @@ pub(crate) enum Content<'n> {
     Object(&'n [Member]),
 }
 
+#[derive(Default)]
 pub(crate) struct Member {
     name: Name,
     pub(crate) value: Node,
@@ -55,6 +53,12 @@ enum Name {
     /// Place in the text, without the quotes.
     Plain(u32, u32),
     Unescaped(Box<str>),
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self::Plain(0, 0)
+    }
 }
 
 /// Up to this many members, comparing lengths first and texts then is faster than halving.
@@ -112,6 +116,11 @@ impl Node {
         slice(text, self.start, self.end)
     }
 
+    /// The same place, not yet looked at.
+    pub(crate) fn again(&self) -> Self {
+        Self { start: self.start, end: self.end, made: OnceLock::new() }
+    }
+
     /// Where it starts.
     pub(crate) fn start(&self) -> u32 {
         self.start
@@ -123,22 +132,20 @@ impl Node {
         number(self.start)..number(self.end)
     }
 
-    /// What is here; what is made for it is charged.
-    pub(crate) fn content<'n>(&'n self, text: &'n Text, charge: &Charge) -> Content<'n> {
+    /// What is here. What is made for it is paid for; what cannot be paid is not kept and reads as null.
+    pub(crate) fn content<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match (json.as_bytes().first(), plain) {
             (_, Some(plain)) if memchr::memchr(b'\\', plain.as_bytes()).is_none() => {
                 Content::Text(plain)
             }
-            (Some(b'{' | b'[' | b'"'), _) => {
-                match &**self.made.get_or_init(|| Box::new(self.make(text, charge))) {
-                    Made::Text(unescaped) => Content::Text(unescaped),
-                    Made::List(items) => Content::List(items),
-                    Made::Object(members) => Content::Object(members),
-                    Made::Refused => Content::Null,
-                }
-            }
+            (Some(b'{' | b'[' | b'"'), _) => match self.made(text, cost) {
+                Some(Made::Text(unescaped)) => Content::Text(unescaped),
+                Some(Made::List(items)) => Content::List(items),
+                Some(Made::Object(members)) => Content::Object(members),
+                None => Content::Null,
+            },
             (Some(b't'), _) => Content::Boolean(true),
             (Some(b'f'), _) => Content::Boolean(false),
             (Some(b'-' | b'0'..=b'9'), _) => Content::Number,
@@ -146,29 +153,63 @@ impl Node {
         }
     }
 
-    fn make(&self, text: &Text, charge: &Charge) -> Made {
+    fn made(&self, text: &Text, cost: Cost<'_>) -> Option<&Made> {
+        if let Some(made) = self.made.get() {
+            return Some(made);
+        }
+        let (made, bytes) = self.make(text, cost)?;
+        // Two may look for the first time at once; what the slower one has made goes.
+        let mut made = Some(Box::new(made));
+        let kept = self.made.get_or_init(|| made.take().unwrap_or_default());
+        if made.is_some() {
+            cost.charge.shrink(bytes);
+        }
+        Some(kept)
+    }
+
+    /// What is made of the value, and the bytes that were charged for it.
+    fn make(&self, text: &Text, cost: Cost<'_>) -> Option<(Made, usize)> {
         let json = self.text(text);
-        let made = match json.as_bytes().first() {
-            Some(b'{') => members(text, self.start, charge).map(Made::Object),
-            Some(b'[') => items(text, self.start, charge).map(Made::List),
-            _ => unescaped(json, charge).map(Made::Text),
-        };
-        made.unwrap_or(Made::Refused)
+        match json.as_bytes().first() {
+            Some(b'{') => {
+                members(text, self.start, cost).map(|(list, bytes)| (Made::Object(list), bytes))
+            }
+            Some(b'[') => {
+                items(text, self.start, cost).map(|(list, bytes)| (Made::List(list), bytes))
+            }
+            _ => unescaped(json, cost).map(|(text, bytes)| (Made::Text(text), bytes)),
+        }
     }
 }
+
+impl Default for Made {
+    fn default() -> Self {
+        Self::Text(Box::default())
+    }
+}
+
+/// Bytes of a number that are read at a time.
+const LONG_WORD: usize = 4 << 10;
+
+/// Whoever looks cannot pay for more.
+struct Unpaid;
+
+/// Units of work for one value, beside the bytes that are read to step over it.
+const VALUE: usize = 8;
 
 /// Steps through the elements or members of one level; nested values are stepped over.
 struct Level<'t> {
     text: &'t Text,
     bytes: &'t [u8],
     at: usize,
+    cost: Cost<'t>,
 }
 
 impl<'t> Level<'t> {
     /// Inside of the bracket at `start`.
-    fn inside(text: &'t Text, start: u32) -> Self {
+    fn inside(text: &'t Text, start: u32, cost: Cost<'t>) -> Self {
         let start = usize::try_from(start).unwrap_or(usize::MAX);
-        Self { text, bytes: text.as_bytes(), at: start.saturating_add(1) }
+        Self { text, bytes: text.as_bytes(), at: start.saturating_add(1), cost }
     }
 
     /// The next byte that is neither white space, comma nor colon.
@@ -183,38 +224,61 @@ impl<'t> Level<'t> {
     }
 
     /// Steps over the value that comes next; its range, or `None` at the end of the level.
-    fn value(&mut self) -> Option<Range<usize>> {
-        let first = self.peek()?;
+    fn value(&mut self) -> Result<Option<Range<usize>>, Unpaid> {
+        let before = self.at;
+        let Some(first) = self.peek() else { return Ok(None) };
         let start = self.at;
+        let mut read = start.saturating_sub(before);
         self.at = match first {
-            b'}' | b']' => return None,
-            b'{' | b'[' => self.text.closing(start)?.checked_add(1)?,
-            b'"' => self.text.string_end(start),
+            b'}' | b']' => return Ok(None),
+            b'{' | b'[' => {
+                let Some(closing) = self.text.closing(start) else { return Ok(None) };
+                closing.saturating_add(1)
+            }
+            b'"' => {
+                let end = self.text.string_end(start);
+                read = read.saturating_add(end.saturating_sub(start) / 8);
+                end
+            }
             _ => {
-                let rest = self.bytes.get(start..)?;
                 let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
-                start + rest.iter().position(ends).unwrap_or(rest.len())
+                let mut end = start;
+                for chunk in self.bytes.get(start..).unwrap_or_default().chunks(LONG_WORD) {
+                    let length = chunk.iter().position(ends);
+                    end = end.saturating_add(length.unwrap_or(chunk.len()));
+                    if length.is_some() {
+                        break;
+                    }
+                    self.cost.spend(chunk.len()).ok_or(Unpaid)?;
+                }
+                read = read.saturating_add(end.saturating_sub(start) % LONG_WORD);
+                end
             }
         };
-        Some(start..self.at)
+        self.cost.spend(VALUE.saturating_add(read)).ok_or(Unpaid)?;
+        Ok(Some(start..self.at))
     }
 }
 
-fn items(text: &Text, start: u32, charge: &Charge) -> Option<Box<[Node]>> {
-    let mut level = Level::inside(text, start);
-    let mut nodes = Counted::new(charge);
-    while let Some(range) = level.value() {
+/// What was made, and the bytes that were charged for it.
+type Paid<T> = Option<(Box<T>, usize)>;
+
+fn items(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Node]> {
+    let mut level = Level::inside(text, start, cost);
+    let mut nodes = Counted::new(cost.charge);
+    while let Some(range) = level.value().ok()? {
         nodes.push(Node::at(range.start, range.end))?;
     }
-    nodes.finish(AROUND).map(Vec::into_boxed_slice)
+    let (nodes, bytes) = nodes.finish(AROUND)?;
+    Some((nodes.into_boxed_slice(), bytes))
 }
 
-fn members(text: &Text, start: u32, charge: &Charge) -> Option<Box<[Member]>> {
-    let mut level = Level::inside(text, start);
-    let mut members = Counted::new(charge);
-    while let Some(name) = level.value() {
-        let Some(value) = level.value() else { break };
-        let name = Name::of(text, name);
+fn members(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Member]> {
+    let mut level = Level::inside(text, start, cost);
+    let mut members = Counted::new(cost.charge);
+    while let Some(name) = level.value().ok()? {
+        let Some(value) = level.value().ok()? else { break };
+        let name = Name::of(text, name, cost)?;
         let beside = name.beside();
         members.push(Member { name, value: Node::at(value.start, value.end) })?;
         if beside > 0 {
@@ -222,45 +286,43 @@ fn members(text: &Text, start: u32, charge: &Charge) -> Option<Box<[Member]>> {
         }
     }
     if !members.items.is_sorted_by(|a, b| a.name(text) < b.name(text)) {
-        // The sort is stable, so of several members of one name the last one written is the last
-        // of its run; reversed before removing duplicates, it is the one that stays.
-        members.sort(|members| {
-            members.sort_by(|a, b| a.name(text).cmp(b.name(text)));
-            members.reverse();
-            members.dedup_by(|a, b| a.name(text) == b.name(text));
-            members.reverse();
-        })?;
+        if members.items.len() <= FEW {
+            // As below, without another list.
+            members.items.sort_by(|a, b| a.name(text).cmp(b.name(text)));
+            members.items.reverse();
+            members.items.dedup_by(|a, b| a.name(text) == b.name(text));
+            members.items.reverse();
+        } else {
+            order::sort_and_dedup(&mut members, text, Member::name, cost)?;
+        }
     }
-    members.finish(AROUND).map(Vec::into_boxed_slice)
+    let (members, bytes) = members.finish(AROUND)?;
+    Some((members.into_boxed_slice(), bytes))
 }
 
-/// A text without its escapes. On the way it is twice as long at the most, with room to grow and in
-/// two copies.
-fn unescaped(json: &str, charge: &Charge) -> Option<Box<str>> {
-    const SHORT: usize = 512;
-    let scratch = if json.len() > SHORT { json.len().saturating_mul(4) } else { 0 };
-    if scratch > 0 && !charge.grow(scratch) {
-        return None;
-    }
-    let text = unescape(json);
-    let charged = charge.grow(text.len().saturating_add(AROUND));
-    if scratch > 0 {
-        charge.shrink(scratch);
-    }
-    charged.then_some(text)
+/// A text without its escapes.
+fn unescaped(json: &str, cost: Cost<'_>) -> Paid<str> {
+    // It is no longer than with them.
+    cost.charge.grow(json.len()).then_some(())?;
+    let text = unescape_for(json, cost);
+    cost.charge.shrink(json.len());
+    let text = text?;
+    let bytes = text.len().saturating_add(AROUND);
+    cost.charge.grow(bytes).then_some((text, bytes))
 }
 
 impl Name {
     /// The name in a range of the text, quotes included.
-    fn of(text: &str, range: Range<usize>) -> Self {
+    fn of(text: &str, range: Range<usize>, cost: Cost<'_>) -> Option<Self> {
         let quoted = text.get(range.clone()).unwrap_or_default();
         let inside = (range.start.checked_add(1), range.end.checked_sub(1));
         let ends = |(start, end): (Option<usize>, Option<usize>)| {
             Some((u32::try_from(start?).ok()?, u32::try_from(end?).ok()?))
         };
-        match ends(inside).filter(|_| !quoted.contains('\\')) {
-            Some((start, end)) => Self::Plain(start, end),
-            None => Self::Unescaped(unescape(quoted)),
+        let is_plain = memchr::memchr(b'\\', quoted.as_bytes()).is_none();
+        match ends(inside).filter(|_| is_plain) {
+            Some((start, end)) => Some(Self::Plain(start, end)),
+            None => unescape_for(quoted, cost).map(Self::Unescaped),
         }
     }
 
@@ -271,38 +333,6 @@ impl Name {
             Self::Unescaped(name) => name.len().saturating_add(16),
         }
     }
-}
-
-/// Reads as bytes, because `serde_json` refuses lone surrogates in text only.
-struct LossyText;
-
-impl<'de> Visitor<'de> for LossyText {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("text")
-    }
-
-    fn visit_borrowed_bytes<E>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
-        Ok(String::from_utf8_lossy(bytes))
-    }
-
-    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(String::from_utf8_lossy(bytes).into_owned()))
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-}
-
-pub(crate) fn unescape(json: &str) -> Box<str> {
-    let mut reader = serde_json::Deserializer::from_str(json);
-    reader.deserialize_bytes(LossyText).unwrap_or_default().into()
 }
 
 /// The whole number that a JSON number stands for, if it is one and fits.

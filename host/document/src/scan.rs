@@ -12,9 +12,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::account::Charge;
 use crate::counted::Counted;
-use crate::node::unescape;
+use crate::escapes::unescape;
+use crate::meter::Cost;
 
 /// What was found in a text.
 pub(crate) struct Found {
@@ -26,11 +26,21 @@ pub(crate) struct Found {
     pub(crate) twice: Option<Range<usize>>,
 }
 
-/// Reads values, one after another. None where something is no JSON, nests deeper than `deepest`, or
-/// `charge` has no room for what is found.
-pub(crate) fn values(json: &str, deepest: usize, charge: &Charge) -> Option<Found> {
+/// What is sought in a text.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Levels of nesting.
+    pub(crate) deepest: usize,
+    /// Names that stand twice.
+    pub(crate) twice: bool,
+}
+
+/// Reads values, one after another. None where something is no JSON, nests deeper than is wanted, or
+/// costs more than there is.
+pub(crate) fn values(json: &str, wanted: Wanted, cost: Cost<'_>) -> Option<Found> {
     // With 32 bits an offset fits.
     u32::try_from(json.len()).ok()?;
+    let charge = cost.charge;
     let mut reader = Reader {
         json,
         bytes: json.as_bytes(),
@@ -39,7 +49,9 @@ pub(crate) fn values(json: &str, deepest: usize, charge: &Charge) -> Option<Foun
         open: Counted::new(charge),
         names: Counted::new(charge),
         twice: None,
-        deepest,
+        wanted,
+        cost,
+        paid: 0,
     };
     let mut values = Counted::new(charge);
     while reader.peek().is_some() {
@@ -52,7 +64,7 @@ pub(crate) fn values(json: &str, deepest: usize, charge: &Charge) -> Option<Foun
             reader.bytes.get(reader.at).filter(|byte| is_space(**byte))?;
         }
     }
-    let brackets = reader.brackets.finish(0)?;
+    let (brackets, _) = reader.brackets.finish(0)?;
     Some(Found { brackets, values: std::mem::take(&mut values.items), twice: reader.twice })
 }
 
@@ -65,8 +77,14 @@ struct Reader<'t, 'c> {
     /// Of all objects that are open.
     names: Counted<'c, Name<'t>>,
     twice: Option<Range<usize>>,
-    deepest: usize,
+    wanted: Wanted,
+    cost: Cost<'c>,
+    /// How much of the text is paid for.
+    paid: usize,
 }
+
+/// Bytes of text between two payments.
+const PACE: usize = 1 << 10;
 
 /// A list or an object that is open.
 struct Open {
@@ -101,6 +119,11 @@ impl Reader<'_, '_> {
     /// Steps over a value, with all that is in it.
     fn value(&mut self) -> Option<()> {
         loop {
+            let unpaid = self.at.saturating_sub(self.paid);
+            if unpaid > PACE {
+                self.cost.spend(unpaid)?;
+                self.paid = self.at;
+            }
             let is_complete = match self.peek()? {
                 b'"' => self.string().map(|()| true)?,
                 b'{' => self.enter(true)?,
@@ -119,7 +142,7 @@ impl Reader<'_, '_> {
 
     /// Enters a list or an object; says whether it is complete, being empty.
     fn enter(&mut self, is_object: bool) -> Option<bool> {
-        if self.open.items.len() == self.deepest {
+        if self.open.items.len() == self.wanted.deepest {
             return None;
         }
         let (bracket, names) = (self.brackets.items.len(), self.names.items.len());
@@ -173,7 +196,9 @@ impl Reader<'_, '_> {
     fn name(&mut self) -> Option<()> {
         let start = self.at;
         self.string()?;
-        self.note(start)?;
+        if self.wanted.twice {
+            self.note(start)?;
+        }
         if self.peek()? != b':' {
             return None;
         }
@@ -350,8 +375,14 @@ fn plain(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    fn found(json: &str) -> Option<Found> {
+        let charge = crate::Charge::default();
+        let cost = Cost { charge: &charge, meter: None };
+        values(json, Wanted { deepest: 8, twice: true }, cost)
+    }
+
     fn ranges(json: &str) -> Option<Vec<&str>> {
-        let found = values(json, 8, &Charge::default())?;
+        let found = found(json)?;
         Some(found.values.into_iter().filter_map(|range| json.get(range)).collect())
     }
 
@@ -437,7 +468,7 @@ mod tests {
             (&many("n7"), Some((992, r#""n7""#))),
             (&many("n99"), Some((992, r#""n99""#))),
         ] {
-            let twice = values(json, 8, &Charge::default()).unwrap().twice;
+            let twice = found(json).unwrap().twice;
             let found = twice.map(|range| (range.start, json.get(range).unwrap()));
             assert_eq!(found, expected, "{json}");
         }
@@ -445,7 +476,7 @@ mod tests {
 
     #[test]
     fn brackets_are_paired() {
-        let found = values(r#"{"a]":[{}, "\"]"], "b": {}}"#, 8, &Charge::default()).unwrap();
+        let found = found(r#"{"a]":[{}, "\"]"], "b": {}}"#).unwrap();
         assert_eq!(found.brackets, [(0, 26), (6, 16), (7, 8), (24, 25)]);
     }
 }

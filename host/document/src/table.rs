@@ -8,30 +8,51 @@ use std::borrow::Cow;
 
 use crate::{Value, pointer};
 
+/// A column: its tokens, and how many of them are those of the column before it.
+struct Column<'c> {
+    tokens: Vec<Cow<'c, str>>,
+    shared: usize,
+}
+
+fn columns<'c>(pointers: &'c [impl AsRef<str>]) -> Vec<Option<Column<'c>>> {
+    let mut columns: Vec<Option<Column<'c>>> = Vec::with_capacity(pointers.len());
+    for pointer in pointers {
+        let column = pointer::tokens(pointer.as_ref()).map(|tokens| {
+            let tokens: Vec<_> = tokens.collect();
+            let before = columns.iter().rev().flatten().next();
+            let before = before.map(|column| column.tokens.as_slice()).unwrap_or_default();
+            let shared = tokens.iter().zip(before).take_while(|(one, other)| one == other).count();
+            Column { tokens, shared }
+        });
+        columns.push(column);
+    }
+    columns
+}
+
 /// Hands on what stands at each of the columns, JSON pointers relative to the elements, in each element
-/// of a list: element by element. Nothing for other kinds.
+/// of a list: element by element. Nothing for other kinds. It ends where the meter of the list stops.
 ///
 /// # Errors
 /// That of `cell`, which ends it.
 pub fn table<'d, E>(
     list: Value<'d>,
-    columns: &[impl AsRef<str>],
+    pointers: &[impl AsRef<str>],
     mut cell: impl FnMut(Option<Value<'d>>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let tokens = |column| Some(pointer::tokens(column)?.collect::<Vec<_>>());
-    let columns: Vec<_> = columns.iter().map(|column| tokens(column.as_ref())).collect();
+    let columns = columns(pointers);
     // The values on the way to the column before, the element itself first.
     let mut way = Vec::new();
     for element in list.items() {
         way.clear();
         way.push(element);
-        let mut before: &[Cow<'_, str>] = &[];
         for column in &columns {
-            let Some(tokens) = column.as_deref() else {
+            if !list.spend(1) {
+                return Ok(());
+            }
+            let Some(Column { tokens, shared }) = column else {
                 cell(None)?;
                 continue;
             };
-            let shared = tokens.iter().zip(before).take_while(|(one, other)| one == other).count();
             way.truncate(shared.saturating_add(1));
             let rest = tokens.get(way.len().saturating_sub(1)..).unwrap_or_default();
             let found = rest.iter().try_fold(way.last().copied(), |at, token| {
@@ -40,7 +61,6 @@ pub fn table<'d, E>(
                 next.map(Some)
             });
             cell(found.flatten())?;
-            before = tokens;
         }
     }
     Ok(())

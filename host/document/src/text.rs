@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crate::account::Charge;
 use crate::counted::Counted;
-use crate::scan::{self, string_end};
+use crate::meter::{Cost, Meter};
+use crate::scan::{self, Wanted, string_end};
 use crate::{Document, Error};
 
 /// Deepest nesting of lists and objects. Kubernetes objects stay far below (a CRD schema of 60
@@ -159,8 +160,9 @@ impl Text {
                 _ => at += 1,
             }
         }
-        let brackets = brackets.finish(0).ok_or(Unfit::Full)?;
-        Ok((brackets, strings.finish(0).ok_or(Unfit::Full)?))
+        let (brackets, _) = brackets.finish(0).ok_or(Unfit::Full)?;
+        let (strings, _) = strings.finish(0).ok_or(Unfit::Full)?;
+        Ok((brackets, strings))
     }
 
     /// A text of which nobody wants to know more than what it says.
@@ -175,16 +177,18 @@ impl Text {
     /// # Errors
     /// The text itself, where something in it is no JSON or nests deeper than `deepest` levels.
     pub fn values(json: String, deepest: usize) -> Result<(Self, Vec<Range<usize>>), String> {
-        Self::scanned(json, deepest.min(MAX_DEPTH), Charge::default()).map_err(|(json, _)| json)
+        let wanted = Wanted { deepest: deepest.min(MAX_DEPTH), twice: true };
+        Self::scanned(json, wanted, Charge::default(), None).map_err(|(json, _)| json)
     }
 
     /// [`Text::values`], charged. Text and charge come back where it is not to be.
     pub(crate) fn scanned(
         json: String,
-        deepest: usize,
+        wanted: Wanted,
         charge: Charge,
+        meter: Option<&Meter>,
     ) -> Result<(Self, Vec<Range<usize>>), Unread> {
-        match scan::values(&json, deepest, &charge) {
+        match scan::values(&json, wanted, Cost { charge: &charge, meter }) {
             Some(found) => {
                 let (brackets, twice) = (found.brackets, found.twice);
                 let text = Self { json, brackets, twice, charge, ..Self::default() };
@@ -242,6 +246,16 @@ impl Text {
         }
         whole.push_str(self.json.get(at..range.end).unwrap_or_default());
         Cow::Owned(whole)
+    }
+
+    /// Bytes of [`Text::whole`].
+    pub(crate) fn size(&self, range: Range<usize>) -> usize {
+        let offset = |part: &(u32, Arc<Document>)| usize::try_from(part.0).unwrap_or(usize::MAX);
+        let from = self.parts.partition_point(|part| offset(part) < range.start);
+        let to = self.parts.partition_point(|part| offset(part) < range.end);
+        let parts = self.parts.get(from..to).unwrap_or_default().iter();
+        let longer = parts.map(|part| part.1.root().size().saturating_sub("null".len()));
+        range.len().saturating_add(longer.sum())
     }
 
     /// Offset of the bracket that closes the one at `open`.

@@ -16,7 +16,7 @@ const NODE: usize = 24;
 const MEMBER: usize = 40;
 const PAIR: usize = 8;
 
-const MANY: usize = 100_000;
+const MANY: usize = 20_000;
 
 /// Looks at everything there is.
 fn look(value: Value<'_>) -> usize {

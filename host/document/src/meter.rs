@@ -1,0 +1,100 @@
+//! How much work looks have been, and whether to go on.
+//!
+//! A look is work that whoever asks does not see: a list of millions is split at the first look, names
+//! are sorted, texts are read without their escapes. Where somebody asks who must not take longer than
+//! they may, their values carry a [`Meter`]. Every loop spends on it, and every so often it looks at a
+//! [`Watch`]. One that says that it is over stops the meter: what is looked at from then on seems to be
+//! null, nothing of it is kept, and whoever asked checks [`Meter::is_stopped`] before they believe
+//! an answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Units between two looks at the watch. A unit is a byte that is read by itself or an eighth of the work
+/// for one value: some nanoseconds at the most.
+const EVERY: u64 = 32 << 10;
+
+/// Knows when it is over.
+pub trait Watch: Send + Sync {
+    /// Whether whoever asks has had what they may have.
+    fn is_over(&self) -> bool;
+}
+
+/// The work of one call. Belongs to one thread; the numbers are atomic so that what holds it may move.
+pub struct Meter {
+    spent: AtomicU64,
+    due: AtomicU64,
+    stopped: AtomicBool,
+    watch: Arc<dyn Watch>,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (spent, stopped) = (self.spent(), self.is_stopped());
+        f.debug_struct("Meter")
+            .field("spent", &spent)
+            .field("stopped", &stopped)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Meter {
+    /// A meter that goes on until its watch says otherwise.
+    #[must_use]
+    pub fn new(watch: Arc<dyn Watch>) -> Self {
+        Self {
+            spent: AtomicU64::new(0),
+            due: AtomicU64::new(EVERY),
+            stopped: AtomicBool::new(false),
+            watch,
+        }
+    }
+
+    /// Notes work; says whether to go on.
+    #[inline]
+    pub fn spend(&self, units: usize) -> bool {
+        let units = u64::try_from(units).unwrap_or(u64::MAX);
+        let spent = self.spent.load(Ordering::Relaxed).saturating_add(units);
+        self.spent.store(spent, Ordering::Relaxed);
+        spent < self.due.load(Ordering::Relaxed) || self.goes_on(spent)
+    }
+
+    #[cold]
+    fn goes_on(&self, spent: u64) -> bool {
+        if self.is_stopped() || self.watch.is_over() {
+            self.stopped.store(true, Ordering::Relaxed);
+            // Whoever asks again hears it at once.
+            self.due.store(0, Ordering::Relaxed);
+            return false;
+        }
+        self.due.store(spent.saturating_add(EVERY), Ordering::Relaxed);
+        true
+    }
+
+    /// Units so far.
+    #[must_use]
+    pub fn spent(&self) -> u64 {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was left undone.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// Who pays for a look: memory and work.
+#[derive(Clone, Copy)]
+pub(crate) struct Cost<'c> {
+    pub(crate) charge: &'c crate::Charge,
+    pub(crate) meter: Option<&'c Meter>,
+}
+
+impl Cost<'_> {
+    #[inline]
+    pub(crate) fn spend(self, units: usize) -> Option<()> {
+        self.meter.is_none_or(|meter| meter.spend(units)).then_some(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Looks that are told to stop.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests may panic"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use opgate_document::{Account, Charge, Document, Meter, Value, Watch, equal, table};
+
+const MANY: usize = 200_000;
+
+/// Is over after so many looks at it.
+struct After(AtomicU64);
+
+impl Watch for After {
+    fn is_over(&self) -> bool {
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_err()
+    }
+}
+
+fn meter(looks: u64) -> Meter {
+    Meter::new(Arc::new(After(AtomicU64::new(looks))))
+}
+
+fn list(item: &str) -> String {
+    format!("[{}{item}]", format!("{item},").repeat(MANY - 1))
+}
+
+fn named(name: impl Fn(usize) -> String) -> String {
+    let members: Vec<_> = (0..MANY).map(|n| format!("\"{}\":1", name(n))).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+fn count(value: Value<'_>) -> usize {
+    let members: usize = value.members().map(|(_, value)| 1 + count(value)).sum();
+    let items: usize = value.items().map(|value| 1 + count(value)).sum();
+    members + items + value.text().map_or(0, str::len)
+}
+
+/// A look that costs much, at a text made for it.
+type Work = fn(Value<'_>);
+
+fn works() -> Vec<(&'static str, String, Work)> {
+    let first: Work = |value| {
+        let _ = value.get("/0");
+    };
+    let member: Work = |value| {
+        let _ = value.get("/a");
+    };
+    let text: Work = |value| {
+        let _ = value.text();
+    };
+    let all: Work = |value| {
+        count(value);
+    };
+    let to_itself: Work = |value| {
+        let _ = equal(value.get("/0"), value.get("/1"));
+    };
+    let columns: Work = |value| {
+        let pointer = "/".repeat(1_000);
+        let _ = table(value, &vec![pointer; 64], |_| Ok::<_, ()>(()));
+    };
+    let pair = |one: &str, other: &str| format!("[{},{}]", list(one), list(other));
+    let empty_names = format!("{}1{}", "{\"\":".repeat(500), "}".repeat(500));
+    vec![
+        ("a list is split", list("1"), first),
+        ("a list of lists is split", list("[]"), first),
+        ("a list of texts is split", list("\"some text that is longer\""), first),
+        ("a list of long numbers is split", format!("[{}]", "1".repeat(MANY)), first),
+        ("an object is split", named(|n| format!("{n:07}")), member),
+        ("names are sorted", named(|n| format!("{:07}", (n * 7_919) % MANY)), member),
+        ("names with escapes", named(|n| format!("\\n{n}")), member),
+        ("escapes are read", format!("\"{}\"", "\\n".repeat(MANY)), text),
+        ("all is looked at", list("[[{\"a\":[1]}]]"), all),
+        ("values are compared", pair("{\"a\":[1]}", "{\"a\":[1.0]}"), to_itself),
+        ("a table of nothing", list("1"), columns),
+        ("a table of empty names", format!("[{}1]", format!("{empty_names},").repeat(20)), columns),
+    ]
+}
+
+/// After the watch has said that it is over, no loop goes on.
+#[test]
+fn looks_stop_when_they_are_told_to() {
+    for (what, json, work) in works() {
+        let account = Account::new(usize::MAX);
+        let document = Document::charged(json, Charge::on(&account)).unwrap();
+        let before = account.used();
+        let stopped = meter(0);
+        work(document.root_for(&stopped));
+        assert!(stopped.is_stopped(), "{what}: {}", stopped.spent());
+        // Between two looks at the watch, and for the largest step of all.
+        assert!(stopped.spent() < 64 << 10, "{what}: {}", stopped.spent());
+        if what != "all is looked at" && !what.starts_with("a table") && !what.starts_with("values")
+        {
+            assert_eq!(account.used(), before, "{what}: nothing of it is kept");
+        }
+        // The next one is not misled by what was left undone.
+        let patient = meter(u64::MAX);
+        work(document.root_for(&patient));
+        assert!(!patient.is_stopped(), "{what}");
+        assert!(patient.spent() > 100_000, "{what}: {}", patient.spent());
+        drop(document);
+        assert_eq!(account.used(), 0, "{what}");
+    }
+}
+
+#[test]
+fn reading_stops_when_it_is_told_to() {
+    let broken = |json: String| json.strip_suffix(']').unwrap().to_owned();
+    for json in [list("[]"), list("\"a\""), "1 ".repeat(MANY), broken(list("[]"))] {
+        let account = Account::new(usize::MAX);
+        let stopped = meter(0);
+        Document::metered(json.clone(), Charge::on(&account), &stopped).unwrap_err();
+        assert!(stopped.is_stopped() && stopped.spent() < 64 << 10, "{}", stopped.spent());
+        assert_eq!(account.used(), 0);
+        let patient = meter(u64::MAX);
+        let read = Document::metered(json, Charge::on(&account), &patient);
+        assert!(!patient.is_stopped());
+        if let Err(error) = read {
+            assert!(error.to_string().starts_with("not one JSON value in "), "{error}");
+        }
+    }
+}
+
+/// What a meter does is seen by nobody who is not stopped.
+#[test]
+fn sorted_in_steps_is_sorted() {
+    let json = named(|n| format!("{}", (n * 7_919) % 50_000));
+    let (stepwise, at_once) = (Document::parse(&json).unwrap(), Document::parse(&json).unwrap());
+    let patient = meter(u64::MAX);
+    let names = |value: Value<'_>| -> Vec<(String, usize)> {
+        value.members().map(|(name, value)| (name.to_owned(), value.range().start)).collect()
+    };
+    let (one, other) = (names(stepwise.root_for(&patient)), names(at_once.root()));
+    assert_eq!(one.len(), 50_000);
+    assert_eq!(one, other);
+    assert!(one.is_sorted());
+    // The last of several is the one that counts.
+    let last: std::collections::BTreeMap<_, _> =
+        (0..MANY).map(|n| (format!("{}", (n * 7_919) % 50_000), n)).collect();
+    let mut by_place = one;
+    by_place.sort_by_key(|(_, place)| *place);
+    let mut expected: Vec<_> = last.into_iter().collect();
+    expected.sort_by_key(|(_, n)| *n);
+    let by_place: Vec<_> = by_place.into_iter().map(|(name, _)| name).collect();
+    let expected: Vec<_> = expected.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(by_place, expected);
+}
