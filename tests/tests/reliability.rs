@@ -322,7 +322,7 @@ async fn a_slow_policy_slows_nobody_else() {
         let answer = answer.unwrap();
         match answer.status {
             500 => {
-                assert_eq!(answer.body, "policy evil: ran longer than 100ms");
+                assert_eq!(answer.body, "policy evil: used more than 100ms of processor time");
                 deadline += 1;
             }
             503 => {

@@ -213,6 +213,13 @@ impl Document {
         Self { text: self.text.clone(), root: self.root.again(), charge: Charge::on(account) }
     }
 
+    /// Charges the document's account with bytes that go with the document; says whether they are
+    /// there.
+    #[must_use]
+    pub fn pay(&self, bytes: usize) -> bool {
+        self.charge.grow(bytes)
+    }
+
     /// Bytes of its text.
     #[must_use]
     pub fn size(&self) -> usize {

@@ -8,30 +8,35 @@
 //! own with limits on time, memory, tables, stack, handles and copied bytes, set before the guest's
 //! first instruction and the same for `describe`, `validate-settings` and `validate`.
 
-mod bindings;
 mod cache;
+mod clock;
+mod fault;
 mod gate;
+mod imports;
 mod limits;
 mod settings;
+mod state;
 mod ticker;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use opgate_document::Document;
 use opgate_unsafe::Image;
-use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::component::{Linker, Resource};
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, UpdateDeadline};
 
-pub use bindings::types as wit;
-use bindings::{ClusterPolicy, ClusterPolicyPre, Handle, Severity, State};
 pub use cache::Cache;
+use clock::Clock;
+pub(crate) use clock::processor_time;
+pub use clock::{Apart, Budget, Time};
+pub use fault::{Fault, Import};
 pub use gate::Refusal;
-use limits::Limiter;
-pub use limits::{Fault, Limits};
+pub use imports::types as wit;
+use imports::{ClusterPolicy, ClusterPolicyPre, Severity};
+pub use limits::Limits;
+use state::{Handle, State};
 use ticker::{TICK, Ticker};
 
 use crate::cluster::Reader;
@@ -43,9 +48,6 @@ const TARGET: &str = env!("OPGATE_TARGET");
 /// unmapped. Guests of the SDK keep stack, data and a small heap below it.
 const RESIDENT_MEMORY: usize = 128 << 10;
 const RESIDENT_TABLE: usize = 4 << 10;
-
-/// An answer that comes this much after its time is still taken.
-const LATE: Duration = Duration::from_millis(10);
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -184,8 +186,7 @@ impl Engine {
     ) -> Result<Module, LoadError> {
         let unusable = |e: wasmtime::Error| LoadError::Unusable(format!("{e:#}"));
         let mut linker = Linker::new(&self.engine);
-        ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)
-            .map_err(unusable)?;
+        imports::define(&mut linker).map_err(unusable)?;
         let pre = linker.instantiate_pre(component).map_err(unusable)?;
         let pre = ClusterPolicyPre::new(pre).map_err(unusable)?;
         // Now, not at the first request.
@@ -261,40 +262,6 @@ pub struct Call<T> {
     pub reader: Option<Reader>,
 }
 
-/// What one call may use.
-#[derive(Debug, Clone, Copy)]
-pub struct Budget<'c> {
-    /// Bytes of memory.
-    pub memory: usize,
-    /// Wall-clock time.
-    pub time: Duration,
-    /// For a call on a thread of its own.
-    pub apart: Option<&'c Apart>,
-}
-
-/// A call on a thread of its own can be stopped, and its thread can be made to yield.
-#[derive(Debug, Clone)]
-pub struct Apart {
-    /// Set when nobody waits for the answer any more; looked at once a tick.
-    pub cancelled: Arc<AtomicBool>,
-    /// Time of the processor after which the thread gets only what others leave over.
-    pub yield_after: Duration,
-}
-
-/// What this thread has had of the processor.
-pub(crate) fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
-impl Budget<'_> {
-    /// All that the limits of a policy allow.
-    #[must_use]
-    pub fn of(limits: Limits) -> Self {
-        Self { memory: limits.memory, time: limits.time, apart: None }
-    }
-}
-
 impl Module {
     /// `sha256:…` of the component.
     #[must_use]
@@ -344,57 +311,47 @@ impl Module {
         reader: Option<Reader>,
         call: impl FnOnce(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {
-        let mut handles = ResourceTable::new();
-        handles.set_max_capacity(limits::HANDLES);
-        let limiter = Limiter::new(budget.memory);
-        let state = State { handles, limiter, log: Vec::new(), parsed: 0, reader };
+        let state = State::new(budget.memory, Clock::start(budget), reader);
+        let clock = state.clock.clone();
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
-        store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
         store.set_max_component_handles(limits::HANDLES);
-        let end = Instant::now() + budget.time;
-        Self::set_deadline(&mut store, budget, end);
+        imports::bound_copies(&mut store);
+        Self::set_deadline(&mut store, budget, &clock);
         let running = self.engine.ticker.run();
         let answer = self.pre.instantiate(&mut store).and_then(|policy| call(&mut store, &policy));
         drop(running);
-        // A call of the host is not interrupted: what it took too long is noticed here.
-        let late = budget.apart.is_some() && answer.is_ok() && Instant::now() > end + LATE;
         let State { limiter, log, reader, .. } = store.into_data();
         let result = answer.map_err(|error| {
-            let cancelled =
-                budget.apart.is_some_and(|apart| apart.cancelled.load(Ordering::Relaxed));
-            if cancelled {
-                return Fault::Cancelled;
-            }
             // The panic hook of the SDK writes the text as the last thing before the trap.
             let last_words = log.last().filter(|(severity, _)| *severity == Severity::Error);
             let panic = last_words.map(|(_, text)| text.clone());
-            Fault::of(&error, &limiter, budget.time, panic)
+            Fault::of(&error, &limiter, &clock, panic)
         });
-        let result = if late { Err(Fault::Deadline(budget.time)) } else { result };
         let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
         Call { result, log, reader }
     }
 
-    fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, end: Instant) {
-        let Some(Apart { cancelled, yield_after }) = budget.apart.cloned() else {
+    fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, clock: &Arc<Clock>) {
+        if let Time::Try(time) = budget.time {
             // The first tick may come at once; one more makes the time at least what was promised.
-            let ticks = budget.time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
+            let ticks = time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
             store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
             return;
-        };
-        // By the clock and not by counting: ticks that pass during a call of the host, or while the
-        // thread waits for a processor, count like all others.
-        let started = processor_time();
+        }
+        // By the clock and not by counting: ticks that pass while the thread waits for a processor
+        // are nothing that the call has used.
+        let clock = clock.clone();
+        let yield_after = budget.apart.map(|apart| apart.yield_after);
         let mut yields = false;
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
-            if !yields && processor_time().saturating_sub(started) > yield_after {
+            if !yields && yield_after.is_some_and(|most| clock.used() > most) {
                 // Where the system does not allow it, the call runs on like any other.
                 let _ = opgate_unsafe::run_when_idle();
                 yields = true;
             }
-            if Instant::now() >= end || cancelled.load(Ordering::Relaxed) {
+            if clock.over().is_some() {
                 return Ok(UpdateDeadline::Interrupt);
             }
             Ok(UpdateDeadline::Continue(1))

@@ -21,6 +21,8 @@ pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     // Proposals that no guest needs. SIMD: two of 2026's advisories are about its code generation.
     config.wasm_simd(false).wasm_relaxed_simd(false);
     config.wasm_tail_call(false).wasm_multi_memory(false).wasm_memory64(false);
+    // A fault names limits and imports, not the functions of the guest.
+    config.wasm_backtrace_max_frames(None);
     // Same bits for the same input, also for floating point.
     config.cranelift_nan_canonicalization(true);
     if !roomy {

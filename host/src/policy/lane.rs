@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::Policy;
 use crate::cluster::{Lens, Reader, Unsettled};
-use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, processor_time, wit};
+use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, processor_time, wit};
 
 /// Deadline of a call where requests are served.
 const FAST: Duration = Duration::from_millis(2);
@@ -69,6 +69,14 @@ pub enum Overload {
     /// Too much was allowed of which it is not known whether it is stored.
     #[error("too many requests that were allowed are not known to be stored: try again")]
     NoRoom,
+    /// The server had no processor or no memory for a call.
+    #[error("policy {policy}: {why}")]
+    Starved {
+        /// The policy.
+        policy: String,
+        /// What it lacked.
+        why: String,
+    },
     /// Nobody waits for the answer any more.
     #[error("the time of the request was over before it was decided")]
     Late,
@@ -200,12 +208,12 @@ pub(super) async fn validate(
     if left.is_zero() {
         return Err(Overload::Late);
     }
-    let budget = Budget { time: policy.limits.time.min(left), ..Budget::of(policy.limits) };
+    let whole = Time::of(policy.limits, left);
     if lane.is_fast() {
-        let short = budget.time > FAST && !lane.is_only;
-        let time = if short { FAST } else { budget.time };
+        let short = policy.limits.time > FAST && !lane.is_only;
+        let time = if short { Time::Try(FAST.min(left)) } else { whole };
         let reader = policy.view.reader(lens.clone());
-        let budget = Budget { time, ..budget };
+        let budget = Budget { memory: policy.limits.memory, time, apart: None };
         let call = policy.module.validate(inputs, &policy.settings, reader, budget);
         if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
             return Ok(call);
@@ -215,7 +223,7 @@ pub(super) async fn validate(
         tracing::debug!(policy = policy.name, "a long call; it is run again, apart");
     }
     let reader = policy.view.reader(lens.clone());
-    Ok(slow(policy, inputs, reader, permit, budget.time).await)
+    Ok(slow(policy, inputs, reader, permit, whole).await)
 }
 
 async fn slow(
@@ -223,7 +231,7 @@ async fn slow(
     inputs: &Arc<Inputs>,
     reader: Reader,
     permit: OwnedSemaphorePermit,
-    time: Duration,
+    time: Time,
 ) -> Call<wit::Verdict> {
     let (answer, answered) = oneshot::channel();
     let stop = Arc::new(AtomicBool::new(false));
@@ -242,7 +250,8 @@ async fn slow(
             let memory = running.limits.memory;
             let budget = Budget { memory, time, apart: Some(&apart) };
             let call = running.module.validate(&inputs, &running.settings, reader, budget);
-            running.lane.note(processor_time().saturating_sub(started), &call.result, time);
+            let used = processor_time().saturating_sub(started);
+            running.lane.note(used, &call.result, running.limits.time);
             drop(permit);
             let _ = answer.send(call);
         });

@@ -247,6 +247,10 @@ impl Set {
                     let (policy, resource) = (policy.name.clone(), resource.clone());
                     overload = overload.or(Some(Overload::Listing { policy, resource }));
                 }
+                Ok(Err(fault)) if fault.is_overload() && policy.can_block() => {
+                    let (policy, why) = (policy.name.clone(), fault.to_string());
+                    overload = overload.or(Some(Overload::Starved { policy, why }));
+                }
                 Err(error) if policy.can_block() => overload = overload.or(Some(error.clone())),
                 Err(error) => {
                     let fault = fault_of(policy, error.to_string(), "overload");

@@ -1,0 +1,27 @@
+//! Lines for the host's log.
+
+use wasmtime::component::{LinkerInstance, WasmStr};
+
+use super::{Context, Import, Severity, State};
+use crate::engine::limits::HOSTCALL_BYTES;
+
+/// Lines of log kept of one call, and bytes of each.
+const LINES: usize = 64;
+const BYTES: usize = 2_048;
+
+pub(super) fn define(log: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    log.func_wrap("log", |mut store: Context<'_>, (severity, message): (Severity, WasmStr)| {
+        let import = Import("log", "log");
+        let message = import.text(&store, "a line", &message, HOSTCALL_BYTES)?;
+        let line = crate::text::one_line(&message, BYTES);
+        let log = &mut store.data_mut().log;
+        // The last place is for the last error: that is what a panic writes.
+        if log.len() == LINES && severity == Severity::Error {
+            log.pop();
+        }
+        if log.len() < LINES {
+            log.push((severity, line));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,113 @@
+//! What the host keeps for one instance, which lives for one call.
+
+use std::sync::Arc;
+
+use opgate_document::{Account, Charge, Document, Meter, Value};
+use wasmtime::component::{Resource, ResourceTable};
+
+use super::clock::Clock;
+use super::fault::{Fault, Import};
+use super::imports::Severity;
+use super::limits::{self, Limiter};
+use crate::cluster::Reader;
+
+/// What a document handle of a guest stands for: a document and the way to a value in it.
+#[derive(Clone)]
+#[expect(unreachable_pub, reason = "the generated module re-exports it")]
+pub struct Handle {
+    pub(super) document: Arc<Document>,
+    pub(super) path: Vec<u32>,
+}
+
+impl Handle {
+    pub(super) fn whole(document: Arc<Document>) -> Self {
+        Self { document, path: Vec::new() }
+    }
+
+    /// Where it leads to, for a look that the meter watches.
+    pub(super) fn at<'h>(&'h self, meter: &'h Meter) -> Option<Value<'h>> {
+        self.document.root_for(meter).follow(&self.path)
+    }
+}
+
+/// What the host keeps for one instance.
+pub(crate) struct State {
+    pub(super) handles: ResourceTable,
+    pub(super) limiter: Limiter,
+    pub(super) log: Vec<(Severity, String)>,
+    /// What the guest may read of the cluster.
+    pub(super) reader: Option<Reader>,
+    pub(super) clock: Arc<Clock>,
+    /// The work of the host for the guest.
+    pub(super) meter: Meter,
+    /// Memory of the guest, and of the host for the guest.
+    pub(super) account: Arc<Account>,
+    /// What the last answer to the guest takes; it has been copied when the guest asks again.
+    pub(super) answer: Charge,
+}
+
+impl State {
+    pub(super) fn new(memory: usize, clock: Clock, reader: Option<Reader>) -> Self {
+        let account = Account::new(memory);
+        let clock = Arc::new(clock);
+        let mut handles = ResourceTable::new();
+        handles.set_max_capacity(limits::HANDLES);
+        Self {
+            handles,
+            limiter: Limiter::new(account.clone()),
+            log: Vec::new(),
+            reader,
+            meter: Meter::new(clock.clone()),
+            clock,
+            answer: Charge::on(&account),
+            account,
+        }
+    }
+
+    /// A document that the guest gets a handle of.
+    pub(super) fn push(
+        &mut self,
+        import: Import,
+        handle: Handle,
+    ) -> Result<Resource<Handle>, Fault> {
+        self.handles.push(handle).map_err(|_| Fault::Handles(import))
+    }
+
+    pub(super) fn handle(&self, handle: &Resource<Handle>) -> wasmtime::Result<&Handle> {
+        Ok(self.handles.get(handle)?)
+    }
+
+    /// Before the work of an import: its answer of before is gone.
+    pub(super) fn begin(&self) {
+        self.answer.shrink(self.answer.bytes());
+    }
+
+    /// Takes memory for an answer.
+    pub(super) fn charge(&self, import: Import, bytes: usize) -> Result<(), Fault> {
+        if self.answer.grow(bytes) { Ok(()) } else { Err(self.out_of_memory(import)) }
+    }
+
+    /// Notes work for an answer.
+    pub(super) fn spend(&self, units: usize) -> Result<(), Fault> {
+        if self.meter.spend(units) { Ok(()) } else { Err(self.clock.fault()) }
+    }
+
+    pub(super) fn out_of_memory(&self, import: Import) -> Fault {
+        Fault::Memory(self.account.limit(), Some(import))
+    }
+
+    /// After a look on behalf of the guest, the one place that says whether what was found is what is
+    /// there: no policy gets to see what only seemed to be nothing.
+    pub(super) fn believe(&self, import: Import, document: &Document) -> Result<(), Fault> {
+        if self.meter.is_stopped() {
+            return Err(self.clock.fault());
+        }
+        if self.account.is_exhausted() {
+            return Err(self.out_of_memory(import));
+        }
+        if document.is_exhausted() {
+            return Err(Fault::Exhausted);
+        }
+        Ok(())
+    }
+}
