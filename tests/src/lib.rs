@@ -269,6 +269,15 @@ impl Server {
         self.child.id()
     }
 
+    /// Bytes of its memory, by the name that `/proc/PID/status` gives it: `VmHWM` is the most that
+    /// there ever was.
+    pub fn memory(&self, name: &str) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let kib: usize = line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().unwrap();
+        kib << 10
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);

@@ -17,7 +17,7 @@ use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
 use crate::cluster::{self, Bounds, Connection, Interrupted, Source};
 use crate::policy::units::{parse_bytes, parse_duration};
-use crate::server::{Options, Server};
+use crate::server::{Options, Room, Server};
 
 /// Arguments of `opgate serve`.
 #[derive(Debug, Args)]
@@ -35,9 +35,10 @@ pub(super) struct Serve {
     /// Largest body
     #[arg(long, value_name = "SIZE", default_value = "7Mi", value_parser = parse_bytes)]
     max_body: usize,
-    /// All bodies in memory at one time; more are answered with 503
-    #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = parse_bytes)]
-    max_body_memory: usize,
+    /// Memory of all requests at one time, from their bodies to their answers; more are answered with
+    /// 503 [default: 256Mi, or a quarter of the memory limit where that is less]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_body_memory: Option<usize>,
     /// Calls that may wait for each policy; more are answered with 503
     #[arg(long, value_name = "NUMBER", default_value_t = QUEUE)]
     queue: usize,
@@ -54,9 +55,13 @@ pub(super) struct Serve {
     tls_reload: Duration,
     #[command(flatten)]
     clients: ClientArgs,
-    /// Open connections of the webhook port; more wait to be accepted
-    #[arg(long, value_name = "NUMBER", default_value_t = NonZeroUsize::MIN.saturating_add(4_095))]
-    max_connections: NonZeroUsize,
+    /// Open connections of the webhook port; where more come, those that are silent or idle go
+    /// [default: 4096, or one for each 512Ki of the memory limit where that is less]
+    #[arg(long, value_name = "NUMBER")]
+    max_connections: Option<NonZeroUsize>,
+    /// Where to look for the memory limit: a folder with `proc` and `sys`
+    #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
+    system_root: PathBuf,
 }
 
 /// Who may connect to the webhook port.
@@ -196,7 +201,10 @@ impl Serve {
             tls_reload,
             clients,
             max_connections,
+            system_root,
         } = self;
+        opgate_unsafe::keep_large_memory_apart();
+        let room = Room::of(&system_root);
         let source = tls.source()?;
         let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);
         let cluster_source = context.source()?;
@@ -213,15 +221,21 @@ impl Serve {
             listen,
             ops_listen,
             body_limit: max_body,
-            body_memory: max_body_memory,
+            body_memory: max_body_memory.unwrap_or(room.requests),
             drain_delay,
             grace,
             reload_interval: tls_reload.max(Duration::from_millis(10)),
             clients,
-            max_connections: max_connections.get(),
+            max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
             sync_timeout: context.sync_timeout,
             ..Options::default()
         };
+        tracing::info!(
+            limit = room.limit,
+            requests = options.body_memory.max(options.body_limit),
+            connections = options.max_connections,
+            "memory"
+        );
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             // Where nothing is read, no credentials are needed.

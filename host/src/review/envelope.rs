@@ -1,11 +1,13 @@
 //! The envelope of a review, as it is written.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use opgate_document::{Document, Text};
-use serde::Deserialize;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::object::Object;
@@ -81,7 +83,45 @@ struct UserInfo<'a> {
     #[serde(borrow)]
     uid: Option<Str<'a>>,
     #[serde(borrow)]
-    groups: Option<Vec<Str<'a>>>,
+    groups: Option<Groups<'a>>,
+}
+
+/// Nobody has as many groups. Each takes more memory than its two quotes.
+const MAX_GROUPS: usize = 10_000;
+
+/// A longer one is none, and it comes back in each answer.
+const MAX_UID: usize = 64 << 10;
+
+#[derive(Default)]
+struct Groups<'a>(Vec<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Groups<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(GroupsVisitor)
+    }
+}
+
+struct GroupsVisitor;
+
+impl<'de> Visitor<'de> for GroupsVisitor {
+    type Value = Groups<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of texts")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut groups = Vec::new();
+        while let Some(Str(group)) = list.next_element()? {
+            if groups.len() == MAX_GROUPS {
+                return Err(A::Error::custom(format!(
+                    "request.userInfo.groups has more than {MAX_GROUPS} elements"
+                )));
+            }
+            groups.push(group);
+        }
+        Ok(Groups(groups))
+    }
 }
 
 fn or_empty(text: Option<Str<'_>>) -> Cow<'_, str> {
@@ -123,6 +163,9 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
     let uid = or_empty(request.uid);
     if uid.is_empty() {
         return Err(shape("request.uid is missing"));
+    }
+    if uid.len() > MAX_UID {
+        return Err(shape(format!("request.uid has more than {MAX_UID} bytes")));
     }
     let operation = match &*or_empty(request.operation) {
         "CREATE" => Operation::Create,
@@ -170,7 +213,7 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
         operation,
         username: or_empty(user.username),
         user_uid: or_empty(user.uid),
-        groups: user.groups.unwrap_or_default().into_iter().map(|group| group.0).collect(),
+        groups: user.groups.unwrap_or_default().0,
         dry_run: request.dry_run.unwrap_or_default(),
         object,
         old_object,

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use opgate_document::{Document, Text, TooDeep};
+use opgate_document::{Charge, Document, Text, TooDeep, Unfit};
 
 use crate::engine::{Inputs, wit};
 
@@ -95,18 +95,23 @@ pub enum ReviewError {
         /// What is wrong.
         why: String,
     },
+    /// Its account has no room for what has to be made of it.
+    #[error("the review needs more memory than there is for it")]
+    Memory,
     /// JSON, but not a review.
     #[error("not an AdmissionReview: {0}")]
     Shape(String),
 }
 
 impl ReviewError {
-    /// HTTP status: 400 where the text cannot be read, 422 where it says something else.
+    /// HTTP status: 400 where the text cannot be read, 422 where it says something else, 503 where
+    /// there is no room for it.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
             Self::Empty | Self::Encoding(_) | Self::Depth(_) | Self::Syntax { .. } => 400,
             Self::Shape(_) => 422,
+            Self::Memory => 503,
         }
     }
 }
@@ -116,12 +121,23 @@ impl ReviewError {
 /// # Errors
 /// Where they are empty, not UTF-8, or nest too deep.
 pub fn text(body: Vec<u8>) -> Result<Arc<Text>, ReviewError> {
+    charged(body, Charge::default())
+}
+
+/// [`text`] of a body that somebody pays for: what is made of it later is charged to the same account.
+///
+/// # Errors
+/// As for [`text`], and where the account has no room.
+pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> {
     if body.is_empty() {
         return Err(ReviewError::Empty);
     }
     let json =
         String::from_utf8(body).map_err(|e| ReviewError::Encoding(e.utf8_error().valid_up_to()))?;
-    Text::new(json).map(Arc::new).map_err(|TooDeep(offset)| ReviewError::Depth(offset))
+    Text::charged(json, charge).map(Arc::new).map_err(|unfit| match unfit {
+        Unfit::Deep(TooDeep(offset)) => ReviewError::Depth(offset),
+        Unfit::Full => ReviewError::Memory,
+    })
 }
 
 /// A request for review, borrowed from its text.
@@ -168,6 +184,28 @@ impl<'a> Review<'a> {
     pub fn resource_path(&self) -> String {
         let GroupVersionName { group, version, name } = &self.resource;
         format!("{group}/{version}/{name}")
+    }
+
+    /// Bytes of the envelope, as it was read and as policies get it. The objects are not in it.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let names =
+            [&self.kind, &self.resource].map(|GroupVersionName { group, version, name }| {
+                group.len().saturating_add(version.len()).saturating_add(name.len())
+            });
+        let texts = [
+            &self.uid,
+            &self.sub_resource,
+            &self.name,
+            &self.namespace,
+            &self.username,
+            &self.user_uid,
+        ];
+        let texts = texts.into_iter().chain(&self.groups).map(|text| text.len());
+        let groups = self.groups.len().saturating_mul(size_of::<Cow<'_, str>>());
+        let bytes = texts.chain(names).fold(groups, usize::saturating_add);
+        // Once unescaped, once owned.
+        bytes.saturating_mul(2)
     }
 
     /// What policies are asked about. The objects share the review's text.

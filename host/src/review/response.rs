@@ -1,11 +1,26 @@
-//! The answer to a review, as JSON.
+//! The answer to a review, as JSON, within bounds: it is kept until its client takes it, stored in
+//! audit logs and read by people. Reports of the command line have everything.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::{Review, Version};
-use crate::policy::{Decision, Denial};
+use crate::policy::{self, Decision, Denial};
+use crate::text::one_line;
+
+/// Bytes of a message.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// Causes, with the one that says how many there are more.
+const MAX_CAUSES: usize = 32;
+
+/// What is left out at most to end a message between two violations: the longest one.
+const MAX_CUT: usize = 4_098;
+
+/// Bytes of each name in the details; a name in Kubernetes has 253.
+const MAX_NAME: usize = 1_024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +50,7 @@ struct Status<'a> {
     api_version: &'static str,
     kind: &'static str,
     status: &'static str,
-    message: &'a str,
+    message: Cow<'a, str>,
     reason: &'a str,
     details: Details<'a>,
     code: u16,
@@ -44,19 +59,20 @@ struct Status<'a> {
 #[derive(Serialize)]
 struct Details<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    group: &'a str,
+    group: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    kind: &'a str,
+    kind: Cow<'a, str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     causes: Vec<Cause<'a>>,
 }
 
 #[derive(Serialize)]
 struct Cause<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'a str,
-    message: &'a str,
+    message: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     field: &'a str,
 }
@@ -92,23 +108,94 @@ fn serialize(version: Version, response: Response<'_>) -> Vec<u8> {
 }
 
 fn status<'a>(review: &'a Review<'_>, denial: &'a Denial) -> Status<'a> {
-    let cause = |cause: &'a crate::policy::Cause| Cause {
-        reason: &cause.rule,
-        message: &cause.message,
-        field: &cause.field,
-    };
     Status {
         api_version: "v1",
         kind: "Status",
         status: "Failure",
-        message: &denial.message,
+        message: message(denial),
         reason: &denial.reason,
         details: Details {
-            name: &review.name,
-            group: &review.resource.group,
-            kind: &review.kind.name,
-            causes: denial.causes.iter().map(cause).collect(),
+            name: name(&review.name),
+            group: name(&review.resource.group),
+            kind: name(&review.kind.name),
+            causes: causes(&denial.causes),
         },
         code: denial.code,
+    }
+}
+
+fn name(name: &str) -> Cow<'_, str> {
+    if name.len() <= MAX_NAME { name.into() } else { one_line(name, MAX_NAME).into() }
+}
+
+fn causes(all: &[policy::Cause]) -> Vec<Cause<'_>> {
+    let told = if all.len() > MAX_CAUSES { MAX_CAUSES - 1 } else { all.len() };
+    let mut causes = Vec::with_capacity(told + 1);
+    for policy::Cause { rule, field, message } in all.iter().take(told) {
+        causes.push(Cause { reason: rule, message: Cow::Borrowed(message), field });
+    }
+    if all.len() > told {
+        let rest = Cow::Owned(format!("and {} more", all.len() - told));
+        causes.push(Cause { reason: "", message: rest, field: "" });
+    }
+    causes
+}
+
+/// The message, or as much of it as there is room for, and how many violations it says nothing of.
+fn message(denial: &Denial) -> Cow<'_, str> {
+    const ROOM_FOR_REST: usize = 64;
+    let all = denial.message.as_str();
+    if all.len() <= MAX_MESSAGE {
+        return all.into();
+    }
+    let room = all.get(..all.floor_char_boundary(MAX_MESSAGE - ROOM_FOR_REST)).unwrap_or_default();
+    // Between two of them, where that is near.
+    let ends = [", ", "\n"].into_iter().filter_map(|between| room.rfind(between));
+    let end = ends.max().filter(|end| room.len() - end <= MAX_CUT);
+    let told = end.and_then(|end| room.get(..end)).unwrap_or(room);
+    let is_told = |cause: &&policy::Cause| told.contains(cause.message.as_str());
+    let left_out = denial.causes.len() - denial.causes.iter().filter(is_told).count();
+    match left_out {
+        0 => format!("{told}…").into(),
+        some => format!("{told}\nand {some} more").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denial(messages: impl Iterator<Item = String>) -> Denial {
+        let cause =
+            |message| policy::Cause { rule: "A-1".to_owned(), field: "spec".to_owned(), message };
+        let causes: Vec<_> = messages.map(cause).collect();
+        let told: Vec<_> = causes.iter().map(|cause| cause.message.as_str()).collect();
+        let message = format!("[{}]", told.join(", "));
+        Denial { code: 403, message, reason: "Forbidden".to_owned(), causes }
+    }
+
+    #[test]
+    fn an_answer_says_how_much_more_there_is() {
+        let short = denial((0..32).map(|n| n.to_string()));
+        assert_eq!(message(&short), short.message);
+        assert_eq!(causes(&short.causes).len(), 32);
+        let many = denial((0..33).map(|n| n.to_string()));
+        assert_eq!(causes(&many.causes).len(), MAX_CAUSES);
+        assert_eq!(causes(&many.causes)[31].message, "and 2 more");
+        // Of 4,096 bytes each, less than 16 find room.
+        let long = denial((0..256).map(|n| format!("{n:04}{}", "é".repeat(2_046))));
+        let told = message(&long);
+        assert!(told.len() <= MAX_MESSAGE, "{}", told.len());
+        assert!(told.ends_with("\nand 241 more"), "{}", told.len());
+        // One text without a place to cut it.
+        let one = denial(std::iter::once("é".repeat(MAX_MESSAGE)));
+        let told = message(&one);
+        assert!(told.len() <= MAX_MESSAGE && told.ends_with("\nand 1 more"));
+    }
+
+    #[test]
+    fn a_name_is_told_as_far_as_names_go() {
+        assert_eq!(name("my bundle"), "my bundle");
+        assert_eq!(name(&"x".repeat(1 << 20)).len(), MAX_NAME);
     }
 }

@@ -7,6 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::Options;
+use super::liveness::Liveness;
+use super::memory::{self, Full, Memory, Paid};
+use super::metrics::{Counted, Metrics};
+use super::pause::Beats;
+use super::readiness;
+use crate::policy::units::parse_duration;
+use crate::policy::{DecideError, Set};
+use crate::review::{self, Review, ReviewError, response};
+use crate::text::Seldom;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -16,18 +26,9 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
+use opgate_document::Charge;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use super::Options;
-use super::liveness::Liveness;
-use super::metrics::{Counted, Metrics};
-use super::pause::Beats;
-use super::readiness;
-use crate::policy::units::parse_duration;
-use crate::policy::{DecideError, Set};
-use crate::review::{self, Review, response};
 
 /// How long a body may take; an API server waits 30 s at the most for the whole answer.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -51,8 +52,10 @@ pub(super) struct App {
     pub(super) beats: Beats,
     sync_timeout: Duration,
     body_limit: usize,
-    /// KiB of bodies in memory, so that many large ones at once are shed and not swapped.
-    body_memory: Arc<Semaphore>,
+    pub(super) memory: Memory,
+    /// Strangers can have these lines written at will.
+    shed_told: Seldom,
+    refused_told: Seldom,
     /// Reads the envelope and allows, for the baseline of the benchmarks.
     answer: Answer,
 }
@@ -74,9 +77,8 @@ impl App {
         let metrics = Metrics::new(&set, &options.supervisor);
         let (body_limit, answer) = (options.body_limit, options.answer);
         let sync_timeout = options.sync_timeout;
-        let body_memory =
-            options.body_memory.max(body_limit).div_ceil(1 << 10).min(Semaphore::MAX_PERMITS);
-        let body_memory = Arc::new(Semaphore::new(body_memory));
+        let memory = Memory::new(options.body_memory, body_limit);
+        metrics.memory_limit.set(i64::try_from(memory.limit()).unwrap_or(i64::MAX));
         let draining = AtomicBool::new(false);
         let open = AtomicBool::new(false);
         let beats = Beats::new(Instant::now());
@@ -88,7 +90,9 @@ impl App {
             beats,
             sync_timeout,
             body_limit,
-            body_memory,
+            memory,
+            shed_told: Seldom::default(),
+            refused_told: Seldom::default(),
             answer,
         })
     }
@@ -130,6 +134,7 @@ impl App {
         };
         let metrics = |State(app): State<Arc<Self>>| async move {
             let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            app.metrics.memory_used.set(i64::try_from(app.memory.used()).unwrap_or(i64::MAX));
             typed(StatusCode::OK, text, app.metrics.text(app.set.cluster()))
         };
         let policies = |State(app): State<Arc<Self>>| async move {
@@ -221,27 +226,37 @@ impl App {
             return refusal;
         }
         let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
-        let (body, _memory) = match tokio::time::timeout(time, self.read(&head.headers, body)).await
-        {
+        let (body, held) = match tokio::time::timeout(time, self.read(&head.headers, body)).await {
             Ok(Ok(read)) => read,
             Ok(Err(refusal)) => return refusal,
             Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
         };
-        let text = match review::text(body) {
+        let (charge, account) = held.into_parts();
+        let text = match review::charged(body, charge) {
             Ok(text) => text,
-            Err(error) => return refused(&error),
+            Err(ReviewError::Memory) => return self.full(),
+            Err(error) => return self.refused(&error),
         };
         let review = match Review::read(&text) {
             Ok(review) => review,
-            Err(error) => return refused(&error),
+            Err(error) => return self.refused(&error),
         };
+        let envelope = Charge::on(&account);
+        if !envelope.grow(review.weight()) {
+            return self.full();
+        }
         if self.answer != Answer::Policies {
             if self.answer == Answer::NativeParsed {
                 std::hint::black_box(serde_json::from_str::<serde_json::Value>(&text).ok());
             }
             return json(response::allow(review.version, &review.uid));
         }
-        let decision = match self.set.decide(&review, only, deadline, &self.metrics).await {
+        let decided = self.set.decide(&review, only, deadline, &self.metrics).await;
+        if account.is_exhausted() {
+            // What was not there for want of room was judged as if nobody had written it.
+            return self.full();
+        }
+        let decision = match decided {
             Ok(decision) => decision,
             Err(error @ DecideError::Overload(_)) => return self.shed(&error.to_string()),
             Err(error @ DecideError::NoPolicy { .. }) => {
@@ -254,53 +269,74 @@ impl App {
         }
         self.metrics.decided(&decision);
         log_decision(&review, &decision, started.elapsed());
-        match &decision.failure {
-            Some(fault) => {
-                let text = format!("policy {}: {}", fault.policy, fault.cause);
-                plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
-            }
-            None => json(response::body(&review, &decision)),
+        if let Some(fault) = &decision.failure {
+            let text = format!("policy {}: {}", fault.policy, fault.cause);
+            return plain(StatusCode::INTERNAL_SERVER_ERROR, &text);
         }
+        let body = response::body(&review, &decision);
+        let Ok(paid) = Paid::answer(&account, body.len()) else { return self.full() };
+        let mut response = json(body);
+        response.extensions_mut().insert(paid);
+        response
+    }
+
+    fn refused(&self, error: &ReviewError) -> Response {
+        if let Some(more) = self.refused_told.tell() {
+            tracing::warn!(%error, more, "not a review");
+        }
+        let code = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        plain(code, &error.to_string())
+    }
+
+    /// The answer where memory has run out.
+    fn full(&self) -> Response {
+        self.shed(&format!(
+            "opgate: no room for the review in the {} bytes for requests (--max-body-memory)",
+            self.memory.limit()
+        ))
     }
 
     fn shed(&self, text: &str) -> Response {
         self.metrics.shed.inc();
-        tracing::warn!(text, "shed");
+        if let Some(more) = self.shed_told.tell() {
+            tracing::warn!(text, more, "shed");
+        }
         let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         response
     }
 
-    /// Reads the body, and takes memory for what has come, not for what is announced. Give it back
-    /// by dropping the permit. One that is too large is refused as soon as that is known.
+    /// Reads the body, and takes memory for what has come, not for what is announced. One that is
+    /// too large is refused as soon as that is known.
     async fn read(
         &self,
         headers: &HeaderMap,
         mut body: Body,
-    ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Response> {
-        if body_hint(&body) > self.body_limit {
+    ) -> Result<(Vec<u8>, memory::Request), Response> {
+        let announced = body_hint(&body);
+        if announced > self.body_limit {
             return Err(self.too_large(headers, body));
         }
-        let mut bytes = Vec::with_capacity(body_hint(&body).min(self.body_limit));
-        let mut reserved = self.reserve(0)?;
+        let mut bytes = Vec::with_capacity(announced.min(self.body_limit));
+        let Ok(mut held) = self.memory.request(announced) else {
+            discard(headers, body);
+            return Err(self.full());
+        };
         while let Some(frame) = body.frame().await {
             let frame = frame
                 .map_err(|_| plain(StatusCode::BAD_REQUEST, "the body ended before its end"))?;
             let Ok(data) = frame.into_data() else { continue };
-            let length = bytes.len() + data.len();
-            if length > self.body_limit {
+            if bytes.len() + data.len() > self.body_limit {
                 return Err(self.too_large(headers, body));
             }
-            match self.reserve(length.div_ceil(1 << 10).saturating_sub(reserved.num_permits())) {
-                Ok(more) => reserved.merge(more),
-                Err(shed) => {
-                    discard(headers, body);
-                    return Err(shed);
-                }
+            if self.memory.more(&mut held, data.len()) == Err(Full) {
+                drop((bytes, held));
+                discard(headers, body);
+                return Err(self.full());
             }
             bytes.extend_from_slice(&data);
         }
-        Ok((bytes, reserved))
+        Ok((bytes, held))
     }
 
     fn too_large(&self, headers: &HeaderMap, body: Body) -> Response {
@@ -309,12 +345,6 @@ impl App {
         let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
-    }
-
-    fn reserve(&self, kib: usize) -> Result<OwnedSemaphorePermit, Response> {
-        let kib = u32::try_from(kib).unwrap_or(u32::MAX);
-        let permit = self.body_memory.clone().try_acquire_many_owned(kib);
-        permit.map_err(|_| self.shed("opgate: too many bytes in flight"))
     }
 }
 
@@ -391,12 +421,6 @@ fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: D
         microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "decided"
     );
-}
-
-fn refused(error: &review::ReviewError) -> Response {
-    tracing::warn!(%error, "not a review");
-    let code = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    plain(code, &error.to_string())
 }
 
 fn json(body: Vec<u8>) -> Response {

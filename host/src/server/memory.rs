@@ -1,5 +1,214 @@
-//! What requests hold of the server's memory.
+//! The one owner of what requests hold of the server's memory.
+//!
+//! ```text
+//! --max-body-memory ◀── small requests
+//!      (whole)      ◀── large (7/8) ◀── requests with large bodies, each its share
+//!
+//! a request's account ◀── body ◀── index and nodes of its documents ◀── what policies get of it
+//!                     ◀── what they found ◀── answer, until its client has taken it
+//! ```
+//!
+//! What does not fit is not held: the request is answered with 503, and nothing of it is judged by
+//! half. A large body never takes what small ones need: an eighth is theirs alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use opgate_document::{Account, Charge};
+
+/// Bodies up to here are small: those of nearly all writes in a cluster.
+const SMALL: usize = 128 << 10;
+
+/// What a small one may come to with all that is made of it: the worst text, `[],[],…`, comes to
+/// some thirty times its size while its index is made.
+const SMALL_SHARE: usize = 4 << 20;
+
+/// Taken with the head of a request, for it and for an answer of a line.
+const HEAD: usize = 4 << 10;
+
+/// Larger bodies share what is left of this part.
+const RESERVED: usize = 8;
+
+/// The largest bodies need this much of their size to be judged: text, index, nodes.
+const FACTOR: usize = 3;
+
+/// How often to give free memory back, and after how many bytes of large bodies.
+const GIVE_BACK: Duration = Duration::from_secs(1);
+const CHURNED: usize = 8 << 20;
+
+/// Memory for requests.
+#[derive(Debug)]
+pub(super) struct Memory {
+    whole: Arc<Account>,
+    large: Arc<Account>,
+    share: usize,
+    /// Bytes of large bodies since free memory was last given back.
+    churned: AtomicUsize,
+}
 
 /// What an answer holds until its client has taken it.
 #[derive(Debug, Clone)]
-pub(super) struct Paid;
+pub(super) struct Paid {
+    _charge: Arc<Charge>,
+}
+
+/// There is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Full;
+
+impl Memory {
+    /// Of so many bytes, for bodies that are so large at the most.
+    pub(super) fn new(bytes: usize, body_limit: usize) -> Self {
+        let bytes = bytes.max(body_limit);
+        let whole = Account::new(bytes);
+        let large = Account::below(&whole, bytes - bytes / RESERVED);
+        let share = (bytes / 2).max(bytes.min(body_limit.saturating_mul(FACTOR)));
+        Self { whole, large, share, churned: AtomicUsize::new(0) }
+    }
+
+    /// Bytes that are taken now.
+    pub(super) fn used(&self) -> usize {
+        self.whole.used()
+    }
+
+    /// Bytes that there are.
+    pub(super) fn limit(&self) -> usize {
+        self.whole.limit()
+    }
+
+    /// Room for a request whose body has so many bytes as far as is known.
+    pub(super) fn request(&self, body: usize) -> Result<Request, Full> {
+        let mut request = Request { charge: Charge::default(), is_large: false, body: 0 };
+        request.open(self, body > SMALL)?;
+        Ok(request)
+    }
+
+    /// Room for more of a body. One that turns out to be large is large from then on.
+    pub(super) fn more(&self, request: &mut Request, bytes: usize) -> Result<(), Full> {
+        request.body = request.body.saturating_add(bytes);
+        if request.body > SMALL && !request.is_large {
+            return request.open(self, true);
+        }
+        if request.is_large {
+            self.churned.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if request.charge.grow(bytes) { Ok(()) } else { Err(Full) }
+    }
+
+    /// Gives memory back to the system that large bodies have left free, as long as it is polled. The
+    /// allocator keeps it otherwise, in case of more of them.
+    pub(super) async fn give_back(&self) {
+        loop {
+            tokio::time::sleep(GIVE_BACK).await;
+            if self.churned.load(Ordering::Relaxed) >= CHURNED {
+                self.churned.store(0, Ordering::Relaxed);
+                // Not where requests are served: it takes a while.
+                let _ = tokio::task::spawn_blocking(opgate_unsafe::release_free_memory).await;
+            }
+        }
+    }
+}
+
+/// What a request holds while its body comes.
+#[derive(Debug)]
+pub(super) struct Request {
+    charge: Charge,
+    is_large: bool,
+    body: usize,
+}
+
+impl Request {
+    /// Takes what is known of the request from an account of its own.
+    fn open(&mut self, memory: &Memory, is_large: bool) -> Result<(), Full> {
+        let account = if is_large {
+            Account::below(&memory.large, memory.share)
+        } else {
+            Account::below(&memory.whole, SMALL_SHARE)
+        };
+        let charge = Charge::on(&account);
+        if !charge.grow(HEAD.saturating_add(self.body)) {
+            return Err(Full);
+        }
+        (self.charge, self.is_large) = (charge, is_large);
+        Ok(())
+    }
+
+    /// The body's charge, for the text that becomes of it, and its account.
+    pub(super) fn into_parts(self) -> (Charge, Arc<Account>) {
+        let account = self.charge.account().cloned();
+        // There is always one; without, nothing would be left for this request.
+        (self.charge, account.unwrap_or_else(|| Account::new(0)))
+    }
+}
+
+impl Paid {
+    /// Room for an answer of a request.
+    pub(super) fn answer(account: &Arc<Account>, bytes: usize) -> Result<Self, Full> {
+        let charge = Charge::on(account);
+        if !charge.grow(HEAD.saturating_add(bytes)) {
+            return Err(Full);
+        }
+        Ok(Self { _charge: Arc::new(charge) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: usize = 1 << 20;
+
+    /// Reads a body in pieces; what is known of it at first is its announced length.
+    fn read(memory: &Memory, announced: usize, bytes: usize) -> Result<Request, Full> {
+        let mut request = memory.request(announced)?;
+        for _ in 0..bytes / (64 << 10) {
+            memory.more(&mut request, 64 << 10)?;
+        }
+        Ok(request)
+    }
+
+    #[test]
+    fn large_bodies_leave_room_for_small_ones() {
+        let memory = Memory::new(8 << 20, BODY);
+        for announced in [BODY, 0] {
+            let mut large: Vec<_> =
+                std::iter::from_fn(|| read(&memory, announced, BODY).ok()).take(100).collect();
+            assert_eq!(large.len(), 6, "7 of 8 MiB, and a head for each");
+            let mut small: Vec<_> =
+                std::iter::from_fn(|| read(&memory, SMALL, SMALL).ok()).take(100).collect();
+            assert!(small.len() > 6, "{}", small.len());
+            assert!(memory.used() <= memory.limit());
+            assert_eq!(read(&memory, BODY, BODY).err(), Some(Full));
+            // What one gives back another one gets.
+            drop((large.pop(), small.pop()));
+            assert!(read(&memory, announced, BODY).is_ok());
+            drop((large, small));
+            assert!(memory.used() < 64 << 10, "but for what accounts keep at hand");
+        }
+    }
+
+    #[test]
+    fn one_request_has_its_share() {
+        let memory = Memory::new(64 << 20, 7 << 20);
+        let (charge, account) = read(&memory, 7 << 20, 7 << 20).unwrap().into_parts();
+        assert!(charge.grow(24 << 20));
+        assert!(!charge.grow(1 << 20), "half of it, or three times the largest body");
+        assert!(account.is_exhausted());
+        let (charge, _) = read(&memory, SMALL, SMALL).unwrap().into_parts();
+        assert!(!charge.grow(SMALL_SHARE));
+    }
+
+    #[test]
+    fn an_answer_counts_until_it_was_taken() {
+        let memory = Memory::new(8 << 20, BODY);
+        let (charge, account) = memory.request(0).unwrap().into_parts();
+        let paid = Paid::answer(&account, 100 << 10).unwrap();
+        drop((charge, account));
+        assert!(memory.used() >= 100 << 10);
+        drop(paid.clone());
+        assert!(memory.used() >= 100 << 10);
+        drop(paid);
+        assert_eq!(memory.used(), 0);
+    }
+}

@@ -88,6 +88,8 @@ pub(super) struct Metrics {
     pub(super) in_flight: Gauge,
     pub(super) connections: Gauge,
     pub(super) evicted: Counter,
+    pub(super) memory_used: Gauge,
+    pub(super) memory_limit: Gauge,
     handshake_failures: Counter,
     client_rejections: Family<Reason, Counter>,
     client_ca_reloads: Family<Result, Counter>,
@@ -209,6 +211,13 @@ impl Metrics {
         let evicted = Counter::default();
         let text = "Connections that were closed to make room for others";
         registry.register("connections_evicted", text, evicted.clone());
+        let memory_used = Gauge::default();
+        let text = "Memory that requests hold, from their body to their answer";
+        registry.register_with_unit("request_memory", text, Unit::Bytes, memory_used.clone());
+        let memory_limit = Gauge::default();
+        let text = "Memory that requests may hold";
+        let limit = memory_limit.clone();
+        registry.register_with_unit("request_memory_limit", text, Unit::Bytes, limit);
         let handshake_failures = Counter::default();
         let text = "TLS handshakes that failed or took too long";
         registry.register("tls_handshake_failures", text, handshake_failures.clone());
@@ -260,6 +269,8 @@ impl Metrics {
             in_flight,
             connections,
             evicted,
+            memory_used,
+            memory_limit,
             handshake_failures,
             client_rejections,
             client_ca_reloads,

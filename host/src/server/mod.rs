@@ -19,6 +19,7 @@
 mod app;
 mod check;
 mod connection;
+mod container;
 mod descriptors;
 mod guard;
 mod listener;
@@ -45,6 +46,7 @@ use tokio_rustls::TlsAcceptor;
 pub use app::Answer;
 use app::App;
 use check::{Checks, SelfCheck};
+pub use container::Room;
 use descriptors::Connections;
 use listener::{Ops, Phase, Port};
 use liveness::Liveness;
@@ -53,9 +55,6 @@ use reload::Files;
 
 use crate::policy::Set;
 use crate::supervise::Supervisor;
-
-/// Open connections of the webhook port. An API server opens some dozens.
-const MAX_CONNECTIONS: usize = 4_096;
 
 /// A connection that is older is ended after the request that is under way, so that none is for ever.
 const LIFETIME: Duration = Duration::from_secs(3_600);
@@ -73,7 +72,7 @@ pub struct Options {
     pub ops_listen: SocketAddr,
     /// Bytes of the largest body.
     pub body_limit: usize,
-    /// Bytes of all bodies in memory.
+    /// Bytes that requests may hold, from their bodies to their answers.
     pub body_memory: usize,
     /// How long the server accepts after it was told to stop.
     pub drain_delay: Duration,
@@ -96,16 +95,17 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
+        let Room { requests, connections, .. } = Room::default();
         Self {
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
             ops_listen: SocketAddr::from(([0, 0, 0, 0], 8081)),
             body_limit: 7 << 20,
-            body_memory: 256 << 20,
+            body_memory: requests,
             drain_delay: Duration::from_secs(5),
             grace: Duration::from_secs(20),
             reload_interval: Duration::from_secs(5),
             clients: None,
-            max_connections: MAX_CONNECTIONS,
+            max_connections: connections,
             sync_timeout: Duration::from_secs(10),
             supervisor: Supervisor::default(),
             answer: Answer::default(),
@@ -236,6 +236,11 @@ impl Server {
         let files = supervisor.spawn("reload", move || files.clone().watch(reload.clone()));
         let beats = app.clone();
         let beats = supervisor.spawn("beat", move || pause::beat(beats.clone()));
+        let freed = app.clone();
+        let freed = supervisor.spawn("memory", move || {
+            let app = freed.clone();
+            async move { app.memory.give_back().await }
+        });
         let mut stop = std::pin::pin!(stop);
         let opened = tokio::select! {
             opened = open(webhook, &app, options.sync_timeout) => opened,
@@ -261,7 +266,7 @@ impl Server {
         {
             tracing::warn!("some connections did not end in time");
         }
-        drop((files, ops, beats, sweeps));
+        drop((files, ops, beats, sweeps, freed));
         tracing::info!("stopped");
         Ok(())
     }

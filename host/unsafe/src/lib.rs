@@ -5,7 +5,8 @@
 //! * In the host (feature `images`): loading native code that was compiled before. Native code is
 //!   trusted by the processor, so an [`Image`] can only come from this process's compiler, from
 //!   this binary, or from bytes whose seal proves that this installation wrote them.
-//! * Also in the host: a scheduling class that the standard library does not know.
+//! * Also in the host: a scheduling class, and the C library's allocator giving back what is free,
+//!   both of which the standard library does not know.
 #![cfg_attr(not(any(feature = "images", target_arch = "wasm32")), allow(unused))]
 #![expect(unsafe_code, reason = "the only file of the project that may have any")]
 
@@ -25,6 +26,33 @@ pub fn run_when_idle() -> bool {
     };
     #[cfg(not(target_os = "linux"))]
     false
+}
+
+/// Has the allocator of the C library ask the system for each large piece by itself, and give it back
+/// as soon as it is free. glibc moves that bound upwards otherwise, up to 32 MiB, when a large piece
+/// is freed; what comes next is cut out of a heap that only shrinks at its end. To be called before
+/// threads are started.
+#[cfg(feature = "images")]
+pub fn keep_large_memory_apart() {
+    /// Bytes from which on a piece is large: below, a system call would cost more than what it is for.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    const LARGE: libc::c_int = 256 << 10;
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it sets a number of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+    }
+}
+
+/// Has the allocator of the C library give back to the system what is free, also between what is in
+/// use (glibc, which keeps it otherwise). Takes milliseconds for hundreds of MiB.
+#[cfg(feature = "images")]
+pub fn release_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes the locks of the allocator itself; nothing that is in use moves.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 #[cfg(target_arch = "wasm32")]

@@ -1,0 +1,179 @@
+//! How much memory the process may have, and what follows from that.
+//!
+//! In a container that is the limit of its control group, or of one above it; otherwise the memory of
+//! the machine. What a server keeps for strangers by default is a part of it:
+//!
+//! | of the limit | for | at the most |
+//! |---|---|---|
+//! | a quarter | what requests hold ([`super::memory`]) | 256 MiB |
+//! | an eighth | connections, of 64 KiB each | 4,096 connections |
+//!
+//! The rest is for the program, for policies' code and their instances, and for the view of the cluster.
+
+use std::fs;
+use std::path::{Component, Path};
+
+/// What requests hold where there is memory enough.
+const REQUESTS: usize = 256 << 20;
+
+/// Connections where there is memory enough.
+const CONNECTIONS: usize = 4_096;
+
+/// The least that is good for anything.
+const FEWEST_CONNECTIONS: usize = 64;
+
+/// What a connection holds at the most between requests: its share of buffers for TLS and HTTP.
+const CONNECTION: usize = 64 << 10;
+
+/// A limit from here on is none (control groups of the first version know no other way to say so).
+const NONE: u64 = 1 << 60;
+
+/// What a server has for strangers where nobody says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// The least of all limits, if there is one.
+    pub limit: Option<usize>,
+    /// Bytes that requests may hold.
+    pub requests: usize,
+    /// Connections of the webhook port.
+    pub connections: usize,
+}
+
+/// On a machine with memory enough.
+impl Default for Room {
+    fn default() -> Self {
+        Self::within(None)
+    }
+}
+
+impl Room {
+    /// Looks at the system whose folders `proc` and `sys` are in `root`.
+    #[must_use]
+    pub fn of(root: &Path) -> Self {
+        Self::within(limit(root))
+    }
+
+    fn within(limit: Option<usize>) -> Self {
+        let part = |most: usize, divisor: usize| limit.map_or(most, |all| most.min(all / divisor));
+        let connections = part(CONNECTIONS * CONNECTION, 8) / CONNECTION;
+        Self {
+            limit,
+            requests: part(REQUESTS, 4),
+            connections: connections.max(FEWEST_CONNECTIONS),
+        }
+    }
+}
+
+/// The least of the limits of the process and of the machine's memory.
+fn limit(root: &Path) -> Option<usize> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let groups = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        Some((controllers, path))
+    });
+    let mut limits: Vec<u64> = machine(root).into_iter().collect();
+    for (controllers, path) in groups {
+        if controllers.is_empty() {
+            for mount in ["sys/fs/cgroup", "sys/fs/cgroup/unified"] {
+                limits.extend(least(&root.join(mount), path, "memory.max"));
+            }
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            let mount = root.join("sys/fs/cgroup/memory");
+            limits.extend(least(&mount, path, "memory.limit_in_bytes"));
+        }
+    }
+    let least = limits.into_iter().min()?;
+    usize::try_from(least).ok()
+}
+
+/// The least limit of a group and those above it. In a container the path may be that of the host,
+/// and the group itself be what is mounted: what is not there has no limit.
+fn least(mount: &Path, path: &str, file: &str) -> Option<u64> {
+    let names = Path::new(path).components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    });
+    let mut folder = mount.to_path_buf();
+    let mut limits: Vec<_> = read(&folder.join(file)).into_iter().collect();
+    for name in names {
+        folder.push(name);
+        limits.extend(read(&folder.join(file)));
+    }
+    limits.into_iter().min()
+}
+
+fn read(file: &Path) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.trim().parse().ok().filter(|limit| (1..NONE).contains(limit))
+}
+
+/// `MemTotal:       16384256 kB`
+fn machine(root: &Path) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1 << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::testing::Temporary;
+
+    #[test]
+    fn the_least_limit_up_the_tree_counts() {
+        let meminfo = ("proc/meminfo", "MemTotal:        4194304 kB\nMemFree: 1 kB\n");
+        let v2 = ("proc/self/cgroup", "0::/kubepods/pod1/container\n");
+        let v1 = ("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/docker/c1\n0::/\n");
+        let none = "9223372036854771712\n";
+        let cases: [(&[(&str, &str)], Option<usize>); 8] = [
+            (&[], None),
+            (&[meminfo], Some(4 << 30)),
+            (&[meminfo, v2, ("sys/fs/cgroup/memory.max", "max\n")], Some(4 << 30)),
+            // The group's own, one above it, and that of a container that sees only itself.
+            (
+                &[meminfo, v2, ("sys/fs/cgroup/kubepods/pod1/container/memory.max", "134217728\n")],
+                Some(128 << 20),
+            ),
+            (
+                &[
+                    v2,
+                    ("sys/fs/cgroup/kubepods/pod1/container/memory.max", "134217728\n"),
+                    ("sys/fs/cgroup/kubepods/pod1/memory.max", "67108864\n"),
+                    ("sys/fs/cgroup/kubepods/memory.max", "max\n"),
+                ],
+                Some(64 << 20),
+            ),
+            (&[v2, ("sys/fs/cgroup/memory.max", "134217728\n")], Some(128 << 20)),
+            (&[v1, ("sys/fs/cgroup/memory/memory.limit_in_bytes", none)], None),
+            (
+                &[
+                    v1,
+                    ("sys/fs/cgroup/memory/memory.limit_in_bytes", none),
+                    ("sys/fs/cgroup/memory/docker/c1/memory.limit_in_bytes", "134217728\n"),
+                ],
+                Some(128 << 20),
+            ),
+        ];
+        for (files, expected) in cases {
+            assert_eq!(limit(Temporary::new(files).path()), expected, "{files:?}");
+        }
+        let odd = [("proc/self/cgroup", "0::/../../x\nodd\n"), ("proc/meminfo", "MemTotal: x\n")];
+        assert_eq!(limit(Temporary::new(&odd).path()), None);
+    }
+
+    #[test]
+    fn what_strangers_get_is_a_part_of_the_limit() {
+        let within = |mib: usize| {
+            let Room { requests, connections, .. } = Room::within(Some(mib << 20));
+            (requests >> 20, connections)
+        };
+        assert_eq!(within(16), (4, 64));
+        assert_eq!(within(128), (32, 256));
+        assert_eq!(within(512), (128, 1_024));
+        assert_eq!(within(64 << 10), (256, 4_096));
+        let Room { requests, connections, limit } = Room::within(None);
+        assert_eq!((requests >> 20, connections, limit), (256, 4_096, None));
+    }
+}
