@@ -11,6 +11,7 @@
 //! ```
 //!
 //! * [`review`]: AdmissionReviews in and out.
+//! * `apart`: what is done in a child process.
 //! * [`engine`]: components, instances, limits.
 //! * [`cluster`]: what policies may ask about other objects of the cluster.
 //! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
@@ -22,6 +23,7 @@
 // For the feature that chooses a version of Kubernetes.
 use k8s_openapi as _;
 
+mod apart;
 pub mod cli;
 pub mod cluster;
 pub mod engine;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use opgate::cluster;
-use opgate::engine::{Budget, Engine, Limits, Pool, wit};
+use opgate::engine::{Budget, Engine, Limits, Pool, Time, wit};
 use opgate::policy::{Configuration, Profile, Set, builtin};
 use opgate::review::{self, Review, response};
 use opgate_document::Document;
@@ -235,7 +235,9 @@ fn benchmarks(c: &mut Criterion) {
             );
         });
         group.bench_function("engine (limits, deadline, log)", |b| {
-            let budget = Budget::of(Limits::default());
+            // As where requests are served.
+            let time = Time::Try(Duration::from_millis(2));
+            let budget = Budget { time, ..Budget::of(Limits::default()) };
             let view = Arc::new(cluster::View::default());
             b.iter_batched(
                 || review.inputs(),

@@ -28,6 +28,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+pub mod bombs;
 pub mod catalog;
 pub mod fake;
 pub mod forwarder;

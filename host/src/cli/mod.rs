@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cluster;
+use crate::engine::Compiler;
 use crate::policy::{Configuration, ModuleSource, PolicyConfig, Profile, Set, SetError};
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
@@ -82,6 +83,12 @@ enum Command {
     Manifests(manifests::Manifests),
     /// Start a server, send sample reviews over TLS, print what it decides
     Demo(demo::Demo),
+    /// Do a job for another process of this program
+    #[command(hide = true)]
+    Apart {
+        /// Which
+        job: String,
+    },
 }
 
 /// Which policies, configured how.
@@ -127,7 +134,9 @@ impl ConfigArgs {
         context: cluster::Options,
     ) -> Result<Set, Failure> {
         let cache = self.cache(configuration);
-        Set::load(configuration, cache, queue, context).map_err(|error| match error {
+        let compiler = Compiler::apart().map_err(Failure::engine)?;
+        let set = Set::load_with(configuration, cache, compiler, queue, context);
+        set.map_err(|error| match error {
             SetError::Config(error) => Failure::usage(error),
             SetError::Engine(error) => Failure::engine(error),
         })
@@ -214,6 +223,9 @@ impl From<io::Error> for Failure {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Apart { job } = &cli.command {
+        return crate::apart::child(job);
+    }
     let serves = matches!(cli.command, Command::Serve(_));
     let level = if serves { tracing::Level::INFO } else { tracing::Level::WARN };
     init_log(&cli.log, cli.log.log.unwrap_or(level));
@@ -227,6 +239,8 @@ pub fn main() -> ExitCode {
         Command::Constraint(constraint) => constraint.run(),
         Command::Manifests(manifests) => manifests.run(),
         Command::Demo(demo) => demo.run(),
+        // Done above, before there is a log.
+        Command::Apart { .. } => Ok(Outcome::Usage),
     };
     match done {
         Ok(outcome) => outcome.into(),

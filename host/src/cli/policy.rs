@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{ConfigArgs, Failure, Outcome};
 use crate::cluster;
-use crate::engine::{Engine, Limits, Pool};
-use crate::policy::{Descriptor, Policy, Set, describe};
+use crate::engine::{Compiler, Engine, Limits, Pool};
+use crate::policy::{Descriptor, Policy, Set, describe, read_component};
 
 /// Arguments of `opgate policy`.
 #[derive(Debug, Args)]
@@ -178,9 +178,11 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
 /// Only what the policy says about itself is asked: no settings, and nothing is read.
 fn of_file(path: &Path) -> Result<Shown, Failure> {
     let limits = Limits::default();
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let bytes = read_component(path).with_context(|| path.display().to_string())?;
     let pool = Pool { instances: 1, memory: limits.memory };
-    let engine = Arc::new(Engine::start(pool, None).map_err(Failure::engine)?);
+    let compiler = Compiler::apart().map_err(Failure::engine)?;
+    let engine = Engine::start(pool, None).map_err(Failure::engine)?.with_compiler(compiler);
+    let engine = Arc::new(engine);
     let of_it = |e: String| Failure::engine(anyhow::anyhow!("{}: {e}", path.display()));
     let module = engine.load(&bytes, true).map_err(|e| of_it(e.to_string()))?;
     let descriptor = describe(&module, "inspected", limits).map_err(of_it)?;

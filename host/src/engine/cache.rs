@@ -89,7 +89,7 @@ impl Cache {
 }
 
 /// What an image is of: a component, for a version and settings of the compiler.
-fn purpose(engine: &wasmtime::Engine, digest: &str) -> Vec<u8> {
+pub(super) fn purpose(engine: &wasmtime::Engine, digest: &str) -> Vec<u8> {
     let mut hasher = std::hash::DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     format!("opgate {} {digest} {:016x}", env!("CARGO_PKG_VERSION"), hasher.finish()).into_bytes()

@@ -1,9 +1,19 @@
 //! What a component must be to get as far as the compiler: read from its bytes, nothing is run.
 
-use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
+use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload, TypeRef};
 
 /// Largest component, 16 MiB. A policy with a JavaScript engine inside has about 8.
-const MAX_SIZE: usize = 16 << 20;
+pub(crate) const MAX_SIZE: usize = 16 << 20;
+
+/// What the compiler gets to see: its time and memory grow faster than these. Policies in Rust stay far
+/// below; a JavaScript engine has some thousand functions, the largest of 100 KiB.
+const MAX_FUNCTION: usize = 192 << 10;
+const MAX_LOCALS: u32 = 4_096;
+const MAX_FUNCTIONS: usize = 32_768;
+/// Types, imports, exports, globals, segments, aliases and instances, of all modules together.
+const MAX_ITEMS: usize = 65_536;
+/// Modules and components inside of it.
+const MAX_MODULES: usize = 32;
 
 /// Version of the WIT package that this host speaks.
 const VERSION: &str = "0.1.0";
@@ -29,6 +39,14 @@ pub enum Refusal {
     /// Cut off or damaged.
     #[error("not a valid component: {0}")]
     Malformed(String),
+    /// More than the compiler is asked to take.
+    #[error("{0}")]
+    TooMuch(String),
+    /// A module with several memories.
+    #[error(
+        "a module with {0} memories: a module has one; components of several modules may have one each"
+    )]
+    Memories(usize),
     /// An import that no policy gets.
     #[error(
         "imports {0:?}: a policy may import opgate:policy/{{document,log,cluster}}@{VERSION} and nothing else"
@@ -85,13 +103,103 @@ struct Borders {
     exports: Vec<String>,
 }
 
+/// What is counted of all modules together, and of the one that is read.
+#[derive(Default)]
+struct Counts {
+    modules: usize,
+    functions: usize,
+    items: usize,
+    /// Of this module, and of those around it.
+    memories: Vec<usize>,
+}
+
+impl Counts {
+    /// Counts one part of a component.
+    fn add(&mut self, payload: &Payload<'_>) -> Result<(), Refusal> {
+        let many = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        let mut items = 0;
+        match payload {
+            Payload::Version { .. } => {
+                self.memories.push(0);
+                self.modules = self.modules.saturating_add(1);
+            }
+            Payload::End(_) => drop(self.memories.pop()),
+            Payload::FunctionSection(section) => {
+                self.functions = self.functions.saturating_add(many(section.count()));
+            }
+            Payload::MemorySection(section) => self.memories(many(section.count()))?,
+            Payload::ImportSection(section) => {
+                items = many(section.count());
+                for import in section.clone().into_imports() {
+                    let import = import.map_err(malformed)?;
+                    if matches!(import.ty, TypeRef::Memory(_)) {
+                        self.memories(1)?;
+                    }
+                }
+            }
+            Payload::CodeSectionEntry(body) => {
+                let (size, mut locals) = (body.range().len(), 0_u32);
+                for group in body.get_locals_reader().map_err(malformed)? {
+                    locals = locals.saturating_add(group.map_err(malformed)?.0);
+                }
+                if size > MAX_FUNCTION || locals > MAX_LOCALS {
+                    return Err(Refusal::TooMuch(format!(
+                        "a function of {size} bytes and {locals} locals: at most {MAX_FUNCTION} and {MAX_LOCALS}"
+                    )));
+                }
+            }
+            Payload::TypeSection(section) => items = many(section.count()),
+            Payload::ExportSection(section) => items = many(section.count()),
+            Payload::GlobalSection(section) => items = many(section.count()),
+            Payload::ElementSection(section) => items = many(section.count()),
+            Payload::DataSection(section) => items = many(section.count()),
+            Payload::TableSection(section) => items = many(section.count()),
+            Payload::InstanceSection(section) => items = many(section.count()),
+            Payload::CoreTypeSection(section) => items = many(section.count()),
+            Payload::ComponentInstanceSection(section) => items = many(section.count()),
+            Payload::ComponentAliasSection(section) => items = many(section.count()),
+            Payload::ComponentTypeSection(section) => items = many(section.count()),
+            Payload::ComponentCanonicalSection(section) => items = many(section.count()),
+            Payload::ComponentImportSection(section) => items = many(section.count()),
+            Payload::ComponentExportSection(section) => items = many(section.count()),
+            _ => {}
+        }
+        self.items = self.items.saturating_add(items);
+        for (what, count, most) in [
+            ("modules", self.modules, MAX_MODULES),
+            ("functions", self.functions, MAX_FUNCTIONS),
+            ("types, imports, exports and the like", self.items, MAX_ITEMS),
+        ] {
+            if count > most {
+                return Err(Refusal::TooMuch(format!("{count} {what}: at most {most}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The compiler knows several memories for what it makes itself, to pass texts from one module to
+    /// another; no module uses several.
+    fn memories(&mut self, more: usize) -> Result<(), Refusal> {
+        let Some(memories) = self.memories.last_mut() else { return Ok(()) };
+        *memories = memories.saturating_add(more);
+        if *memories > 1 { Err(Refusal::Memories(*memories)) } else { Ok(()) }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form of `map_err`")]
+fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
+    Refusal::Malformed(crate::text::one_line(&error.to_string(), 256))
+}
+
 /// Imports and exports of the outermost component.
 fn borders(component: &[u8]) -> Result<Borders, Refusal> {
-    let malformed = |e: wasmparser::BinaryReaderError| Refusal::Malformed(e.to_string());
     let mut borders = Borders { imports: Vec::new(), exports: Vec::new() };
+    let mut counts = Counts::default();
     let mut depth = 0usize;
     for payload in Parser::new(0).parse_all(component) {
-        match payload.map_err(malformed)? {
+        let payload = payload.map_err(malformed)?;
+        counts.add(&payload)?;
+        match payload {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                 return Err(Refusal::CoreModule);
             }

@@ -40,8 +40,10 @@ pub(crate) struct Limiter {
     pub(crate) hit: Option<Fault>,
 }
 
-/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3.
-pub(crate) const MEMORIES: usize = 1;
+/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3; one with a
+/// JavaScript engine has a memory for the engine and some for what is beside it. All memories together
+/// have no more bytes than the limit says.
+pub(crate) const MEMORIES: usize = 4;
 pub(crate) const TABLES: usize = 8;
 pub(crate) const INSTANCES: usize = 8;
 

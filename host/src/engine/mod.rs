@@ -10,6 +10,7 @@
 
 mod cache;
 mod clock;
+mod compile;
 mod fault;
 mod gate;
 mod imports;
@@ -31,7 +32,11 @@ pub use cache::Cache;
 use clock::Clock;
 pub(crate) use clock::processor_time;
 pub use clock::{Apart, Budget, Time};
+pub use compile::Compiler;
+pub(crate) use compile::compile_job;
+use compile::unusable;
 pub use fault::{Fault, Import};
+pub(crate) use gate::MAX_SIZE as MAX_COMPONENT;
 pub use gate::Refusal;
 pub use imports::types as wit;
 use imports::{ClusterPolicy, ClusterPolicyPre, Severity};
@@ -63,6 +68,9 @@ pub enum LoadError {
     /// wasmtime cannot compile or link it.
     #[error("cannot be used: {0}")]
     Unusable(String),
+    /// The process that compiles it refused it or did not live to the end.
+    #[error("cannot be compiled: {0}")]
+    NotCompiled(String),
 }
 
 /// The engine that all policies share.
@@ -70,6 +78,7 @@ pub struct Engine {
     engine: wasmtime::Engine,
     ticker: Ticker,
     cache: Option<Cache>,
+    compiler: Compiler,
     pooled: bool,
 }
 
@@ -118,7 +127,19 @@ impl Engine {
                 None
             }
         });
-        Ok(Self { engine, ticker, cache, pooled })
+        Ok(Self { engine, ticker, cache, compiler: Compiler::Here, pooled })
+    }
+
+    /// Compiles components from outside there.
+    #[must_use]
+    pub fn with_compiler(self, compiler: Compiler) -> Self {
+        Self { compiler, ..self }
+    }
+
+    /// Where components from outside are compiled.
+    #[must_use]
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
     }
 
     /// Whether instances come from a pool.
@@ -136,14 +157,20 @@ impl Engine {
         component: &[u8],
         granted_cluster: bool,
     ) -> Result<Module, LoadError> {
-        gate::check(component, granted_cluster)?;
-        let digest = digest(component);
-        let cached = self.cache.as_ref().and_then(|cache| cache.read(&self.engine, &digest));
-        let loaded = match cached {
-            Some(loaded) => loaded,
-            None => self.compile(component, &digest)?,
+        let load = || {
+            gate::check(component, granted_cluster)?;
+            let digest = digest(component);
+            let cached = self.cache.as_ref().and_then(|cache| cache.read(&self.engine, &digest));
+            let loaded = match cached {
+                Some(loaded) => loaded,
+                None => self.compile(component, &digest)?,
+            };
+            self.link(&loaded, digest)
         };
-        self.link(&loaded, digest)
+        // Nothing that a component has in it ends this process. There is nothing that a panic could
+        // leave half done: what it was to make does not exist.
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(load))
+            .unwrap_or_else(|_| Err(LoadError::NotCompiled("it makes the engine panic".to_owned())))
     }
 
     /// Loads a policy that the build compiled. Where the image does not fit this engine, which
@@ -170,9 +197,9 @@ impl Engine {
         component: &[u8],
         digest: &str,
     ) -> Result<wasmtime::component::Component, LoadError> {
-        let unusable = |e: wasmtime::Error| LoadError::Unusable(format!("{e:#}"));
-        let image = Image::compile(&self.engine, component).map_err(unusable)?;
-        let loaded = image.load(&self.engine).map_err(unusable)?;
+        let purpose = cache::purpose(&self.engine, digest);
+        let image = self.compiler.compile(&self.engine, self.pooled, &purpose, component)?;
+        let loaded = image.load(&self.engine).map_err(|e| unusable(&e))?;
         if let Some(cache) = &self.cache {
             cache.write(&self.engine, digest, &image);
         }
@@ -184,7 +211,7 @@ impl Engine {
         component: &wasmtime::component::Component,
         digest: String,
     ) -> Result<Module, LoadError> {
-        let unusable = |e: wasmtime::Error| LoadError::Unusable(format!("{e:#}"));
+        let unusable = |e: wasmtime::Error| unusable(&e);
         let mut linker = Linker::new(&self.engine);
         imports::define(&mut linker).map_err(unusable)?;
         let pre = linker.instantiate_pre(component).map_err(unusable)?;
@@ -260,6 +287,17 @@ pub struct Call<T> {
     pub log: Vec<LogLine>,
     /// What was read of the cluster.
     pub reader: Option<Reader>,
+    /// What the host did for it.
+    pub work: Work,
+}
+
+/// What the host did for a guest.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Work {
+    /// Units of the meter, see [`opgate_document::Meter`].
+    pub units: u64,
+    /// Bytes that are charged when the call ends, those of the guest's memory included.
+    pub memory: usize,
 }
 
 impl Module {
@@ -321,7 +359,8 @@ impl Module {
         let running = self.engine.ticker.run();
         let answer = self.pre.instantiate(&mut store).and_then(|policy| call(&mut store, &policy));
         drop(running);
-        let State { limiter, log, reader, .. } = store.into_data();
+        let State { limiter, log, reader, meter, account, .. } = store.into_data();
+        let work = Work { units: meter.spent(), memory: account.used() };
         let result = answer.map_err(|error| {
             // The panic hook of the SDK writes the text as the last thing before the trap.
             let last_words = log.last().filter(|(severity, _)| *severity == Severity::Error);
@@ -329,7 +368,7 @@ impl Module {
             Fault::of(&error, &limiter, &clock, panic)
         });
         let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
-        Call { result, log, reader }
+        Call { result, log, reader, work }
     }
 
     fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, clock: &Arc<Clock>) {

@@ -20,7 +20,10 @@ pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     config.max_wasm_stack(STACK);
     // Proposals that no guest needs. SIMD: two of 2026's advisories are about its code generation.
     config.wasm_simd(false).wasm_relaxed_simd(false);
-    config.wasm_tail_call(false).wasm_multi_memory(false).wasm_memory64(false);
+    config.wasm_tail_call(false).wasm_memory64(false);
+    // What wasmtime makes to pass a text from one module of a component to another uses the memories of
+    // both, and without this it panics. Modules that use several themselves do not pass the gate.
+    config.wasm_multi_memory(true);
     // A fault names limits and imports, not the functions of the guest.
     config.wasm_backtrace_max_frames(None);
     // Same bits for the same input, also for floating point.

@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::Policy;
 use crate::cluster::{Lens, Reader, Unsettled};
-use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, processor_time, wit};
+use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, Work, processor_time, wit};
 
 /// Deadline of a call where requests are served.
 const FAST: Duration = Duration::from_millis(2);
@@ -255,8 +255,12 @@ async fn slow(
             drop(permit);
             let _ = answer.send(call);
         });
-    let failed =
-        |why: String| Call { result: Err(Fault::Trap(why)), log: Vec::new(), reader: None };
+    let failed = |why: String| Call {
+        result: Err(Fault::Trap(why)),
+        log: Vec::new(),
+        reader: None,
+        work: Work::default(),
+    };
     if let Err(error) = spawned {
         return failed(format!("no thread: {error}"));
     }

@@ -1,18 +1,19 @@
 //! From a configuration to policies that serve.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jsonschema::error::ValidationErrorKind;
 use opgate_document::Document;
 use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, Read, Rule};
-use super::{Descriptor, Lane, Policy, Requests, RuleLevel, builtin};
+use super::{Descriptor, Lane, Policy, Requests, RuleLevel, builtin, schema};
 use crate::cluster::Reading;
-use crate::engine::{Budget, Engine, Limits, Module};
+use crate::engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
 /// What came of one policy of a configuration.
 pub(super) enum Loaded {
@@ -49,10 +50,13 @@ pub(super) fn load(
             errors.push(configuration.at(config, &format!("/rules/{rule}"), &text));
         }
     }
-    match validator(&descriptor) {
-        Ok(Some(validator)) => errors.extend(check_settings(configuration, config, &validator)),
-        Ok(None) => errors.extend(check_no_settings(configuration, config)),
-        Err(why) => return Ok(Loaded::Broken(why)),
+    if descriptor.settings_schema.is_empty() {
+        errors.extend(check_no_settings(configuration, config));
+    } else {
+        match check_settings(engine, configuration, config, &descriptor.settings_schema) {
+            Ok(wrong) => errors.extend(wrong),
+            Err(why) => return Ok(Loaded::Broken(why)),
+        }
     }
     errors.or(())?;
     let settings = settings(configuration, config, &descriptor);
@@ -158,12 +162,30 @@ fn open(engine: &Arc<Engine>, config: &PolicyConfig) -> Result<Module, String> {
             engine.load_builtin(builtin.component, &builtin.image).map_err(|e| e.to_string())
         }
         ModuleSource::File(path) => {
-            let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let bytes = read(path).map_err(|e| format!("{}: {e}", path.display()))?;
             engine
                 .load(&bytes, !config.cluster.is_empty())
                 .map_err(|e| format!("{}: {e}", path.display()))
         }
     }
+}
+
+/// The component in a file; no more of it than a component may have, and of nothing but a file.
+///
+/// # Errors
+/// As for files.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let kind = std::fs::metadata(path)?;
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let most = u64::try_from(MAX_COMPONENT).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes what a policy logged to the host's log.
@@ -209,44 +231,6 @@ fn settings(
     Arc::new(Document::parse(&text).unwrap_or_default())
 }
 
-/// A settings schema, ready for use.
-struct SettingsSchema {
-    schema: Value,
-    validator: jsonschema::Validator,
-}
-
-/// The policy's settings schema. It comes out of the sandbox: without references its work is bounded
-/// by its size (at most 256 KiB) times that of the settings.
-fn validator(descriptor: &Descriptor) -> Result<Option<SettingsSchema>, String> {
-    if descriptor.settings_schema.is_empty() {
-        return Ok(None);
-    }
-    let schema: Value = serde_json::from_str(&descriptor.settings_schema)
-        .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
-    let mut todo = vec![&schema];
-    while let Some(part) = todo.pop() {
-        match part {
-            Value::Object(members) => {
-                if members
-                    .keys()
-                    .any(|k| matches!(k.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef"))
-                {
-                    return Err(
-                        "its settings schema has references, which are not supported".to_owned()
-                    );
-                }
-                todo.extend(members.values());
-            }
-            Value::Array(items) => todo.extend(items),
-            _ => {}
-        }
-    }
-    let validator = jsonschema::draft202012::new(&schema).map_err(|e| {
-        format!("its settings schema is not valid: {}", crate::text::one_line(&e.to_string(), 512))
-    })?;
-    Ok(Some(SettingsSchema { schema, validator }))
-}
-
 fn check_no_settings(configuration: &Configuration, config: &PolicyConfig) -> ConfigErrors {
     let mut errors = ConfigErrors::default();
     if config.settings.as_object().is_some_and(|settings| !settings.is_empty()) {
@@ -256,11 +240,17 @@ fn check_no_settings(configuration: &Configuration, config: &PolicyConfig) -> Co
     errors
 }
 
+/// What is wrong with the settings by the policy's schema. That of a stranger is read and used in a
+/// process of its own.
+///
+/// # Errors
+/// Where the schema cannot be used.
 fn check_settings(
+    engine: &Engine,
     configuration: &Configuration,
     config: &PolicyConfig,
-    SettingsSchema { schema, validator }: &SettingsSchema,
-) -> ConfigErrors {
+    schema: &str,
+) -> Result<ConfigErrors, String> {
     let mut errors = ConfigErrors::default();
     let mut wrong = |pointer: &str, text: &str| {
         errors.push(configuration.at(config, &format!("/settings{pointer}"), text));
@@ -270,46 +260,16 @@ fn check_settings(
             "/rules",
             "the levels of rules belong beside `settings`, under `rules` of the policy",
         );
-        return errors;
+        return Ok(errors);
     }
-    for error in validator.iter_errors(&config.settings) {
-        let at = error.instance_path().as_str();
-        if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
-            let rule = error.schema_path().as_str();
-            let around = rule.strip_suffix("/additionalProperties").unwrap_or_default();
-            for key in unexpected {
-                let hint = key_hint(schema, around, key);
-                let escaped = key.replace('~', "~0").replace('/', "~1");
-                wrong(&format!("{at}/{escaped}"), &format!("unknown setting `{key}`{hint}"));
-            }
-        } else {
-            wrong(at, &crate::text::one_line(&error.to_string(), 512));
+    let found = match (engine.compiler(), &config.module) {
+        (Compiler::Apart(program), ModuleSource::File(_)) => {
+            schema::check_apart(program, schema, &config.settings)?
         }
+        _ => schema::check(schema, &config.settings)?,
+    };
+    for schema::Wrong { pointer, text } in found {
+        wrong(&pointer, &text);
     }
-    errors
-}
-
-/// The nearest name beside an unknown key, or the place where a key of that name belongs.
-fn key_hint(schema: &Value, around: &str, key: &str) -> String {
-    let properties = schema.pointer(&format!("{around}/properties")).and_then(Value::as_object);
-    let beside = properties.into_iter().flat_map(|p| p.keys().map(String::as_str));
-    let hint = crate::text::hint(key, beside);
-    if !hint.is_empty() {
-        return hint;
-    }
-    let mut elsewhere = Vec::new();
-    let mut todo = vec![(String::new(), schema)];
-    while let Some((path, schema)) = todo.pop() {
-        for (name, member) in
-            schema.get("properties").and_then(Value::as_object).into_iter().flatten()
-        {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            if name == key || path == key {
-                elsewhere.push(path.clone());
-            }
-            todo.push((path, member));
-        }
-    }
-    elsewhere.sort();
-    elsewhere.first().map(|path| format!("; it belongs at `settings.{path}`")).unwrap_or_default()
+    Ok(errors)
 }

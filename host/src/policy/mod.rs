@@ -13,6 +13,7 @@ mod decision;
 mod descriptor;
 mod lane;
 mod load;
+mod schema;
 mod set;
 pub(crate) mod units;
 
@@ -28,6 +29,8 @@ pub use decision::{Cause, Decision, Denial, Effect, PolicyFault, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
+pub(crate) use load::read as read_component;
+pub(crate) use schema::settings_job;
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 
 use crate::cluster::{Reading, View};

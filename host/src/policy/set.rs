@@ -15,7 +15,7 @@ use super::decision::{Builder, Finding};
 use super::load::{Loaded, load};
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
 use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
-use crate::engine::{Engine, EngineError, Fault, Inputs, Pool};
+use crate::engine::{Compiler, Engine, EngineError, Fault, Inputs, Pool};
 use crate::review::{Operation, Review};
 
 /// A policy whose component cannot be used.
@@ -113,10 +113,25 @@ impl Set {
         queue: usize,
         context: cluster::Options,
     ) -> Result<Self, SetError> {
+        Self::load_with(configuration, cache, Compiler::Here, queue, context)
+    }
+
+    /// [`Set::load`] for components that strangers have written: they are compiled elsewhere.
+    ///
+    /// # Errors
+    /// As for [`Set::load`].
+    pub fn load_with(
+        configuration: &Configuration,
+        cache: Option<PathBuf>,
+        compiler: Compiler,
+        queue: usize,
+        context: cluster::Options,
+    ) -> Result<Self, SetError> {
         let instances = configuration.policies.iter().map(|p| p.limits.concurrency).sum();
         let memory = configuration.policies.iter().map(|p| p.limits.memory).max();
         let memory = memory.unwrap_or(1 << 20);
-        let engine = Arc::new(Engine::start(Pool { instances, memory }, cache)?);
+        let engine = Engine::start(Pool { instances, memory }, cache)?.with_compiler(compiler);
+        let engine = Arc::new(engine);
         let (mut policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = ConfigErrors::default();
         for config in &configuration.policies {

@@ -1,5 +1,6 @@
 //! Other objects of the cluster, as the call's reader answers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use opgate_document::Document;
@@ -82,7 +83,7 @@ impl Import {
         let optional = |store: &Context<'_>, text: &Option<WasmStr>, most| {
             let text = text
                 .as_ref()
-                .map(|text| self.text(store, "a query", text, most).map(|text| text.into_owned()));
+                .map(|text| self.text(store, "a query", text, most).map(Cow::into_owned));
             text.transpose()
         };
         let labels = optional(store, &query.labels, left)?;

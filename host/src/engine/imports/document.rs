@@ -163,6 +163,7 @@ fn at(
     Ok((Some(store.data_mut().push(import, handle)?),))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form of all imports")]
 fn equal(
     store: Context<'_>,
     (of, pointer, other, other_pointer): (Resource<Handle>, WasmStr, Resource<Handle>, WasmStr),

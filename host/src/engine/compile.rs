@@ -1,0 +1,80 @@
+//! Where components that came from outside are compiled.
+
+use std::sync::Arc;
+
+use opgate_unsafe::{Image, Key};
+
+use super::{LoadError, TARGET, settings};
+use crate::apart::{Job, Program};
+
+/// Where components are compiled.
+#[derive(Debug, Clone, Default)]
+pub enum Compiler {
+    /// In this process: whoever calls has written the component, or can do without this process.
+    #[default]
+    Here,
+    /// In a child process with limits: a stranger has.
+    Apart(Arc<Program>),
+}
+
+impl Compiler {
+    /// In a child process of this binary.
+    ///
+    /// # Errors
+    /// Where the system does not say which that is.
+    pub fn apart() -> std::io::Result<Self> {
+        Ok(Self::Apart(Arc::new(Program::this()?)))
+    }
+
+    /// In a child process of another binary of opgate.
+    #[must_use]
+    pub fn apart_by(binary: std::path::PathBuf) -> Self {
+        Self::Apart(Arc::new(Program::at(binary)))
+    }
+
+    /// Compiles a component for an engine with these settings. `purpose` says what it becomes.
+    pub(super) fn compile(
+        &self,
+        engine: &wasmtime::Engine,
+        roomy: bool,
+        purpose: &[u8],
+        component: &[u8],
+    ) -> Result<Image, LoadError> {
+        match self {
+            Self::Here => Image::compile(engine, component).map_err(|e| unusable(&e)),
+            Self::Apart(program) => {
+                // A seal of this one exchange: what is loaded is what the child has compiled of this
+                // component, and nothing else can have come through the pipe.
+                let mut secret = [0; 32];
+                aws_lc_rs::rand::fill(&mut secret)
+                    .map_err(|_| LoadError::NotCompiled("no randomness".to_owned()))?;
+                let parts = [&[u8::from(roomy)], secret.as_slice(), purpose, component];
+                let sealed = program.ask(Job::Compile, &parts).map_err(LoadError::NotCompiled)?;
+                Image::open(&Key::new(&secret), purpose, sealed)
+                    .map_err(|e| LoadError::NotCompiled(e.to_string()))
+            }
+        }
+    }
+}
+
+pub(super) fn unusable(error: &wasmtime::Error) -> LoadError {
+    LoadError::Unusable(crate::text::one_line(&format!("{error:#}"), 512))
+}
+
+/// What a child does with [`Job::Compile`].
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn compile_job(
+    roomy: &[u8],
+    secret: &[u8],
+    purpose: &[u8],
+    component: &[u8],
+) -> Result<Vec<u8>, String> {
+    let secret: &[u8; 32] = secret.try_into().map_err(|_| "no key".to_owned())?;
+    let text = |error: wasmtime::Error| crate::text::one_line(&format!("{error:#}"), 512);
+    let config = settings::config(TARGET, roomy == [1]).map_err(text)?;
+    let engine = wasmtime::Engine::new(&config).map_err(text)?;
+    let image = Image::compile(&engine, component).map_err(text)?;
+    Ok(image.seal(&Key::new(secret), purpose))
+}

@@ -1,0 +1,193 @@
+//! Settings of a policy against the schema that it describes.
+//!
+//! The schema comes out of the sandbox. Its form is bounded before anything is made of it: what it may
+//! cost is the product of patterns and texts, and what a validator takes is many times its text.
+
+use jsonschema::error::ValidationErrorKind;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::apart::{Job, Program};
+
+/// Values in a schema, regular expressions among them, and bytes of all of those.
+const MAX_VALUES: usize = 20_000;
+const MAX_PATTERNS: usize = 128;
+const MAX_PATTERN_BYTES: usize = 8 << 10;
+/// Levels that values nest.
+const MAX_DEPTH: usize = 64;
+
+/// Errors that are told.
+const MAX_ERRORS: usize = 64;
+
+/// Something in the settings that the schema does not allow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Wrong {
+    /// Where, below the settings.
+    pub(super) pointer: String,
+    /// What.
+    pub(super) text: String,
+}
+
+/// What is wrong with settings.
+///
+/// # Errors
+/// Where the schema cannot be used.
+pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String> {
+    let schema: Value = serde_json::from_str(schema)
+        .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
+    bound(&schema)?;
+    let validator = jsonschema::draft202012::new(&schema).map_err(|e| {
+        format!("its settings schema is not valid: {}", crate::text::one_line(&e.to_string(), 512))
+    })?;
+    let mut found = Vec::new();
+    for error in validator.iter_errors(settings).take(MAX_ERRORS) {
+        let at = error.instance_path().as_str();
+        if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
+            let rule = error.schema_path().as_str();
+            let around = rule.strip_suffix("/additionalProperties").unwrap_or_default();
+            for key in unexpected.iter().take(MAX_ERRORS) {
+                let hint = key_hint(&schema, around, key);
+                let escaped = key.replace('~', "~0").replace('/', "~1");
+                let text = format!("unknown setting `{key}`{hint}");
+                found.push(Wrong { pointer: format!("{at}/{escaped}"), text });
+            }
+        } else {
+            let text = crate::text::one_line(&error.to_string(), 512);
+            found.push(Wrong { pointer: at.to_owned(), text });
+        }
+    }
+    Ok(found)
+}
+
+/// [`check`] in a process of its own.
+///
+/// # Errors
+/// As for [`check`], and where the process does not live to its end.
+pub(super) fn check_apart(
+    program: &Program,
+    schema: &str,
+    settings: &Value,
+) -> Result<Vec<Wrong>, String> {
+    let found = program
+        .ask(Job::Settings, &[schema.as_bytes(), settings.to_string().as_bytes()])
+        .map_err(|why| format!("its settings schema cannot be used: {why}"))?;
+    serde_json::from_slice(&found).map_err(|e| format!("its settings could not be checked: {e}"))
+}
+
+/// What a child does with [`Job::Settings`].
+///
+/// # Errors
+/// As for [`check`].
+pub(crate) fn settings_job(schema: &[u8], settings: &[u8]) -> Result<Vec<u8>, String> {
+    let schema = std::str::from_utf8(schema).map_err(|e| e.to_string())?;
+    let settings = serde_json::from_slice(settings).map_err(|e| e.to_string())?;
+    serde_json::to_vec(&check(schema, &settings)?).map_err(|e| e.to_string())
+}
+
+/// Fails where a schema is too much, or refers to others.
+fn bound(schema: &Value) -> Result<(), String> {
+    let (mut values, mut patterns, mut bytes) = (0_usize, 0_usize, 0_usize);
+    let mut pattern = |text: &str| {
+        patterns = patterns.saturating_add(1);
+        bytes = bytes.saturating_add(text.len());
+        if patterns > MAX_PATTERNS || bytes > MAX_PATTERN_BYTES {
+            return Err(format!(
+                "its settings schema has more than {MAX_PATTERNS} patterns or {MAX_PATTERN_BYTES} bytes in them"
+            ));
+        }
+        Ok(())
+    };
+    let mut todo = vec![(schema, 1)];
+    while let Some((part, depth)) = todo.pop() {
+        values = values.saturating_add(1);
+        if values > MAX_VALUES || depth > MAX_DEPTH {
+            return Err(format!(
+                "its settings schema has more than {MAX_VALUES} values or {MAX_DEPTH} levels"
+            ));
+        }
+        match part {
+            Value::Object(members) => {
+                for (key, value) in members {
+                    match (key.as_str(), value) {
+                        ("$ref" | "$dynamicRef" | "$recursiveRef", _) => {
+                            return Err(
+                                "its settings schema has references, which are not supported"
+                                    .to_owned(),
+                            );
+                        }
+                        ("pattern", Value::String(text)) => pattern(text)?,
+                        ("patternProperties", Value::Object(members)) => {
+                            members.keys().try_for_each(|text| pattern(text))?;
+                        }
+                        _ => {}
+                    }
+                }
+                todo.extend(members.values().map(|value| (value, depth + 1)));
+            }
+            Value::Array(items) => todo.extend(items.iter().map(|value| (value, depth + 1))),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The nearest name beside an unknown key, or the place where a key of that name belongs.
+fn key_hint(schema: &Value, around: &str, key: &str) -> String {
+    let properties = schema.pointer(&format!("{around}/properties")).and_then(Value::as_object);
+    let beside = properties.into_iter().flat_map(|p| p.keys().map(String::as_str));
+    let hint = crate::text::hint(key, beside);
+    if !hint.is_empty() {
+        return hint;
+    }
+    let mut elsewhere = Vec::new();
+    let mut todo = vec![(String::new(), schema)];
+    while let Some((path, schema)) = todo.pop() {
+        for (name, member) in
+            schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            if name == key || path == key {
+                elsewhere.push(path.clone());
+            }
+            todo.push((path, member));
+        }
+    }
+    elsewhere.sort();
+    elsewhere.first().map(|path| format!("; it belongs at `settings.{path}`")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_is_bounded_before_it_is_used() {
+        let patterns = |count: usize, length: usize| {
+            let pattern = |n: usize| (format!("{n}{}", "a".repeat(length)), json!({}));
+            json!({"patternProperties": (0..count).map(pattern).collect::<serde_json::Map<_, _>>()})
+        };
+        let mut deep = json!({});
+        for _ in 0..40 {
+            deep = json!({"properties": {"a": deep}});
+        }
+        let wide: Vec<_> = (0..30_000).map(|n| json!(n)).collect();
+        let each = json!({"pattern": "a"});
+        let many: Vec<_> = std::iter::repeat_n(each, 200).collect();
+        for (schema, says) in [
+            (patterns(129, 1), "more than 128 patterns"),
+            (patterns(2, 5_000), "or 8192 bytes in them"),
+            (json!({"anyOf": many}), "more than 128 patterns"),
+            (deep, "64 levels"),
+            (json!({"enum": wide}), "more than 20000 values"),
+            (json!({"properties": {"a": {"$ref": "#"}}}), "references, which are not supported"),
+        ] {
+            let error = check(&schema.to_string(), &json!({})).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        assert_eq!(check(&patterns(20, 20).to_string(), &json!({})), Ok(Vec::new()));
+        let error = check(&"[".repeat(1_000), &json!({})).unwrap_err();
+        assert!(error.contains("is not JSON: recursion limit"), "{error}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Asks the host once for as much as its settings say: the worst that each import can be asked for.
+#![allow(clippy::panic, clippy::expect_used, reason = "the point of it")]
+
+use std::hint::black_box;
+
+use opgate_hostile::DESCRIPTOR;
+use opgate_sdk::bindings::opgate::policy::cluster;
+use opgate_sdk::{Descriptor, Document, GroupVersionResource, Policy, Request, Verdict};
+
+/// The policy.
+#[derive(Debug)]
+pub struct Asks;
+
+opgate_sdk::export!(Asks);
+
+impl Policy for Asks {
+    fn describe() -> Descriptor {
+        DESCRIPTOR
+    }
+
+    fn validate(
+        _: &Request,
+        object: Option<&Document>,
+        _: Option<&Document>,
+        settings: &Document,
+    ) -> Verdict {
+        let object = object.expect("an object");
+        let number = |pointer: &str| {
+            let number = settings.integer(pointer).unwrap_or_default();
+            usize::try_from(number).unwrap_or_default()
+        };
+        let pointer = settings.text_or_empty("/pointer") + &"/".repeat(number("/slashes"));
+        let columns = || {
+            let column = settings.text_or_empty("/column") + &"/".repeat(number("/tokens"));
+            vec![column; number("/columns")]
+        };
+        let secrets = || GroupVersionResource {
+            group: String::new(),
+            version: "v1".into(),
+            resource: "secrets".into(),
+        };
+        let query = || cluster::Query {
+            namespace: None,
+            labels: Some("x".repeat(number("/labels"))),
+            matches: vec![
+                cluster::IndexMatch {
+                    index: "i".into(),
+                    values: vec![String::new(); number("/values")],
+                    absent: false,
+                };
+                number("/conditions")
+            ],
+            after: None,
+            limit: 0,
+        };
+        match settings.text_or_empty("/do").as_str() {
+            "kind" => drop(black_box(object.kind(&pointer))),
+            "text" => drop(black_box(object.text(&pointer))),
+            "boolean" => drop(black_box(object.boolean(&pointer))),
+            "integer" => drop(black_box(object.integer(&pointer))),
+            "number" => drop(black_box(object.number(&pointer))),
+            "length" => drop(black_box(object.length(&pointer))),
+            "keys" => drop(black_box(object.keys(&pointer))),
+            "raw" => drop(black_box(object.raw(&pointer))),
+            "size" => drop(black_box(object.size(&pointer))),
+            "at" => drop(black_box(object.at(&pointer))),
+            "table" => drop(black_box(object.table(&pointer, &columns()))),
+            "equal" => drop(black_box(object.equal(&pointer, object, "/spec/other"))),
+            "parse" => {
+                let json = settings.text_or_empty("/json").repeat(number("/times"));
+                let json =
+                    settings.text_or_empty("/before") + &json + &settings.text_or_empty("/after");
+                drop(black_box(Document::parse(&json)));
+            }
+            "parse and compare" => {
+                let json = settings.text_or_empty("/json").repeat(number("/times"));
+                let json = json + &settings.text_or_empty("/after");
+                // The same, written otherwise.
+                let before = settings.text_or_empty("/before");
+                let (one, other) = (format!("{before}{json}"), format!("{before} {json}"));
+                let (one, other) = (Document::parse(&one), Document::parse(&other));
+                black_box(one.expect("JSON").equal("", &other.expect("JSON"), ""));
+            }
+            "log" => opgate_sdk::bindings::opgate::policy::log::log(
+                opgate_sdk::bindings::opgate::policy::log::Severity::Info,
+                &"l".repeat(number("/bytes")),
+            ),
+            "get" => drop(black_box(cluster::get(&secrets(), "", &"n".repeat(number("/bytes"))))),
+            "list" => drop(black_box(cluster::list(&secrets(), &query()))),
+            "names" => drop(black_box(cluster::names(&secrets(), &query()))),
+            other => panic!("no {other}"),
+        }
+        Verdict::default()
+    }
+}
