@@ -24,7 +24,7 @@ use rustls::{
 };
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, GeneralName, X509Certificate};
 
-use crate::{Change, Error};
+use crate::{Change, Error, words};
 
 /// Decides about clients by the newest good CA bundle of a file.
 #[derive(Debug)]
@@ -103,25 +103,41 @@ fn has_name(certificate: &X509Certificate<'_>, name: &str) -> bool {
     alternatives.value.general_names.iter().any(is_it)
 }
 
+/// Certificates of CAs, PEM; `advice` says what else to put there.
+fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
+        let number = index + 1;
+        let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
+        let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|e| {
+            let why = words::of_form(&e);
+            format!("certificate {number}: not an X.509 certificate: {why}")
+        })?;
+        // Whoever has the key of a trusted certificate can issue others, whatever it is for.
+        if !parsed.is_ca() {
+            return Err(format!("certificate {number}: not the certificate of a CA: {advice}"));
+        }
+        let added = roots.add(certificate.clone());
+        added.map_err(|e| format!("certificate {number}: {}", words::of_tls(&e)))?;
+    }
+    Ok(roots)
+}
+
+/// How many certificates of CAs there are in a PEM text.
+///
+/// # Errors
+/// What is in it that is none, in one sentence.
+pub fn authorities(pem: &[u8]) -> Result<usize, String> {
+    let advice =
+        "put there the CA that issued the serving certificate, not that certificate itself";
+    roots(pem, advice).map(|roots| roots.len())
+}
+
 impl Trusted {
     fn parse(path: &std::path::Path, content: Vec<u8>) -> Result<Self, Error> {
         let wrong = |why: String| Error::Content { path: path.to_path_buf(), why };
-        let mut roots = RootCertStore::empty();
-        for (index, certificate) in CertificateDer::pem_slice_iter(&content).enumerate() {
-            let certificate = certificate.map_err(|e| wrong(format!("not PEM: {e}")))?;
-            let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|e| {
-                wrong(format!("certificate {}: not an X.509 certificate: {e}", index + 1))
-            })?;
-            // Whoever has the key of a trusted certificate can issue others, whatever it is for.
-            if !parsed.is_ca() {
-                return Err(wrong(format!(
-                    "certificate {}: not the certificate of a CA: put there who issues the clients' certificates",
-                    index + 1
-                )));
-            }
-            let added = roots.add(certificate.clone());
-            added.map_err(|e| wrong(format!("certificate {}: {e}", index + 1)))?;
-        }
+        let roots = roots(&content, "put there who issues the clients' certificates");
+        let roots = roots.map_err(&wrong)?;
         if roots.is_empty() {
             return Err(wrong("no certificate: put a block `BEGIN CERTIFICATE` in it".to_owned()));
         }

@@ -17,11 +17,12 @@ mod config;
 mod issue;
 mod load;
 mod reload;
+pub mod words;
 
 use std::io;
 use std::path::PathBuf;
 
-pub use clients::{Clients, Refusal};
+pub use clients::{Clients, Refusal, authorities};
 pub use config::server_config;
 pub use issue::{Authority, Issued, service_names, write_private, write_public};
 pub use load::{Pair, Source, verify};

@@ -10,7 +10,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use crate::Error;
+use crate::{Error, words};
 
 /// Where the pair is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,15 +120,17 @@ pub(crate) fn parse(
             ),
         )
     })?;
-    let (_, parsed) = X509Certificate::from_der(&leaf)
-        .map_err(|e| content(certificate, format!("not an X.509 certificate: {e}")))?;
+    let (_, parsed) = X509Certificate::from_der(&leaf).map_err(|e| {
+        content(certificate, format!("not an X.509 certificate: {}", words::of_form(&e)))
+    })?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let certified =
         CertifiedKey::from_der(chain, private, &provider).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
                 Error::Mismatch { certificate: certificate.into(), key: key.into() }
             }
-            other => content(key, format!("cannot be used: {other}")),
+            rustls::Error::InvalidCertificate(_) => content(certificate, words::of_tls(&error)),
+            other => content(key, format!("cannot be used: {}", words::of_tls(&other))),
         })?;
     let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
     let names = match parsed.subject_alternative_name() {
@@ -178,8 +180,9 @@ pub fn verify(
     let Some((leaf, intermediates)) = pair.certified.cert.split_first() else {
         return Err(rejected("there is no certificate".to_owned()));
     };
-    let certificate = webpki::EndEntityCert::try_from(leaf)
-        .map_err(|e| rejected(format!("the certificate cannot be read: {e}")))?;
+    let certificate = webpki::EndEntityCert::try_from(leaf).map_err(|e| {
+        rejected(format!("the certificate cannot be read: {}", words::of_webpki(&e)))
+    })?;
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     certificate
@@ -192,7 +195,10 @@ pub fn verify(
             None,
             None,
         )
-        .map_err(|e| rejected(format!("the CA bundle does not vouch for the certificate: {e}")))?;
+        .map_err(|e| {
+            let why = words::of_webpki(&e);
+            rejected(format!("the CA bundle does not vouch for the certificate: {why}"))
+        })?;
     let Some(name) = name else { return Ok(()) };
     let server = ServerName::try_from(name).map_err(|_| Error::Name(name.to_owned()))?;
     certificate.verify_is_valid_for_subject_name(&server).map_err(|_| {

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 
-/// What is in the files, which must be certificates: API servers find out at the first call only.
+/// What is in the files, which must be certificates of CAs: API servers find out at the first call
+/// only.
 pub(super) fn bundle(files: &[PathBuf]) -> anyhow::Result<Vec<u8>> {
     let mut bundle = Vec::new();
     for path in files {
@@ -28,14 +26,9 @@ fn check_certificates(pem: &[u8]) -> anyhow::Result<()> {
         !String::from_utf8_lossy(pem).contains("PRIVATE KEY-----"),
         "holds a private key: name a file with nothing but certificates"
     );
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| anyhow::anyhow!("not PEM: {error}"))?;
-        let added = roots.add(certificate);
-        added.map_err(|error| anyhow::anyhow!("not an X.509 certificate: {error}"))?;
-    }
+    let found = opgate_certs::authorities(pem).map_err(anyhow::Error::msg)?;
     anyhow::ensure!(
-        !roots.is_empty(),
+        found > 0,
         "no certificate: put a block `BEGIN CERTIFICATE` in it (`opgate certs issue` makes a CA)"
     );
     Ok(())
@@ -51,6 +44,7 @@ mod tests {
     fn a_bundle_holds_certificates_and_no_keys() {
         let authority = Authority::create(1).unwrap();
         let certificate = authority.certificate();
+        let serving = authority.issue(&["opgate.test".to_owned()], 1).unwrap();
         assert!(check_certificates(certificate.as_bytes()).is_ok());
         assert!(check_certificates(format!("{certificate}\n{certificate}").as_bytes()).is_ok());
         let cut = certificate.get(..certificate.len() / 2).unwrap();
@@ -59,7 +53,8 @@ mod tests {
             (String::new(), "no certificate"),
             ("words".to_owned(), "no certificate"),
             (cut.to_owned(), "not PEM"),
-            (wrong.to_owned(), "not an X.509 certificate"),
+            (wrong.to_owned(), "certificate 1: not an X.509 certificate"),
+            (format!("{certificate}{}", serving.certificate), "certificate 2: not the certificate"),
             (authority.key(), "holds a private key"),
             (format!("{certificate}{}", authority.key()), "holds a private key"),
         ] {
