@@ -1,6 +1,7 @@
 //! Text from elsewhere, made fit for a line of a log, a header or a terminal; and lines that are not
 //! written as often as strangers can cause them.
 
+use std::error::Error;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,6 +21,26 @@ pub(crate) fn one_line(text: &str, limit: usize) -> String {
         line.push(if is_control(c) { ' ' } else { c });
     }
     line
+}
+
+/// An error with what caused it, of which nothing is said twice: most errors say themselves what caused
+/// them.
+#[must_use]
+pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
+    let words = |error: &(dyn Error + 'static)| {
+        opgate_certs::words::of_any(error).unwrap_or_else(|| error.to_string())
+    };
+    let mut text = words(error);
+    let mut at = error.source();
+    while let Some(cause) = at {
+        let cause_text = words(cause);
+        let with_cause = format!(": {cause_text}");
+        if text != cause_text && !text.contains(&with_cause) {
+            text.push_str(&with_cause);
+        }
+        at = cause.source();
+    }
+    text
 }
 
 /// Controls, and the characters that turn the direction of the text around them.
@@ -89,6 +110,15 @@ mod tests {
         for (text, limit, line) in cases {
             assert_eq!(one_line(text, limit), line, "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_error_says_nothing_twice() {
+        let cause = || std::io::Error::other("no");
+        let says_it = anyhow::Error::new(cause()).context("cannot do it: no");
+        let says_not = anyhow::Error::new(cause()).context("cannot do it");
+        assert_eq!(causes(says_it.as_ref()), "cannot do it: no");
+        assert_eq!(causes(says_not.as_ref()), "cannot do it: no");
     }
 
     #[test]

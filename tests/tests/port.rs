@@ -17,12 +17,12 @@ use opgate::policy::{Configuration, Set};
 use opgate::server::Options;
 use opgate_certs::{Authority, Clients, Issued, Reloader, Source};
 use opgate_tests::fake::FakeCluster;
-use opgate_tests::{Certificates, HOST, Server, builtin, configuration, tls};
+use opgate_tests::{Certificates, Client, HOST, Server, builtin, configuration, recorded, tls};
 use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -297,6 +297,72 @@ async fn a_server_that_drains_is_alive_and_not_ready() {
     server.signal(Signal::TERM);
     eventually("draining", async || server.get("/readyz").await.0 == 503).await;
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
+}
+
+/// What was told when it went wrong is told when it is right again, also where that is what it was.
+#[tokio::test]
+async fn a_pair_that_is_good_again_is_logged() {
+    let mut server = Server::start(BINARY, None, &[]);
+    let read =
+        |name: &str| std::fs::read_to_string(server.certificates.folder.path().join(name)).unwrap();
+    let (certificate, key) = (read("tls.crt"), read("tls.key"));
+    let says =
+        |server: &Server, text: &str| server.log().iter().any(|entry| entry["message"] == text);
+    server.certificates.swap("garbage", "garbage");
+    eventually("bad", async || says(&server, "the old certificate is kept")).await;
+    let good = "the files of the certificate are good again";
+    assert!(!says(&server, good));
+    server.certificates.swap(&certificate, &key);
+    eventually("good again", async || says(&server, good)).await;
+}
+
+/// One cause, once.
+#[test]
+fn an_error_says_once_what_went_wrong() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let certificates = Certificates::new();
+    for (port, other) in [("--listen", "--ops-listen"), ("--ops-listen", "--listen")] {
+        let output = std::process::Command::new(BINARY)
+            .args(["serve", "--cluster", "none", "--tls-dir"])
+            .arg(certificates.folder.path())
+            .args([other, "127.0.0.1:0"])
+            .arg(port)
+            .arg(taken.local_addr().unwrap().to_string())
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(error.matches("Address already in use").count(), 1, "{error}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+/// Names with spaces, equals signs and quotes are values of their key and no keys.
+#[tokio::test]
+async fn a_name_forges_no_key_in_the_text_log() {
+    let certificates = Certificates::new();
+    let mut child = std::process::Command::new(BINARY)
+        .args(["--log-format", "text", "serve", "--cluster", "none", "--tls-dir"])
+        .arg(certificates.folder.path())
+        .args(["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let mut find =
+        |what: &str| lines.by_ref().map(Result::unwrap).find(|l| l.contains(what)).unwrap();
+    let serving = find("serving");
+    let address = serving.split("address=").nth(1).unwrap().split(' ').next().unwrap();
+    let address = address.parse().unwrap();
+    let mut client = Client::connect(address, &certificates.authority).await.unwrap();
+    let mut review: Value = serde_json::from_str(&recorded("007")).unwrap();
+    review["request"]["userInfo"]["username"] = "eve allowed=true user=\"admin".into();
+    review["request"]["name"] = "x namespace=kube-system".into();
+    client.review(review.to_string()).await.unwrap();
+    let line = find("decided");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.contains(r#" user="eve allowed=true user=\"admin""#), "{line}");
+    assert!(line.contains(r#" name="x namespace=kube-system""#), "{line}");
 }
 
 /// The certificate may change under the check, which knows the new one as well.

@@ -9,6 +9,7 @@ mod constraint;
 mod demo;
 mod findings;
 mod input;
+mod log;
 mod manifests;
 mod paths;
 mod policy;
@@ -28,6 +29,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::cluster;
 use crate::engine::Compiler;
 use crate::policy::{Configuration, ModuleSource, PolicyConfig, Profile, Set, SetError};
+use crate::text::causes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 #[derive(Debug, Parser)]
@@ -247,7 +249,7 @@ pub fn main() -> ExitCode {
         // Whoever reads the output has seen enough (`opgate replay … | head`).
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
-            for line in format!("{:#}", failure.error).lines() {
+            for line in causes(failure.error.as_ref()).lines() {
                 anstream::eprintln!(
                     "{}error{}: {line}",
                     report::ERROR.render(),
@@ -277,7 +279,7 @@ fn init_log(args: &LogArgs, level: tracing::Level) {
         .with_target("tower", LevelFilter::OFF);
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     let lines = match args.log_format {
-        LogFormat::Text => lines.with_ansi(colours).boxed(),
+        LogFormat::Text => lines.fmt_fields(log::Fields).with_ansi(colours).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(ours)).init();

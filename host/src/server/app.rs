@@ -226,13 +226,14 @@ impl App {
             return refusal;
         }
         let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
-        let (body, held) = match tokio::time::timeout(time, self.read(&head.headers, body)).await {
-            Ok(Ok(read)) => read,
-            Ok(Err(refusal)) => return refusal,
-            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
-        };
-        let (charge, account) = held.into_parts();
-        let text = match review::charged(body, charge) {
+        let (bytes, request) =
+            match tokio::time::timeout(time, self.read(&head.headers, body)).await {
+                Ok(Ok(read)) => read,
+                Ok(Err(refusal)) => return refusal,
+                Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+            };
+        let (charge, account) = request.into_parts();
+        let text = match review::charged(bytes, charge) {
             Ok(text) => text,
             Err(ReviewError::Memory) => return self.full(),
             Err(error) => return self.refused(&error),
@@ -411,9 +412,9 @@ fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: D
         uid = crate::text::one_line(&review.uid, 128),
         operation = review.operation.as_str(),
         resource = crate::text::one_line(&review.resource_path(), 512),
-        namespace = %crate::text::one_line(&review.namespace, 253),
-        name = %crate::text::one_line(&review.name, 253),
-        user = %crate::text::one_line(&review.username, 253),
+        namespace = crate::text::one_line(&review.namespace, 253),
+        name = crate::text::one_line(&review.name, 253),
+        user = crate::text::one_line(&review.username, 253),
         dry_run = review.dry_run,
         allowed = decision.denial.is_none() && decision.failure.is_none(),
         failed = decision.failure.is_some(),

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use opgate_certs::{Pair, Reloader};
+use opgate_certs::{Pair, Reloader, words};
 use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -72,7 +72,7 @@ impl SelfCheck {
     pub(super) async fn run(&self) -> Result<(), String> {
         let why = match tokio::time::timeout(self.limit, self.ask_with_room()).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => words::of_any(&error).unwrap_or_else(|| error.to_string()),
             Err(_) => format!("nothing within {:?}", self.limit),
         };
         Err(format!("the webhook port does not answer: {why}"))

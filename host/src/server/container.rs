@@ -127,7 +127,8 @@ mod tests {
         let v2 = ("proc/self/cgroup", "0::/kubepods/pod1/container\n");
         let v1 = ("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/docker/c1\n0::/\n");
         let none = "9223372036854771712\n";
-        let cases: [(&[(&str, &str)], Option<usize>); 8] = [
+        type Case<'c> = (&'c [(&'c str, &'c str)], Option<usize>);
+        let cases: [Case<'_>; 8] = [
             (&[], None),
             (&[meminfo], Some(4 << 30)),
             (&[meminfo, v2, ("sys/fs/cgroup/memory.max", "max\n")], Some(4 << 30)),

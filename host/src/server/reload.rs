@@ -44,6 +44,9 @@ impl Files {
         let metrics = &self.app.metrics;
         match news(self.certificate.look(), trouble) {
             News::None => {}
+            News::GoodAgain => {
+                tracing::info!("the files of the certificate are good again");
+            }
             News::Replaced => {
                 let current = self.certificate.current();
                 tracing::info!(names = current.names().join(","), "certificate replaced");
@@ -61,6 +64,7 @@ impl Files {
         let metrics = &self.app.metrics;
         match news(clients.look(), trouble) {
             News::None => {}
+            News::GoodAgain => tracing::info!("the CA bundle for clients is good again"),
             News::Replaced => {
                 tracing::info!("CA bundle for clients replaced");
                 metrics.client_ca_reloaded("replaced");
@@ -76,6 +80,8 @@ impl Files {
 /// What a look found that was not known.
 enum News {
     None,
+    /// What was served all the time is in the files again.
+    GoodAgain,
     Replaced,
     Trouble(String),
 }
@@ -84,8 +90,12 @@ enum News {
 fn news<E: Display>(found: Result<Change, E>, trouble: &mut Option<String>) -> News {
     match found {
         Ok(change) => {
-            *trouble = None;
-            if change == Change::Replaced { News::Replaced } else { News::None }
+            let was_bad = trouble.take().is_some();
+            match change {
+                Change::Replaced => News::Replaced,
+                Change::Unchanged if was_bad => News::GoodAgain,
+                Change::Unchanged => News::None,
+            }
         }
         Err(error) => {
             let error = error.to_string();

@@ -1,0 +1,103 @@
+//! The fields of a line in the text log: the message, and `key=value` with spaces between them.
+//!
+//! Names of users and objects, and what policies say, come from strangers. A value that could be taken
+//! for more than one is quoted, and so is a message in which a key could be read, so that whoever reads
+//! the log, or a program that does, finds the keys that opgate has written and no others.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::Writer;
+
+/// How fields are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut line = Line { writer, is_begun: false, result: Ok(()) };
+        fields.record(&mut line);
+        line.result
+    }
+}
+
+struct Line<'w> {
+    writer: Writer<'w>,
+    is_begun: bool,
+    result: fmt::Result,
+}
+
+impl Visit for Line<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.record_debug(field, &format_args!("{value}"));
+        } else {
+            self.record_debug(field, &value);
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = part(field.name(), &format!("{value:?}"));
+        let space = if std::mem::replace(&mut self.is_begun, true) { " " } else { "" };
+        self.result = self.result.and_then(|()| write!(self.writer, "{space}{text}"));
+    }
+}
+
+fn part(name: &str, text: &str) -> String {
+    if name == "message" {
+        let is_plain = !text.contains(|c: char| c == '=' || c.is_control());
+        return if is_plain { text.to_owned() } else { format!("{text:?}") };
+    }
+    if is_one(text) || is_quoted(text) {
+        format!("{name}={text}")
+    } else {
+        format!("{name}={text:?}")
+    }
+}
+
+fn is_one(text: &str) -> bool {
+    let splits = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '=' | '"' | '\\');
+    !text.is_empty() && !text.contains(splits)
+}
+
+/// Whether all of it is one text in quotes.
+fn is_quoted(text: &str) -> bool {
+    let inside = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let Some(inside) = inside else { return false };
+    let mut is_escaped = false;
+    for c in inside.chars() {
+        if (c == '"' && !is_escaped) || c.is_control() {
+            return false;
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    !is_escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_one_value_whatever_it_says() {
+        for (name, value, written) in [
+            ("message", "decided", "decided"),
+            ("message", "the user said allowed=true", r#""the user said allowed=true""#),
+            ("message", "a\u{1b}[2J", r#""a\u{1b}[2J""#),
+            ("user", "system:admin", "user=system:admin"),
+            ("user", "eve allowed=true", r#"user="eve allowed=true""#),
+            ("user", r#"eve" allowed="true"#, r#"user="eve\" allowed=\"true""#),
+            ("user", r#""eve" allowed="true""#, r#"user="\"eve\" allowed=\"true\"""#),
+            ("user", r#""eve\" allowed=\"true""#, r#"user="eve\" allowed=\"true""#),
+            ("user", "eve\u{a0}x=y", r#"user="eve\u{a0}x=y""#),
+            ("user", "a\\", r#"user="a\\""#),
+            ("user", "\"a\\\"", r#"user="\"a\\\"""#),
+            ("user", "", r#"user="""#),
+            ("took", "2.5ms", "took=2.5ms"),
+        ] {
+            assert_eq!(part(name, value), written);
+        }
+    }
+}
