@@ -18,20 +18,23 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{AsyncBufReadExt as _, AsyncReadExt as _};
 use kube::Client;
+use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
 use kube::core::params::{ListParams, WatchParams};
 use opgate_context::{Key, Resource};
 use opgate_document::Document;
 use tokio::time::Instant;
+use tower::util::MapRequestLayer;
 
 use super::direct::Api;
 use super::kind::watch_time;
 use super::lens::{Listing, Scope};
 use super::reservations::is_newer;
+use super::token::Token;
 use super::{Cluster, Kind, Standing};
 use crate::supervise::{Supervised, Supervisor};
-use crate::text::one_line;
+use crate::text::{causes, one_line};
 
 /// Objects of one page. CSVs have some 100 KB each, so that a page has some 10 MB.
 const PAGE: u32 = 100;
@@ -140,9 +143,14 @@ impl Connection {
     fn with(mut config: Config) -> Result<Self, ConnectionError> {
         // The loop here waits by itself, and has to know that something failed.
         config.default_retry = false;
-        let client = Client::try_from(config);
-        let client = client.map_err(|e| ConnectionError::Client(one_line(&causes(&e), 512)))?;
-        Ok(Self { client })
+        let failed = |e: &kube::Error| ConnectionError::Client(one_line(&causes(e), 512));
+        let token = Token::of(&mut config.auth_info).map_err(ConnectionError::Client)?;
+        let client = ClientBuilder::try_from(config).map_err(|e| failed(&e))?;
+        let client = client.with_layer(&MapRequestLayer::new(move |request| match &token {
+            Some(token) => token.authorize(request),
+            None => request,
+        }));
+        Ok(Self { client: client.build() })
     }
 
     /// Keeps a view current in tasks of the current runtime, one a resource, until what it gives is
@@ -241,20 +249,6 @@ impl Trouble {
             _ => Self::Other(format!("{code}: {message}")),
         }
     }
-}
-
-/// An error with what caused it.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut at = error.source();
-    while let Some(cause) = at {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        at = cause.source();
-    }
-    text
 }
 
 /// Growing waits, never quite the same, so that replicas do not come back all at once.

@@ -26,6 +26,7 @@ mod reservations;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod token;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,0 +1,106 @@
+//! A token in a file, as `tokenFile` of a kubeconfig names it, or a pod has it.
+//!
+//! The client takes the content as it is. A file that ends with a newline, as editors and `echo` write
+//! it, then gives a header that cannot be sent; `kubectl` leaves white space around a token out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request};
+use kube::config::AuthInfo;
+use parking_lot::Mutex;
+
+/// Tokens of service accounts are replaced long before they end; the client reads them as often.
+const AGE: Duration = Duration::from_secs(50);
+
+/// The newest good token of a file.
+#[derive(Debug, Clone)]
+pub(super) struct Token(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    current: Mutex<(Instant, HeaderValue)>,
+}
+
+impl Token {
+    /// Takes over the token file of a client, where that is how it says who it is.
+    ///
+    /// # Errors
+    /// Where there is no token in the file.
+    pub(super) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, String> {
+        // In the order in which the client looks for them.
+        let other = auth.auth_provider.is_some() || auth.username.is_some() || auth.token.is_some();
+        let Some(path) = auth.token_file.take().filter(|_| !other).map(PathBuf::from) else {
+            return Ok(None);
+        };
+        let header = read(&path)?;
+        Ok(Some(Self(Arc::new(Shared { path, current: Mutex::new((Instant::now(), header)) }))))
+    }
+
+    /// Says in a request who asks.
+    pub(super) fn authorize<B>(&self, mut request: Request<B>) -> Request<B> {
+        request.headers_mut().insert(AUTHORIZATION, self.header(Instant::now()));
+        request
+    }
+
+    /// One that cannot be read any more leaves the last one in place: some take the file away once it
+    /// was read.
+    fn header(&self, now: Instant) -> HeaderValue {
+        let mut current = self.0.current.lock();
+        let (at, header) = &mut *current;
+        if now.saturating_duration_since(*at) >= AGE {
+            if let Ok(newest) = read(&self.0.path) {
+                *header = newest;
+            }
+            *at = now;
+        }
+        header.clone()
+    }
+}
+
+fn read(path: &Path) -> Result<HeaderValue, String> {
+    let named = |why: String| format!("token file {}: {why}", path.display());
+    let token = fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(named("it is empty: put a token in it".to_owned()));
+    }
+    let header = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut header = header.map_err(|_| {
+        named("not a token: it must be one line of printable characters".to_owned())
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::testing::Temporary;
+
+    #[test]
+    fn a_token_is_what_stands_in_its_file_without_the_space_around_it() {
+        let folder = Temporary::new(&[("token", "first\n")]);
+        let path = folder.path().join("token").display().to_string();
+        let named = || AuthInfo { token_file: Some(path.clone()), ..AuthInfo::default() };
+        let token = Token::of(&mut named()).unwrap().unwrap();
+        let header = |at| token.header(at).to_str().unwrap().to_owned();
+        let start = Instant::now();
+        assert_eq!(header(start), "Bearer first");
+        folder.write("token", "  second \r\n");
+        assert_eq!(header(start), "Bearer first");
+        assert_eq!(header(start + AGE * 2), "Bearer second");
+        folder.write("token", "\n");
+        assert_eq!(header(start + AGE * 4), "Bearer second", "a bad one changes nothing");
+        let why = Token::of(&mut named()).unwrap_err();
+        assert!(why.starts_with("token file /") && why.contains("it is empty"), "{why}");
+        folder.write("token", "a\nb");
+        assert!(Token::of(&mut named()).unwrap_err().contains("one line"));
+        let inline = AuthInfo { token: Some("x".to_owned().into()), ..named() };
+        assert!(Token::of(&mut inline.clone()).unwrap().is_none());
+    }
+}
