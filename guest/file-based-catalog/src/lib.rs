@@ -15,7 +15,6 @@
 //! of upstream's `opm validate`, byte for byte; but where that stops at the first error, this policy
 //! tells all of them. What each rule says, and where it is written, is in [`rules`].
 
-mod base64;
 mod baseline;
 mod blob;
 mod bundle;

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::{Document, Kind, Rows};
 
-use crate::base64;
 use crate::go_text::{wrong_field, wrong_value};
 use crate::spelling;
+use opgate_sdk::go::base64;
 
 /// Base64 that is decoded for one document, in bytes.
 const BUDGET: usize = 12 << 20;

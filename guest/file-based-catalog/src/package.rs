@@ -1,7 +1,7 @@
 //! Packages: FBC-09, FBC-10 and FBC-12.
 
 use opgate_sdk::Kind;
-use opgate_sdk::go::quote;
+use opgate_sdk::go::{base64, quote};
 
 use crate::blob::{Blob, Meta, Text};
 use crate::findings::Findings;
@@ -50,7 +50,7 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
     }
 }
 
-/// FBC-12. What the icon shows is nobody's business.
+/// FBC-12. What the icon shows is nobody's business, but that it is base64 is upstream's.
 fn description_and_icon(blob: &Blob<'_>, findings: &mut Findings<'_>) {
     let mut complain = |field: String, why: String| {
         findings.add("FBC-12", field, format!("parse package: {why}"));
@@ -65,9 +65,17 @@ fn description_and_icon(blob: &Blob<'_>, findings: &mut Findings<'_>) {
     match blob.kind("icon") {
         Kind::Missing | Kind::Null => {}
         Kind::Object => {
+            let mut decoded = Vec::new();
             for (name, go_type) in [("base64data", "[]uint8"), ("mediatype", "string")] {
                 let pointer = format!("{}/{name}", blob.pointer("icon"));
                 match blob.value().kind(&pointer) {
+                    Kind::Text if name == "base64data" => {
+                        let data = blob.value().text_or_empty(&pointer);
+                        if let Err(at) = base64::decode(data.as_str(), &mut decoded) {
+                            let why = format!("illegal base64 data at input byte {at}");
+                            complain(format!("{}.{name}", blob.field("icon")), why);
+                        }
+                    }
                     Kind::Text => {}
                     Kind::Missing | Kind::Null => {
                         let hint = spelling::hint(blob.value(), &blob.pointer("icon"), name);

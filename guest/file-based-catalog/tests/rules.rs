@@ -227,7 +227,7 @@ fn values_of_the_wrong_type_get_an_answer() {
         &json!({}),
         &json!([
             {"schema": "olm.package", "name": "foo", "defaultChannel": "alpha", "description": "d",
-                "icon": {"base64data": "x", "mediatype": "y"}},
+                "icon": {"base64data": "eA==", "mediatype": "y"}},
             {"schema": "olm.channel", "package": "foo", "name": "alpha", "properties": [{"type": "a", "value": 1}],
                 "entries": [{"name": "foo.v1.0.0", "replaces": "b", "skips": ["c"], "skipRange": "<1.0.0"},
                     {"name": "foo.v1.0.1", "replaces": "foo.v1.0.0"}]},

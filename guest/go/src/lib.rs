@@ -3,6 +3,8 @@
 //! A crate of its own, because the SDK and crates that know nothing of requests both need it: texts
 //! of the two must be the same, byte for byte.
 
+pub mod base64;
+
 use std::fmt::Write as _;
 
 /// `%q`: a Go string literal with double quotes.

@@ -38,7 +38,7 @@ fn groups(text: &[u8], into: &mut Vec<u8>) -> usize {
 ///
 /// # Errors
 /// The offset that Go names.
-pub(crate) fn decode(text: &str, into: &mut Vec<u8>) -> Result<(), usize> {
+pub fn decode(text: &str, into: &mut Vec<u8>) -> Result<(), usize> {
     let start = groups(text.as_bytes(), into);
     let bytes = text.bytes().enumerate().skip(start);
     let mut bytes = bytes.filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));

@@ -1,0 +1,577 @@
+//! Events into JSON text, written as they come.
+//!
+//! ```text
+//! events ─▶ JSON so far ─┬▶ an alias: what its anchor stands for once more
+//!                        └▶ the end of a map: names that stand twice, and `<<`
+//! ```
+//!
+//! There is no tree. What an anchor stands for is a range of the JSON; how much may be written is
+//! bounded, so that aliases cannot make much of little. Nothing here is recursive.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::error::{Error, Mark};
+use crate::parser::{Event, Parser};
+use crate::scalar::{Value, Words, float_json, float_key, resolve};
+use crate::scanner::too_deep;
+use crate::{DEPTH, Fault};
+
+/// How a text is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// Whether a name may stand once only in a map.
+    pub(crate) is_strict: bool,
+    pub(crate) words: Words,
+    /// Whether places are kept.
+    pub(crate) with_places: bool,
+    /// Most bytes of JSON in a document.
+    pub(crate) room: usize,
+}
+
+/// A document.
+#[derive(Debug, Default)]
+pub(crate) struct Composed {
+    pub(crate) json: Vec<u8>,
+    /// Offsets in the text: of the document, and then, in the order of the JSON, of each member's name
+    /// and of each element.
+    pub(crate) places: Vec<u32>,
+}
+
+/// A list or map that is not complete.
+#[derive(Debug)]
+struct Open {
+    is_map: bool,
+    /// Where it starts in the JSON, and among the places.
+    json: usize,
+    places: usize,
+    count: usize,
+    /// Whether the value of a member comes next.
+    has_key: bool,
+    members: Vec<Member>,
+    /// Whether there is a `<<` among them.
+    merges: bool,
+    anchor: Option<usize>,
+}
+
+/// A member of a map that is not complete, in bytes of the JSON.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    key: usize,
+    value: usize,
+    /// Its own place.
+    place: usize,
+    is_merge: bool,
+    mark: Mark,
+}
+
+/// What an anchor stands for.
+#[derive(Debug)]
+enum Anchor {
+    Incomplete,
+    Written {
+        json: Range<usize>,
+        places: Range<usize>,
+    },
+    /// A copy: the JSON around it was written anew.
+    Kept {
+        start: usize,
+        json: Vec<u8>,
+        places: Vec<u32>,
+    },
+}
+
+pub(crate) struct Composer<'y> {
+    parser: Parser<'y>,
+    reading: Reading,
+    out: Composed,
+    open: Vec<Open>,
+    names: BTreeMap<&'y str, usize>,
+    anchors: Vec<Anchor>,
+    /// Bytes in copies.
+    kept: usize,
+}
+
+fn offset(mark: Mark) -> u32 {
+    u32::try_from(mark.offset).unwrap_or(u32::MAX)
+}
+
+impl<'y> Composer<'y> {
+    pub(crate) fn new(text: &'y str, reading: Reading) -> Result<Self, Fault> {
+        Ok(Self {
+            parser: Parser::new(text)?,
+            reading,
+            out: Composed::default(),
+            open: Vec::new(),
+            names: BTreeMap::new(),
+            anchors: Vec::new(),
+            kept: 0,
+        })
+    }
+
+    /// The next document, and where it starts; none at the end.
+    pub(crate) fn document(&mut self) -> Result<Option<(Composed, usize)>, Fault> {
+        let mut start = None;
+        loop {
+            let (event, mark) = self.parser.next()?;
+            match event {
+                Event::StreamEnd => return Ok(None),
+                Event::DocumentStart => {
+                    self.names.clear();
+                    self.anchors.clear();
+                    self.kept = 0;
+                    continue;
+                }
+                Event::DocumentEnd => {
+                    let start = start.unwrap_or(mark.offset);
+                    return Ok(Some((std::mem::take(&mut self.out), start)));
+                }
+                _ => start = start.or(Some(mark.offset)),
+            }
+            self.event(event, mark)?;
+            if self.out.json.len().saturating_add(self.kept) > self.reading.room {
+                return Err(Fault::Large(mark));
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event<'y>, mark: Mark) -> Result<(), Fault> {
+        match event {
+            Event::Scalar { text, is_plain, anchor, tag } => {
+                let anchor = anchor.map(|name| self.anchor(name));
+                self.scalar(text, is_plain, anchor, tag.as_deref(), mark)
+            }
+            Event::ListStart { anchor } => self.start(false, anchor, mark),
+            Event::MapStart { anchor } => self.start(true, anchor, mark),
+            Event::ListEnd | Event::MapEnd => self.end(),
+            Event::Alias(name) => self.alias(name, mark),
+            Event::StreamEnd | Event::DocumentStart | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn anchor(&mut self, name: &'y str) -> usize {
+        self.anchors.push(Anchor::Incomplete);
+        let number = self.anchors.len() - 1;
+        self.names.insert(name, number);
+        number
+    }
+
+    fn written(&mut self, anchor: Option<usize>, json: usize, places: usize) {
+        let found = anchor.and_then(|number| self.anchors.get_mut(number));
+        if let Some(anchor) = found {
+            let (json, places) = (json..self.out.json.len(), places..self.out.places.len());
+            *anchor = Anchor::Written { json, places };
+        }
+    }
+
+    fn place(&mut self, mark: Mark) {
+        if self.reading.with_places {
+            self.out.places.push(offset(mark));
+        }
+    }
+
+    /// Whether what comes next is a key.
+    fn wants_key(&self) -> bool {
+        self.open.last().is_some_and(|open| open.is_map && !open.has_key)
+    }
+
+    /// A value begins that is no key.
+    fn value(&mut self, mark: Mark) {
+        match self.open.last_mut() {
+            None => self.place(mark),
+            Some(open) if open.is_map => open.has_key = false,
+            Some(open) => {
+                open.count += 1;
+                if open.count > 1 {
+                    self.out.json.push(b',');
+                }
+                self.place(mark);
+            }
+        }
+    }
+
+    /// A key: what is between the quotes.
+    fn key(&mut self, name: &str, is_merge: bool, mark: Mark) {
+        let place = self.out.places.len();
+        self.place(mark);
+        let Some(open) = self.open.last_mut() else { return };
+        open.count += 1;
+        open.has_key = true;
+        open.merges |= is_merge;
+        if open.count > 1 {
+            self.out.json.push(b',');
+        }
+        let key = self.out.json.len();
+        quoted(name, &mut self.out.json);
+        self.out.json.push(b':');
+        let value = self.out.json.len();
+        open.members.push(Member { key, value, place, is_merge, mark });
+    }
+
+    fn scalar(
+        &mut self,
+        text: Cow<'y, str>,
+        is_plain: bool,
+        anchor: Option<usize>,
+        tag: Option<&str>,
+        mark: Mark,
+    ) -> Result<(), Fault> {
+        let wants_key = self.wants_key();
+        let is_merge = wants_key
+            && text == "<<"
+            && (is_plain && tag.is_none() || tag == Some("tag:yaml.org,2002:merge"));
+        let value = resolve(text, is_plain, tag, self.reading.words)
+            .map_err(|why| Error::value(why, mark))?;
+        if wants_key {
+            let places = self.out.places.len() + 1;
+            let name: Cow<'_, str> = match value {
+                Value::Text(text) => text,
+                Value::Int(number) => number.to_string().into(),
+                Value::Bool(is_true) => is_true.to_string().into(),
+                Value::Float(number) => float_key(number).into(),
+                Value::Null | Value::Uint(_) => return Err(no_key(mark)),
+            };
+            self.key(&name, is_merge, mark);
+            // Without the colon.
+            if let Some(anchor) = anchor.and_then(|number| self.anchors.get_mut(number)) {
+                let end = self.out.json.len().saturating_sub(1);
+                let start = self.open.last().and_then(|open| open.members.last());
+                let json = start.map_or(end, |member| member.key)..end;
+                *anchor = Anchor::Written { json, places: places..places };
+            }
+            return Ok(());
+        }
+        self.value(mark);
+        let (json, places) = (self.out.json.len(), self.out.places.len());
+        let out = &mut self.out.json;
+        match value {
+            Value::Text(text) => quoted(&text, out),
+            Value::Null => out.extend_from_slice(b"null"),
+            Value::Bool(is_true) => out.extend_from_slice(if is_true { b"true" } else { b"false" }),
+            Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Value::Uint(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Value::Float(number) if number.is_finite() => {
+                out.extend_from_slice(float_json(number).as_bytes());
+            }
+            Value::Float(number) => {
+                let why = format!("non-finite float `{}` is no number of JSON", float_key(number));
+                return Err(Error::value(why, mark).into());
+            }
+        }
+        self.written(anchor, json, places);
+        Ok(())
+    }
+
+    fn start(&mut self, is_map: bool, anchor: Option<&'y str>, mark: Mark) -> Result<(), Fault> {
+        if self.wants_key() {
+            return Err(no_key(mark));
+        }
+        let anchor = anchor.map(|name| self.anchor(name));
+        self.value(mark);
+        let (json, places) = (self.out.json.len(), self.out.places.len());
+        self.out.json.push(if is_map { b'{' } else { b'[' });
+        self.open.push(Open {
+            is_map,
+            json,
+            places,
+            count: 0,
+            has_key: false,
+            members: Vec::new(),
+            merges: false,
+            anchor,
+        });
+        if self.open.len() > DEPTH {
+            return Err(Error::value(too_deep(), mark).into());
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        let Some(open) = self.open.pop() else { return Ok(()) };
+        self.out.json.push(if open.is_map { b'}' } else { b']' });
+        if self.reading.is_strict {
+            self.once(&open.members)?;
+        }
+        if open.merges {
+            self.merge(&open)?;
+        }
+        self.written(open.anchor, open.json, open.places);
+        Ok(())
+    }
+
+    /// Whether every name stands once.
+    fn once(&self, members: &[Member]) -> Result<(), Fault> {
+        let name =
+            |member: &Member| self.out.json.get(member.key..member.value).unwrap_or_default();
+        let twice = if members.len() < 9 {
+            let is_known = |(at, member): &(usize, &Member)| {
+                members.iter().take(*at).any(|earlier| name(earlier) == name(member))
+            };
+            members.iter().enumerate().find(is_known).map(|(_, member)| member)
+        } else {
+            let mut order: Vec<&Member> = members.iter().collect();
+            order.sort_unstable_by_key(|member| (name(member), member.key));
+            let pairs = order.array_windows::<2>().filter(|[one, other]| name(one) == name(other));
+            pairs.map(|[_, other]| *other).min_by_key(|member| member.key)
+        };
+        let Some(member) = twice else { return Ok(()) };
+        let quoted = name(member).strip_suffix(b":").unwrap_or_default();
+        let said = String::from_utf8_lossy(quoted);
+        let said = said.strip_prefix('"').and_then(|said| said.strip_suffix('"'));
+        let why = format!("duplicate mapping key: {}", said.unwrap_or_default());
+        Err(Error::value(why, member.mark).into())
+    }
+
+    fn alias(&mut self, name: &str, mark: Mark) -> Result<(), Fault> {
+        let found = self.names.get(name).and_then(|number| self.anchors.get(*number));
+        let (json, places) = match found {
+            None => {
+                let why = format!("unknown anchor '{name}' referenced");
+                return Err(Error::value(why, mark).into());
+            }
+            Some(Anchor::Incomplete) => {
+                let why = format!("anchor '{name}' value contains itself");
+                return Err(Error::value(why, mark).into());
+            }
+            Some(Anchor::Written { json, places }) => (json.clone(), places.clone()),
+            Some(Anchor::Kept { json, places, .. }) => {
+                // What it is gets written where it is looked for next.
+                let (json, places) = (json.clone(), places.clone());
+                return self.copy(&json, &places, mark);
+            }
+        };
+        if self.out.json.len().saturating_add(json.len()) > self.reading.room {
+            return Err(Fault::Large(mark));
+        }
+        let json = self.out.json.get(json).unwrap_or_default().to_vec();
+        let places = self.out.places.get(places).unwrap_or_default().to_vec();
+        self.copy(&json, &places, mark)
+    }
+
+    /// Writes what an alias stands for.
+    fn copy(&mut self, json: &[u8], places: &[u32], mark: Mark) -> Result<(), Fault> {
+        if self.wants_key() {
+            let name = match json.first() {
+                Some(b'"') => json.get(1..json.len().saturating_sub(1)),
+                Some(b'{' | b'[' | b'n') | None => None,
+                Some(_) => Some(json),
+            };
+            let name = name.and_then(|name| std::str::from_utf8(name).ok());
+            let name = name.ok_or_else(|| no_key(mark))?;
+            // It is written as in JSON already.
+            self.key("", false, mark);
+            let open = self.open.last_mut().and_then(|open| open.members.last_mut());
+            let out = &mut self.out.json;
+            out.truncate(out.len().saturating_sub(2));
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            if let Some(member) = open {
+                member.value = out.len();
+            }
+            return Ok(());
+        }
+        self.value(mark);
+        self.out.json.extend_from_slice(json);
+        self.out.places.extend_from_slice(places);
+        Ok(())
+    }
+
+    /// Writes a map anew, with the members that `<<` refers to in its place. As in go-yaml v2 the last
+    /// one of a name counts, in the order of the text.
+    fn merge(&mut self, open: &Open) -> Result<(), Fault> {
+        self.keep(open)?;
+        let json = self.out.json.split_off(open.json);
+        let places = self.out.places.split_off(open.places.min(self.out.places.len()));
+        let within = |at: usize| at.saturating_sub(open.json);
+        let ends = open.members.iter().skip(1).map(|next| within(next.key).saturating_sub(1));
+        let ends = ends.chain([json.len().saturating_sub(1)]);
+        let place_ends = open.members.iter().skip(1).map(|next| next.place - open.places);
+        let place_ends = place_ends.chain([places.len()]);
+        let mut merged =
+            Merged { json: &json, places: &places, order: Vec::new(), known: BTreeMap::new() };
+        for ((member, end), place_end) in open.members.iter().zip(ends).zip(place_ends) {
+            let value = within(member.value)..end;
+            // Without places there are none to skip.
+            let first = (member.place.saturating_sub(open.places)).min(places.len());
+            if member.is_merge {
+                let inner = (first + 1).min(place_end.max(first))..place_end.max(first);
+                let added =
+                    merged.add_all(value, inner).map_err(|why| Error::value(why, member.mark))?;
+                // Work that is not seen in what is written.
+                self.kept = self.kept.saturating_add(added);
+            } else {
+                merged.set(within(member.key)..end, first..place_end.max(first));
+            }
+        }
+        self.out.json.push(b'{');
+        for (at, (json, places)) in merged.order.iter().enumerate() {
+            if at > 0 {
+                self.out.json.push(b',');
+            }
+            self.out.json.extend_from_slice(merged.json.get(json.clone()).unwrap_or_default());
+            self.out
+                .places
+                .extend_from_slice(merged.places.get(places.clone()).unwrap_or_default());
+        }
+        self.out.json.push(b'}');
+        Ok(())
+    }
+
+    /// Takes copies of what anchors in a map stand for.
+    fn keep(&mut self, open: &Open) -> Result<(), Fault> {
+        // In the order in which they start: those in front of the map come last.
+        for anchor in self.anchors.iter_mut().rev() {
+            let (json, places) = match anchor {
+                Anchor::Kept { start, .. } if *start < open.json => break,
+                Anchor::Incomplete | Anchor::Kept { .. } => continue,
+                Anchor::Written { json, .. } if json.start < open.json => break,
+                Anchor::Written { json, places } => (json, places),
+            };
+            self.kept = self.kept.saturating_add(json.len());
+            if self.kept > self.reading.room {
+                return Err(Fault::Large(Mark::default()));
+            }
+            let json = self.out.json.get(json.clone()).unwrap_or_default().to_vec();
+            let places = self.out.places.get(places.clone()).unwrap_or_default().to_vec();
+            *anchor = Anchor::Kept { start: open.json, json, places };
+        }
+        Ok(())
+    }
+}
+
+fn no_key(mark: Mark) -> Fault {
+    Error::value("a key is no text: JSON has no other keys", mark).into()
+}
+
+/// The members of a map, of which the last one of a name counts.
+struct Merged<'j> {
+    json: &'j [u8],
+    places: &'j [u32],
+    order: Vec<(Range<usize>, Range<usize>)>,
+    known: BTreeMap<&'j [u8], usize>,
+}
+
+impl Merged<'_> {
+    fn set(&mut self, json: Range<usize>, places: Range<usize>) {
+        let text = self.json.get(json.clone()).unwrap_or_default();
+        let name = text.get(..string(text)).unwrap_or_default();
+        if let Some(member) = self.known.get(name).and_then(|at| self.order.get_mut(*at)) {
+            *member = (json, places);
+        } else {
+            self.known.insert(name, self.order.len());
+            self.order.push((json, places));
+        }
+    }
+
+    /// Adds the members of a map, or of the maps in a list, of which the first ones come last. Gives
+    /// the bytes that were looked at.
+    fn add_all(&mut self, json: Range<usize>, places: Range<usize>) -> Result<usize, &'static str> {
+        const WRONG: &str = "map merge requires map or sequence of maps as the value";
+        let looked_at = json.len();
+        let parts = match self.json.get(json.start) {
+            Some(b'{') => vec![(json, places)],
+            Some(b'[') => {
+                let mut parts = children(self.json, self.places, json, places);
+                // The element has a place of its own.
+                for (_, places) in &mut parts {
+                    places.start = (places.start + 1).min(places.end);
+                }
+                parts.reverse();
+                parts
+            }
+            _ => return Err(WRONG),
+        };
+        for (json, places) in parts {
+            if self.json.get(json.start) != Some(&b'{') {
+                return Err(WRONG);
+            }
+            for (json, places) in children(self.json, self.places, json, places) {
+                self.set(json, places);
+            }
+        }
+        Ok(looked_at)
+    }
+}
+
+/// Bytes of the string at the start of a text.
+fn string(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
+        at += found;
+        if text.get(at) == Some(&b'"') {
+            return at + 1;
+        }
+        at += 2;
+    }
+    text.len()
+}
+
+/// The members or elements of a value of our own JSON, each with its places.
+fn children(
+    json: &[u8],
+    all: &[u32],
+    range: Range<usize>,
+    places: Range<usize>,
+) -> Vec<(Range<usize>, Range<usize>)> {
+    let mut found = Vec::new();
+    let (mut depth, mut at) = (0usize, range.start);
+    let (mut start, mut nodes) = (range.start + 1, 0usize);
+    let first =
+        |count: usize| if all.is_empty() { 0 } else { (places.start + count).min(places.end) };
+    let mut before = 0;
+    while at < range.end {
+        match json.get(at) {
+            Some(b'"') => {
+                at += string(json.get(at..range.end).unwrap_or_default());
+                continue;
+            }
+            Some(b'{' | b'[') => {
+                depth += 1;
+                nodes += usize::from(!matches!(json.get(at + 1), Some(b'}' | b']')));
+            }
+            Some(b',') => {
+                if depth == 1 {
+                    found.push((start..at, first(before)..first(nodes)));
+                    (start, before) = (at + 1, nodes);
+                }
+                nodes += 1;
+            }
+            Some(b'}' | b']') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    if nodes > 0 {
+        found.push((start..range.end.saturating_sub(1), first(before)..first(nodes)));
+    }
+    found
+}
+
+/// Writes a text as JSON.
+fn quoted(text: &str, out: &mut Vec<u8>) {
+    let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 2);
+    out.push(b'"');
+    let mut from = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        let escape: [u8; 2] = match byte {
+            b'"' => *b"\\\"",
+            b'\\' => *b"\\\\",
+            b'\n' => *b"\\n",
+            b'\r' => *b"\\r",
+            b'\t' => *b"\\t",
+            ..0x20 => [0, 0],
+            _ => continue,
+        };
+        out.extend_from_slice(bytes.get(from..at).unwrap_or_default());
+        from = at + 1;
+        if escape == [0, 0] {
+            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+        } else {
+            out.extend_from_slice(&escape);
+        }
+    }
+    out.extend_from_slice(bytes.get(from..).unwrap_or_default());
+    out.push(b'"');
+}

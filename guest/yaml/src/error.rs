@@ -1,0 +1,79 @@
+//! Why a text is no YAML, and where.
+
+use std::borrow::Cow;
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    /// In bytes.
+    pub(crate) offset: usize,
+    /// From 0.
+    pub(crate) line: usize,
+    /// From 0, in bytes.
+    pub(crate) column: usize,
+}
+
+impl Mark {
+    /// The place so many bytes further on the same line.
+    pub(crate) fn after(self, bytes: usize) -> Self {
+        Self { offset: self.offset + bytes, column: self.column + bytes, ..self }
+    }
+}
+
+/// Why a text is no YAML, or not to be said in JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    why: Cow<'static, str>,
+    mark: Mark,
+    /// The line that upstream names, from 1.
+    upstream: Option<usize>,
+}
+
+impl Error {
+    /// What the scanner refuses.
+    pub(crate) fn scanner(why: &'static str, mark: Mark, context: Mark) -> Self {
+        // Upstream takes line 0 for none.
+        let upstream = if mark.line > 0 { mark.line + 1 } else { context.line };
+        Self::new(why, mark, upstream)
+    }
+
+    /// What the parser refuses. Upstream names the line before.
+    pub(crate) fn parser(why: &'static str, mark: Mark, context: Mark) -> Self {
+        Self::new(why, mark, if mark.line > 0 { mark.line } else { context.line })
+    }
+
+    /// The same error at a place that says more to whoever repairs the text.
+    pub(crate) fn at(self, mark: Mark) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// What is YAML, and cannot be said in JSON.
+    pub(crate) fn value(why: impl Into<Cow<'static, str>>, mark: Mark) -> Self {
+        Self::new(why, mark, 0)
+    }
+
+    fn new(why: impl Into<Cow<'static, str>>, mark: Mark, upstream: usize) -> Self {
+        Self { why: why.into(), mark, upstream: Some(upstream).filter(|line| *line > 0) }
+    }
+
+    /// What is wrong, in upstream's words where it has any.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    /// Where, in bytes from the start of the text.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.mark.offset
+    }
+
+    /// The whole message as upstream prints it: with `yaml: `, and with the line that it names.
+    #[must_use]
+    pub fn upstream(&self) -> String {
+        match self.upstream {
+            Some(line) => format!("yaml: line {line}: {}", self.why),
+            None => format!("yaml: {}", self.why),
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! Tokens into events, by the grammar of libyaml: one state a place in it, and a stack of where to go on.
+
+use std::borrow::Cow;
+
+use crate::error::{Error, Mark};
+use crate::scanner::{Scanner, Style, Token};
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Event<'y> {
+    StreamEnd,
+    DocumentStart,
+    DocumentEnd,
+    Alias(&'y str),
+    Scalar {
+        text: Cow<'y, str>,
+        is_plain: bool,
+        anchor: Option<&'y str>,
+        tag: Option<Cow<'y, str>>,
+    },
+    ListStart {
+        anchor: Option<&'y str>,
+    },
+    ListEnd,
+    MapStart {
+        anchor: Option<&'y str>,
+    },
+    MapEnd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Of the first document, which needs no marker.
+    FirstDocument,
+    Document,
+    DocumentContent,
+    DocumentEnd,
+    BlockNode,
+    BlockEntry,
+    IndentlessEntry,
+    BlockKey,
+    BlockValue,
+    FlowFirstEntry,
+    FlowEntry,
+    /// `[a: b]`: a map of one member in a list.
+    FlowEntryKey,
+    FlowEntryValue,
+    FlowEntryEnd,
+    FlowFirstKey,
+    FlowKey,
+    FlowValue,
+    FlowNoValue,
+    End,
+}
+
+/// Where in a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum In {
+    Flow,
+    Block,
+    /// A value in a block, which may be a list that is not indented.
+    Member,
+}
+
+pub(crate) struct Parser<'y> {
+    scanner: Scanner<'y>,
+    state: State,
+    states: Vec<State>,
+    /// Where the open collections start.
+    marks: Vec<Mark>,
+    /// Handles of tags, and what they stand for.
+    prefixes: Vec<(&'y str, Cow<'y, str>)>,
+}
+
+type Step<'y> = Result<(Event<'y>, Mark), Error>;
+
+impl<'y> Parser<'y> {
+    pub(crate) fn new(text: &'y str) -> Result<Self, Error> {
+        Ok(Self {
+            scanner: Scanner::new(text)?,
+            state: State::FirstDocument,
+            states: Vec::new(),
+            marks: Vec::new(),
+            prefixes: Vec::new(),
+        })
+    }
+
+    /// The next event, and where it is. After an error or the end there are no more.
+    pub(crate) fn next(&mut self) -> Step<'y> {
+        match self.state {
+            State::FirstDocument => self.document(true),
+            State::Document => self.document(false),
+            State::DocumentContent => {
+                let (token, mark) = self.scanner.peek()?;
+                if is_between(token) {
+                    self.pop();
+                    return Ok(empty(mark));
+                }
+                self.node(In::Block)
+            }
+            State::DocumentEnd => {
+                let mark = self.scanner.peek()?.1;
+                if matches!(self.scanner.peek()?.0, Token::DocumentEnd) {
+                    self.scanner.take()?;
+                }
+                self.prefixes.clear();
+                self.state = State::Document;
+                Ok((Event::DocumentEnd, mark))
+            }
+            State::BlockNode => self.node(In::Block),
+            State::BlockEntry => self.block_entry(),
+            State::IndentlessEntry => self.indentless_entry(),
+            State::BlockKey => self.block_key(),
+            State::BlockValue => self.block_value(),
+            State::FlowFirstEntry => self.flow_entry(true),
+            State::FlowEntry => self.flow_entry(false),
+            State::FlowEntryKey => self.flow_entry_key(),
+            State::FlowEntryValue => self.flow_entry_value(),
+            State::FlowEntryEnd => {
+                self.state = State::FlowEntry;
+                Ok((Event::MapEnd, self.scanner.peek()?.1))
+            }
+            State::FlowFirstKey => self.flow_key(true),
+            State::FlowKey => self.flow_key(false),
+            State::FlowValue => self.flow_value(),
+            State::FlowNoValue => {
+                self.state = State::FlowKey;
+                Ok(empty(self.scanner.peek()?.1))
+            }
+            State::End => Ok((Event::StreamEnd, Mark::default())),
+        }
+    }
+
+    fn pop(&mut self) {
+        self.state = self.states.pop().unwrap_or(State::End);
+    }
+
+    /// A node, after which it goes on in another state.
+    fn node_then(&mut self, then: State, place: In) -> Step<'y> {
+        self.states.push(then);
+        self.node(place)
+    }
+
+    /// No node where there could be one.
+    fn empty_then(&mut self, then: State, mark: Mark) -> (Event<'y>, Mark) {
+        self.state = then;
+        empty(mark)
+    }
+
+    fn end(&mut self, event: Event<'y>) -> Step<'y> {
+        self.pop();
+        self.marks.pop();
+        let (_, mark) = self.scanner.take()?;
+        Ok((event, mark))
+    }
+
+    fn refuse(&mut self, why: &'static str, mark: Mark) -> Step<'y> {
+        let context = self.marks.last().copied().unwrap_or_default();
+        Err(self.wrong(why, mark, context))
+    }
+
+    /// What is missing at the end of the text is missing in the innermost collection: that is where to
+    /// look.
+    fn wrong(&mut self, why: &'static str, mark: Mark, context: Mark) -> Error {
+        let error = Error::parser(why, mark, context);
+        let is_end = matches!(self.scanner.peek(), Ok((Token::StreamEnd, _)));
+        match self.marks.last().filter(|_| is_end) {
+            Some(open) => error.at(*open),
+            None => error,
+        }
+    }
+
+    // Documents.
+
+    fn document(&mut self, may_be_bare: bool) -> Step<'y> {
+        if !may_be_bare {
+            while matches!(self.scanner.peek()?.0, Token::DocumentEnd) {
+                self.scanner.take()?;
+            }
+        }
+        let (token, mark) = self.scanner.peek()?;
+        match token {
+            Token::StreamEnd => {
+                self.state = State::End;
+                return Ok((Event::StreamEnd, mark));
+            }
+            Token::Version { .. } | Token::TagPrefix { .. } | Token::DocumentStart => {
+                self.directives()?;
+                let (token, at) = self.scanner.peek()?;
+                if *token != Token::DocumentStart {
+                    return Err(Error::parser(
+                        "did not find expected <document start>",
+                        at,
+                        Mark::default(),
+                    ));
+                }
+                self.scanner.take()?;
+                self.state = State::DocumentContent;
+            }
+            _ if may_be_bare => {
+                self.directives()?;
+                self.state = State::BlockNode;
+            }
+            _ => {
+                let why = "did not find expected <document start>";
+                return Err(Error::parser(why, mark, Mark::default()));
+            }
+        }
+        self.states.push(State::DocumentEnd);
+        Ok((Event::DocumentStart, mark))
+    }
+
+    fn directives(&mut self) -> Result<(), Error> {
+        let refuse = |why, mark| Err(Error::parser(why, mark, Mark::default()));
+        let mut has_version = false;
+        loop {
+            match self.scanner.peek()? {
+                (Token::Version { major, minor }, mark) => {
+                    if has_version {
+                        return refuse("found duplicate %YAML directive", mark);
+                    }
+                    // The version of go-yaml v2 takes no other; 1.2 is what v3 takes as well.
+                    if *major != 1 || !matches!(minor, 1 | 2) {
+                        return refuse("found incompatible YAML document", mark);
+                    }
+                    has_version = true;
+                }
+                (Token::TagPrefix { handle, prefix }, mark) => {
+                    if self.prefixes.iter().any(|(known, _)| known == handle) {
+                        return refuse("found duplicate %TAG directive", mark);
+                    }
+                    let known = (*handle, prefix.clone());
+                    self.prefixes.push(known);
+                }
+                _ => break,
+            }
+            self.scanner.take()?;
+        }
+        for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
+            if !self.prefixes.iter().any(|(known, _)| *known == handle) {
+                self.prefixes.push((handle, prefix.into()));
+            }
+        }
+        Ok(())
+    }
+
+    // Nodes.
+
+    fn node(&mut self, place: In) -> Step<'y> {
+        if let (Token::Alias(name), mark) = self.scanner.peek()? {
+            let event = (Event::Alias(name), mark);
+            self.pop();
+            self.scanner.take()?;
+            return Ok(event);
+        }
+        let start = self.scanner.peek()?.1;
+        let (mut anchor, mut tag) = (None, None);
+        loop {
+            match self.scanner.peek()?.0 {
+                Token::Anchor(name) if anchor.is_none() => anchor = Some(*name),
+                Token::Tag { .. } if tag.is_none() => {
+                    let (token, mark) = self.scanner.take()?;
+                    if let Token::Tag { handle, suffix } = token {
+                        tag = Some(self.tag(handle, suffix, start, mark)?);
+                    }
+                    continue;
+                }
+                _ => break,
+            }
+            self.scanner.take()?;
+        }
+        let (token, mark) = self.scanner.peek()?;
+        let (event, next) = match token {
+            Token::BlockEntry if place == In::Member => {
+                (Event::ListStart { anchor }, State::IndentlessEntry)
+            }
+            Token::Scalar { .. } => {
+                self.pop();
+                let (token, _) = self.scanner.take()?;
+                let Token::Scalar { text, style } = token else {
+                    return self.refuse("did not find expected node content", mark);
+                };
+                let is_plain = style == Style::Plain;
+                return Ok((Event::Scalar { text, is_plain, anchor, tag }, mark));
+            }
+            Token::FlowSequenceStart => (Event::ListStart { anchor }, State::FlowFirstEntry),
+            Token::FlowMappingStart => (Event::MapStart { anchor }, State::FlowFirstKey),
+            Token::BlockSequenceStart if place != In::Flow => {
+                (Event::ListStart { anchor }, State::BlockEntry)
+            }
+            Token::BlockMappingStart if place != In::Flow => {
+                (Event::MapStart { anchor }, State::BlockKey)
+            }
+            _ if anchor.is_some() || tag.is_some() => {
+                self.pop();
+                let text = Cow::Borrowed("");
+                return Ok((Event::Scalar { text, is_plain: true, anchor, tag }, start));
+            }
+            _ => return Err(self.wrong("did not find expected node content", mark, start)),
+        };
+        // What says that a list begins is its first entry, where it is not indented.
+        if next != State::IndentlessEntry {
+            self.scanner.take()?;
+            self.marks.push(mark);
+        }
+        self.state = next;
+        Ok((event, mark))
+    }
+
+    fn tag(
+        &self,
+        handle: &'y str,
+        suffix: Cow<'y, str>,
+        start: Mark,
+        mark: Mark,
+    ) -> Result<Cow<'y, str>, Error> {
+        if handle.is_empty() {
+            return Ok(suffix);
+        }
+        match self.prefixes.iter().find(|(known, _)| *known == handle) {
+            Some((_, prefix)) => Ok(Cow::Owned(format!("{prefix}{suffix}"))),
+            None => Err(Error::parser("found undefined tag handle", mark, start)),
+        }
+    }
+
+    // Blocks.
+
+    fn block_entry(&mut self) -> Step<'y> {
+        match self.scanner.peek()? {
+            (Token::BlockEntry, mark) => {
+                let after = mark.after(1);
+                self.scanner.take()?;
+                match self.scanner.peek()?.0 {
+                    Token::BlockEntry | Token::BlockEnd => {
+                        Ok(self.empty_then(State::BlockEntry, after))
+                    }
+                    _ => self.node_then(State::BlockEntry, In::Block),
+                }
+            }
+            (Token::BlockEnd, _) => self.end(Event::ListEnd),
+            (_, mark) => self.refuse("did not find expected '-' indicator", mark),
+        }
+    }
+
+    fn indentless_entry(&mut self) -> Step<'y> {
+        match self.scanner.peek()? {
+            (Token::BlockEntry, mark) => {
+                let after = mark.after(1);
+                self.scanner.take()?;
+                match self.scanner.peek()?.0 {
+                    Token::BlockEntry | Token::Key | Token::Value | Token::BlockEnd => {
+                        Ok(self.empty_then(State::IndentlessEntry, after))
+                    }
+                    _ => self.node_then(State::IndentlessEntry, In::Block),
+                }
+            }
+            (_, mark) => {
+                self.pop();
+                Ok((Event::ListEnd, mark))
+            }
+        }
+    }
+
+    fn block_key(&mut self) -> Step<'y> {
+        match self.scanner.peek()? {
+            (Token::Key, mark) => {
+                self.scanner.take()?;
+                match self.scanner.peek()?.0 {
+                    Token::Key | Token::Value | Token::BlockEnd => {
+                        Ok(self.empty_then(State::BlockValue, mark))
+                    }
+                    _ => self.node_then(State::BlockValue, In::Member),
+                }
+            }
+            (Token::BlockEnd, _) => self.end(Event::MapEnd),
+            (_, mark) => self.refuse("did not find expected key", mark),
+        }
+    }
+
+    fn block_value(&mut self) -> Step<'y> {
+        match self.scanner.peek()? {
+            (Token::Value, mark) => {
+                let after = mark.after(1);
+                self.scanner.take()?;
+                match self.scanner.peek()?.0 {
+                    Token::Key | Token::Value | Token::BlockEnd => {
+                        Ok(self.empty_then(State::BlockKey, after))
+                    }
+                    _ => self.node_then(State::BlockKey, In::Member),
+                }
+            }
+            (_, mark) => Ok(self.empty_then(State::BlockKey, mark)),
+        }
+    }
+
+    // Flow collections.
+
+    fn flow_entry(&mut self, is_first: bool) -> Step<'y> {
+        let (mut token, mut mark) = self.scanner.peek()?;
+        if *token != Token::FlowSequenceEnd {
+            if !is_first {
+                if *token != Token::FlowEntry {
+                    return self.refuse("did not find expected ',' or ']'", mark);
+                }
+                self.scanner.take()?;
+                (token, mark) = self.scanner.peek()?;
+            }
+            if *token == Token::Key {
+                self.scanner.take()?;
+                self.state = State::FlowEntryKey;
+                return Ok((Event::MapStart { anchor: None }, mark));
+            }
+            if *token != Token::FlowSequenceEnd {
+                return self.node_then(State::FlowEntry, In::Flow);
+            }
+        }
+        self.end(Event::ListEnd)
+    }
+
+    fn flow_entry_key(&mut self) -> Step<'y> {
+        let (token, mark) = self.scanner.peek()?;
+        if matches!(token, Token::Value | Token::FlowEntry | Token::FlowSequenceEnd) {
+            // Upstream steps over it, whatever it is.
+            self.scanner.take()?;
+            return Ok(self.empty_then(State::FlowEntryValue, mark));
+        }
+        self.node_then(State::FlowEntryValue, In::Flow)
+    }
+
+    fn flow_entry_value(&mut self) -> Step<'y> {
+        if *self.scanner.peek()?.0 == Token::Value {
+            self.scanner.take()?;
+            if !matches!(self.scanner.peek()?.0, Token::FlowEntry | Token::FlowSequenceEnd) {
+                return self.node_then(State::FlowEntryEnd, In::Flow);
+            }
+        }
+        let mark = self.scanner.peek()?.1;
+        Ok(self.empty_then(State::FlowEntryEnd, mark))
+    }
+
+    fn flow_key(&mut self, is_first: bool) -> Step<'y> {
+        let (mut token, mark) = self.scanner.peek()?;
+        if *token != Token::FlowMappingEnd {
+            if !is_first {
+                if *token != Token::FlowEntry {
+                    return self.refuse("did not find expected ',' or '}'", mark);
+                }
+                self.scanner.take()?;
+                token = self.scanner.peek()?.0;
+            }
+            if *token == Token::Key {
+                self.scanner.take()?;
+                let (token, mark) = self.scanner.peek()?;
+                if matches!(token, Token::Value | Token::FlowEntry | Token::FlowMappingEnd) {
+                    return Ok(self.empty_then(State::FlowValue, mark));
+                }
+                return self.node_then(State::FlowValue, In::Flow);
+            }
+            if *token != Token::FlowMappingEnd {
+                return self.node_then(State::FlowNoValue, In::Flow);
+            }
+        }
+        self.end(Event::MapEnd)
+    }
+
+    fn flow_value(&mut self) -> Step<'y> {
+        if *self.scanner.peek()?.0 == Token::Value {
+            self.scanner.take()?;
+            if !matches!(self.scanner.peek()?.0, Token::FlowEntry | Token::FlowMappingEnd) {
+                return self.node_then(State::FlowKey, In::Flow);
+            }
+        }
+        let mark = self.scanner.peek()?.1;
+        Ok(self.empty_then(State::FlowKey, mark))
+    }
+}
+
+/// Whether a token stands between documents.
+fn is_between(token: &Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Version { .. }
+            | Token::TagPrefix { .. }
+            | Token::DocumentStart
+            | Token::DocumentEnd
+            | Token::StreamEnd
+    )
+}
+
+fn empty<'y>(mark: Mark) -> (Event<'y>, Mark) {
+    let text = Cow::Borrowed("");
+    (Event::Scalar { text, is_plain: true, anchor: None, tag: None }, mark)
+}

@@ -1,0 +1,594 @@
+//! Text into tokens, by the rules of libyaml as go-yaml has them.
+//!
+//! Indentation becomes tokens of its own. Whether a scalar is a key is known only at its `:`, which may
+//! come 1,024 characters later on the same line: the tokens between wait in a queue, and the token that
+//! says that a key began is put in front of them.
+//!
+//! What is not followed: other encodings than UTF-8, and 10,000 levels; here it is [`DEPTH`].
+
+mod scalars;
+mod tags;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use crate::DEPTH;
+use crate::error::{Error, Mark};
+
+/// How a scalar is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    Quoted,
+    Block,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Token<'y> {
+    StreamEnd,
+    Version { major: u32, minor: u32 },
+    TagPrefix { handle: &'y str, prefix: Cow<'y, str> },
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(&'y str),
+    Anchor(&'y str),
+    Tag { handle: &'y str, suffix: Cow<'y, str> },
+    Scalar { text: Cow<'y, str>, style: Style },
+}
+
+/// What may turn out to be a key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Candidate {
+    is_possible: bool,
+    /// Nothing else can stand there.
+    is_required: bool,
+    /// Which token it is, of all.
+    number: usize,
+    mark: Mark,
+}
+
+pub(crate) struct Scanner<'y> {
+    text: &'y str,
+    offset: usize,
+    line: usize,
+    line_start: usize,
+    /// Whether there are line breaks in it that are not ASCII.
+    has_odd_breaks: bool,
+    tokens: VecDeque<(Token<'y>, Mark)>,
+    /// How many tokens were taken from the queue.
+    taken: usize,
+    flow_level: usize,
+    /// Columns of the open block collections around the innermost one, whose column is `indent`.
+    indents: Vec<isize>,
+    indent: isize,
+    /// Whether a key may begin here.
+    may_be_key: bool,
+    /// One for each open flow collection, and one for what is around them.
+    candidates: Vec<Candidate>,
+}
+
+const NO_KEY: &str = "could not find expected ':'";
+const CANNOT_START: &str = "found character that cannot start any token";
+
+pub(crate) fn too_deep() -> String {
+    format!("nests deeper than {DEPTH} levels")
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+fn signed(column: usize) -> isize {
+    isize::try_from(column).unwrap_or(isize::MAX)
+}
+
+/// Whether a text has line breaks that are not ASCII; fails at a character that no YAML may have.
+fn look_over(text: &str) -> Result<bool, usize> {
+    let mut has_odd_breaks = false;
+    let bytes = text.as_bytes();
+    for (offset, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'\t'
+            | b'\n'
+            | b'\r'
+            | 0x20..=0x7e
+            | 0x80..=0xc1
+            | 0xc3..=0xe1
+            | 0xe3..=0xee
+            | 0xf0.. => {}
+            0xc2 => match bytes.get(offset + 1) {
+                Some(0x85) => has_odd_breaks = true,
+                Some(0x80..0xa0) => return Err(offset),
+                _ => {}
+            },
+            0xe2 => {
+                let rest = bytes.get(offset + 1..offset + 3).unwrap_or_default();
+                has_odd_breaks |= matches!(rest, [0x80, 0xa8 | 0xa9]);
+            }
+            0xef => {
+                let rest = bytes.get(offset + 1..offset + 3).unwrap_or_default();
+                if matches!(rest, [0xbf, 0xbe | 0xbf]) {
+                    return Err(offset);
+                }
+            }
+            _ => return Err(offset),
+        }
+    }
+    Ok(has_odd_breaks)
+}
+
+impl<'y> Scanner<'y> {
+    pub(crate) fn new(text: &'y str) -> Result<Self, Error> {
+        let has_odd_breaks = look_over(text).map_err(|offset| {
+            let mark = Mark { offset, ..Mark::default() };
+            Error::value("control characters are not allowed", mark)
+        })?;
+        let mut scanner = Self {
+            text,
+            offset: 0,
+            line: 0,
+            line_start: 0,
+            has_odd_breaks,
+            tokens: VecDeque::new(),
+            taken: 0,
+            flow_level: 0,
+            indents: Vec::new(),
+            indent: -1,
+            may_be_key: true,
+            candidates: vec![Candidate::default()],
+        };
+        if text.starts_with('\u{feff}') {
+            scanner.offset = '\u{feff}'.len_utf8();
+            scanner.line_start = scanner.offset;
+        }
+        Ok(scanner)
+    }
+
+    /// The next token, without taking it.
+    pub(crate) fn peek(&mut self) -> Result<(&Token<'y>, Mark), Error> {
+        while self.must_fetch()? {
+            self.fetch()?;
+        }
+        match self.tokens.front() {
+            Some((token, mark)) => Ok((token, *mark)),
+            None => Err(self.error(CANNOT_START, self.mark())),
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Result<(Token<'y>, Mark), Error> {
+        self.peek()?;
+        self.taken += 1;
+        self.tokens.pop_front().ok_or_else(|| self.error(CANNOT_START, self.mark()))
+    }
+
+    /// Whether a token is missing in front: there is none, or the first one may be a key.
+    fn must_fetch(&mut self) -> Result<bool, Error> {
+        if self.tokens.is_empty() {
+            return Ok(true);
+        }
+        let taken = self.taken;
+        let is_first = |candidate: &Candidate| candidate.is_possible && candidate.number == taken;
+        match self.candidates.iter().position(is_first) {
+            Some(index) => self.is_still_possible(index),
+            None => Ok(false),
+        }
+    }
+
+    // Looking.
+
+    fn mark(&self) -> Mark {
+        Mark { offset: self.offset, line: self.line, column: self.column() }
+    }
+
+    fn column(&self) -> usize {
+        self.offset.saturating_sub(self.line_start)
+    }
+
+    fn error(&self, why: &'static str, context: Mark) -> Error {
+        Error::scanner(why, self.mark(), context)
+    }
+
+    fn rest(&self) -> &'y [u8] {
+        self.text.as_bytes().get(self.offset..).unwrap_or_default()
+    }
+
+    fn slice(&self, from: usize, to: usize) -> &'y str {
+        self.text.get(from..to).unwrap_or_default()
+    }
+
+    /// A byte further on; 0 behind the end.
+    fn at(&self, ahead: usize) -> u8 {
+        self.text.as_bytes().get(self.offset + ahead).copied().unwrap_or_default()
+    }
+
+    fn is_end(&self) -> bool {
+        self.offset >= self.text.len()
+    }
+
+    fn is_blank(&self, ahead: usize) -> bool {
+        matches!(self.at(ahead), b' ' | b'\t')
+    }
+
+    /// Bytes of the line break further on; 0 where there is none.
+    fn break_at(&self, ahead: usize) -> usize {
+        match self.at(ahead) {
+            b'\n' => 1,
+            b'\r' => 1 + usize::from(self.at(ahead + 1) == b'\n'),
+            0xc2 if self.has_odd_breaks => 2 * usize::from(self.at(ahead + 1) == 0x85),
+            0xe2 if self.has_odd_breaks => {
+                let is_break =
+                    self.at(ahead + 1) == 0x80 && matches!(self.at(ahead + 2), 0xa8 | 0xa9);
+                3 * usize::from(is_break)
+            }
+            _ => 0,
+        }
+    }
+
+    fn is_break(&self, ahead: usize) -> bool {
+        self.break_at(ahead) > 0
+    }
+
+    /// A line break, or the end.
+    fn is_breakz(&self, ahead: usize) -> bool {
+        self.offset + ahead >= self.text.len() || self.is_break(ahead)
+    }
+
+    fn is_blankz(&self, ahead: usize) -> bool {
+        self.is_blank(ahead) || self.is_breakz(ahead)
+    }
+
+    /// `---` or `...` at the start of a line.
+    fn is_marker(&self, marker: &[u8]) -> bool {
+        self.column() == 0 && self.rest().starts_with(marker) && self.is_blankz(marker.len())
+    }
+
+    fn is_any_marker(&self) -> bool {
+        self.is_marker(b"---") || self.is_marker(b"...")
+    }
+
+    // Going on.
+
+    fn skip(&mut self, bytes: usize) {
+        self.offset += bytes;
+    }
+
+    /// Steps over a line break; gives what it is in a scalar.
+    fn skip_break(&mut self) -> &'y str {
+        let length = self.break_at(0);
+        let kept = if length == 3 { self.slice(self.offset, self.offset + 3) } else { "\n" };
+        self.offset += length;
+        self.line += usize::from(length > 0);
+        self.line_start = self.offset;
+        if length > 0 { kept } else { "" }
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.is_blank(0) {
+            self.skip(1);
+        }
+    }
+
+    /// Steps to the end of the line.
+    fn skip_line(&mut self) {
+        if !self.has_odd_breaks {
+            let rest = self.rest();
+            self.skip(memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()));
+        }
+        while !self.is_breakz(0) {
+            self.skip(1);
+        }
+    }
+
+    fn skip_comment(&mut self) {
+        if self.at(0) == b'#' {
+            self.skip_line();
+        }
+    }
+
+    fn push(&mut self, token: Token<'y>, mark: Mark) {
+        self.tokens.push_back((token, mark));
+    }
+
+    // Keys.
+
+    fn is_still_possible(&mut self, index: usize) -> Result<bool, Error> {
+        let Some(candidate) = self.candidates.get(index).copied() else { return Ok(false) };
+        if !candidate.is_possible {
+            return Ok(false);
+        }
+        let mark = candidate.mark;
+        let is_far = || {
+            // Characters are counted only where bytes do not tell.
+            self.offset - mark.offset > 1_024
+                && self.slice(mark.offset, self.offset).chars().count() > 1_024
+        };
+        if mark.line == self.line && !is_far() {
+            return Ok(true);
+        }
+        if candidate.is_required {
+            return Err(self.error(NO_KEY, mark));
+        }
+        if let Some(candidate) = self.candidates.get_mut(index) {
+            candidate.is_possible = false;
+        }
+        Ok(false)
+    }
+
+    fn save_candidate(&mut self) -> Result<(), Error> {
+        if !self.may_be_key {
+            return Ok(());
+        }
+        self.drop_candidate()?;
+        let candidate = Candidate {
+            is_possible: true,
+            is_required: self.flow_level == 0 && self.indent == signed(self.column()),
+            number: self.taken + self.tokens.len(),
+            mark: self.mark(),
+        };
+        if let Some(last) = self.candidates.last_mut() {
+            *last = candidate;
+        }
+        Ok(())
+    }
+
+    fn drop_candidate(&mut self) -> Result<(), Error> {
+        let Some(last) = self.candidates.last_mut() else { return Ok(()) };
+        let (is_lost, mark) = (last.is_possible && last.is_required, last.mark);
+        last.is_possible = false;
+        if is_lost { Err(self.error(NO_KEY, mark)) } else { Ok(()) }
+    }
+
+    // Indentation.
+
+    /// Opens a block collection where this is further to the right; `number` is the token that it goes
+    /// in front of.
+    fn indent_to(
+        &mut self,
+        mark: Mark,
+        number: Option<usize>,
+        token: Token<'y>,
+    ) -> Result<(), Error> {
+        let column = signed(mark.column);
+        if self.flow_level > 0 || self.indent >= column {
+            return Ok(());
+        }
+        self.indents.push(self.indent);
+        self.indent = column;
+        if self.indents.len() > DEPTH {
+            return Err(Error::value(too_deep(), mark));
+        }
+        match number {
+            Some(number) => {
+                let place = number.saturating_sub(self.taken).min(self.tokens.len());
+                self.tokens.insert(place, (token, mark));
+            }
+            None => self.push(token, mark),
+        }
+        Ok(())
+    }
+
+    fn outdent_to(&mut self, column: isize) {
+        while self.flow_level == 0 && self.indent > column {
+            self.push(Token::BlockEnd, self.mark());
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+
+    // Tokens.
+
+    fn fetch(&mut self) -> Result<(), Error> {
+        self.skip_to_token();
+        self.outdent_to(signed(self.column()));
+        if self.is_end() {
+            return self.fetch_end();
+        }
+        let (byte, in_flow) = (self.at(0), self.flow_level > 0);
+        match byte {
+            b'%' if self.column() == 0 => self.fetch_directive(),
+            b'-' if self.is_marker(b"---") => self.fetch_marker(Token::DocumentStart),
+            b'.' if self.is_marker(b"...") => self.fetch_marker(Token::DocumentEnd),
+            b'[' => self.fetch_flow_start(Token::FlowSequenceStart),
+            b'{' => self.fetch_flow_start(Token::FlowMappingStart),
+            b']' => self.fetch_flow_end(Token::FlowSequenceEnd),
+            b'}' => self.fetch_flow_end(Token::FlowMappingEnd),
+            b',' => {
+                self.drop_candidate()?;
+                self.may_be_key = true;
+                self.fetch_one(Token::FlowEntry);
+                Ok(())
+            }
+            b'-' if self.is_blankz(1) => self.fetch_entry(),
+            b'?' if in_flow || self.is_blankz(1) => self.fetch_key(),
+            b':' if in_flow || self.is_blankz(1) => self.fetch_value(),
+            b'*' | b'&' => self.fetch_name(byte == b'*'),
+            b'!' => {
+                self.save_candidate()?;
+                self.may_be_key = false;
+                self.fetch_tag()
+            }
+            b'|' | b'>' if !in_flow => {
+                self.drop_candidate()?;
+                self.may_be_key = true;
+                self.fetch_block_scalar(byte == b'|')
+            }
+            b'\'' | b'"' => {
+                self.save_candidate()?;
+                self.may_be_key = false;
+                self.fetch_quoted(byte)
+            }
+            // A tab that is no indentation, and what YAML keeps for itself.
+            b'\t' | b'#' | b'|' | b'>' | b'%' | b'@' | b'`' => {
+                Err(self.error(CANNOT_START, self.mark()))
+            }
+            _ => {
+                self.save_candidate()?;
+                self.may_be_key = false;
+                self.fetch_plain()
+            }
+        }
+    }
+
+    /// Steps over blanks, comments and line breaks. Tabs are blanks where no key may begin.
+    fn skip_to_token(&mut self) {
+        loop {
+            if self.column() == 0 && self.rest().starts_with("\u{feff}".as_bytes()) {
+                // One character, wherever it stands.
+                self.skip(3);
+                self.line_start += 2;
+            }
+            while self.at(0) == b' '
+                || self.at(0) == b'\t' && (self.flow_level > 0 || !self.may_be_key)
+            {
+                self.skip(1);
+            }
+            self.skip_comment();
+            if !self.is_break(0) {
+                return;
+            }
+            self.skip_break();
+            self.may_be_key |= self.flow_level == 0;
+        }
+    }
+
+    fn fetch_one(&mut self, token: Token<'y>) {
+        let mark = self.mark();
+        self.skip(1);
+        self.push(token, mark);
+    }
+
+    fn fetch_end(&mut self) -> Result<(), Error> {
+        // An end is at the start of a line.
+        if self.column() > 0 {
+            self.line += 1;
+            self.line_start = self.offset;
+        }
+        self.outdent_to(-1);
+        self.drop_candidate()?;
+        self.may_be_key = false;
+        self.push(Token::StreamEnd, self.mark());
+        Ok(())
+    }
+
+    fn fetch_marker(&mut self, token: Token<'y>) -> Result<(), Error> {
+        self.outdent_to(-1);
+        self.drop_candidate()?;
+        self.may_be_key = false;
+        let mark = self.mark();
+        self.skip(3);
+        self.push(token, mark);
+        Ok(())
+    }
+
+    fn fetch_flow_start(&mut self, token: Token<'y>) -> Result<(), Error> {
+        self.save_candidate()?;
+        self.candidates.push(Candidate::default());
+        self.flow_level += 1;
+        if self.flow_level > DEPTH {
+            return Err(Error::value(too_deep(), self.mark()));
+        }
+        self.may_be_key = true;
+        self.fetch_one(token);
+        Ok(())
+    }
+
+    fn fetch_flow_end(&mut self, token: Token<'y>) -> Result<(), Error> {
+        self.drop_candidate()?;
+        if self.flow_level > 0 {
+            self.flow_level -= 1;
+            self.candidates.pop();
+        }
+        self.may_be_key = false;
+        self.fetch_one(token);
+        Ok(())
+    }
+
+    fn fetch_entry(&mut self) -> Result<(), Error> {
+        // The parser refuses it in flow collections.
+        if self.flow_level == 0 {
+            let mark = self.mark();
+            if !self.may_be_key {
+                let why = "block sequence entries are not allowed in this context";
+                return Err(self.error(why, mark));
+            }
+            self.indent_to(mark, None, Token::BlockSequenceStart)?;
+        }
+        self.drop_candidate()?;
+        self.may_be_key = true;
+        self.fetch_one(Token::BlockEntry);
+        Ok(())
+    }
+
+    fn fetch_key(&mut self) -> Result<(), Error> {
+        if self.flow_level == 0 {
+            let mark = self.mark();
+            if !self.may_be_key {
+                return Err(self.error("mapping keys are not allowed in this context", mark));
+            }
+            self.indent_to(mark, None, Token::BlockMappingStart)?;
+        }
+        self.drop_candidate()?;
+        self.may_be_key = self.flow_level == 0;
+        self.fetch_one(Token::Key);
+        Ok(())
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        let index = self.candidates.len().saturating_sub(1);
+        let candidate = self.candidates.get(index).copied().unwrap_or_default();
+        if self.is_still_possible(index)? {
+            let place = candidate.number.saturating_sub(self.taken).min(self.tokens.len());
+            self.tokens.insert(place, (Token::Key, candidate.mark));
+            self.indent_to(candidate.mark, Some(candidate.number), Token::BlockMappingStart)?;
+            if let Some(candidate) = self.candidates.get_mut(index) {
+                candidate.is_possible = false;
+            }
+            self.may_be_key = false;
+        } else {
+            if self.flow_level == 0 {
+                let mark = self.mark();
+                if !self.may_be_key {
+                    return Err(self.error("mapping values are not allowed in this context", mark));
+                }
+                self.indent_to(mark, None, Token::BlockMappingStart)?;
+            }
+            self.may_be_key = self.flow_level == 0;
+        }
+        self.fetch_one(Token::Value);
+        Ok(())
+    }
+
+    /// An anchor or an alias.
+    fn fetch_name(&mut self, is_alias: bool) -> Result<(), Error> {
+        self.save_candidate()?;
+        self.may_be_key = false;
+        let mark = self.mark();
+        self.skip(1);
+        let name = self.word();
+        let is_over = self.is_blankz(0)
+            || matches!(self.at(0), b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
+        if name.is_empty() || !is_over {
+            return Err(self.error("did not find expected alphabetic or numeric character", mark));
+        }
+        self.push(if is_alias { Token::Alias(name) } else { Token::Anchor(name) }, mark);
+        Ok(())
+    }
+
+    fn word(&mut self) -> &'y str {
+        let start = self.offset;
+        while is_word(self.at(0)) {
+            self.skip(1);
+        }
+        self.slice(start, self.offset)
+    }
+}
