@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::files::read::Reader;
 use crate::files::{self, As, Place, Request, Resolver};
 use crate::review::Review;
 
@@ -19,7 +20,7 @@ pub struct Question(Request);
 /// # Errors
 /// Where it is no catalog or cannot be read.
 pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question>> {
-    let subjects = files::load(path, As::Catalog, since)?;
+    let subjects = files::load(path, As::Catalog, since, &Reader::default())?;
     Ok(subjects.into_iter().flat_map(|subject| subject.requests).map(Question).collect())
 }
 
@@ -28,7 +29,7 @@ pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question
 /// # Errors
 /// Where it is nothing that is known.
 pub fn detect(path: &Path) -> anyhow::Result<()> {
-    files::detect(path).map(drop)
+    files::detect(path, &Reader::default()).map(drop)
 }
 
 impl Question {

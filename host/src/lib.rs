@@ -30,6 +30,7 @@ pub mod engine;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod lines;
 mod object;
 pub mod policy;
 pub mod review;

@@ -431,7 +431,7 @@ fn the_table_shows_line_and_column() {
     ] {
         assert!(table.contains(lines), "{lines}\nis not in\n{table}");
     }
-    assert!(table.contains("bundle-broken/manifests/service.yaml:4:2: deny RBF-12 "), "{table}");
+    assert!(table.contains("bundle-broken/manifests/service.yaml:4:1: deny RBF-12 "), "{table}");
     assert!(!table.contains("good.yaml"), "{table}");
     assert!(err(&output).contains("1 ok, 2 denied, 0 failed"), "{}", err(&output));
     // Columns are characters, and a mark stands below the one that is meant.
@@ -498,7 +498,7 @@ fn every_form_says_what_could_not_be_read() {
     write(&folder, "bad.yaml", "a: [\n");
     configuration(&folder, &json!([]));
     copy(&folder.path().join("bundle-broken"), &folder.path().join("unreported"));
-    let unread = "unreported/manifests/service.yaml:4:2: not YAML";
+    let unread = "unreported/manifests/service.yaml:4:1: not YAML";
     write(&folder, "empty.yaml", "");
     write(&folder, "zero.yaml", "a: \0\n");
     let neither = "empty.yaml: neither a manifest";
@@ -1290,7 +1290,7 @@ fn links_lead_to_files_inside_or_nowhere() {
     let circle = check(&folder, &["circle.yaml"]);
     assert_eq!(status(&circle), 2);
     assert!(err(&circle).contains("circle.yaml: "), "{}", err(&circle));
-    // What is no file is left alone: nobody would ever write into this pipe.
+    // What is no file is not read, and not passed over: nobody would ever write into this pipe.
     write(&folder, "pipe/manifests/good.yaml", GOOD);
     let pipe = folder.path().join("pipe/manifests/pipe.yaml");
     rustix::fs::mknodat(
@@ -1301,7 +1301,11 @@ fn links_lead_to_files_inside_or_nowhere() {
         0,
     )
     .unwrap();
-    assert_eq!(records(&folder, &["pipe"]).0, 0);
+    let piped = check(&folder, &["pipe"]);
+    assert_eq!(status(&piped), 1, "{}", err(&piped));
+    let line = "pipe/manifests/pipe.yaml:1:1: deny PBF-04 ";
+    let table = std::str::from_utf8(&piped.stdout).unwrap();
+    assert!(table.contains(line) && table.contains("not a regular file, but a pipe"), "{table}");
 }
 
 #[test]
@@ -1535,7 +1539,7 @@ fn what_was_published_has_to_be_readable() {
         ("nowhere", "good.yaml", "nowhere: No such file"),
         ("nowhere", "bundle-valid", "nowhere: No such file"),
         ("old", "catalog-valid", "old/etcd/more.yaml:"),
-        ("bundle-broken", "bundle-valid", "bundle-broken/manifests/service.yaml:4:2: not YAML"),
+        ("bundle-broken", "bundle-valid", "bundle-broken/manifests/service.yaml:4:1: not YAML"),
         ("old.yaml", "good.yaml", "old.yaml:"),
     ] {
         let output = check(&folder, &["--since", old, path]);

@@ -15,7 +15,7 @@ use clap::Args;
 use super::findings::{Checked, Findings};
 use super::paths::{Loaded, Unread};
 use super::report::Format;
-use super::{ConfigArgs, Failure, Outcome};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs};
 use crate::cluster::Source;
 use crate::files::{self, As, Subject, parallel};
 use crate::policy::Set;
@@ -36,6 +36,8 @@ pub(super) struct Check {
     /// Form of the output
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
+    #[command(flatten)]
+    read: ReadArgs,
     /// Folders of bundles and catalogs, or folders with some of them below; files and folders of manifests;
     /// - for one file from standard input
     #[arg(required = true, value_name = "PATH")]
@@ -50,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, kind, since, output, paths } = self;
+        let Self { config, kind, since, output, read, paths } = self;
         if since.is_some() && paths.len() != 1 {
             let text = "--since compares one path with what was published: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
@@ -58,7 +60,7 @@ impl Check {
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = config.complete_set_of(&configuration, Source::Absent)?;
-        let loaded = Loaded::of(&paths, kind, since.as_deref());
+        let loaded = Loaded::of(&paths, kind, since.as_deref(), &read.reader());
         let mut findings = Findings::start(output, &set);
         if output == Format::Table {
             for line in &loaded.found {
@@ -193,6 +195,7 @@ mod tests {
 
     use super::*;
     use crate::cluster;
+    use crate::files::read::Reader;
     use crate::files::testing::{Temporary, fixture};
     use crate::policy::Configuration;
 
@@ -209,8 +212,10 @@ mod tests {
 
     fn judged(configuration: &str, path: &std::path::Path) -> Vec<(Value, Judged)> {
         let (set, warnings_as_errors) = set(configuration);
-        let load =
-            |path: &&std::path::Path| files::load(path, files::detect(path).unwrap()[0].kind, None);
+        let load = |path: &&std::path::Path| {
+            let kind = files::detect(path, &Reader::default()).unwrap()[0].kind;
+            files::load(path, kind, None, &Reader::default())
+        };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
         let judge = |subject: &Subject| judge(&set, subject, warnings_as_errors).unwrap();
         let all = parallel::map(&subjects, judge);

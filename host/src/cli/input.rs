@@ -4,16 +4,21 @@
 //! Lines). Folders are read recursively in the order of names. Every review keeps where it came
 //! from; what cannot be read is reported and the rest goes on.
 
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
+use ::yaml::Words;
 use opgate_document::Document;
 
 use crate::cluster::Snapshot;
+use crate::files;
+use crate::files::folder::{Entry, Folder};
+use crate::files::read::{At, Reader, Use};
+use crate::lines::Lines;
 use crate::review::{self, ReviewError};
-use crate::yaml::Located;
+use crate::yaml;
 
 /// A review's text, or why there is none.
 pub(super) struct Item {
@@ -33,47 +38,85 @@ const NO_OBJECT: &str = "there is no object in it: a context is what `kubectl ge
 /// Endings of files that are read in folders.
 const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
 
+/// A file that is meant.
+#[derive(Debug)]
+pub(super) struct Input {
+    /// Its name in messages.
+    path: PathBuf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Stdin,
+    Named,
+    /// In a folder that was named: which of its files.
+    Below(Rc<Folder>, usize),
+}
+
 /// All files that are meant, in order. Files that a folder holds beside reviews are left out, and
 /// counted.
-pub(super) fn files(paths: &[PathBuf]) -> io::Result<(Vec<PathBuf>, usize)> {
-    let mut files = Vec::new();
+///
+/// # Errors
+/// Where a folder that is named cannot be read.
+pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
+    let mut inputs = Vec::new();
     let mut skipped = 0;
-    let mut todo: Vec<(PathBuf, bool)> = paths.iter().rev().map(|p| (p.clone(), true)).collect();
-    while let Some((path, named)) = todo.pop() {
-        let with_path = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        if named && path == Path::new("-") {
-            files.push(path);
-        } else if fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
-            let entries = fs::read_dir(&path).map_err(with_path)?;
-            let mut entries = entries.collect::<io::Result<Vec<_>>>().map_err(with_path)?;
-            entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
-            for entry in entries {
-                // Hidden files; among them the folders behind the links of a mounted volume.
-                if entry.file_name().as_encoded_bytes().starts_with(b".") {
-                    continue;
-                }
-                // Links to folders are not followed: they could lead in a circle.
-                let is_link = entry.file_type().map_err(with_path)?.is_symlink();
-                if is_link && entry.path().is_dir() {
-                    skipped += 1;
-                } else {
-                    todo.push((entry.path(), false));
-                }
-            }
-        } else if named || is_review_file(&path) {
-            files.push(path);
+    for path in paths {
+        if path == Path::new("-") {
+            inputs.push(Input { path: path.clone(), place: Place::Stdin });
+        } else if path.is_dir() {
+            skipped += below(path, &mut inputs)?;
         } else {
-            skipped += 1;
+            inputs.push(Input { path: path.clone(), place: Place::Named });
         }
     }
-    Ok((files, skipped))
+    Ok((inputs, skipped))
+}
+
+/// The files of a folder; gives how many are left out.
+fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
+    let folder = Rc::new(files::folder::walk(path)?);
+    // Hidden files do not count.
+    let is_hidden = |entry: &Entry| entry.path.split('/').any(|name| name.starts_with('.'));
+    // What cannot be looked into could hold reviews.
+    let is_meant = |entry: &Entry| {
+        let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
+        is_folder || is_review_file(Path::new(&entry.path))
+    };
+    let seen = folder.files.iter().enumerate().filter(|(_, entry)| !is_hidden(entry));
+    let (mut meant, others): (Vec<_>, Vec<_>) = seen.partition(|(_, entry)| is_meant(entry));
+    // Name by name: what is in a folder comes where the folder does.
+    meant.sort_by_key(|(_, entry)| entry.path.split('/').collect::<Vec<_>>());
+    inputs.extend(meant.into_iter().map(|(index, entry)| Input {
+        path: path.join(&entry.path),
+        place: Place::Below(folder.clone(), index),
+    }));
+    Ok(others.len())
+}
+
+impl Input {
+    fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
+        let opened = match &self.place {
+            Place::Stdin => return reader.stdin(),
+            Place::Named => At::Named(&self.path).open()?,
+            Place::Below(folder, index) => {
+                let entry = folder.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
+                if let Some(refused) = &entry.refused {
+                    return Err(io::Error::other(refused.why.clone()));
+                }
+                entry.at(folder).open()?
+            }
+        };
+        reader.read(opened, true, Use::Keep)
+    }
 }
 
 /// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them.
 ///
 /// # Errors
 /// Everything that cannot be read, one line each.
-pub(super) fn context(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
+pub(super) fn context(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut errors = Vec::new();
     let (files, skipped) = files(paths)?;
@@ -81,7 +124,7 @@ pub(super) fn context(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
         tracing::warn!(files = skipped, "left out of the context: not .json, .yaml or .yml");
     }
     for file in files {
-        for item in read(&file) {
+        for item in read(&file, reader) {
             let added = item.object().and_then(|document| {
                 snapshot.add(document).map_err(|why| format!("{}: {why}", item.source))
             });
@@ -103,16 +146,10 @@ fn is_review_file(path: &Path) -> bool {
 }
 
 /// The reviews of one file.
-pub(super) fn read(path: &Path) -> Vec<Item> {
-    let source = path.display().to_string();
-    let bytes = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        fs::read(path)
-    };
-    match bytes {
-        Ok(bytes) => split(&source, &ending(path), bytes),
+pub(super) fn read(input: &Input, reader: &Reader) -> Vec<Item> {
+    let source = input.path.display().to_string();
+    match input.bytes(reader) {
+        Ok(bytes) => split(&source, &ending(&input.path), bytes),
         Err(error) => {
             vec![Item {
                 text: Err(format!("{source}: {error}")),
@@ -175,26 +212,27 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
         Ok(text) => text,
         Err(error) => return fail(format!("{source}: not UTF-8: {error}")),
     };
-    let documents = match Located::read_all(text) {
-        Ok(documents) => documents,
+    let parts = match yaml::parts(text, Words::All) {
+        Ok(parts) => parts,
         Err(error) => {
             return fail(format!("{source}:{}:{}: {}", error.line, error.column, error.why));
         }
     };
-    if documents.is_empty() {
+    if parts.is_empty() {
         return fail(format!("{source}: {}", ReviewError::Empty));
     }
-    let several = documents.len() > 1;
-    let item = |(index, document): (usize, Located)| {
-        let (line, _) = document.place("");
+    let several = parts.len() > 1;
+    let lines = Lines::of(text);
+    let item = |(index, part): (usize, yaml::Part)| {
+        let (line, _) = lines.place(text, part.offset);
         Item {
             source: if several { format!("{source}#{}", index + 1) } else { source.to_owned() },
             file: source.to_owned(),
-            text: Ok(document.value.to_string().into_bytes()),
+            text: Ok(part.json.as_bytes().to_vec()),
             lines_before: usize::try_from(line.saturating_sub(1)).unwrap_or_default(),
         }
     };
-    documents.into_iter().enumerate().map(item).collect()
+    parts.into_iter().enumerate().map(item).collect()
 }
 
 impl Item {

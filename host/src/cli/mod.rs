@@ -28,6 +28,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::cluster;
 use crate::engine::Compiler;
+use crate::files::read::Reader;
+use crate::policy::units::parse_bytes;
 use crate::policy::{Configuration, ModuleSource, PolicyConfig, Profile, Set, SetError};
 use crate::text::causes;
 
@@ -162,6 +164,20 @@ impl ConfigArgs {
         } else {
             Err(Failure::engine(anyhow::anyhow!(lines.join("\n"))))
         }
+    }
+}
+
+/// How much is read.
+#[derive(Debug, Args)]
+struct ReadArgs {
+    /// Most bytes that are read of all files together; what YAML becomes counts as well
+    #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = parse_bytes)]
+    max_read: usize,
+}
+
+impl ReadArgs {
+    fn reader(&self) -> Reader {
+        Reader::new(self.max_read)
     }
 }
 

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use super::stdin::{self, Stdin};
+use crate::files::read::Reader;
 use crate::files::{self, As, Found, Subject, parallel};
 
 /// What was found at the paths.
@@ -32,7 +33,12 @@ pub(super) struct Unread {
 
 impl Loaded {
     /// Reads everything that is named. What cannot be read does not keep the rest from being checked.
-    pub(super) fn of(paths: &[PathBuf], kind: Option<As>, since: Option<&Path>) -> Self {
+    pub(super) fn of(
+        paths: &[PathBuf],
+        kind: Option<As>,
+        since: Option<&Path>,
+        reader: &Reader,
+    ) -> Self {
         let mut loaded = Self::default();
         if let Some(since) = since
             && let Err(error) = std::fs::metadata(since)
@@ -41,10 +47,10 @@ impl Loaded {
             loaded.fail(&source.to_string(), &format!("{source}: {error}"));
             return loaded;
         }
-        let paths = loaded.with_stdin(paths);
+        let paths = loaded.with_stdin(paths, reader);
         let find = |path: &PathBuf| match kind {
             Some(kind) => Ok(vec![Found { path: path.clone(), kind }]),
-            None => files::detect(path),
+            None => files::detect(path, reader),
         };
         let mut all = Vec::new();
         for (path, found) in paths.iter().zip(parallel::map(&paths, find)) {
@@ -64,7 +70,7 @@ impl Loaded {
                 Err(error) => loaded.fail(&path.display().to_string(), &format!("{error:#}")),
             }
         }
-        let load = |found: &Found| files::load(&found.path, found.kind, since);
+        let load = |found: &Found| files::load(&found.path, found.kind, since, reader);
         for (found, subjects) in all.iter().zip(parallel::map(&all, load)) {
             match subjects {
                 Ok(subjects) => loaded.subjects.extend(subjects),
@@ -80,7 +86,7 @@ impl Loaded {
     }
 
     /// The paths, with the copy of standard input for its name.
-    fn with_stdin(&mut self, paths: &[PathBuf]) -> Vec<PathBuf> {
+    fn with_stdin(&mut self, paths: &[PathBuf], reader: &Reader) -> Vec<PathBuf> {
         let is_stdin = |path: &&PathBuf| path.as_path() == Path::new(stdin::NAME);
         let mut read = Vec::with_capacity(paths.len());
         for path in paths {
@@ -92,7 +98,7 @@ impl Loaded {
                 self.fail(stdin::NAME, "-: standard input is there once: name it once");
                 continue;
             }
-            match Stdin::read() {
+            match Stdin::read(reader) {
                 Ok(copy) => {
                     read.push(copy.path().to_path_buf());
                     self.stdin = Some(copy);

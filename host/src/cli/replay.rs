@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::report::{Format, Record, Report};
-use super::{ConfigArgs, Failure, Outcome, input};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
 use crate::cluster::Source;
 use crate::policy::{Decision, Set};
 use crate::review::Review;
@@ -28,6 +28,8 @@ pub(super) struct Replay {
     /// Form of the output
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
+    #[command(flatten)]
+    read: ReadArgs,
     /// Files with reviews (JSON, YAML, JSON Lines), folders, or `-`
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -38,14 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, context, evolve, output, paths } = self;
+        let Self { config, context, evolve, output, read, paths } = self;
+        let reader = read.reader();
         let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
         let set = config.complete_set(source)?;
         let (files, skipped) = input::files(&paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
-        input::context(&context)?.fill(set.cluster());
+        input::context(&context, &reader)?.fill(set.cluster());
         for kind in set.cluster().kinds().iter().filter(|_| !context.is_empty()) {
             let (resource, objects) = (kind.resource(), kind.status().objects);
             tracing::info!(%resource, objects, "in the context");
@@ -56,7 +59,7 @@ impl Replay {
         let mut decisions = 0usize;
         let mut left_out = BTreeSet::new();
         for file in files {
-            for item in input::read(&file) {
+            for item in input::read(&file, &reader) {
                 let decided = item.checked().and_then(|text| {
                     let review = Review::read(&text).map_err(|e| item.error(&e))?;
                     Ok(runtime.block_on(decide(&set, &review, &item.source, evolve, &mut left_out)))

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
 use crate::cluster::{self, Bounds, Connection, Interrupted, Source};
+use crate::files::read::Reader;
 use crate::policy::units::{parse_bytes, parse_duration};
 use crate::server::{Options, Room, Server};
 
@@ -212,7 +213,7 @@ impl Serve {
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
         let mut set = config.set(queue, context.options(cluster_source, bounds))?;
         if cluster_source.is_none() {
-            input::context(&context.context)?.fill(set.cluster());
+            input::context(&context.context, &Reader::default())?.fill(set.cluster());
         }
         for broken in set.broken() {
             tracing::error!(policy = broken.name, error = broken.error, "cannot be used");

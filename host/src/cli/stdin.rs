@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::files::read::Reader;
+
 /// How it is named.
 pub(super) const NAME: &str = "-";
-
-/// More than files may have: what is larger is refused as a file of that size is.
-const MOST: u64 = (1 << 30) + 1;
 
 /// The copy of standard input.
 #[derive(Debug)]
@@ -19,9 +18,11 @@ pub(super) struct Stdin(PathBuf);
 
 impl Stdin {
     /// Reads to the end.
-    pub(super) fn read() -> anyhow::Result<Self> {
+    pub(super) fn read(reader: &Reader) -> anyhow::Result<Self> {
         let (copy, mut file) = Self::create().context("a copy of standard input cannot be kept")?;
-        let copied = io::copy(&mut io::stdin().lock().take(MOST), &mut file);
+        // One byte more than may be read: what is larger is refused as a file of that size is.
+        let most = reader.left().saturating_add(1);
+        let copied = io::copy(&mut io::stdin().lock().take(most), &mut file);
         copied.context("standard input cannot be read")?;
         Ok(copy)
     }

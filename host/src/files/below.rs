@@ -19,6 +19,7 @@ use super::content::{has_documents, peek};
 use super::detect::{As, Found, LOOKS, complaint, what};
 use super::folder::{Entry, Folder};
 use super::ignore::Ignore;
+use super::read::Reader;
 
 /// Files that cannot be read and are named one by one.
 const NAMED: usize = 10;
@@ -27,14 +28,14 @@ const NAMED: usize = 10;
 pub(super) struct Bundles(Vec<(String, As)>);
 
 impl Bundles {
-    pub(super) fn of(folder: &Folder) -> Self {
+    pub(super) fn of(folder: &Folder, reader: &Reader) -> Self {
         let mut found: Vec<(String, As)> = Vec::new();
         for path in &folder.directories {
             let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
             if name == "manifests" {
                 let kind = if has_annotations(folder, parent) { As::Bundle } else { As::Plain };
                 // Of folders that are found, those with this name hold other things as well.
-                if kind == As::Bundle || parent.is_empty() || has_objects(folder, path) {
+                if kind == As::Bundle || parent.is_empty() || has_objects(folder, path, reader) {
                     found.push((parent.to_owned(), kind));
                 }
             }
@@ -64,9 +65,10 @@ impl Bundles {
     }
 
     /// The bundles of a folder and the catalogs beside them, in the order of their paths.
-    pub(super) fn and_catalogs(self, root: &Path, folder: &Folder) -> Vec<Found> {
+    pub(super) fn and_catalogs(self, folder: &Folder, reader: &Reader) -> Vec<Found> {
         let Self(mut found) = self;
-        let catalogs = catalogs(root, folder, &found);
+        let root = folder.root.path();
+        let catalogs = catalogs(folder, &found, reader);
         found.extend(catalogs.into_iter().map(|path| (path, As::Catalog)));
         found.sort_by_cached_key(|(path, _)| format!("{path}/"));
         found.into_iter().map(|(path, kind)| Found { path: root.join(path), kind }).collect()
@@ -106,14 +108,17 @@ fn has_annotations(folder: &Folder, parent: &str) -> bool {
 }
 
 /// Whether a folder has objects right in it, and is not the input of kustomize.
-fn has_objects(folder: &Folder, path: &str) -> bool {
+fn has_objects(folder: &Folder, path: &str, reader: &Reader) -> bool {
     let is_input = ["kustomization.yaml", "kustomization.yml", "Kustomization"]
         .iter()
         .any(|name| file(folder, &format!("{path}/{name}")).is_some());
     let first = folder.files.partition_point(|file| file.path.as_str() < path);
     let inside = folder.files.iter().skip(first).take_while(|file| file.path.starts_with(path));
     let inside = inside.filter(|file| parent(&file.path) == path && has_documents(&file.path));
-    let is_object = |file: &Entry| matches!(peek(&file.full, what), Ok(Some(As::Manifest)));
+    let is_object = |file: &Entry| {
+        let found = peek(file.at(folder), Path::new(&file.path), reader, what);
+        matches!(found, Ok(Some(As::Manifest)))
+    };
     !is_input && inside.take(LOOKS).any(is_object)
 }
 
@@ -127,14 +132,15 @@ enum Look {
     Other,
 }
 
-fn look(file: &Entry) -> Look {
+fn look(folder: &Folder, file: &Entry, reader: &Reader) -> Look {
     if file.refused.is_some() {
         return Look::Broken;
     }
     if !has_documents(&file.path) {
         return Look::Other;
     }
-    match peek(&file.full, |json| what(json).map(|kind| (kind, package(json)))) {
+    let (at, path) = (file.at(folder), Path::new(&file.path));
+    match peek(at, path, reader, |json| what(json).map(|kind| (kind, package(json)))) {
         Ok(Some((As::Catalog, package))) => Look::Blobs(package),
         Ok(_) => Look::Other,
         Err(_) => Look::Broken,
@@ -152,8 +158,8 @@ fn package(json: &str) -> String {
 }
 
 /// The catalogs beside the bundles: folders, or files where a folder holds a bundle as well.
-fn catalogs(root: &Path, folder: &Folder, bundles: &[(String, As)]) -> Vec<String> {
-    let ignored = Ignore::of(folder);
+fn catalogs(folder: &Folder, bundles: &[(String, As)], reader: &Reader) -> Vec<String> {
+    let ignored = Ignore::of(folder, reader).unwrap_or_default();
     // Folders with a bundle somewhere in them.
     let shared: HashSet<&str> =
         [""].into_iter().chain(bundles.iter().flat_map(|(path, _)| around(path))).collect();
@@ -174,7 +180,7 @@ fn catalogs(root: &Path, folder: &Folder, bundles: &[(String, As)]) -> Vec<Strin
             Look::Other
         } else {
             looks += usize::from(has_documents(&file.path));
-            look(file)
+            look(folder, file, reader)
         };
         match found {
             Look::Blobs(package) => {
@@ -195,7 +201,7 @@ fn catalogs(root: &Path, folder: &Folder, bundles: &[(String, As)]) -> Vec<Strin
         }
     }
     let found = with_packages(&catalogs, &others);
-    left_out(root, &found, &broken, unseen);
+    left_out(folder, &found, &broken, unseen, reader);
     found
 }
 
@@ -224,16 +230,22 @@ fn with_packages(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<Strin
 }
 
 /// Says which files could be of a catalog, and are of none.
-fn left_out(root: &Path, catalogs: &[String], broken: &[&Entry], unseen: usize) {
+fn left_out(
+    folder: &Folder,
+    catalogs: &[String],
+    broken: &[&Entry],
+    unseen: usize,
+    reader: &Reader,
+) {
     let catalogs: HashSet<&str> = catalogs.iter().map(String::as_str).collect();
     let is_left = |file: &&&Entry| !around(&file.path).any(|folder| catalogs.contains(folder));
     let mut left = broken.iter().filter(is_left);
     for file in left.by_ref().take(NAMED) {
-        if let Some(line) = complaint(root, file) {
+        if let Some(line) = complaint(folder, file, reader) {
             tracing::warn!("{line}; left out: it belongs to no bundle and no catalog");
         }
     }
-    let root = root.display();
+    let root = folder.root.path().display();
     match left.count() {
         0 => {}
         more => tracing::warn!("{root}: {more} more files that cannot be read are left out"),
@@ -246,6 +258,7 @@ fn left_out(root: &Path, catalogs: &[String], broken: &[&Entry], unseen: usize) 
 #[cfg(test)]
 mod tests {
     use super::super::detect::detect;
+    use super::super::read::Reader;
     use super::super::testing::Temporary;
 
     const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
@@ -259,7 +272,7 @@ mod tests {
             let path = found.path.strip_prefix(folder.path()).unwrap();
             format!("{} {}", path.display(), found.kind.name())
         };
-        detect(folder.path()).unwrap().iter().map(relative).collect()
+        detect(folder.path(), &Reader::default()).unwrap().iter().map(relative).collect()
     }
 
     #[test]

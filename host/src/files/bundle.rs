@@ -12,6 +12,7 @@ use super::content::{Content, Expect, File};
 use super::folder;
 use super::manifest;
 use super::parallel;
+use super::read::Reader;
 use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
 use super::template;
 use super::unique;
@@ -54,13 +55,14 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    fn read(root: &Path, kind: BundleKind) -> anyhow::Result<Self> {
+    fn read(root: &Path, kind: BundleKind, reader: &Reader) -> anyhow::Result<Self> {
         let folder = folder::walk(root)?;
-        let read =
-            |entry: &folder::Entry| Arc::new(unique::checked(entry.read(root, Expect::ByName)));
+        let read = |entry: &folder::Entry| {
+            Arc::new(unique::checked(entry.read(&folder, Expect::ByName, reader)))
+        };
         let files = parallel::map(&folder.files, read);
         let is_unpacked = kind == BundleKind::Registry;
-        let compressed = is_unpacked.then(|| compressed::size(&folder.files)).flatten();
+        let compressed = is_unpacked.then(|| compressed::size(&folder)).flatten();
         Ok(Self {
             kind,
             name: name(root)?,
@@ -150,10 +152,15 @@ pub(super) fn name(root: &Path) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// Where the folder cannot be read.
-pub(super) fn load(root: &Path, kind: BundleKind, since: Option<&Path>) -> anyhow::Result<Subject> {
+pub(super) fn load(
+    root: &Path,
+    kind: BundleKind,
+    since: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Subject> {
     anyhow::ensure!(root.is_dir(), "{}: not a folder: name that of the bundle", root.display());
-    let bundle = Arc::new(Bundle::read(root, kind)?);
-    let old = since.map(|old| Bundle::read(old, kind).map(Arc::new)).transpose()?;
+    let bundle = Arc::new(Bundle::read(root, kind, reader)?);
+    let old = since.map(|old| Bundle::read(old, kind, reader).map(Arc::new)).transpose()?;
     // What cannot be read must not read as nothing published.
     let unread = old.iter().flat_map(|old| &old.files).filter_map(|file| template::complaint(file));
     let unread: Vec<_> = unread.collect();
@@ -207,7 +214,7 @@ mod tests {
             ("logo.png", "\0"),
         ]);
         std::os::unix::fs::symlink("..", folder.path().join("manifests/up")).unwrap();
-        let subject = load(folder.path(), BundleKind::Registry, None).unwrap();
+        let subject = load(folder.path(), BundleKind::Registry, None, &Reader::default()).unwrap();
         let review = object(&subject.requests[0]);
         assert_eq!(review["operation"], "CREATE");
         assert_eq!(review["resource"]["resource"], "registrybundles");
@@ -259,7 +266,9 @@ mod tests {
     #[test]
     fn what_was_published_is_the_old_object() {
         let old = fixture("bundle-valid");
-        let subject = load(&fixture("bundle-broken"), BundleKind::Registry, Some(&old)).unwrap();
+        let subject =
+            load(&fixture("bundle-broken"), BundleKind::Registry, Some(&old), &Reader::default())
+                .unwrap();
         let review = object(&subject.requests[0]);
         assert_eq!(review["operation"], "UPDATE");
         assert_eq!(review["oldObject"]["metadata"]["name"], "bundle-valid");
@@ -270,12 +279,14 @@ mod tests {
 
     #[test]
     fn the_fixtures_are_bundles() {
-        let subject = load(&fixture("bundle-valid"), BundleKind::Registry, None).unwrap();
+        let subject =
+            load(&fixture("bundle-valid"), BundleKind::Registry, None, &Reader::default()).unwrap();
         assert!(subject.broken.is_empty(), "{:?}", subject.broken);
         let kinds: Vec<_> = subject.requests.iter().map(|r| r.kind.as_str()).collect();
         assert_eq!(kinds, ["RegistryBundle", "CustomResourceDefinition", "ClusterServiceVersion"]);
-        let subject = load(&fixture("plain-valid"), BundleKind::Plain, None).unwrap();
+        let subject =
+            load(&fixture("plain-valid"), BundleKind::Plain, None, &Reader::default()).unwrap();
         assert!(subject.broken.is_empty() && subject.requests.len() > 3);
-        assert!(load(&fixture("missing"), BundleKind::Plain, None).is_err());
+        assert!(load(&fixture("missing"), BundleKind::Plain, None, &Reader::default()).is_err());
     }
 }

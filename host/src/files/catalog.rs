@@ -9,6 +9,7 @@ use opgate_document::{Document, Kind, Text};
 
 use super::content::{Broken, Content, Expect, File};
 use super::ignore::{self, Ignore};
+use super::read::{At, Reader};
 use super::subject::{GROUP, Layout, Out, Request, Step, Subject, VERSION, error, list, quoted};
 use super::{bundle, folder, parallel, unique};
 
@@ -59,9 +60,12 @@ impl Head {
 }
 
 /// Reads all blobs, by package in the order of names; those of no package come last.
-fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
-    let files =
-        if root.is_dir() { files(root)? } else { parallel::map(&[root], |root| file(root)) };
+fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Package>>> {
+    let files = if root.is_dir() {
+        files(root, reader)?
+    } else {
+        parallel::map(&[root], |root| file(root, reader))
+    };
     let mut names = BTreeSet::new();
     let mut groups: BTreeMap<String, Vec<(Arc<File>, usize)>> = BTreeMap::new();
     let mut broken = Vec::new();
@@ -118,10 +122,10 @@ fn read(root: &Path) -> anyhow::Result<Vec<Arc<Package>>> {
 /// A file, and what its blobs say about themselves.
 type Read = (File, Vec<Option<Head>>);
 
-fn file(path: &Path) -> Read {
+fn file(path: &Path, reader: &Reader) -> Read {
     let shown = path.display().to_string();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    with_heads(File::read(path, name, shown, Expect::Documents))
+    with_heads(File::read(At::Named(path), name, shown, Expect::Documents, reader))
 }
 
 fn with_heads(file: File) -> Read {
@@ -132,28 +136,21 @@ fn with_heads(file: File) -> Read {
 }
 
 /// Every file that is not ignored, whatever its name, as `opm` does.
-fn files(root: &Path) -> anyhow::Result<Vec<Read>> {
+fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
     let mut folder = folder::walk(root)?;
-    let mut ignored = Ignore::default();
-    for entry in &folder.files {
-        if let Some(base) = entry.path.strip_suffix(ignore::NAME)
-            && (base.is_empty() || base.ends_with('/'))
-        {
-            let bytes = std::fs::read(&entry.full)
-                .map_err(|e| anyhow::anyhow!("{}: {e}", super::shown(root, &entry.path)))?;
-            ignored.add(base, &String::from_utf8_lossy(&bytes));
-        }
-    }
+    let ignored = Ignore::of(&folder, reader)
+        .map_err(|(path, why)| anyhow::anyhow!("{}: {why}", super::shown(root, &path)))?;
     folder.files.retain(|entry| {
         entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores_entry(entry)
     });
-    Ok(parallel::map(&folder.files, |entry| with_heads(entry.read(root, Expect::Documents))))
+    let read = |entry: &folder::Entry| with_heads(entry.read(&folder, Expect::Documents, reader));
+    Ok(parallel::map(&folder.files, read))
 }
 
 /// A file in which something is no object cannot be read as blobs.
 fn without_objects(file: File, index: usize) -> File {
     let Content::Documents(documents) = &file.content else { return file };
-    let (start, _) = documents.start(index);
+    let start = documents.start(index);
     let (line, column) = super::place::line_and_column(&documents.text, start);
     let why = format!(
         "not a blob: an object with schema is expected; list files that are none in {}",
@@ -223,7 +220,11 @@ impl Package {
 ///
 /// # Errors
 /// Where the folder cannot be read.
-pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+pub(super) fn load(
+    root: &Path,
+    since: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Vec<Subject>> {
     let source = root.display().to_string();
     // A missing path must not read as an empty catalog.
     bundle::name(root)?;
@@ -231,7 +232,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     if let Some(since) = since {
         // A missing path, or files that cannot be read, must not read as nothing published.
         bundle::name(since)?;
-        let published = read(since)?;
+        let published = read(since, reader)?;
         let broken = published.iter().flat_map(|package| &package.broken);
         let lines: Vec<_> = broken.filter_map(|file| file.complaint()).collect();
         anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
@@ -254,7 +255,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
             prefix: String::new(),
         }],
     };
-    let packages = read(root)?;
+    let packages = read(root, reader)?;
     // Most likely the wrong folder: a pipeline must not pass because of it.
     anyhow::ensure!(
         packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
@@ -309,7 +310,7 @@ mod tests {
             ("link-target/.indexignore", "*\n"),
             ("link-target/y", "{"),
         ]);
-        let subjects = load(folder.path(), None).unwrap();
+        let subjects = load(folder.path(), None, &Reader::default()).unwrap();
         assert_eq!(
             object(&subjects[2])["object"]["spec"]["directories"],
             json!([{"path": "", "packages": ["a", "b"]}, {"path": "a", "packages": ["a", "b"]}])
@@ -357,21 +358,21 @@ mod tests {
     #[test]
     fn an_empty_catalog_is_none_and_old_packages_are_found() {
         let folder = Temporary::empty();
-        let error = load(folder.path(), None).unwrap_err().to_string();
+        let error = load(folder.path(), None, &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog in it"), "{error}");
         folder.write("a.yaml", "schema: olm.package\nname: a\n");
         let old = Temporary::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);
-        let subjects = load(folder.path(), Some(old.path())).unwrap();
+        let subjects = load(folder.path(), Some(old.path()), &Reader::default()).unwrap();
         let review = object(&subjects[0]);
         assert_eq!(review["operation"], "UPDATE");
         assert_eq!(review["oldObject"]["spec"]["blobs"][0]["value"]["icon"], 1);
-        assert!(load(&folder.path().join("missing"), None).is_err());
+        assert!(load(&folder.path().join("missing"), None, &Reader::default()).is_err());
     }
 
     #[test]
     fn packages_are_gone_unless_they_may_be_in_a_file_that_cannot_be_read() {
         let packages = |files: &[(&str, &str)]| {
-            let packages = read(Temporary::new(files).path()).unwrap();
+            let packages = read(Temporary::new(files).path(), &Reader::default()).unwrap();
             packages.into_iter().map(|package| (package.name.clone(), package)).collect()
         };
         let [a, b] = ["a", "b"].map(|name| format!("schema: olm.package\nname: {name}\n"));
@@ -390,9 +391,9 @@ mod tests {
 
     #[test]
     fn the_fixtures_are_catalogs() {
-        let subjects = load(&fixture("catalog-valid"), None).unwrap();
+        let subjects = load(&fixture("catalog-valid"), None, &Reader::default()).unwrap();
         assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd"]);
-        let subjects = load(&fixture("catalog-broken"), None).unwrap();
+        let subjects = load(&fixture("catalog-broken"), None, &Reader::default()).unwrap();
         assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd", ""]);
         assert_eq!(subjects[1].broken.len(), 1);
     }

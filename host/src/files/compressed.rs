@@ -9,17 +9,16 @@
 //! A bundle that is far too large is not compressed to its end: that it is too large is known before.
 //! Deflate may be done well or badly: other writers come to sizes that differ by some percent.
 
-use std::fs;
 use std::io::{self, Read as _};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use miniz_oxide::deflate::core::{
     CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output, create_comp_flags_from_zip_params,
 };
 
-use super::folder::Entry;
+use super::folder::{Entry, Folder};
 use super::parallel;
+use super::read::Opened;
 
 /// So much fits into a ConfigMap.
 const LIMIT: u64 = 1 << 20;
@@ -47,16 +46,17 @@ pub(super) enum Size {
 }
 
 /// The size of a bundle, compressed; none where a file of it cannot be read.
-pub(super) fn size(files: &[Entry]) -> Option<Size> {
+pub(super) fn size(folder: &Folder) -> Option<Size> {
     let counts = |entry: &&Entry| {
         let folder = entry.path.rsplit_once('/').map(|(folder, _)| folder);
         matches!(folder, Some("manifests" | "metadata"))
     };
-    let files: Vec<_> = files.iter().filter(counts).collect();
+    let files: Vec<_> = folder.files.iter().filter(counts).collect();
     if files.iter().any(|entry| entry.refused.is_some()) {
         return None;
     }
-    let lengths = files.iter().map(|entry| Ok(fs::metadata(&entry.full)?.len()));
+    let length = |entry: &&Entry| Ok(entry.at(folder).open()?.size);
+    let lengths = files.iter().map(length);
     let lengths: Vec<u64> = lengths.collect::<io::Result<_>>().ok()?;
     let least = sum(lengths.iter().map(|length| in_base64(length / BEST)));
     if least > LIMIT {
@@ -64,7 +64,9 @@ pub(super) fn size(files: &[Entry]) -> Option<Size> {
     }
     let made = AtomicU64::new(0);
     let files: Vec<_> = files.iter().zip(lengths).collect();
-    let sizes = parallel::map(&files, |(entry, length)| deflated(&entry.full, *length, &made));
+    let sizes = parallel::map(&files, |(entry, length)| {
+        entry.at(folder).open().and_then(|opened| deflated(opened, *length, &made))
+    });
     let sizes: Vec<Option<u64>> = sizes.into_iter().collect::<io::Result<_>>().ok()?;
     let all = sizes.into_iter().collect::<Option<Vec<_>>>();
     let all = all.map(|sizes| sum(sizes.into_iter().map(in_base64)));
@@ -83,9 +85,9 @@ fn in_base64(deflated: u64) -> u64 {
 
 /// Bytes that deflate makes of a file; none once that is enough together with `made`, what it has made of
 /// all files so far.
-fn deflated(path: &Path, length: u64, made: &AtomicU64) -> io::Result<Option<u64>> {
+fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<u64>> {
     // A file that grows meanwhile ends here.
-    let mut file = fs::File::open(path)?.take(length);
+    let mut file = opened.file.take(length);
     let flags = create_comp_flags_from_zip_params(LEVEL, RAW, DEFAULT_STRATEGY);
     let mut compressor = CompressorOxide::new(flags);
     let mut block = vec![0; BLOCK];
@@ -133,7 +135,7 @@ mod tests {
         for (name, content) in files {
             folder.write(name, content);
         }
-        super::size(&folder::walk(folder.path()).unwrap().files)
+        super::size(&folder::walk(folder.path()).unwrap())
     }
 
     fn exactly(files: &[(&str, &[u8])]) -> u64 {
@@ -169,19 +171,20 @@ mod tests {
         // A hole of 2 GiB: at best that is 2.8 MB, and nobody has to look.
         let folder = Temporary::new(&[("manifests/a", "")]);
         let path = folder.path().join("manifests/a");
-        fs::File::options().write(true).open(&path).unwrap().set_len(2 << 30).unwrap();
-        let size = super::size(&folder::walk(folder.path()).unwrap().files);
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(2 << 30).unwrap();
+        let size = super::size(&folder::walk(folder.path()).unwrap());
         assert_eq!(size, Some(Size::MoreThan(2_774_552)));
     }
 
     #[test]
     fn what_cannot_be_read_has_no_size() {
         let folder = Temporary::empty();
-        let path = "manifests/b".to_owned();
-        let gone = Entry { path, full: folder.path().join("gone"), refused: None };
-        assert_eq!(super::size(&[gone]), None);
         folder.write("manifests/a", "");
+        folder.write("manifests/gone", "");
+        let walked = folder::walk(folder.path()).unwrap();
+        std::fs::remove_file(folder.path().join("manifests/gone")).unwrap();
+        assert_eq!(super::size(&walked), None);
         std::os::unix::fs::symlink("..", folder.path().join("manifests/link")).unwrap();
-        assert_eq!(super::size(&folder::walk(folder.path()).unwrap().files), None);
+        assert_eq!(super::size(&folder::walk(folder.path()).unwrap()), None);
     }
 }

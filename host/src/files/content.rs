@@ -3,18 +3,18 @@
 //! The JSON of a document is a part of the file where the file is JSON, and is made from the YAML
 //! otherwise. Places inside of documents are found out only for what is reported ([`super::place`]).
 
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use ::yaml::Words;
 use opgate_document::{Document, Text};
 use serde_json::value::RawValue;
 
-use crate::yaml;
+use super::read::{At, Reader, Use};
+use crate::lines::Lines;
+use crate::yaml::{self, Offsets, YamlError};
 
-/// Largest file that is read.
-const MAX_FILE: u64 = 1 << 30;
 /// Largest text that a document holds.
 const MAX_TEXT: u64 = 64 << 10;
 
@@ -29,6 +29,7 @@ pub(crate) struct File {
     pub(crate) size: u64,
     /// What is in it.
     pub(crate) content: Content,
+    pub(super) lines: OnceLock<Lines>,
 }
 
 /// What is in a file.
@@ -72,20 +73,11 @@ pub(crate) struct Documents {
 }
 
 #[derive(Debug)]
-struct Part {
-    /// Bytes of the file; of YAML whole lines.
-    range: Range<usize>,
-    /// Line of the start, from 1.
-    line: u64,
-    /// What was made from YAML; JSON stands in the file.
-    json: Option<Arc<Text>>,
-}
-
-impl Part {
-    /// A value of a JSON file.
-    fn json(range: Range<usize>) -> Self {
-        Self { range, line: 1, json: None }
-    }
+enum Part {
+    /// A value in a file of JSON, in bytes.
+    Json(Range<usize>),
+    /// What was made from YAML, and where it starts.
+    Yaml { start: usize, json: Arc<Text>, offsets: Offsets },
 }
 
 impl Documents {
@@ -96,8 +88,11 @@ impl Documents {
 
     /// A document as JSON.
     pub(crate) fn json(&self, index: usize) -> &str {
-        let Some(part) = self.list.get(index) else { return "null" };
-        part.json.as_deref().map_or_else(|| self.source(index), |json| &**json)
+        match self.list.get(index) {
+            Some(Part::Json(range)) => self.text.get(range.clone()).unwrap_or_default(),
+            Some(Part::Yaml { json, .. }) => json,
+            None => "null",
+        }
     }
 
     /// Every document as JSON.
@@ -107,10 +102,10 @@ impl Documents {
 
     /// A document, to be looked at.
     pub(crate) fn document(&self, index: usize) -> Document {
-        let Some(part) = self.list.get(index) else { return Document::default() };
-        match &part.json {
-            Some(json) => Document::part(json.clone(), 0..json.len()),
-            None => Document::part(self.text.clone(), part.range.clone()),
+        match self.list.get(index) {
+            Some(Part::Json(range)) => Document::part(self.text.clone(), range.clone()),
+            Some(Part::Yaml { json, .. }) => Document::part(json.clone(), 0..json.len()),
+            None => Document::default(),
         }
     }
 
@@ -119,20 +114,21 @@ impl Documents {
         (0..self.len()).map(|index| self.document(index))
     }
 
-    /// A document as it stands in the file.
-    pub(crate) fn source(&self, index: usize) -> &str {
-        let range = self.list.get(index).map(|part| part.range.clone()).unwrap_or_default();
-        self.text.get(range).unwrap_or_default()
+    /// Offset where a document starts.
+    pub(crate) fn start(&self, index: usize) -> usize {
+        match self.list.get(index) {
+            Some(Part::Json(range)) => range.start,
+            Some(Part::Yaml { start, .. }) => *start,
+            None => 0,
+        }
     }
 
-    /// Offset and line where the source of a document starts.
-    pub(crate) fn start(&self, index: usize) -> (usize, u64) {
-        self.list.get(index).map_or((0, 1), |part| (part.range.start, part.line))
-    }
-
-    /// Whether the document is YAML in the file.
-    pub(crate) fn is_yaml(&self, index: usize) -> bool {
-        self.list.get(index).is_some_and(|part| part.json.is_some())
+    /// Where the values of a document are, where it is YAML.
+    pub(crate) fn offsets(&self, index: usize) -> Option<&Offsets> {
+        match self.list.get(index) {
+            Some(Part::Yaml { offsets, .. }) => Some(offsets),
+            _ => None,
+        }
     }
 }
 
@@ -147,30 +143,36 @@ pub(crate) enum Expect {
 
 impl File {
     /// Reads a file; what is wrong with it becomes its content.
-    pub(crate) fn read(full: &Path, path: String, shown: String, expect: Expect) -> Self {
-        let found = fs::metadata(full);
-        let size = found.as_ref().map_or(0, fs::Metadata::len);
-        // A pipe or a device may never end.
-        let is_special = found.is_ok_and(|found| !found.is_file());
+    pub(crate) fn read(
+        at: At<'_>,
+        path: String,
+        shown: String,
+        expect: Expect,
+        reader: &Reader,
+    ) -> Self {
         let documents = expect == Expect::Documents || has_documents(&path);
-        let content = if is_special {
-            Content::Broken(Broken::at(1, 1, "not a regular file".to_owned()))
-        } else if size > MAX_FILE {
-            let why = format!("larger than {}", crate::policy::units::bytes(1 << 30));
-            Content::Broken(Broken::at(1, 1, why))
-        } else if !documents && size > MAX_TEXT {
-            Content::Other
-        } else {
-            match fs::read(full) {
-                Err(error) => Content::Broken(Broken::at(1, 1, error.to_string())),
-                Ok(bytes) if documents => Content::of(bytes, &path),
-                Ok(bytes) => match String::from_utf8(bytes) {
+        let mut size = 0;
+        let opened = at.open().inspect(|opened| size = opened.size);
+        let content = match opened {
+            Ok(opened) if !documents && opened.size > MAX_TEXT => Ok(Content::Other),
+            Ok(opened) => reader.read(opened, true, Use::Keep).map(|bytes| {
+                if documents {
+                    return Content::of(bytes, &path, reader);
+                }
+                match String::from_utf8(bytes) {
                     Ok(text) if !text.contains('\0') => Content::Text(text),
                     _ => Content::Other,
-                },
-            }
+                }
+            }),
+            Err(error) => Err(error),
         };
-        Self { path, shown, size, content }
+        let broken = |error: std::io::Error| Content::Broken(Broken::at(1, 1, error.to_string()));
+        Self { path, shown, size, content: content.unwrap_or_else(broken), lines: OnceLock::new() }
+    }
+
+    /// Its lines. They are counted when somebody asks.
+    pub(crate) fn lines(&self) -> &Lines {
+        self.lines.get_or_init(|| Lines::of(self.text().unwrap_or_default()))
     }
 
     /// The documents, where it has any.
@@ -213,12 +215,12 @@ pub(crate) fn has_documents(path: &str) -> bool {
 }
 
 impl Content {
-    fn of(bytes: Vec<u8>, path: &str) -> Self {
+    fn of(bytes: Vec<u8>, path: &str, reader: &Reader) -> Self {
         let text = match Self::text_of(bytes) {
             Ok(text) => text,
             Err(broken) => return Self::Broken(broken),
         };
-        match documents(text, path) {
+        match documents(text, path, reader) {
             Ok(documents) => Self::Documents(documents),
             Err((text, broken)) => Self::Broken(Broken { text: Some(text.into()), ..broken }),
         }
@@ -240,7 +242,7 @@ impl Content {
 }
 
 /// The documents of a text, or the text with what is wrong.
-fn documents(text: String, path: &str) -> Result<Documents, (String, Broken)> {
+fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (String, Broken)> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     // A flow mapping of YAML starts like an object of JSON.
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
@@ -258,31 +260,18 @@ fn documents(text: String, path: &str) -> Result<Documents, (String, Broken)> {
             Err(Broken::at(line, column, "not a text: there is a byte 0 in it"))
         }
         None if is_json => json(&text),
-        None => yaml(&text),
+        None => yaml(&text, reader),
     };
     match read {
-        Ok(list) => Ok(with_lines(Arc::new(Text::plain(text)), list)),
+        Ok(list) => Ok(Documents { text: Arc::new(Text::plain(text)), list }),
         Err(broken) => Err((text, broken)),
     }
 }
 
 fn of_json(text: Text, values: Vec<Range<usize>>) -> Documents {
     let is_null = |range: &Range<usize>| text.get(range.clone()) == Some("null");
-    let list = values.into_iter().filter(|range| !is_null(range)).map(Part::json).collect();
-    with_lines(Arc::new(text), list)
-}
-
-/// Finds out in which lines the documents start: in one pass over the file, and not one for each place
-/// that is asked for.
-fn with_lines(text: Arc<Text>, mut list: Vec<Part>) -> Documents {
-    let (mut offset, mut line) = (0, 1u64);
-    for part in &mut list {
-        let between = text.as_bytes().get(offset..part.range.start).unwrap_or_default();
-        let lines = memchr::memchr_iter(b'\n', between).count();
-        line = line.saturating_add(u64::try_from(lines).unwrap_or(u64::MAX));
-        (offset, part.line) = (part.range.start, line);
-    }
-    Documents { text, list }
+    let list = values.into_iter().filter(|range| !is_null(range)).map(Part::Json).collect();
+    Documents { text: Arc::new(text), list }
 }
 
 /// What is wrong with a text that is no JSON.
@@ -328,17 +317,37 @@ fn too_deep(json: &str) -> Option<usize> {
     None
 }
 
-fn yaml(text: &str) -> Result<Vec<Part>, Broken> {
+fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
     let chunks = chunks(text);
-    let read = |range: &Range<usize>| yaml_of(text, range.clone());
+    let read = |range: &Range<usize>| {
+        let parts = yaml_of(text, range.clone())?;
+        // What is made of it is kept as well.
+        let size = |part: &Part| match part {
+            Part::Yaml { json, offsets, .. } => json.len().saturating_add(offsets.size()),
+            Part::Json(_) => 0,
+        };
+        let size: usize = parts.iter().map(size).sum();
+        let taken = reader.take(u64::try_from(size).unwrap_or(u64::MAX), Use::Keep);
+        taken.map_err(|error| YamlError { line: 1, column: 1, why: error.to_string() })?;
+        Ok(parts)
+    };
     let lists = if text.len() < PARALLEL {
         chunks.iter().map(read).collect()
     } else {
         super::parallel::map(&chunks, read)
     };
-    // The first error in the file.
-    let lists = lists.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(lists.into_iter().flatten().collect())
+    let mut all = Vec::with_capacity(lists.len());
+    for (list, range) in lists.into_iter().zip(&chunks) {
+        // The first error in the file.
+        all.extend(list.map_err(|error| broken_yaml(text, range.start, error))?);
+    }
+    Ok(all)
+}
+
+/// What is wrong with the part of a file that starts at an offset.
+fn broken_yaml(file: &str, start: usize, error: YamlError) -> Broken {
+    let (line, _) = super::place::line_and_column(file, start);
+    Broken::at(line + error.line - 1, error.column, format!("not YAML: {}", error.why))
 }
 
 /// A YAML text of this size is read by several threads. Smaller ones are many, and read beside each
@@ -365,29 +374,15 @@ fn chunks(text: &str) -> Vec<Range<usize>> {
 }
 
 /// The documents of a part of a file.
-fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, Broken> {
-    let (start, text) = (range.start, file.get(range).unwrap_or_default());
-    let parts = yaml::parts(text).map_err(|e| {
-        let (line, _) = super::place::line_and_column(file, start);
-        Broken::at(line + e.line - 1, e.column, format!("not YAML: {}", e.why))
-    })?;
-    let line_start = |offset: usize| {
-        text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
+fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, YamlError> {
+    let start = range.start;
+    let parts = yaml::parts(file.get(range).unwrap_or_default(), Words::All)?;
+    let part = |part: yaml::Part| Part::Yaml {
+        start: start + part.offset,
+        json: part.json,
+        offsets: part.offsets.moved(start),
     };
-    let starts: Vec<usize> = parts.iter().map(|part| line_start(part.offset)).collect();
-    let ends = starts.iter().skip(1).copied().chain([text.len()]);
-    let ranges = starts.iter().copied().zip(ends);
-    let part = |(part, (from, to)): (yaml::Part, (usize, usize))| {
-        let mut json = part.value.to_string();
-        // It grew by doubling, and is kept as long as the file.
-        json.shrink_to_fit();
-        Part {
-            range: start + from..start + to,
-            line: 1,
-            json: Some(Arc::new(Text::new(json).unwrap_or_default())),
-        }
-    };
-    Ok(parts.into_iter().zip(ranges).map(part).collect())
+    Ok(parts.into_iter().map(part).collect())
 }
 
 /// Calls `look` with the documents of a file until it finds something. No more of the file is parsed.
@@ -395,15 +390,14 @@ fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, Broken> {
 /// # Errors
 /// Where the file cannot be read so far.
 pub(crate) fn peek<T>(
-    full: &Path,
+    at: At<'_>,
+    path: &Path,
+    reader: &Reader,
     mut look: impl FnMut(&str) -> Option<T>,
 ) -> Result<Option<T>, Broken> {
     let unreadable = |e: std::io::Error| Broken::at(1, 1, e.to_string());
-    let size = fs::metadata(full).map_err(unreadable)?.len();
-    if size > MAX_FILE {
-        return Ok(None);
-    }
-    let text = Content::text_of(fs::read(full).map_err(unreadable)?)?;
+    let bytes = at.open().and_then(|opened| reader.read(opened, true, Use::Look));
+    let text = Content::text_of(bytes.map_err(unreadable)?)?;
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>();
         // Flow mappings of YAML and other errors are left to the second look.
@@ -411,15 +405,22 @@ pub(crate) fn peek<T>(
         if found.is_some() {
             return Ok(found);
         }
-        let parts = documents(text, &full.to_string_lossy()).map_err(|(_, broken)| broken)?;
-        let json = |part: &Part| part.json.clone();
-        return Ok(parts.list.iter().filter_map(json).find_map(|json| look(&json)));
+        let none = Reader::new(usize::MAX);
+        let documents = documents(text, &path.to_string_lossy(), &none);
+        let documents = documents.map_err(|(_, broken)| broken)?;
+        let is_yaml = |index: &usize| documents.offsets(*index).is_some();
+        let found = (0..documents.len()).filter(is_yaml).find_map(|i| look(documents.json(i)));
+        return Ok(found);
     }
     for range in chunks(&text) {
-        let parts = yaml_of(&text, range)?;
-        let found = parts.iter().filter_map(|part| part.json.as_ref()).find_map(|json| look(json));
-        if found.is_some() {
-            return Ok(found);
+        let start = range.start;
+        let parts = yaml_of(&text, range).map_err(|error| broken_yaml(&text, start, error))?;
+        for part in parts {
+            if let Part::Yaml { json, .. } = part
+                && let Some(found) = look(&json)
+            {
+                return Ok(Some(found));
+            }
         }
     }
     Ok(None)
@@ -435,7 +436,8 @@ mod tests {
         folder.write(name, content);
         let path = folder.path().join(name);
         let read = |path: &std::path::PathBuf| {
-            File::read(path, name.to_owned(), name.to_owned(), Expect::ByName)
+            let at = At::Named(path);
+            File::read(at, name.to_owned(), name.to_owned(), Expect::ByName, &Reader::default())
         };
         super::super::parallel::map(&[path], read).remove(0)
     }

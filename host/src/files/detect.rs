@@ -14,8 +14,9 @@ use opgate_document::{Document, Text};
 
 use super::below::Bundles;
 use super::content::{Expect, File, has_documents, peek};
-use super::folder::{self, Entry};
+use super::folder::{self, Entry, Folder};
 use super::ignore::Ignore;
+use super::read::{At, Reader};
 use super::{template, unique};
 
 /// What files are read as.
@@ -62,34 +63,35 @@ const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catal
 ///
 /// # Errors
 /// Where it is nothing that is known: what was looked for.
-pub(crate) fn detect(path: &Path) -> anyhow::Result<Vec<Found>> {
+pub(crate) fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
     let whole = |kind| Ok(vec![Found { path: path.to_path_buf(), kind }]);
     if !found.is_dir() {
-        return whole(file(path)?);
+        return whole(file(path, reader)?);
     }
     let folder = folder::walk(path)?;
-    let bundles = Bundles::of(&folder);
+    let bundles = Bundles::of(&folder, reader);
     if let Some(kind) = bundles.at("") {
         return whole(kind);
     }
     let looks = folder.files.iter().filter(|entry| has_documents(&entry.path)).take(LOOKS);
     if bundles.are_below() {
-        return Ok(bundles.and_catalogs(path, &folder));
+        return Ok(bundles.and_catalogs(&folder, reader));
     }
-    let ignored = Ignore::of(&folder);
+    // Where it cannot be read, whoever reads the catalog says so.
+    let ignored = Ignore::of(&folder, reader).unwrap_or_default();
     // Most likely what was meant to be found.
     let refused = folder.files.iter().filter(|entry| entry.refused.is_some());
     let refused = refused.filter(|entry| !ignored.ignores_entry(entry));
-    let mut broken = refused.map(|entry| complaint(path, entry)).next().flatten();
+    let mut broken = refused.map(|entry| complaint(&folder, entry, reader)).next().flatten();
     for entry in looks {
-        match peek(&entry.full, what) {
+        match peek(entry.at(&folder), Path::new(&entry.path), reader, what) {
             // Blobs that are ignored make no catalog.
             Ok(Some(As::Catalog)) if ignored.ignores(&entry.path) => {}
             Ok(Some(kind)) => return whole(kind),
             Ok(None) => {}
-            Err(_) => broken = broken.or_else(|| complaint(path, entry)),
+            Err(_) => broken = broken.or_else(|| complaint(&folder, entry, reader)),
         }
     }
     let broken = broken.map(|line| format!("\n{line}")).unwrap_or_default();
@@ -97,22 +99,22 @@ pub(crate) fn detect(path: &Path) -> anyhow::Result<Vec<Found>> {
 }
 
 /// What a file is.
-fn file(path: &Path) -> anyhow::Result<As> {
+fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     let shown = path.display();
-    if let Ok(Some(kind)) = peek(path, what) {
+    if let Ok(Some(kind)) = peek(At::Named(path), path, reader, what) {
         return Ok(kind);
     }
     // What is wrong with a file is said in the same words, whoever reads it.
     let name = shown.to_string();
-    let read = File::read(path, name.clone(), name, Expect::Documents);
+    let read = File::read(At::Named(path), name.clone(), name, Expect::Documents, reader);
     anyhow::bail!(template::complaint(&unique::checked(read)).unwrap_or_else(|| format!(
         "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema); say what it is with --as"
     )))
 }
 
 /// What is wrong with a file of a folder, where something is.
-pub(super) fn complaint(root: &Path, entry: &Entry) -> Option<String> {
-    template::complaint(&unique::checked(entry.read(root, Expect::Documents)))
+pub(super) fn complaint(folder: &Folder, entry: &Entry, reader: &Reader) -> Option<String> {
+    template::complaint(&unique::checked(entry.read(folder, Expect::Documents, reader)))
 }
 
 /// What a document says it is.
@@ -148,18 +150,24 @@ mod tests {
             ("catalog-broken", As::Catalog),
         ] {
             let path = fixture(name);
-            assert_eq!(detect(&path).unwrap(), [Found { path, kind: expected }], "{name}");
+            assert_eq!(
+                detect(&path, &Reader::default()).unwrap(),
+                [Found { path, kind: expected }],
+                "{name}"
+            );
         }
         let legacy = Temporary::new(&[("etcd.package.yaml", "packageName: etcd\n")]);
-        assert_eq!(detect(legacy.path()).unwrap()[0].kind, As::Bundle);
+        assert_eq!(detect(legacy.path(), &Reader::default()).unwrap()[0].kind, As::Bundle);
     }
 
     #[test]
     fn what_was_looked_for_is_said() {
         let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n")]);
-        let error = |name: &str| detect(&folder.path().join(name)).unwrap_err().to_string();
+        let error = |name: &str| {
+            detect(&folder.path().join(name), &Reader::default()).unwrap_err().to_string()
+        };
         assert!(error("").contains("no bundle (manifests/"), "{}", error(""));
-        assert!(error("").contains("b.yaml:1:4: not YAML"), "{}", error(""));
+        assert!(error("").contains("b.yaml:2:1: not YAML"), "{}", error(""));
         assert!(error("a.yaml").contains("neither a manifest"), "{}", error("a.yaml"));
         assert!(error("b.yaml").contains("not YAML"), "{}", error("b.yaml"));
         assert!(error("c").contains("No such file"), "{}", error("c"));
@@ -171,9 +179,9 @@ mod tests {
             ("a/catalog.yaml", "schema: olm.package\nname: x\n"),
             (".indexignore", "*\n"),
         ]);
-        let error = detect(folder.path()).unwrap_err().to_string();
+        let error = detect(folder.path(), &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog"), "{error}");
         folder.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
-        assert_eq!(detect(folder.path()).unwrap()[0].kind, As::Manifest);
+        assert_eq!(detect(folder.path(), &Reader::default()).unwrap()[0].kind, As::Manifest);
     }
 }

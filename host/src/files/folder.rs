@@ -12,8 +12,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::content::{Broken, Content, Expect, File};
+use super::read::{self, At, Reader, Root};
 
 /// Files, folders and links together.
 const MAX_ENTRIES: usize = 100_000;
@@ -22,8 +24,10 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_LINKED: u64 = 1 << 30;
 
 /// A folder, walked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Folder {
+    /// Where the files are opened from.
+    pub(crate) root: Root,
     /// Regular files, and what is refused.
     pub(crate) files: Vec<Entry>,
     /// Folders, relative, with `/`.
@@ -37,8 +41,8 @@ pub(crate) struct Folder {
 pub(crate) struct Entry {
     /// Relative to the folder, with `/`.
     pub(crate) path: String,
-    /// To open it. Of what is refused it is nothing that can be read.
-    pub(crate) full: PathBuf,
+    /// To open it from the folder: of a link where it leads to. Of what is refused it is nothing.
+    pub(crate) place: PathBuf,
     /// Why it is refused, where it is.
     pub(crate) refused: Option<Refused>,
 }
@@ -64,32 +68,39 @@ impl Refused {
 }
 
 impl Entry {
-    fn refused(path: String, full: &Path, why: Refused) -> Self {
-        // Whoever opens it all the same does not get to where a link leads.
-        Self { path, full: full.join("."), refused: Some(why) }
+    fn refused(path: String, why: Refused) -> Self {
+        Self { path, place: PathBuf::new(), refused: Some(why) }
+    }
+
+    /// Where it is.
+    pub(crate) fn at<'f>(&'f self, folder: &'f Folder) -> At<'f> {
+        At::Below(&folder.root, &self.place)
     }
 
     /// What is in it.
-    pub(crate) fn read(&self, root: &Path, expect: Expect) -> File {
-        let (path, shown) = (self.path.clone(), super::shown(root, &self.path));
+    pub(crate) fn read(&self, folder: &Folder, expect: Expect, reader: &Reader) -> File {
+        let (path, shown) = (self.path.clone(), super::shown(folder.root.path(), &self.path));
         match &self.refused {
-            None => File::read(&self.full, path, shown, expect),
+            None => File::read(self.at(folder), path, shown, expect, reader),
             Some(Refused { why, .. }) => {
                 let why = why.clone();
                 let content = Content::Broken(Broken { line: 1, column: 1, why, text: None });
-                File { path, shown, size: 0, content }
+                File { path, shown, size: 0, content, lines: OnceLock::new() }
             }
         }
     }
 }
 
-/// Walks a folder. What is neither file, folder nor link (a pipe, a device) is left out, as are `.git` and
-/// the folders behind the links of a mounted volume.
+/// Walks a folder. What is neither file, folder nor link (a pipe, a device) is refused. `.git` and the
+/// folders behind the links of a mounted volume are left out.
 ///
 /// # Errors
 /// Where the folder itself cannot be read, or there is too much in it.
 pub(crate) fn walk(root: &Path) -> anyhow::Result<Folder> {
-    let mut folder = Folder::default();
+    let opened =
+        Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
+    let mut folder =
+        Folder { root: opened, files: Vec::new(), directories: Vec::new(), links: Vec::new() };
     let mut links = Vec::new();
     let mut todo = vec![(root.to_path_buf(), String::new())];
     let mut count = 0usize;
@@ -100,7 +111,7 @@ pub(crate) fn walk(root: &Path) -> anyhow::Result<Folder> {
             Ok(entries) => entries,
             Err(error) if path.is_empty() => anyhow::bail!("{}: {error}", root.display()),
             Err(error) => {
-                folder.files.push(Entry::refused(path, &full, Refused::unreadable(&error)));
+                folder.files.push(Entry::refused(path, Refused::unreadable(&error)));
                 continue;
             }
         };
@@ -119,16 +130,25 @@ pub(crate) fn walk(root: &Path) -> anyhow::Result<Folder> {
             let path = format!("{path}{slash}{}", name.to_string_lossy());
             match entry.metadata() {
                 Err(error) => {
-                    folder.files.push(Entry::refused(path, &full, Refused::unreadable(&error)));
+                    folder.files.push(Entry::refused(path, Refused::unreadable(&error)));
                 }
                 Ok(found) if found.is_file() => {
-                    folder.files.push(Entry { path, full, refused: None });
+                    let place = full.strip_prefix(root).unwrap_or(&full).to_path_buf();
+                    folder.files.push(Entry { path, place, refused: None });
                 }
                 // `..data`, and the folder that it leads to.
                 Ok(_) if name.as_encoded_bytes().starts_with(b"..") => {}
                 Ok(found) if found.is_symlink() => links.push((path, full)),
                 Ok(found) if found.is_dir() => todo.push((full, path)),
-                Ok(_) => {}
+                // A pipe, a device: nobody waits for it, and nobody passes it over.
+                Ok(_) => {
+                    let why = match read::named(&full) {
+                        Err(error) => error.to_string(),
+                        Ok(_) => "it is replaced meanwhile".to_owned(),
+                    };
+                    let refused = Refused { why, is_folder: false };
+                    folder.files.push(Entry::refused(path, refused));
+                }
             }
         }
         if !path.is_empty() {
@@ -153,18 +173,19 @@ fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> an
     let mut left = MAX_LINKED;
     for (path, full) in links {
         folder.files.push(match is_followed(&root, &full, &mut left) {
-            Ok(()) => Entry { path, full, refused: None },
+            Ok(place) => Entry { path, place, refused: None },
             Err(why) => {
                 folder.links.push(path.clone());
-                Entry::refused(path, &full, why)
+                Entry::refused(path, why)
             }
         });
     }
     Ok(())
 }
 
-/// Whether a link leads to a file inside of the folder; `left` is how much links may still lead to.
-fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<(), Refused> {
+/// Where in the folder a link leads to; `left` is how much links may still lead to. What is opened there
+/// is looked for without links.
+fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refused> {
     let found = link.canonicalize().and_then(|target| Ok((fs::metadata(&target)?, target)));
     let (found, target) = match found {
         Ok(found) => found,
@@ -175,9 +196,9 @@ fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<(), Refused> 
             return Err(Refused::link(&format!("that cannot be followed ({error})"), false));
         }
     };
-    if !target.starts_with(root) {
+    let Ok(place) = target.strip_prefix(root) else {
         return Err(Refused::link("that leads out of the folder", found.is_dir()));
-    }
+    };
     if found.is_dir() {
         return Err(Refused::link("to a folder", true));
     }
@@ -186,7 +207,7 @@ fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<(), Refused> 
     }
     let too_much = || Refused::link("that leads, with the others, to more than 1 GiB", false);
     *left = left.checked_sub(found.len()).ok_or_else(too_much)?;
-    Ok(())
+    Ok(place.to_path_buf())
 }
 
 #[cfg(test)]
@@ -235,13 +256,13 @@ mod tests {
         assert_eq!(walked.files.len(), cases.len() + 1);
         for (at, _, expected) in cases {
             let entry = walked.files.iter().find(|entry| entry.path == at).unwrap();
-            let file = entry.read(folder.path(), Expect::Documents);
+            let file = entry.read(&walked, Expect::Documents, &Reader::default());
             match expected {
                 None => assert_eq!(file.text(), Some("a: 1\n"), "{at}"),
                 Some(why) => {
                     let broken = &file.broken().unwrap().why;
                     assert!(broken.contains(why), "{at}: {broken}");
-                    assert!(fs::read(&entry.full).is_err(), "{at}");
+                    assert!(entry.at(&walked).open().is_err(), "{at}");
                 }
             }
             assert_eq!(walked.links.iter().any(|link| link == at), expected.is_some(), "{at}");
@@ -257,7 +278,7 @@ mod tests {
         let walked = walk(folder.path()).unwrap();
         let paths: Vec<_> = walked.files.iter().map(|f| f.path.as_str()).collect();
         assert_eq!((paths, walked.links.len()), (vec!["a.yaml"], 0));
-        let file = walked.files[0].read(folder.path(), Expect::Documents);
+        let file = walked.files[0].read(&walked, Expect::Documents, &Reader::default());
         assert_eq!(file.text(), Some("a: 1\n"));
     }
 
@@ -281,7 +302,7 @@ mod tests {
         let refused: Vec<_> = walked.files.iter().filter(|f| f.refused.is_some()).collect();
         assert_eq!((refused.len(), walked.files.len()), (1, 2));
         assert!(refused[0].path.starts_with("deep/") && refused[0].path.len() > 3_000);
-        let file = refused[0].read(folder.path(), Expect::Documents);
+        let file = refused[0].read(&walked, Expect::Documents, &Reader::default());
         assert!(file.broken().unwrap().why.contains("File name too long"));
     }
 }

@@ -2,58 +2,94 @@
 //!
 //! Each folder can have such a file; its patterns hold below the folder. The last pattern that
 //! matches decides, those of inner folders after those of outer ones; what is in an ignored
-//! folder is ignored.
+//! folder is ignored. The crate `ignore` matches; here its patterns get what git knows and it does not:
+//! names of classes, and braces that stand for themselves.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::folder::{Entry, Folder};
+use super::read::{Reader, Use};
 
 /// Name of the file.
 pub(crate) const NAME: &str = ".indexignore";
 
+/// Bytes of all patterns of a catalog. Nobody writes more, and to compile them takes time.
+const MAX_PATTERNS: u64 = 64 << 10;
+
 /// Patterns of all folders.
 #[derive(Debug, Default)]
 pub(crate) struct Ignore {
-    /// By the depth of their folders: outer ones first.
-    patterns: BTreeMap<usize, Vec<Pattern>>,
-}
-
-#[derive(Debug)]
-struct Pattern {
-    /// Folder of the pattern, empty or ending in `/`.
-    base: String,
-    negated: bool,
-    only_folders: bool,
-    /// Parts between `/`; one that may stand at any depth starts with `**`.
-    parts: Vec<String>,
+    /// By their folders, which are empty or end in `/`.
+    patterns: BTreeMap<String, Gitignore>,
+    /// Folders that were asked for, and whether they are ignored.
+    folders: RefCell<HashMap<String, bool>>,
 }
 
 impl Ignore {
-    /// The patterns of a folder and of those in it. A file of patterns that cannot be read has none.
-    pub(crate) fn of(folder: &Folder) -> Self {
+    /// The patterns of a folder and of those in it.
+    ///
+    /// # Errors
+    /// Where a file of patterns cannot be read, or is too large: its path, and why.
+    pub(crate) fn of(folder: &Folder, reader: &Reader) -> Result<Self, (String, String)> {
         let mut ignore = Self::default();
+        let mut left = MAX_PATTERNS;
         for entry in &folder.files {
-            let base = entry.path.strip_suffix(NAME);
-            if let Some(base) = base.filter(|base| base.is_empty() || base.ends_with('/'))
-                && let Ok(bytes) = std::fs::read(&entry.full)
-            {
-                ignore.add(base, &String::from_utf8_lossy(&bytes));
+            let Some(base) = base(&entry.path) else { continue };
+            let fail = |why: String| (entry.path.clone(), why);
+            let too_many = || {
+                let most = crate::policy::units::bytes(64 << 10);
+                fail(format!("more than {most} of patterns"))
+            };
+            if let Some(refused) = &entry.refused {
+                return Err(fail(refused.why.clone()));
             }
+            let opened = entry.at(folder).open().map_err(|e| fail(e.to_string()))?;
+            left = left.checked_sub(opened.size).ok_or_else(too_many)?;
+            let bytes = reader.read(opened, true, Use::Look).map_err(|e| fail(e.to_string()))?;
+            ignore.add(base, &String::from_utf8_lossy(&bytes));
         }
-        ignore
+        Ok(ignore)
     }
 
     /// Adds the patterns of a folder (empty, or ending in `/`).
     pub(crate) fn add(&mut self, base: &str, text: &str) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let patterns = self.patterns.entry(base.matches('/').count()).or_default();
-        patterns.extend(text.lines().filter_map(|line| Pattern::read(base, line)));
+        let mut builder = GitignoreBuilder::new("");
+        for line in text.lines().filter_map(translated) {
+            // What is no pattern matches nothing, as in git.
+            let _ = builder.add_line(None, &line);
+        }
+        if let Ok(patterns) = builder.build() {
+            self.patterns.insert(base.to_owned(), patterns);
+        }
+        self.folders.borrow_mut().clear();
     }
 
     /// Whether a file is ignored.
     pub(crate) fn ignores(&self, path: &str) -> bool {
-        let folders = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
-        folders.into_iter().any(|folder| self.decides(folder, true)) || self.decides(path, false)
+        let folder = path.rsplit_once('/').map(|(folder, _)| folder);
+        folder.is_some_and(|folder| self.ignores_folder(folder)) || self.decides(path, false)
+    }
+
+    /// Whether a folder is ignored, or one around it. The outer ones are asked first.
+    fn ignores_folder(&self, path: &str) -> bool {
+        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+        for folder in ends.filter_map(|end| path.get(..end)) {
+            let known = self.folders.borrow().get(folder).copied();
+            let ignored = known.unwrap_or_else(|| {
+                let ignored = self.decides(folder, true);
+                self.folders.borrow_mut().insert(folder.to_owned(), ignored);
+                ignored
+            });
+            if ignored {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether an entry of a folder is ignored; what is refused may be a folder.
@@ -62,186 +98,77 @@ impl Ignore {
         self.ignores(&entry.path) || is_folder && self.decides(&entry.path, true)
     }
 
+    /// What the innermost folder says that says something.
     fn decides(&self, path: &str, is_folder: bool) -> bool {
-        let mut patterns = self.patterns.values().flatten().rev();
-        let last = patterns.find(|pattern| pattern.matches(path, is_folder));
-        last.is_some_and(|pattern| !pattern.negated)
-    }
-}
-
-impl Pattern {
-    fn read(base: &str, line: &str) -> Option<Self> {
-        let mut line = line.trim_end_matches('\r');
-        while let Some(shorter) = line.strip_suffix(' ').filter(|rest| !rest.ends_with('\\')) {
-            line = shorter;
-        }
-        if line.starts_with('#') {
-            return None;
-        }
-        let (negated, line) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
-        let (only_folders, line) = line.strip_suffix('/').map_or((false, line), |l| (true, l));
-        if line.is_empty() {
-            return None;
-        }
-        let anchored = line.contains('/');
-        let mut parts: Vec<String> =
-            line.trim_start_matches('/').split('/').map(str::to_owned).collect();
-        if !anchored {
-            parts.insert(0, "**".to_owned());
-        }
-        // Everything inside, but not the folder itself.
-        if anchored && parts.last().is_some_and(|part| part == "**") {
-            parts.push("*".to_owned());
-        }
-        Some(Self { base: base.to_owned(), negated, only_folders, parts })
-    }
-
-    fn matches(&self, path: &str, is_folder: bool) -> bool {
-        if self.only_folders && !is_folder {
-            return false;
-        }
-        let Some(path) = path.strip_prefix(&self.base) else { return false };
-        let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
-        let names: Vec<&str> = path.split('/').collect();
-        stars(&parts, &names, |part| *part == "**", |part, name| is_like(part, name))
-    }
-}
-
-/// Matches a list of tokens of which some stand for any number of things. A failure goes back to
-/// the last of those only, so that the work is bounded by the product of the lengths.
-fn stars<P, T>(
-    pattern: &[P],
-    things: &[T],
-    is_star: impl Fn(&P) -> bool,
-    matches: impl Fn(&P, &T) -> bool,
-) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut back: Option<(usize, usize)> = None;
-    loop {
-        match (pattern.get(p), things.get(t)) {
-            (None, None) => return true,
-            (Some(token), _) if is_star(token) => {
-                back = Some((p, t));
-                p += 1;
-                continue;
+        let ends = path.rmatch_indices('/').map(|(slash, _)| slash + 1).chain([0]);
+        for end in ends {
+            let Some((base, name)) = path.split_at_checked(end) else { continue };
+            match self.patterns.get(base).map(|patterns| patterns.matched(name, is_folder)) {
+                Some(Match::Ignore(_)) => return true,
+                Some(Match::Whitelist(_)) => return false,
+                Some(Match::None) | None => {}
             }
-            (Some(token), Some(thing)) if matches(token, thing) => {
-                p += 1;
-                t += 1;
-                continue;
-            }
-            _ => {}
         }
-        match back {
-            Some((star, taken)) if taken < things.len() => {
-                back = Some((star, taken + 1));
-                p = star + 1;
-                t = taken + 1;
-            }
-            _ => return false,
-        }
+        false
     }
 }
 
-enum Token {
-    Star,
-    Any,
-    One(char),
-    Class { negated: bool, sets: Vec<Set> },
+/// The folder of a file of patterns, where it is one.
+pub(super) fn base(path: &str) -> Option<&str> {
+    path.strip_suffix(NAME).filter(|base| base.is_empty() || base.ends_with('/'))
 }
 
-/// Characters that a class stands for.
-enum Set {
-    /// Both ends belong to it.
-    Range(char, char),
-    /// `[:digit:]`
-    Named(fn(&char) -> bool),
-}
-
-impl Set {
-    fn has(&self, c: char) -> bool {
-        match self {
-            Self::Range(from, to) => (*from..=*to).contains(&c),
-            Self::Named(is_in) => is_in(&c),
-        }
-    }
-
-    /// The names that git knows. They are about ASCII.
-    fn named(name: &str) -> Option<Self> {
-        Some(Self::Named(match name {
-            "alnum" => char::is_ascii_alphanumeric,
-            "alpha" => char::is_ascii_alphabetic,
-            "blank" => |c| matches!(c, ' ' | '\t'),
-            "cntrl" => char::is_ascii_control,
-            "digit" => char::is_ascii_digit,
-            "graph" => char::is_ascii_graphic,
-            "lower" => char::is_ascii_lowercase,
-            "print" => |c| c.is_ascii_graphic() || *c == ' ',
-            "punct" => char::is_ascii_punctuation,
-            "space" => char::is_ascii_whitespace,
-            "upper" => char::is_ascii_uppercase,
-            "xdigit" => char::is_ascii_hexdigit,
-            _ => return None,
-        }))
-    }
-}
-
-fn is_like(pattern: &str, name: &str) -> bool {
-    let tokens = tokens(pattern);
-    let characters: Vec<char> = name.chars().collect();
-    stars(
-        &tokens,
-        &characters,
-        |token| matches!(token, Token::Star),
-        |token, c| match token {
-            Token::Star => false,
-            Token::Any => true,
-            Token::One(one) => one == c,
-            Token::Class { negated, sets } => sets.iter().any(|set| set.has(*c)) != *negated,
-        },
-    )
-}
-
-fn tokens(pattern: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut rest = pattern.chars();
+/// A pattern as the crate reads it; none where nothing fits it.
+fn translated(line: &str) -> Option<String> {
+    let mut pattern = String::with_capacity(line.len());
+    let mut rest = line.chars();
     while let Some(c) = rest.next() {
-        tokens.push(match c {
-            '*' => Token::Star,
-            '?' => Token::Any,
-            '\\' => Token::One(rest.next().unwrap_or('\\')),
-            '[' => match class(&mut rest.clone()) {
-                Some((token, after)) => {
-                    rest = after;
-                    token
-                }
-                // Nothing fits such a pattern.
-                None => return vec![Token::Class { negated: false, sets: Vec::new() }],
-            },
-            c => Token::One(c),
-        });
+        match c {
+            '\\' => pattern.extend(['\\', rest.next()?]),
+            // Alternatives are none of git's.
+            '{' | '}' => pattern.extend(['\\', c]),
+            '[' => class(&mut rest, &mut pattern)?,
+            c => pattern.push(c),
+        }
     }
-    tokens
+    Some(pattern)
+}
+
+/// The ranges of `[:digit:]`: first and last characters. The names are git's, and about ASCII.
+fn range(name: &str) -> Option<&'static [(char, char)]> {
+    Some(match name {
+        "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
+        "alpha" => &[('A', 'Z'), ('a', 'z')],
+        "blank" => &[(' ', ' '), ('\t', '\t')],
+        "cntrl" => &[('\0', '\u{1f}'), ('\u{7f}', '\u{7f}')],
+        "digit" => &[('0', '9')],
+        "graph" => &[('!', '~')],
+        "lower" => &[('a', 'z')],
+        "print" => &[(' ', '~')],
+        "punct" => &[('!', '/'), (':', '@'), ('[', '`'), ('{', '~')],
+        "space" => &[('\t', '\r'), (' ', ' ')],
+        "upper" => &[('A', 'Z')],
+        "xdigit" => &[('0', '9'), ('A', 'F'), ('a', 'f')],
+        _ => return None,
+    })
 }
 
 /// `[a-z]`, `[!a]`, `[^a]`, `[[:alpha:]_]`; a `]` right at the start stands for itself. None where the
 /// end is missing, or a name is unknown.
-fn class<'p>(rest: &mut std::str::Chars<'p>) -> Option<(Token, std::str::Chars<'p>)> {
-    let negated = rest.as_str().starts_with(['!', '^']);
-    if negated {
+fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
+    let is_negated = rest.as_str().starts_with(['!', '^']);
+    if is_negated {
         rest.next();
     }
-    let mut sets = Vec::new();
+    let mut ranges: Vec<(char, char)> = Vec::new();
     loop {
         let from = match rest.next()? {
-            ']' if !sets.is_empty() => {
-                return Some((Token::Class { negated, sets }, rest.clone()));
-            }
+            ']' if !ranges.is_empty() => break,
             '[' if rest.as_str().starts_with(':') => {
                 let (inner, after) = rest.as_str().split_once(']')?;
                 // Without the second colon it is a bracket like any other character.
                 if let Some(name) = inner.get(1..).and_then(|inner| inner.strip_suffix(':')) {
-                    sets.push(Set::named(name)?);
+                    ranges.extend(range(name)?);
                     *rest = after.chars();
                     continue;
                 }
@@ -258,10 +185,54 @@ fn class<'p>(rest: &mut std::str::Chars<'p>) -> Option<(Token, std::str::Chars<'
             }
             _ => from,
         };
-        sets.push(Set::Range(from, to));
+        ranges.push((from, to));
     }
+    write_class(is_negated, &ranges, pattern);
+    Some(())
 }
 
+/// A class without escapes, which the crate does not know in it: what means something stands where it
+/// means nothing.
+fn write_class(is_negated: bool, ranges: &[(char, char)], pattern: &mut String) {
+    let mut single = String::new();
+    let mut inner = String::new();
+    for &(from, to) in ranges {
+        let (mut from, mut to) = (from, to);
+        // Ends that mean something stand by themselves.
+        while from <= to && is_special(from) {
+            single.push(from);
+            let Some(next) = char::from_u32(u32::from(from) + 1) else { break };
+            from = next;
+        }
+        while from <= to && is_special(to) {
+            single.push(to);
+            let Some(before) = u32::from(to).checked_sub(1).and_then(char::from_u32) else { break };
+            to = before;
+        }
+        if from < to {
+            inner.extend([from, '-', to]);
+        } else if from == to {
+            inner.push(from);
+        }
+    }
+    let has = |c: char| single.contains(c);
+    if inner.is_empty() && !is_negated && !has(']') {
+        // There is no place for these but the first one.
+        let names: String = single.chars().map(|c| format!(",\\{c}")).collect();
+        pattern.extend(["{", names.get(1..).unwrap_or_default(), "}"]);
+        return;
+    }
+    pattern.push('[');
+    pattern.push_str(if is_negated { "!" } else { "" });
+    pattern.push_str(if has(']') { "]" } else { "" });
+    pattern.push_str(&inner);
+    pattern.extend(['!', '^', '-'].into_iter().filter(|c| has(*c)));
+    pattern.push(']');
+}
+
+fn is_special(c: char) -> bool {
+    matches!(c, ']' | '!' | '^' | '-')
+}
 #[cfg(test)]
 mod tests {
     use super::*;

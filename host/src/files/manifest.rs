@@ -6,6 +6,7 @@ use std::sync::Arc;
 use opgate_document::{Document, Kind, Text, Value};
 
 use super::content::{Expect, File, has_documents};
+use super::read::{At, Reader};
 use super::subject::{Layout, Object, Request, Subject};
 use super::{folder, parallel, template, unique};
 use crate::cluster::plural;
@@ -14,10 +15,14 @@ use crate::cluster::plural;
 ///
 /// # Errors
 /// Everything that cannot be read or is no object, one line each.
-pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+pub(super) fn load(
+    root: &Path,
+    since: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Vec<Subject>> {
     let mut errors = Vec::new();
     let mut subjects = Vec::new();
-    for file in files(root)? {
+    for file in files(root, reader)? {
         errors.extend(template::complaint(&file));
         let count = file.documents().map_or(0, super::content::Documents::len);
         for index in 0..count {
@@ -40,7 +45,7 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     }
     anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
     if let Some(old) = since {
-        let files = files(old)?;
+        let files = files(old, reader)?;
         let lines: Vec<_> = files.iter().filter_map(|file| template::complaint(file)).collect();
         anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
         let indices =
@@ -53,10 +58,10 @@ pub(super) fn load(root: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Subj
     Ok(subjects)
 }
 
-fn files(root: &Path) -> anyhow::Result<Vec<Arc<File>>> {
+fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
     if !root.is_dir() {
         let shown = root.display().to_string();
-        let file = File::read(root, shown.clone(), shown, Expect::Documents);
+        let file = File::read(At::Named(root), shown.clone(), shown, Expect::Documents, reader);
         return Ok(vec![Arc::new(unique::checked(file))]);
     }
     let mut folder = folder::walk(root)?;
@@ -69,7 +74,7 @@ fn files(root: &Path) -> anyhow::Result<Vec<Arc<File>>> {
         root.display()
     );
     Ok(parallel::map(&folder.files, |entry| {
-        Arc::new(unique::checked(entry.read(root, Expect::Documents)))
+        Arc::new(unique::checked(entry.read(&folder, Expect::Documents, reader)))
     }))
 }
 
@@ -142,7 +147,7 @@ mod tests {
             ),
             ("README.md", "# x"),
         ]);
-        let subjects = load(folder.path(), None).unwrap();
+        let subjects = load(folder.path(), None, &Reader::default()).unwrap();
         let seen: Vec<_> = subjects
             .iter()
             .map(|s| {
@@ -169,14 +174,14 @@ mod tests {
         let mut places = Resolver::new(&subjects[1].requests[0].object);
         let place = places.place("metadata.name").unwrap();
         assert_eq!((place.line, place.column), (11, 5));
-        let same = load(folder.path(), Some(folder.path())).unwrap();
+        let same = load(folder.path(), Some(folder.path()), &Reader::default()).unwrap();
         assert!(same.iter().all(|subject| subject.requests[0].review().contains("UPDATE")));
     }
 
     #[test]
     fn what_is_no_object_is_an_error() {
         let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n"), ("c.json", "1")]);
-        let error = load(folder.path(), None).unwrap_err().to_string();
+        let error = load(folder.path(), None, &Reader::default()).unwrap_err().to_string();
         let lines: Vec<_> = error.lines().collect();
         assert!(
             lines[0].ends_with("a.yaml: /apiVersion is missing: not a Kubernetes object"),

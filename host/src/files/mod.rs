@@ -17,12 +17,13 @@ mod catalog;
 mod compressed;
 mod content;
 mod detect;
-mod folder;
+pub(crate) mod folder;
 mod ignore;
 mod manifest;
 mod nesting;
 pub(crate) mod parallel;
 mod place;
+pub(crate) mod read;
 pub(crate) mod subject;
 mod template;
 #[cfg(test)]
@@ -37,12 +38,19 @@ pub(crate) use template::complaint;
 
 use std::path::Path;
 
+use read::Reader;
+
 /// What is to be checked at a path. Deep documents need the stack of a thread of [`parallel::map`].
 /// `since` is what was published before.
 ///
 /// # Errors
 /// Where it cannot be read as what it should be: one line each.
-pub(crate) fn load(path: &Path, kind: As, since: Option<&Path>) -> anyhow::Result<Vec<Subject>> {
+pub(crate) fn load(
+    path: &Path,
+    kind: As,
+    since: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Vec<Subject>> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
     if found.is_dir() {
@@ -51,10 +59,14 @@ pub(crate) fn load(path: &Path, kind: As, since: Option<&Path>) -> anyhow::Resul
         anyhow::ensure!(entries.next().is_some(), "{shown}: there is nothing in it");
     }
     match kind {
-        As::Bundle => bundle::load(path, BundleKind::Registry, since).map(|subject| vec![subject]),
-        As::Plain => bundle::load(path, BundleKind::Plain, since).map(|subject| vec![subject]),
-        As::Catalog => catalog::load(path, since),
-        As::Manifest => manifest::load(path, since),
+        As::Bundle => {
+            bundle::load(path, BundleKind::Registry, since, reader).map(|subject| vec![subject])
+        }
+        As::Plain => {
+            bundle::load(path, BundleKind::Plain, since, reader).map(|subject| vec![subject])
+        }
+        As::Catalog => catalog::load(path, since, reader),
+        As::Manifest => manifest::load(path, since, reader),
     }
 }
 

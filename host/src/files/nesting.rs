@@ -119,6 +119,7 @@ fn channels(package: &Package) -> HashMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::read::Reader;
     use super::super::subject::{Layout, Resolver};
     use super::super::testing::Temporary;
     use super::super::{As, load};
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn fields_belong_to_what_opm_would_name() {
         let folder = Temporary::new(&[("catalog.json", CATALOG)]);
-        let subject = load(folder.path(), As::Catalog, None).unwrap().remove(0);
+        let subject = load(folder.path(), As::Catalog, None, &Reader::default()).unwrap().remove(0);
         let layout = &subject.requests[0].object;
         assert!(matches!(layout, Layout::Package(_)));
         let mut resolver = Resolver::new(layout);

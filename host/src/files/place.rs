@@ -4,12 +4,10 @@
 //! The document itself says what the path means: a name with points that nobody put into brackets
 //! is found as well. What is not in the document has the place of the nearest thing around it.
 
-use std::sync::Arc;
-
-use opgate_document::{Document, Kind, Text, Value};
+use opgate_document::{Document, Kind, Value};
 
 use super::content::{Documents, File};
-use crate::yaml::Located;
+use crate::yaml::Numbers;
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,11 +22,24 @@ pub(crate) struct Place {
     pub(crate) excerpt: String,
 }
 
+/// Bytes of a line that is shown: nobody reads a longer one, and whole files are written on one.
+const MAX_LINE: usize = 4_096;
+
 impl Place {
     /// A place in a file.
     pub(crate) fn new(file: &File, line: u64, column: u64) -> Self {
         let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let excerpt = excerpt(file.text().unwrap_or_default(), index);
+        let text = file.text().unwrap_or_default();
+        let (lines, start) = (file.lines(), file.lines().start(text, index));
+        let excerpt = lines.line(text, start, MAX_LINE).unwrap_or_default().to_owned();
+        Self { file: file.shown.clone(), line, column, excerpt }
+    }
+
+    /// The place of an offset.
+    fn at(file: &File, offset: usize) -> Self {
+        let text = file.text().unwrap_or_default();
+        let (line, column) = file.lines().place(text, offset);
+        let excerpt = file.lines().line(text, offset, MAX_LINE).unwrap_or_default().to_owned();
         Self { file: file.shown.clone(), line, column, excerpt }
     }
 
@@ -38,13 +49,6 @@ impl Place {
         let indent = place.excerpt.chars().take_while(|c| c.is_whitespace()).count();
         Self { column: u64::try_from(indent + 1).unwrap_or(1), ..place }
     }
-}
-
-/// A line of a text, unless it is one that nobody reads: whole files are written on one line.
-fn excerpt(text: &str, index: usize) -> String {
-    const MAX_LINE: usize = 4_096;
-    let line = text.lines().nth(index).filter(|line| line.len() <= MAX_LINE);
-    line.unwrap_or_default().to_owned()
 }
 
 /// Line and column of an offset.
@@ -99,56 +103,39 @@ fn pointer(root: Value<'_>, tokens: &[String]) -> String {
     pointer
 }
 
-/// A document of a file, made ready for looking up places.
+/// A document of a file, made ready for looking up places: nothing is parsed again.
 pub(crate) struct Places {
     document: Document,
-    text: Arc<Text>,
     /// Only for YAML.
-    located: Option<Located>,
-    /// Line and column where the source of the document starts.
-    first: (u64, u64),
-    /// Where the first line of the source starts in the file.
-    line_start: usize,
+    numbers: Option<Numbers>,
 }
 
 impl Places {
     /// Makes a document ready.
     pub(crate) fn of(documents: &Documents, index: usize) -> Self {
-        let (start, line) = documents.start(index);
-        let located =
-            documents.is_yaml(index).then(|| Located::read_part(documents.source(index))).flatten();
-        let text = Text::new(documents.json(index).to_owned()).unwrap_or_default();
-        let text = Arc::new(text);
-        let document = Document::part(text.clone(), 0..text.len());
-        let before = documents.text.get(..start).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let (_, column) = line_and_column(before.get(line_start..).unwrap_or_default(), usize::MAX);
-        Self { document, text, located, first: (line, column), line_start }
+        let numbers = documents.offsets(index).map(|_| Numbers::of(documents.json(index)));
+        Self { document: documents.document(index), numbers }
     }
 
-    /// The place of what the tokens name below a JSON pointer.
-    pub(crate) fn place(&self, file: &File, base: &str, tokens: &[String]) -> Place {
-        let (line, column) = self.find(base, tokens);
-        let rest = file.text().and_then(|text| text.get(self.line_start..)).unwrap_or_default();
-        let index = usize::try_from(line.saturating_sub(self.first.0)).unwrap_or(usize::MAX);
-        let excerpt = excerpt(rest, index);
-        Place { file: file.shown.clone(), line, column, excerpt }
-    }
-
-    fn find(&self, base: &str, tokens: &[String]) -> (u64, u64) {
-        let (first_line, first_column) = self.first;
+    /// The place of what the tokens name below a JSON pointer, in the document that this was made of.
+    pub(crate) fn place(
+        &self,
+        file: &File,
+        (documents, index): (&Documents, usize),
+        base: &str,
+        tokens: &[String],
+    ) -> Place {
         let root = self.document.get(base).unwrap_or_else(|| self.document.root());
         let pointer = format!("{base}{}", pointer(root, tokens));
-        if let Some(located) = &self.located {
-            let (line, column) = located.place(&pointer);
-            return (first_line + line - 1, column);
-        }
         let range = self.document.get(&pointer).map(|value| value.range()).unwrap_or_default();
-        let offset =
-            if range.is_empty() { 0 } else { name_before(&self.text, range.start, &pointer) };
-        let (line, column) = line_and_column(&self.text, offset);
-        let column = if line == 1 { first_column + column - 1 } else { column };
-        (first_line + line - 1, column)
+        let offset = match (&self.numbers, documents.offsets(index)) {
+            (Some(numbers), Some(offsets)) => {
+                numbers.offset(documents.json(index), offsets, range.start)
+            }
+            _ if pointer.is_empty() => documents.start(index),
+            _ => name_before(&documents.text, range.start, &pointer),
+        };
+        Place::at(file, offset)
     }
 }
 
@@ -165,6 +152,7 @@ fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::content::Expect;
+    use super::super::read::{At, Reader};
     use super::super::testing::Temporary;
     use super::*;
 
@@ -189,10 +177,12 @@ mod tests {
         let folder = Temporary::empty();
         folder.write(name, text);
         let path = folder.path().join(name);
-        let file = File::read(&path, name.to_owned(), name.to_owned(), Expect::Documents);
-        let places = Places::of(file.documents().unwrap(), index);
+        let (at, reader) = (At::Named(&path), Reader::default());
+        let file = File::read(at, name.to_owned(), name.to_owned(), Expect::Documents, &reader);
+        let documents = file.documents().unwrap();
+        let places = Places::of(documents, index);
         for (field, expected) in fields {
-            let found = places.place(&file, "", &tokens(field));
+            let found = places.place(&file, (documents, index), "", &tokens(field));
             assert_eq!((found.line, found.column), *expected, "{name} {field}");
         }
     }

@@ -226,7 +226,7 @@ impl<'l> Resolver<'l> {
             .ready
             .entry((step.file.path.clone(), index))
             .or_insert_with(|| Places::of(documents, index));
-        Some(places.place(step.file, base, step.tokens))
+        Some(places.place(step.file, (documents, index), base, step.tokens))
     }
 }
 

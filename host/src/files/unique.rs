@@ -28,6 +28,7 @@ fn said(quoted: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::content::Expect;
+    use super::super::read::{At, Reader};
     use super::super::testing::Temporary;
     use super::*;
 
@@ -41,7 +42,9 @@ mod tests {
         for (json, expected) in cases {
             let folder = Temporary::new(&[("x.json", json)]);
             let path = folder.path().join("x.json");
-            let file = File::read(&path, "x.json".into(), "x.json".into(), Expect::Documents);
+            let (at, name) = (At::Named(&path), "x.json");
+            let reader = Reader::default();
+            let file = File::read(at, name.into(), name.into(), Expect::Documents, &reader);
             let file = checked(file);
             let found = file.broken().map(|b| (b.line, b.column, b.why.as_str()));
             let expected = expected.map(|(line, column, name)| {

@@ -1,0 +1,127 @@
+//! Line and column of offsets in a text, in one pass over it however many are asked for.
+//!
+//! A pass notes what stands in front of each block of the text; a question looks into one block. Whole
+//! catalogs are written on one line, so that columns are counted by block, too.
+
+/// Bytes of a block.
+const BLOCK: usize = 4 << 10;
+
+/// What stands in front of a block.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    newlines: usize,
+    /// Characters of the text.
+    characters: usize,
+    /// Where the line starts that goes on in the block, and the characters in front of it.
+    line_start: usize,
+    line_characters: usize,
+}
+
+/// The lines of a text.
+#[derive(Debug)]
+pub(crate) struct Lines(Vec<Before>);
+
+fn characters(bytes: &[u8]) -> usize {
+    // All but the bytes that go on with a character.
+    bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count()
+}
+
+impl Before {
+    /// What stands in front of what comes after these bytes, which start at an offset.
+    fn after(mut self, bytes: &[u8], offset: usize) -> Self {
+        let mut from = 0;
+        if let Some(last) = memchr::memrchr(b'\n', bytes) {
+            self.newlines += memchr::memchr_iter(b'\n', bytes).count();
+            from = last + 1;
+            self.characters += characters(bytes.get(..from).unwrap_or_default());
+            (self.line_start, self.line_characters) = (offset + from, self.characters);
+        }
+        self.characters += characters(bytes.get(from..).unwrap_or_default());
+        self
+    }
+}
+
+impl Lines {
+    pub(crate) fn of(text: &str) -> Self {
+        let mut blocks = Vec::with_capacity(text.len() / BLOCK + 1);
+        let mut before = Before::default();
+        for (index, block) in text.as_bytes().chunks(BLOCK).enumerate() {
+            blocks.push(before);
+            before = before.after(block, index * BLOCK);
+        }
+        blocks.push(before);
+        Self(blocks)
+    }
+
+    fn before(&self, text: &str, offset: usize) -> Before {
+        let offset = offset.min(text.len());
+        let block = offset / BLOCK;
+        let before = self.0.get(block).copied().unwrap_or_default();
+        let bytes = text.as_bytes().get(block * BLOCK..offset).unwrap_or_default();
+        before.after(bytes, block * BLOCK)
+    }
+
+    /// Line and column, in characters, of an offset; both from 1.
+    pub(crate) fn place(&self, text: &str, offset: usize) -> (u64, u64) {
+        let before = self.before(text, offset);
+        let number = |n: usize| u64::try_from(n.saturating_add(1)).unwrap_or(u64::MAX);
+        (number(before.newlines), number(before.characters - before.line_characters))
+    }
+
+    /// The line around an offset, unless it is longer than so many bytes.
+    pub(crate) fn line<'t>(&self, text: &'t str, offset: usize, most: usize) -> Option<&'t str> {
+        let start = self.before(text, offset).line_start;
+        let rest = text.as_bytes().get(start..)?;
+        let end = memchr::memchr(b'\n', rest.get(..=most).unwrap_or(rest));
+        let end = end.or_else(|| Some(rest.len()).filter(|length| *length <= most))?;
+        text.get(start..start + end).map(|line| line.trim_end_matches('\r'))
+    }
+
+    /// Where a line starts, from 0; the end of the text where there are not so many.
+    pub(crate) fn start(&self, text: &str, line: usize) -> usize {
+        let block = self.0.partition_point(|before| before.newlines < line).saturating_sub(1);
+        let before = self.0.get(block).copied().unwrap_or_default();
+        let Some(ahead) = line.checked_sub(before.newlines + 1) else { return 0 };
+        let from = block * BLOCK;
+        let rest = text.as_bytes().get(from..).unwrap_or_default();
+        let found = memchr::memchr_iter(b'\n', rest).nth(ahead);
+        found.map_or(text.len(), |newline| from + newline + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One character after the other.
+    fn counted(text: &str, offset: usize) -> (u64, u64) {
+        let before = &text[..offset];
+        let line = before.matches('\n').count();
+        let column = before.rsplit('\n').next().unwrap().chars().count();
+        (u64::try_from(line).unwrap() + 1, u64::try_from(column).unwrap() + 1)
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_those_that_one_counts(
+            parts in proptest::collection::vec(("[aé€\\n]{0,20}", 0usize..3_000), 1..8),
+            at in 0.0f64..1.0,
+        ) {
+            let text: String = parts.iter().map(|(part, count)| part.repeat(*count)).collect();
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, clippy::as_conversions, reason = "any place will do")]
+            let mut offset = (text.len() as f64 * at) as usize;
+            while !text.is_char_boundary(offset) {
+                offset -= 1;
+            }
+            let lines = Lines::of(&text);
+            let (line, column) = lines.place(&text, offset);
+            prop_assert_eq!((line, column), counted(&text, offset));
+            let start = lines.start(&text, usize::try_from(line).unwrap() - 1);
+            prop_assert_eq!(start, text[..offset].rfind('\n').map_or(0, |newline| newline + 1));
+            let whole = text[start..].split('\n').next().unwrap();
+            prop_assert_eq!(lines.line(&text, offset, 4_096), Some(whole).filter(|l| l.len() <= 4_096));
+        }
+    }
+}
