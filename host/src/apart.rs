@@ -57,7 +57,7 @@ struct Limits {
 impl Job {
     const fn limits(self) -> Limits {
         match self {
-            Self::Compile => Limits { processor: 20, wall: 60, memory: 512 << 20 },
+            Self::Compile => Limits { processor: 15, wall: 60, memory: 512 << 20 },
             Self::Settings => Limits { processor: 5, wall: 20, memory: 128 << 20 },
         }
     }
@@ -322,7 +322,7 @@ mod tests {
         let cases = [
             ("fails", "exit 7", "the process for it failed (exit status: 7)"),
             ("says-nothing", "cat >/dev/null", "the process for it failed (exit status: 0)"),
-            ("burns", "kill -XCPU $$", "it takes more than 20s of processor time"),
+            ("burns", "kill -XCPU $$", "it takes more than 15s of processor time"),
             ("aborts", "kill -ABRT $$", "it takes more than 512Mi of memory, or more of the stack"),
             ("is-killed", "kill -KILL $$", "the system has ended the process for it"),
             (

@@ -121,3 +121,19 @@ pub fn calls(width: usize, count: usize) -> Vec<u8> {
 pub fn functions(count: usize) -> Vec<u8> {
     component(&"(func)".repeat(count))
 }
+
+/// Many imports of one thing.
+pub fn imports(count: usize) -> Vec<u8> {
+    component(&format!("(type $t (func)) {}", "(type (func))".repeat(count)))
+}
+
+/// Modules beside each other.
+pub fn modules(count: usize) -> Vec<u8> {
+    let modules = "(core module)".repeat(count);
+    wat::parse_str(format!("(component {modules})")).unwrap()
+}
+
+/// Takes a compiler longer than a server can wait, and passes all limits of form.
+pub fn slow() -> Vec<u8> {
+    loops(3_000, 3_000)
+}

@@ -13,9 +13,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use opgate::cluster;
+use opgate::engine::Compiler;
 use opgate::policy::{Configuration, Decision, Set};
 use opgate::review::{self, Review};
-use opgate_tests::{configuration, create_bundle, good_spec, hostile};
+use opgate_tests::{bombs, configuration, create_bundle, good_spec, hostile};
 use serde_json::{Value, json};
 
 fn load(policies: &[Value]) -> Set {
@@ -37,6 +38,14 @@ async fn decide(set: &Set, name: &str) -> Decision {
     let text = review::text(body).unwrap();
     let review = Review::read(&text).unwrap();
     set.decide(&review, None, Instant::now() + Duration::from_secs(60), &()).await.unwrap()
+}
+
+/// One line, of bounded length, without the names of anybody's functions.
+fn assert_is_for_people(cause: &str) {
+    assert!(!cause.contains('\n') && cause.len() <= 2_200, "{cause}");
+    for word in ["backtrace", "_ZN", "<unknown>", "wasm function", "opgate::"] {
+        assert!(!cause.contains(word), "{cause}");
+    }
 }
 
 /// What each misbehaviour ends in, as the administrator reads it.
@@ -73,6 +82,7 @@ async fn every_misbehaviour_is_a_fault_with_its_cause() {
         let failure = decision.failure.unwrap_or_else(|| panic!("{settings}: no fault"));
         assert_eq!(failure.policy, "evil");
         assert!(failure.cause.contains(cause), "{settings}: {}", failure.cause);
+        assert_is_for_people(&failure.cause);
         let noted = set.policies()[0].last_error().unwrap();
         assert_eq!(noted, failure.cause, "{settings}");
         // The engine is as good as new: a healthy policy beside it still answers.
@@ -98,6 +108,7 @@ async fn a_verdict_beyond_all_bounds_is_a_fault() {
         let decision = decide(&load(&[policy]), "b").await;
         let failure = decision.failure.unwrap_or_else(|| panic!("{number}: no fault"));
         assert!(failure.cause.contains(cause), "{number}: {}", failure.cause);
+        assert_is_for_people(&failure.cause);
     }
     let set = load(&[misbehaves("evil", &json!({"do": "many-violations", "number": 300}))]);
     let denial = decide(&set, "b").await.denial.unwrap();
@@ -221,7 +232,7 @@ fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
         (file("magic-noise.wasm", &magic_noise), "not a valid component"),
         (file("text.wasm", b"hello"), "not WebAssembly"),
         (folder.path().join("missing.wasm"), "No such file"),
-        (folder.path().to_path_buf(), "Is a directory"),
+        (folder.path().to_path_buf(), "is a directory"),
     ];
     let large = vec![0u8; (16 << 20) + 1];
     cases.push((file("large.wasm", &large), "bytes are more than the 16777216"));
@@ -273,4 +284,101 @@ async fn the_same_input_gives_the_same_verdict() {
     seen.dedup();
     assert_eq!(seen.len(), 1);
     assert!(seen[0].0.is_some());
+}
+
+/// As the command line loads: components from files are compiled by a child process.
+fn load_apart(policies: &[Value]) -> Set {
+    let text = configuration(policies);
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
+    let compiler = Compiler::apart_by(env!("CARGO_BIN_EXE_opgate-under-test").into());
+    let context = cluster::Options::of(cluster::Source::Absent);
+    Set::load_with(&configuration, None, compiler, 64, context).unwrap()
+}
+
+/// Components that are valid, and made to harm whoever compiles or loads them. Those that pass the gate
+/// end with the limits of the child.
+#[tokio::test]
+async fn what_harms_its_compiler_harms_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        // It made wasmtime panic: `invalid adapter module generated: multiple memories`. Now it is
+        // compiled, and is no policy.
+        ("two-memories", bombs::two_memories(), "cannot be used: "),
+        ("two-in-a-module", bombs::module_with_two_memories(), "a module with 2 memories"),
+        ("locals", bombs::locals_and_blocks(5_000, 10), "5000 locals: at most 196608 and 4096"),
+        ("large", bombs::pressure(30_000), "a function of "),
+        ("functions", bombs::functions(40_000), "functions: at most 32768"),
+        ("imports", bombs::imports(70_000), "types, imports, exports and the like: at most 65536"),
+        ("modules", bombs::modules(40), "33 modules: at most 32"),
+        // Seconds to minutes without limits.
+        ("slow", bombs::slow(), "cannot be compiled: it takes more than "),
+    ];
+    for (name, component, cause) in cases {
+        let path = folder.path().join(format!("{name}.wasm"));
+        std::fs::write(&path, &component).unwrap();
+        let set = load_apart(&[json!({"name": "broken", "module": path}), opgate_tests::builtin()]);
+        let broken = &set.broken()[0];
+        assert!(
+            broken.error.contains(cause),
+            "{name}, {} bytes: {}",
+            component.len(),
+            broken.error
+        );
+        assert!(!broken.error.contains('\n') && broken.error.len() < 1_024, "{name}");
+        let decision = decide(&set, &"n".repeat(53)).await;
+        assert!(
+            decision.denial.is_some() || decision.failure.is_some(),
+            "{name}: the others serve"
+        );
+    }
+}
+
+/// A policy in a child and one here are the same.
+#[tokio::test]
+async fn what_is_compiled_apart_does_what_it_does() {
+    let policy = misbehaves("evil", &json!({"do": "controls"}));
+    let (here, apart) = (load(std::slice::from_ref(&policy)), load_apart(&[policy]));
+    assert_eq!(here.policies()[0].module.digest(), apart.policies()[0].module.digest());
+    let (one, other) = (decide(&here, "b").await, decide(&apart, "b").await);
+    assert_eq!(one.denial.unwrap().message, other.denial.unwrap().message);
+}
+
+/// Whoever has to wait for a processor, because others use theirs up, has used nothing: eight calls that
+/// spin on all processors do not make one fail that needs little.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn waiting_for_a_processor_uses_no_time() {
+    let mut evil = misbehaves("evil", &json!({"do": "spin-for-name", "name": "slow"}));
+    evil["limits"] = json!({"time": "30s", "concurrency": 8});
+    // Beside eight others it waits four times as long as it works.
+    let mut good = misbehaves("good", &json!({"do": "work", "number": 30_000_000}));
+    good["limits"] = json!({"time": "1s"});
+    let burners = std::sync::Arc::new(load(&[evil]));
+    let set = load(&[good]);
+    let spawn = |_| {
+        let burners = burners.clone();
+        tokio::spawn(async move { decide(&burners, "slow").await })
+    };
+    let burning: Vec<_> = (0..8).map(spawn).collect();
+    while burners.policies()[0].lane.is_fast() {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        assert_eq!(decide(&set, "b").await.failure, None);
+    }
+    burning.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A settings schema of patterns took 23 s and 2.4 GB. It is bounded by its form, and what that lets
+/// through ends with the limits of the child.
+#[tokio::test]
+async fn schemas_that_explode_harm_nobody_else() {
+    let path = hostile("explodes-in-schema");
+    let set = load_apart(&[
+        json!({"name": "broken", "module": path, "settings": {"a": "b"}}),
+        opgate_tests::builtin(),
+    ]);
+    let broken = &set.broken()[0];
+    assert!(broken.error.contains("its settings schema "), "{}", broken.error);
+    assert_is_for_people(&broken.error);
+    assert_eq!(set.policies().len(), 1);
 }

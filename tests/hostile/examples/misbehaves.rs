@@ -52,6 +52,13 @@ impl Policy for Misbehaves {
                     spin();
                 }
             }
+            // So much, and no more.
+            "work" => {
+                let mut x = 1_u64;
+                for _ in 0..number {
+                    x = black_box(x.wrapping_mul(31).wrapping_add(1));
+                }
+            }
             "grow" => {
                 let mut hoard: Vec<Vec<u8>> = Vec::new();
                 loop {

@@ -1,0 +1,31 @@
+//! Describes a settings schema of regular expressions that are large in memory.
+
+use opgate_hostile::DESCRIPTOR;
+use opgate_sdk::{Descriptor, Document, Policy, Request, Verdict};
+
+/// The policy.
+#[derive(Debug)]
+pub struct Explodes;
+
+opgate_sdk::export!(Explodes);
+
+/// Below all bounds of form: few patterns, each of which is many thousands of states.
+const SCHEMA: &str = concat!(
+    r#"{"type": "object", "patternProperties": {"#,
+    r#""^[\\p{L}\\p{N}]{1,500}a[\\p{L}\\p{N}]{1,500}$": {}, "#,
+    r#""^[\\p{L}\\p{N}]{1,500}b[\\p{L}\\p{N}]{1,500}$": {}, "#,
+    r#""^[\\p{L}\\p{N}]{1,500}c[\\p{L}\\p{N}]{1,500}$": {}, "#,
+    r#""^[\\p{L}\\p{N}]{1,500}d[\\p{L}\\p{N}]{1,500}$": {}, "#,
+    r#""^[\\p{L}\\p{N}]{1,500}e[\\p{L}\\p{N}]{1,500}$": {}, "#,
+    r#""^((a{1,50}){1,50}){1,50}$": {}}}"#,
+);
+
+impl Policy for Explodes {
+    fn describe() -> Descriptor {
+        Descriptor { settings_schema: SCHEMA, ..DESCRIPTOR }
+    }
+
+    fn validate(_: &Request, _: Option<&Document>, _: Option<&Document>, _: &Document) -> Verdict {
+        Verdict::default()
+    }
+}
