@@ -232,6 +232,7 @@ async fn siege(server: &Server) {
     }
 }
 
+/// The container is a folder that says so: the system itself does not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_in_128_mib_withstands_all_of_it() {
     let root = container(128 * MIB);
@@ -244,4 +245,69 @@ async fn a_server_in_128_mib_withstands_all_of_it() {
     let (most, file) = (server.memory("VmHWM"), server.memory("RssFile"));
     println!("{} MiB at the most, {} of them pages of files", most / MIB, file / MIB);
     assert!(most < 128 * MIB, "{} MiB", most / MIB);
+}
+
+/// A control group for memory, of the first or the second version, with a limit of its own.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    /// Needs to be root, and a system that lets root do it.
+    fn new(limit: usize) -> Result<Self, String> {
+        let own = std::fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
+        let path = |of: &str| {
+            let line = own.lines().find(|line| line.split(':').nth(1) == Some(of))?;
+            line.splitn(3, ':').nth(2).map(|path| path.trim_start_matches('/').to_owned())
+        };
+        let name = format!("opgate-memory-{}", std::process::id());
+        let roots = [("memory", "memory", "memory.limit_in_bytes"), ("", "", "memory.max")];
+        let mut why = "no control group for memory".to_owned();
+        for (controller, mount, file) in roots {
+            let Some(own) = path(controller) else { continue };
+            let mount = std::path::Path::new("/sys/fs/cgroup").join(mount);
+            for parent in [mount.join(own), mount] {
+                let group = Self(parent.join(&name));
+                let made = std::fs::create_dir(&group.0)
+                    .and_then(|()| std::fs::write(group.0.join(file), limit.to_string()));
+                match made {
+                    Ok(()) => return Ok(group),
+                    Err(error) => why = format!("{}: {error}", group.0.display()),
+                }
+            }
+        }
+        Err(why)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// The container is one: the system ends a server that passes its limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_in_a_group_of_128_mib_is_not_ended() {
+    let group = match Group::new(128 * MIB) {
+        Ok(group) => group,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("opgate");
+    let procs = group.0.join("cgroup.procs");
+    let text = format!("#!/bin/sh\necho $$ > {}\nexec {BINARY} \"$@\"\n", procs.display());
+    std::fs::write(&script, text).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).unwrap();
+    let text = configuration(&[builtin(), slow()]);
+    let server = Server::start(script.to_str().unwrap(), Some(&text), &["--cluster", "none"]);
+    let inside = std::fs::read_to_string(&procs).unwrap();
+    if !inside.lines().any(|pid| pid == server.id().to_string()) {
+        return eprintln!("skipped: {} takes no process", procs.display());
+    }
+    let limit = server.metric("opgate_request_memory_limit_bytes").await;
+    assert_eq!(limit, Some(32.0 * 1_048_576.0));
+    siege(&server).await;
+    println!("{} MiB without pages of files", server.memory("RssAnon") / MIB);
+    drop(server);
+    eventually("empty", async || std::fs::remove_dir(&group.0).is_ok()).await;
 }

@@ -31,6 +31,7 @@ pub struct Account {
     limit: u64,
     parent: Option<Arc<Account>>,
     exhausted: AtomicBool,
+    starved: AtomicBool,
 }
 
 fn split(state: u64) -> (u64, u64) {
@@ -61,7 +62,8 @@ impl Account {
     fn of(limit: usize, parent: Option<Arc<Account>>) -> Arc<Self> {
         let limit = number(limit).min(MOST - STEP);
         let (state, exhausted) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { state, limit, parent, exhausted })
+        let starved = AtomicBool::new(false);
+        Arc::new(Self { state, limit, parent, exhausted, starved })
     }
 
     /// Takes bytes; says whether they are there. Where they are not, the account is exhausted from
@@ -95,6 +97,7 @@ impl Account {
             if let Some(parent) = self.parent.as_deref().filter(|_| missing > 0)
                 && !parent.try_take(size(missing * STEP))
             {
+                self.starved.store(true, Ordering::Relaxed);
                 return false;
             }
             match self.replace(state, wanted, steps + missing) {
@@ -151,6 +154,13 @@ impl Account {
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was refused for want of room in a parent, within the limit of this account:
+    /// others are to blame for it.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
     }
 }
 
@@ -256,6 +266,7 @@ mod tests {
         assert!(!one.take(step), "nothing is left");
         // The parent's mark is not for what became of a child: it goes on serving others.
         assert!(one.is_exhausted() && other.is_exhausted() && !parent.is_exhausted());
+        assert!(one.is_starved() && !other.is_starved(), "who is to blame");
         one.give_back(step + 1);
         assert_eq!((one.used(), parent.used()), (0, 2 * step), "one step is kept");
         drop((one, other));

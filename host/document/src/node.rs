@@ -76,7 +76,10 @@ impl Member {
     fn is_named(&self, text: &str, name: &str) -> bool {
         match &self.name {
             Name::Plain(start, end) => {
-                usize::try_from(end - start) == Ok(name.len()) && slice(text, *start, *end) == name
+                // In a text that is no JSON a name may be half a pair of quotes.
+                let length =
+                    end.checked_sub(*start).and_then(|length| usize::try_from(length).ok());
+                length == Some(name.len()) && slice(text, *start, *end) == name
             }
             Name::Unescaped(unescaped) => **unescaped == *name,
         }

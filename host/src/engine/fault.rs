@@ -36,8 +36,8 @@ pub enum Fault {
     /// Memory beyond the limit, its own or the host's for it.
     #[error("wanted more than {} of memory{}", bytes(*.0), during(*.1))]
     Memory(usize, Option<Import>),
-    /// The server has no memory left for what is looked at in the request.
-    #[error("the server has no memory left for the objects of the request")]
+    /// The server has no memory left for what the request needs.
+    #[error("the server has no memory left for the request")]
     Exhausted,
     /// More than an import takes or gives at once.
     #[error("{0}: {1}")]

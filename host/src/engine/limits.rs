@@ -6,7 +6,7 @@ use std::time::Duration;
 use opgate_document::Account;
 use wasmtime::ResourceLimiter;
 
-use super::fault::Fault;
+use super::fault::{Fault, Import};
 
 /// Elements of one table, handles of one call, bytes that one call of an import or an answer may pass.
 pub(crate) const TABLE_ELEMENTS: usize = 10_000;
@@ -32,6 +32,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self { memory: 32 << 20, time: Duration::from_millis(100), concurrency: 4 }
     }
+}
+
+/// What it means that an account has refused memory: it is the call's own limit, or what the server
+/// has left for requests.
+pub(crate) fn refused(account: &Account, import: Option<Import>) -> Fault {
+    if account.is_starved() { Fault::Exhausted } else { Fault::Memory(account.limit(), import) }
 }
 
 /// Keeps the sizes of memories and tables, and remembers what was refused.
@@ -62,7 +68,7 @@ impl ResourceLimiter for Limiter {
     ) -> wasmtime::Result<bool> {
         if !self.account.try_take(wanted.saturating_sub(current)) {
             // The guest may ask for less; if it traps instead, this is why.
-            self.hit = Some(Fault::Memory(self.account.limit(), None));
+            self.hit = Some(refused(&self.account, None));
             return Ok(false);
         }
         self.hit = None;

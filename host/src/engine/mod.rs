@@ -23,7 +23,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use opgate_document::Document;
+use opgate_document::{Account, Document};
 use opgate_unsafe::Image;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, UpdateDeadline};
@@ -310,7 +310,7 @@ impl Module {
     /// Asks what the policy is.
     #[must_use]
     pub fn describe(&self, budget: Budget<'_>) -> Call<wit::Descriptor> {
-        self.call(budget, None, |store, policy| policy.call_describe(store))
+        self.call(budget, None, None, |store, policy| policy.call_describe(store))
     }
 
     /// Asks whether settings that fit the schema are good.
@@ -320,7 +320,7 @@ impl Module {
         settings: &Arc<Document>,
         budget: Budget<'_>,
     ) -> Call<Result<(), Vec<wit::SettingsError>>> {
-        self.call(budget, None, |store, policy| {
+        self.call(budget, None, None, |store, policy| {
             let settings = lend(store, settings)?;
             policy.call_validate_settings(store, settings)
         })
@@ -335,7 +335,9 @@ impl Module {
         reader: Reader,
         budget: Budget<'_>,
     ) -> Call<wit::Verdict> {
-        self.call(budget, Some(reader), |store, policy| {
+        let mut documents = [&inputs.object, &inputs.old_object].into_iter().flatten();
+        let payer = documents.find_map(|document| document.account());
+        self.call(budget, payer, Some(reader), |store, policy| {
             let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
             let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
             let settings = lend(store, settings)?;
@@ -346,10 +348,11 @@ impl Module {
     fn call<T>(
         &self,
         budget: Budget<'_>,
+        payer: Option<&Arc<Account>>,
         reader: Option<Reader>,
         call: impl FnOnce(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {
-        let state = State::new(budget.memory, Clock::start(budget), reader);
+        let state = State::new(budget.memory, payer, Clock::start(budget), reader);
         let clock = state.clock.clone();
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);

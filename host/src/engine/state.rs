@@ -47,8 +47,15 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(super) fn new(memory: usize, clock: Clock, reader: Option<Reader>) -> Self {
-        let account = Account::new(memory);
+    /// Memory counts against `payer` as well, that of the request.
+    pub(super) fn new(
+        memory: usize,
+        payer: Option<&Arc<Account>>,
+        clock: Clock,
+        reader: Option<Reader>,
+    ) -> Self {
+        let account =
+            payer.map_or_else(|| Account::new(memory), |payer| Account::below(payer, memory));
         let clock = Arc::new(clock);
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(limits::HANDLES);
@@ -93,7 +100,7 @@ impl State {
     }
 
     pub(super) fn out_of_memory(&self, import: Import) -> Fault {
-        Fault::Memory(self.account.limit(), Some(import))
+        limits::refused(&self.account, Some(import))
     }
 
     /// After a look on behalf of the guest, the one place that says whether what was found is what is

@@ -121,13 +121,15 @@ mod tests {
     use super::*;
     use crate::files::testing::Temporary;
 
+    /// Files and the limit that they come to.
+    type Case<'c> = (&'c [(&'c str, &'c str)], Option<usize>);
+
     #[test]
     fn the_least_limit_up_the_tree_counts() {
         let meminfo = ("proc/meminfo", "MemTotal:        4194304 kB\nMemFree: 1 kB\n");
         let v2 = ("proc/self/cgroup", "0::/kubepods/pod1/container\n");
         let v1 = ("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/docker/c1\n0::/\n");
         let none = "9223372036854771712\n";
-        type Case<'c> = (&'c [(&'c str, &'c str)], Option<usize>);
         let cases: [Case<'_>; 8] = [
             (&[], None),
             (&[meminfo], Some(4 << 30)),

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! --max-body-memory ◀── small requests
-//!      (whole)      ◀── large (7/8) ◀── requests with large bodies, each its share
+//!      (whole)      ◀── large (3/4) ◀── requests with large bodies, each its share
 //!
 //! a request's account ◀── body ◀── index and nodes of its documents ◀── what policies get of it
-//!                     ◀── what they found ◀── answer, until its client has taken it
+//!                     ◀── memory of their instances ◀── answer, until its client has taken it
 //! ```
 //!
 //! What does not fit is not held: the request is answered with 503, and nothing of it is judged by
-//! half. A large body never takes what small ones need: an eighth is theirs alone.
+//! half. A large body never takes what small ones need: a quarter is theirs alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,15 +20,11 @@ use opgate_document::{Account, Charge};
 /// Bodies up to here are small: those of nearly all writes in a cluster.
 const SMALL: usize = 128 << 10;
 
-/// What a small one may come to with all that is made of it: the worst text, `[],[],…`, comes to
-/// some thirty times its size while its index is made.
-const SMALL_SHARE: usize = 4 << 20;
-
 /// Taken with the head of a request, for it and for an answer of a line.
 const HEAD: usize = 4 << 10;
 
-/// Larger bodies share what is left of this part.
-const RESERVED: usize = 8;
+/// This part is for small ones alone.
+const RESERVED: usize = 4;
 
 /// The largest bodies need this much of their size to be judged: text, index, nodes.
 const FACTOR: usize = 3;
@@ -124,7 +120,7 @@ impl Request {
         let account = if is_large {
             Account::below(&memory.large, memory.share)
         } else {
-            Account::below(&memory.whole, SMALL_SHARE)
+            Account::below(&memory.whole, memory.share)
         };
         let charge = Charge::on(&account);
         if !charge.grow(HEAD.saturating_add(self.body)) {
@@ -174,7 +170,7 @@ mod tests {
         for announced in [BODY, 0] {
             let mut large: Vec<_> =
                 std::iter::from_fn(|| read(&memory, announced, BODY).ok()).take(100).collect();
-            assert_eq!(large.len(), 6, "7 of 8 MiB, and a head for each");
+            assert_eq!(large.len(), 5, "6 of 8 MiB, and a head for each");
             let mut small: Vec<_> =
                 std::iter::from_fn(|| read(&memory, SMALL, SMALL).ok()).take(100).collect();
             assert!(small.len() > 6, "{}", small.len());
@@ -195,8 +191,6 @@ mod tests {
         assert!(charge.grow(24 << 20));
         assert!(!charge.grow(1 << 20), "half of it, or three times the largest body");
         assert!(account.is_exhausted());
-        let (charge, _) = read(&memory, SMALL, SMALL).unwrap().into_parts();
-        assert!(!charge.grow(SMALL_SHARE));
     }
 
     #[test]
