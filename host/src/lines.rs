@@ -95,9 +95,13 @@ mod tests {
 
     use super::*;
 
+    fn between(text: &str, from: usize, to: usize) -> &str {
+        text.get(from..to).unwrap()
+    }
+
     /// One character after the other.
     fn counted(text: &str, offset: usize) -> (u64, u64) {
-        let before = &text[..offset];
+        let before = between(text, 0, offset);
         let line = before.matches('\n').count();
         let column = before.rsplit('\n').next().unwrap().chars().count();
         (u64::try_from(line).unwrap() + 1, u64::try_from(column).unwrap() + 1)
@@ -119,8 +123,8 @@ mod tests {
             let (line, column) = lines.place(&text, offset);
             prop_assert_eq!((line, column), counted(&text, offset));
             let start = lines.start(&text, usize::try_from(line).unwrap() - 1);
-            prop_assert_eq!(start, text[..offset].rfind('\n').map_or(0, |newline| newline + 1));
-            let whole = text[start..].split('\n').next().unwrap();
+            prop_assert_eq!(start, between(&text, 0, offset).rfind('\n').map_or(0, |newline| newline + 1));
+            let whole = between(&text, start, text.len()).split('\n').next().unwrap();
             prop_assert_eq!(lines.line(&text, offset, 4_096), Some(whole).filter(|l| l.len() <= 4_096));
         }
     }

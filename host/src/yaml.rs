@@ -48,7 +48,7 @@ pub(crate) fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
     let room = yaml.len().saturating_mul(GROWTH).saturating_add(SPARE);
     let documents = ::yaml::documents(yaml, words, room).map_err(|error| {
         let (line, column) = Lines::of(yaml).place(yaml, error.offset());
-        YamlError { line, column, why: crate::text::one_line(error.why(), 512) }
+        YamlError { line, column, why: crate::text::one_line(&error.why(), 512) }
     })?;
     let part = |part: ::yaml::Part| {
         let json = Text::new(part.json).map(Arc::new).unwrap_or_default();
@@ -284,9 +284,9 @@ mod tests {
         let error = Located::read(&deep(257)).unwrap_err();
         assert_eq!(error.why, "nests deeper than 256 levels");
         // Of what takes least in YAML JSON makes most.
-        for (unit, ends) in [("a{},", "{}"), ("{}.0e20,", "[]"), ("{}\n,", "[]")] {
+        for (unit, (from, to)) in [("a{},", ('{', '}')), ("{}.0e20,", ('[', ']'))] {
             let body: String = (0..30_000).map(|n| unit.replace("{}", &n.to_string())).collect();
-            let yaml = format!("{}{body}{}", &ends[..1], &ends[1..]);
+            let yaml = format!("{from}{body}{to}");
             assert!(Located::read(&yaml).is_ok(), "{unit}");
         }
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");

@@ -430,6 +430,9 @@ fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
             "apiVersion: v1\nkind: Config\n".to_owned(),
             vec!["1:1: apiVersion is \"v1\"", "2:1: kind is \"Config\""],
         ),
+        (format!("{head}policies:\n"), vec!["3:1: policies has no value: name policies"]),
+        (format!("{head}policies: ~\n"), vec!["3:1: policies has no value"]),
+        (format!("{head}---\n{head}"), vec!["4:1: a second document: leave one"]),
         ("a: [\n".to_owned(), vec![":1:4: unclosed bracket"]),
         (format!("{head}kind: Configuration\n"), vec![":3:1: "]),
         (String::new(), vec!["1:1: "]),
@@ -505,7 +508,11 @@ fn nothing_to_replay_is_an_error_and_a_broken_link_is_not_the_end() {
     write(&folder, "reviews/..hidden/x.json", "not JSON");
     let output = opgate(folder.path(), &["replay", "--output", "jsonl", "reviews"]);
     assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 11));
-    assert!(err(&output).contains("reviews/000.json: No such file"), "{}", err(&output));
+    assert!(
+        err(&output).contains("reviews/000.json: a symbolic link that leads nowhere"),
+        "{}",
+        err(&output)
+    );
 }
 
 #[test]
@@ -961,6 +968,104 @@ fn deep_expressions_get_a_verdict() {
                 assert_eq!(status, Some(1), "{open} {levels}");
                 assert!(out(&output).contains("expression recursion limit exceeded: 64"), "{open}");
             }
+        }
+    }
+}
+
+/// Both ends of a terminal.
+fn terminal() -> (std::fs::File, std::fs::File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let theirs = std::fs::File::options().read(true).write(true).open(name).unwrap();
+    (ours.into(), theirs)
+}
+
+/// What a command shows on a terminal, and how it ends.
+fn shown(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let (mut ours, theirs) = terminal();
+    let mut child = Command::new(BINARY)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(theirs.try_clone().unwrap())
+        .stderr(theirs)
+        .spawn()
+        .unwrap();
+    let mut bytes = Vec::new();
+    let mut block = [0; 4_096];
+    // The last reader of the other end is gone.
+    while let Ok(count @ 1..) = std::io::Read::read(&mut ours, &mut block) {
+        bytes.extend_from_slice(&block[..count]);
+    }
+    let status = child.wait().unwrap();
+    (status.code(), String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[test]
+fn commands_speak_on_a_terminal() {
+    let folder = folder();
+    write(&folder, "bundle.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
+    for (arguments, status, expected) in [
+        (&["rules"][..], 0, "RPK-01"),
+        (&["policy", "list"], 0, "operator-group"),
+        (&["check", "bundle.yaml"], 0, "1 ok"),
+        (&["check", "nowhere"], 2, "nowhere: No such file"),
+        (&["replay", "nowhere"], 2, "nowhere: No such file"),
+        (&["--log", "debug", "demo"], 0, "allowed"),
+        (&["--help"], 0, "opgate"),
+    ] {
+        let (code, text) = shown(folder.path(), arguments);
+        assert!(
+            !text.contains("panicked") && !text.contains("crate feature"),
+            "{arguments:?}: {text}"
+        );
+        assert_eq!(code, Some(status), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+}
+
+/// Nobody has to read to the end: a command ends as it would have.
+#[test]
+fn nobody_has_to_read_what_is_printed() {
+    let folder = folder();
+    write(&folder, "good.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
+    for (arguments, status) in [
+        ("rules", 0),
+        ("rules --output json", 0),
+        ("policy list", 0),
+        ("policy inspect operator-group", 0),
+        ("check good.yaml", 0),
+        ("check --output json good.yaml", 0),
+        ("check --output jsonl good.yaml", 0),
+        ("check --output sarif good.yaml", 0),
+        ("check --output junit good.yaml", 0),
+        ("check nowhere", 2),
+        ("replay nowhere", 2),
+        ("--help", 0),
+    ] {
+        for to in ["| true", "2>&1 | true", "2>&1 >/dev/null | true"] {
+            // It starts when nobody reads any more.
+            let script = format!(
+                "{{ read line < gate; {BINARY} {arguments}; echo $? > status; }} {to}; true"
+            );
+            let gate = folder.path().join("gate");
+            let _ = std::fs::remove_file(&gate);
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                &gate,
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+                0,
+            )
+            .unwrap();
+            let script = script.replace("| true", "| { exec < /dev/null; echo > gate; }");
+            let mut command = Command::new("bash");
+            let run = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+            let found = std::fs::read_to_string(folder.path().join("status")).unwrap();
+            assert_eq!(found.trim(), status.to_string(), "{arguments} {to}: {}", err(&run));
         }
     }
 }

@@ -24,6 +24,8 @@ impl Mark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     why: Cow<'static, str>,
+    /// Said in front of it, but to nobody who expects upstream's words.
+    hint: Option<&'static str>,
     mark: Mark,
     /// The line that upstream names, from 1.
     upstream: Option<usize>,
@@ -42,9 +44,9 @@ impl Error {
         Self::new(why, mark, if mark.line > 0 { mark.line } else { context.line })
     }
 
-    /// The same error at a place that says more to whoever repairs the text.
-    pub(crate) fn at(self, mark: Mark) -> Self {
-        Self { mark, ..self }
+    /// The same error, at a place and with words that say more to whoever repairs the text.
+    pub(crate) fn at(self, mark: Mark, hint: Option<&'static str>) -> Self {
+        Self { hint, mark, ..self }
     }
 
     /// What is YAML, and cannot be said in JSON.
@@ -53,13 +55,17 @@ impl Error {
     }
 
     fn new(why: impl Into<Cow<'static, str>>, mark: Mark, upstream: usize) -> Self {
-        Self { why: why.into(), mark, upstream: Some(upstream).filter(|line| *line > 0) }
+        let upstream = Some(upstream).filter(|line| *line > 0);
+        Self { why: why.into(), hint: None, mark, upstream }
     }
 
-    /// What is wrong, in upstream's words where it has any.
+    /// What is wrong, for whoever repairs the text.
     #[must_use]
-    pub fn why(&self) -> &str {
-        &self.why
+    pub fn why(&self) -> Cow<'_, str> {
+        match self.hint {
+            Some(hint) => format!("{hint}: {}", self.why).into(),
+            None => Cow::Borrowed(&self.why),
+        }
     }
 
     /// Where, in bytes from the start of the text.

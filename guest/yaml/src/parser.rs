@@ -164,7 +164,7 @@ impl<'y> Parser<'y> {
         let error = Error::parser(why, mark, context);
         let is_end = matches!(self.scanner.peek(), Ok((Token::StreamEnd, _)));
         match self.marks.last().filter(|_| is_end) {
-            Some(open) => error.at(*open),
+            Some(open) => error.at(*open, self.scanner.in_flow().then_some("unclosed bracket")),
             None => error,
         }
     }

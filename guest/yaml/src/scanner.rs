@@ -185,6 +185,11 @@ impl<'y> Scanner<'y> {
         }
     }
 
+    /// Whether a bracket is open.
+    pub(crate) fn in_flow(&self) -> bool {
+        self.flow_level > 0
+    }
+
     // Looking.
 
     fn mark(&self) -> Mark {

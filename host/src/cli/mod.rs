@@ -20,7 +20,7 @@ mod serve;
 mod stdin;
 mod tree;
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -287,7 +287,6 @@ fn init_log(args: &LogArgs, level: tracing::Level) {
     use tracing_subscriber::{
         Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
     };
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // What the client of the API server has to say is told once, with the resource, by its caller.
     let ours = Targets::new()
         .with_default(level)
@@ -295,7 +294,7 @@ fn init_log(args: &LogArgs, level: tracing::Level) {
         .with_target("tower", LevelFilter::OFF);
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     let lines = match args.log_format {
-        LogFormat::Text => lines.fmt_fields(log::Fields).with_ansi(colours).boxed(),
+        LogFormat::Text => lines.fmt_fields(log::Fields).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(ours)).init();

@@ -339,13 +339,13 @@ fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
     let mut all = Vec::with_capacity(lists.len());
     for (list, range) in lists.into_iter().zip(&chunks) {
         // The first error in the file.
-        all.extend(list.map_err(|error| broken_yaml(text, range.start, error))?);
+        all.extend(list.map_err(|error| broken_yaml(text, range.start, &error))?);
     }
     Ok(all)
 }
 
 /// What is wrong with the part of a file that starts at an offset.
-fn broken_yaml(file: &str, start: usize, error: YamlError) -> Broken {
+fn broken_yaml(file: &str, start: usize, error: &YamlError) -> Broken {
     let (line, _) = super::place::line_and_column(file, start);
     Broken::at(line + error.line - 1, error.column, format!("not YAML: {}", error.why))
 }
@@ -414,7 +414,7 @@ pub(crate) fn peek<T>(
     }
     for range in chunks(&text) {
         let start = range.start;
-        let parts = yaml_of(&text, range).map_err(|error| broken_yaml(&text, start, error))?;
+        let parts = yaml_of(&text, range).map_err(|error| broken_yaml(&text, start, &error))?;
         for part in parts {
             if let Part::Yaml { json, .. } = part
                 && let Some(found) = look(&json)

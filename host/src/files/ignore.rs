@@ -218,8 +218,11 @@ fn write_class(is_negated: bool, ranges: &[(char, char)], pattern: &mut String) 
     let has = |c: char| single.contains(c);
     if inner.is_empty() && !is_negated && !has(']') {
         // There is no place for these but the first one.
-        let names: String = single.chars().map(|c| format!(",\\{c}")).collect();
-        pattern.extend(["{", names.get(1..).unwrap_or_default(), "}"]);
+        for (index, c) in single.chars().enumerate() {
+            pattern.push(if index == 0 { '{' } else { ',' });
+            pattern.extend(['\\', c]);
+        }
+        pattern.push('}');
         return;
     }
     pattern.push('[');

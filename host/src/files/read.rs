@@ -9,8 +9,8 @@
 //! * Only regular files are read. A pipe, a device or a socket is an error, and nothing waits for it.
 //! * What is below a folder is opened name by name from the folder on, so that no link leads out of it,
 //!   also none that appears meanwhile.
-//! * The size that a file says it has is taken from the [`Reader`]'s budget before the first byte is
-//!   read, and given back as far as it is not kept. A text has no byte 0: holes are not read.
+//! * A file that says to be larger than what is left of the [`Reader`]'s budget is not read; what is read
+//!   is taken from it block by block. A text has no byte 0: holes are not read.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -78,10 +78,6 @@ impl Reader {
         taken.map(drop).map_err(|_| io::Error::other(self.too_much()))
     }
 
-    fn give_back(&self, bytes: u64, what: Use) {
-        self.budget(what).fetch_add(bytes, Ordering::Relaxed);
-    }
-
     fn too_much(&self) -> String {
         format!(
             "with it there is more to read than {}: name less, or allow more with --max-read",
@@ -104,11 +100,11 @@ impl Reader {
             let most = units::bytes(usize::try_from(MAX_FILE).unwrap_or(usize::MAX));
             return Err(io::Error::other(format!("larger than {most}")));
         }
-        self.take(size, what)?;
-        let read = up_to(file, size, is_text);
-        let kept = read.as_ref().map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        self.give_back(size.saturating_sub(kept), what);
-        read
+        // Nothing of what is too large is read.
+        if size > self.budget(what).load(Ordering::Relaxed) {
+            return Err(io::Error::other(self.too_much()));
+        }
+        self.up_to(file, size, is_text, what)
     }
 
     /// Reads standard input.
@@ -117,35 +113,40 @@ impl Reader {
     /// Where it cannot be read, or is more than there is left of the budget.
     pub(crate) fn stdin(&self) -> io::Result<Vec<u8>> {
         let most = self.left().min(MAX_FILE);
-        let read = up_to(io::stdin().lock(), most.saturating_add(1), true)?;
-        self.take(u64::try_from(read.len()).unwrap_or(u64::MAX), Use::Keep)?;
-        Ok(read)
+        self.up_to(io::stdin().lock(), most.saturating_add(1), true, Use::Keep)
     }
-}
 
-/// Reads so many bytes; of a text no further than the block in which there is a byte 0.
-fn up_to(file: impl io::Read, most: u64, is_text: bool) -> io::Result<Vec<u8>> {
-    let mut file = file.take(most);
-    let mut bytes = Vec::new();
-    let mut block = vec![0; BLOCK];
-    loop {
-        let count = match file.read(&mut block) {
-            Ok(0) => return Ok(bytes),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let read = block.get(..count).unwrap_or_default();
-        bytes.extend_from_slice(read);
-        if is_text && memchr::memchr(0, read).is_some() {
-            // No character is cut in two.
-            if let Err(error) = std::str::from_utf8(&bytes)
-                && error.error_len().is_none()
-            {
-                bytes.truncate(error.valid_up_to());
+    /// Reads so many bytes; of a text no further than the block in which there is a byte 0.
+    fn up_to(
+        &self,
+        file: impl io::Read,
+        most: u64,
+        is_text: bool,
+        what: Use,
+    ) -> io::Result<Vec<u8>> {
+        let mut file = file.take(most);
+        let mut bytes = Vec::new();
+        let mut block = vec![0; BLOCK];
+        loop {
+            let count = match file.read(&mut block) {
+                Ok(0) => return Ok(bytes),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.take(u64::try_from(count).unwrap_or(u64::MAX), what)?;
+            let read = block.get(..count).unwrap_or_default();
+            bytes.extend_from_slice(read);
+            if is_text && memchr::memchr(0, read).is_some() {
+                // No character is cut in two.
+                if let Err(error) = std::str::from_utf8(&bytes)
+                    && error.error_len().is_none()
+                {
+                    bytes.truncate(error.valid_up_to());
+                }
+                bytes.shrink_to_fit();
+                return Ok(bytes);
             }
-            bytes.shrink_to_fit();
-            return Ok(bytes);
         }
     }
 }

@@ -10,8 +10,12 @@ use serde::Deserialize;
 use super::units::{parse_bytes, parse_duration};
 use super::{Mode, OnError, RuleLevel, builtin};
 use crate::engine::Limits;
+use crate::files::read::{Reader, Use};
 use crate::object::Object;
 use crate::yaml::Located;
+
+/// Bytes of a configuration.
+const MAX_FILE: usize = 4 << 20;
 
 /// Which edition of the documentation wins where they contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
@@ -255,8 +259,9 @@ impl Configuration {
     /// # Errors
     /// Where it cannot be read, or anything in it is wrong: all of it, each with line and column.
     pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
-        let bytes = std::fs::read(path)
-            .map_err(|e| ConfigErrors::one(format!("{}: {e}", path.display())))?;
+        let opened = crate::files::read::named(path)
+            .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));
+        let bytes = opened.map_err(|e| ConfigErrors::one(format!("{}: {e}", path.display())))?;
         let text = String::from_utf8(bytes)
             .map_err(|e| ConfigErrors::one(format!("{}: not UTF-8: {e}", path.display())))?;
         Self::parse(path, &text)
@@ -293,6 +298,11 @@ impl Configuration {
                 );
                 errors.push(origin.at(&format!("/identities/{key}/{index}"), &text));
             }
+        }
+        // No list would be all policies, and nobody writes a name without a value to say so.
+        if origin.located.value.get("policies").is_some_and(serde_json::Value::is_null) {
+            let text = "policies has no value: name policies, write [] for none, or leave it out for all built-in ones";
+            errors.push(origin.at("/policies", text));
         }
         let mut policies: Vec<PolicyConfig> = Vec::new();
         match file.policies {
