@@ -274,8 +274,7 @@ impl Cluster {
     }
 }
 
-/// The object under review. The API server names a Namespace as its own namespace.
+/// The object under review.
 fn key_of(review: &Review<'_>) -> Key {
-    let clustered = review.resource.group.is_empty() && review.resource.name == "namespaces";
-    Key::new(if clustered { "" } else { &review.namespace }, &review.name)
+    Key::new(review.own_namespace(), &review.name)
 }

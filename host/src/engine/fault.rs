@@ -72,6 +72,9 @@ pub enum Fault {
     /// The answer breaks the contract of `wit/policy.wit`.
     #[error("gave an answer that breaks the contract: {0}")]
     Answer(String),
+    /// The answer has more in it than an answer may have.
+    #[error("gave an answer that breaks the contract: {0}")]
+    Flood(String),
 }
 
 fn during(import: Option<Import>) -> String {
@@ -102,7 +105,7 @@ impl Fault {
             Self::Panic(_) => "panic",
             Self::Trap(_) => "trap",
             Self::Context(_) | Self::Listing(_) => "context",
-            Self::Answer(_) => "answer",
+            Self::Answer(_) | Self::Flood(_) => "answer",
         }
     }
 
@@ -110,6 +113,28 @@ impl Fault {
     #[must_use]
     pub fn is_deadline(&self) -> bool {
         matches!(self, Self::Deadline(_))
+    }
+
+    /// Whether it is an error of the policy or of what it is told, and not of how much it was given to
+    /// do: that lies in the hands of whoever wrote the object under review.
+    #[must_use]
+    pub fn is_its_own(&self) -> bool {
+        match self {
+            Self::Panic(_) | Self::Trap(_) | Self::Context(_) | Self::Answer(_) => true,
+            Self::Deadline(_)
+            | Self::Wall(_)
+            | Self::Cancelled
+            | Self::Memory(..)
+            | Self::Exhausted
+            | Self::Limit(..)
+            | Self::Handles(_)
+            | Self::Size(_)
+            | Self::Table
+            | Self::Stack
+            | Self::Bounds
+            | Self::Listing(_)
+            | Self::Flood(_) => false,
+        }
     }
 
     /// Whether the server is to blame: it has too much to do, and the policy did nothing wrong.

@@ -130,12 +130,10 @@ impl Finding {
     pub(super) fn of(policy: &Policy, verdict: wit::Verdict) -> Result<Self, Fault> {
         let (count, notes) = (verdict.violations.len(), verdict.audit_annotations.len());
         if count > MAX_VIOLATIONS {
-            return Err(Fault::Answer(format!(
-                "{count} violations are more than {MAX_VIOLATIONS}"
-            )));
+            return Err(Fault::Flood(format!("{count} violations are more than {MAX_VIOLATIONS}")));
         }
         if notes > MAX_ANNOTATIONS {
-            return Err(Fault::Answer(format!(
+            return Err(Fault::Flood(format!(
                 "{notes} audit annotations are more than {MAX_ANNOTATIONS}"
             )));
         }

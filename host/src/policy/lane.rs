@@ -4,26 +4,27 @@
 //! where the request is served, with a short deadline. A call that passes it is given up and done
 //! again on a thread of its own (which is sound: a policy has no effects and the same input gives
 //! the same verdict), with the whole deadline; after a while there it gets only what the threads that
-//! serve leave over. If it was long there, too, the policy's calls start there from then on, until
-//! they have been short for a while.
+//! serve leave over. If it was long there, too, the calls of that tenant start there from then on, until
+//! they have been short for a while; those of others do not.
 //!
 //! ```text
-//!            permit ──▶ fast lane, 2 ms ──ok──▶ verdict
-//!              ▲             │ too long
-//!  queue (bounded)           ▼
-//!                    slow lane: own thread, SCHED_IDLE, whole deadline ──▶ verdict or fault
+//!  tenant ─▶ permit (fair.rs) ──▶ fast lane, 2 ms ──ok──▶ verdict
+//!              │                       │ too long: a permit for long calls
+//!              │ calls were long       ▼
+//!              └──────────────▶ slow lane: own thread, SCHED_IDLE, whole deadline ──▶ verdict or fault
 //! ```
 //!
 //! A permit belongs to the running call: when the client goes away, a call in the slow lane is told
 //! to stop and keeps its permit until it has.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::Policy;
+use super::fair::{DEAR, Fair, Pace, Permit, Refused, Tenant};
 use crate::cluster::{Lens, Reader, Unsettled};
 use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, Work, processor_time, wit};
 
@@ -34,14 +35,10 @@ const FAST: Duration = Duration::from_millis(2);
 /// of the processor, not of the clock: threads of the slow lane wait for one.)
 const SHORT: Duration = Duration::from_micros(500);
 
-/// That many short calls in a row bring a policy back to the fast lane.
-const RETURN_AFTER: u32 = 64;
-
 /// Of the processor, in the slow lane, before the call gets only what the threads that serve leave
 /// over. Not at once: on a machine without a processor to spare, an ordinary call that was unlucky in
-/// the fast lane would starve. A policy that burned its whole time yields at once,
-/// until a call of it ends well.
-const YIELD_AFTER: Duration = Duration::from_millis(10);
+/// the fast lane would starve. Calls of a tenant that had as much lately yield at once.
+const YIELD_AFTER: Duration = DEAR;
 
 /// Stack of a thread in the slow lane: the guest's, and room for the host.
 const THREAD_STACK: usize = 2 << 20;
@@ -50,7 +47,7 @@ const THREAD_STACK: usize = 2 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Overload {
     /// Too many wait already.
-    #[error("policy {policy}: {waiting} calls are waiting already")]
+    #[error("policy {policy}: {waiting} calls are waiting already: try again")]
     QueueFull {
         /// The policy.
         policy: String,
@@ -108,34 +105,12 @@ impl From<Unsettled> for Overload {
     }
 }
 
-/// How long to wait for a permit: a policy that can never block a request does not delay it either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    None,
-    UntilDeadline,
-}
-
 /// Permits and lane of one policy.
 #[derive(Debug)]
 pub struct Lane {
-    permits: Arc<Semaphore>,
-    waiting: AtomicUsize,
-    queue: usize,
-    /// Short calls until the policy is back in the fast lane; 0 is there.
-    until_fast: AtomicU32,
-    /// A call in the slow lane used up its time on the processor, and none has ended well since.
-    burns: AtomicBool,
+    fair: Arc<Fair>,
     /// Calls have their whole time where they start: nobody is served beside them.
     is_only: bool,
-}
-
-/// One who waits for a permit; counted while it exists, also when the client goes away.
-struct Waiting<'l>(&'l AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Tells a call to stop when whoever waits for it goes away.
@@ -149,46 +124,31 @@ impl Drop for StopOnDrop {
 
 impl Lane {
     pub(super) fn new(limits: Limits, queue: usize, is_only: bool) -> Self {
-        Self {
-            is_only,
-            permits: Arc::new(Semaphore::new(limits.concurrency)),
-            waiting: AtomicUsize::new(0),
-            queue,
-            until_fast: AtomicU32::new(0),
-            burns: AtomicBool::new(false),
-        }
+        Self { fair: Arc::new(Fair::new(limits.concurrency, queue, is_only)), is_only }
     }
 
-    /// Whether calls start where requests are served.
+    /// Calls that run on threads of their own.
     #[must_use]
-    pub fn is_fast(&self) -> bool {
-        self.until_fast.load(Ordering::Relaxed) == 0
+    pub fn apart(&self) -> usize {
+        self.fair.running_long()
     }
 
     async fn permit(
         &self,
-        policy: &str,
-        patience: Patience,
+        policy: &Policy,
+        (tenant, pace): (Tenant, Pace),
         deadline: Instant,
-    ) -> Result<OwnedSemaphorePermit, Overload> {
-        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            return Ok(permit);
-        }
-        if patience == Patience::None {
-            return Err(Overload::Busy { policy: policy.to_owned() });
-        }
-        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _counted = Waiting(&self.waiting);
-        if waiting >= self.queue {
-            return Err(Overload::QueueFull { policy: policy.to_owned(), waiting });
-        }
+    ) -> Result<Permit, Overload> {
+        // A policy that can never block a request does not delay it either.
+        let patience = policy.is_enforced().then_some(deadline);
         let started = Instant::now();
-        let permit = tokio::time::timeout_at(deadline.into(), self.permits.clone().acquire_owned());
-        match permit.await {
-            // The semaphore is never closed, so that both mean the same.
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(Overload::Timeout { policy: policy.to_owned(), waited: started.elapsed() }),
-        }
+        let permit = self.fair.permit(tenant, pace, patience).await;
+        let policy = || policy.name.clone();
+        permit.map_err(|refused| match refused {
+            Refused::Busy => Overload::Busy { policy: policy() },
+            Refused::Full(waiting) => Overload::QueueFull { policy: policy(), waiting },
+            Refused::Late => Overload::Timeout { policy: policy(), waited: started.elapsed() },
+        })
     }
 }
 
@@ -198,39 +158,45 @@ pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
     lens: &Lens,
+    tenant: Tenant,
     deadline: Instant,
 ) -> Result<Call<wit::Verdict>, Overload> {
     let lane = &policy.lane;
-    let patience = if policy.can_block() { Patience::UntilDeadline } else { Patience::None };
-    let permit = lane.permit(&policy.name, patience, deadline).await?;
-    // Whoever asks must hear of it before they give up themselves.
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(Overload::Late);
-    }
-    let whole = Time::of(policy.limits, left);
-    if lane.is_fast() {
+    let pace = if lane.is_only { Pace::Short } else { lane.fair.pace(tenant) };
+    let mut permit = lane.permit(policy, (tenant, pace), deadline).await?;
+    if pace == Pace::Short {
+        let left = left(deadline)?;
         let short = policy.limits.time > FAST && !lane.is_only;
-        let time = if short { Time::Try(FAST.min(left)) } else { whole };
+        let time = if short { Time::Try(FAST.min(left)) } else { Time::of(policy.limits, left) };
         let reader = policy.view.reader(lens.clone());
+        let started = Instant::now();
         let budget = Budget { memory: policy.limits.memory, time, apart: None };
         let call = policy.module.validate(inputs, &policy.settings, reader, budget);
+        permit.charge(started.elapsed());
         if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
             return Ok(call);
         }
         // Perhaps the call was long, perhaps its thread just had no processor: the second run tells.
-        lane.until_fast.fetch_max(1, Ordering::Relaxed);
         tracing::debug!(policy = policy.name, "a long call; it is run again, apart");
+        drop(permit);
+        permit = lane.permit(policy, (tenant, Pace::Long), deadline).await?;
     }
+    let time = Time::of(policy.limits, left(deadline)?);
     let reader = policy.view.reader(lens.clone());
-    Ok(slow(policy, inputs, reader, permit, whole).await)
+    Ok(slow(policy, inputs, reader, permit, time).await)
+}
+
+/// What is left of a request: whoever asks must hear of it before they give up themselves.
+fn left(deadline: Instant) -> Result<Duration, Overload> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Overload::Late) } else { Ok(left) }
 }
 
 async fn slow(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
     reader: Reader,
-    permit: OwnedSemaphorePermit,
+    mut permit: Permit,
     time: Time,
 ) -> Call<wit::Verdict> {
     let (answer, answered) = oneshot::channel();
@@ -241,7 +207,7 @@ async fn slow(
         .name("opgate-slow".into())
         .stack_size(THREAD_STACK)
         .spawn(move || {
-            if running.lane.burns.load(Ordering::Relaxed) {
+            if permit.is_dear() {
                 // Where the system does not allow it, the call runs like any other.
                 let _ = opgate_unsafe::run_when_idle();
             }
@@ -251,7 +217,8 @@ async fn slow(
             let budget = Budget { memory, time, apart: Some(&apart) };
             let call = running.module.validate(&inputs, &running.settings, reader, budget);
             let used = processor_time().saturating_sub(started);
-            running.lane.note(used, &call.result, running.limits.time);
+            permit.charge(used);
+            permit.note(if used > SHORT { Pace::Long } else { Pace::Short });
             drop(permit);
             let _ = answer.send(call);
         });
@@ -267,21 +234,4 @@ async fn slow(
     let call = answered.await;
     drop(stop_on_drop);
     call.unwrap_or_else(|_| failed("its thread ended without an answer".to_owned()))
-}
-
-impl Lane {
-    fn note(&self, used: Duration, result: &Result<wit::Verdict, Fault>, time: Duration) {
-        let timed_out = result.as_ref().is_err_and(Fault::is_deadline);
-        if !timed_out {
-            self.burns.store(false, Ordering::Relaxed);
-        } else if used > YIELD_AFTER.min(time / 2) {
-            self.burns.store(true, Ordering::Relaxed);
-        }
-        if used > SHORT {
-            self.until_fast.store(RETURN_AFTER, Ordering::Relaxed);
-        } else {
-            let one_less = |left: u32| left.checked_sub(1);
-            let _ = self.until_fast.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
-        }
-    }
 }

@@ -4,13 +4,14 @@
 //! ```text
 //! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ Set ─ decide(review) ─▶ Decision
 //!                                            │                  ▲
-//!                                            └─ lane: permits, time, threads
+//!                                            └─ lane: time, threads ─ fair: permits by tenant
 //! ```
 
 pub mod builtin;
 mod config;
 mod decision;
 mod descriptor;
+mod fair;
 mod lane;
 mod load;
 mod schema;
@@ -188,6 +189,13 @@ impl Policy {
     #[must_use]
     pub fn can_block(&self) -> bool {
         self.mode == Mode::Enforce && self.on_error != OnError::Allow
+    }
+
+    /// Whether what the policy denies is denied. A request that such a policy had no time for does not
+    /// pass, whatever its faults do: how busy it is lies in the hands of those whom it judges.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.mode == Mode::Enforce
     }
 
     /// The level that the configuration gives to a rule, if any.

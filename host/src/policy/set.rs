@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::config::{ConfigErrors, Configuration};
 use super::decision::{Builder, Finding};
+use super::fair::{Tenant, Tenants};
 use super::load::{Loaded, load};
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
 use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
@@ -98,6 +99,7 @@ pub struct Set {
     is_consistent: bool,
     /// Kinds (positions) that reviews change and policies read.
     contested: Vec<usize>,
+    tenants: Tenants,
 }
 
 impl Set {
@@ -171,6 +173,7 @@ impl Set {
             direct: None,
             is_consistent: false,
             contested,
+            tenants: Tenants::default(),
         })
     }
 
@@ -238,7 +241,9 @@ impl Set {
             return Ok(builder.build());
         }
         let inputs = Arc::new(review.inputs());
-        let bench = Bench { set: self, review, builder, matching, inputs, deadline, observer };
+        let tenant = self.tenants.of(review.own_namespace(), &review.username);
+        let bench =
+            Bench { set: self, review, builder, matching, inputs, tenant, deadline, observer };
         let exactness = Exactness {
             direct: self.direct.as_ref(),
             always: self.is_consistent,
@@ -258,22 +263,27 @@ impl Set {
         for (policy, answer) in matching.iter().zip(answers) {
             match &answer.finding {
                 Ok(Ok(finding)) => builder.finding(policy, finding.clone()),
-                Ok(Err(Fault::Listing(resource))) if policy.can_block() => {
+                Ok(Err(Fault::Listing(resource))) if policy.is_enforced() => {
                     let (policy, resource) = (policy.name.clone(), resource.clone());
                     overload = overload.or(Some(Overload::Listing { policy, resource }));
                 }
-                Ok(Err(fault)) if fault.is_overload() && policy.can_block() => {
+                Ok(Err(fault)) if fault.is_overload() && policy.is_enforced() => {
                     let (policy, why) = (policy.name.clone(), fault.to_string());
                     overload = overload.or(Some(Overload::Starved { policy, why }));
                 }
-                Err(error) if policy.can_block() => overload = overload.or(Some(error.clone())),
+                Err(error) if policy.is_enforced() => overload = overload.or(Some(error.clone())),
                 Err(error) => {
                     let fault = fault_of(policy, error.to_string(), "overload");
                     builder.fault(fault, policy.mode, policy.on_error);
                 }
                 Ok(Err(fault)) => {
+                    // How much a policy has to do lies in the hands of those whom it judges.
+                    let on_error = match policy.on_error {
+                        OnError::Allow if !fault.is_its_own() => OnError::FailurePolicy,
+                        on_error => on_error,
+                    };
                     let fault = fault_of(policy, fault.to_string(), fault.class());
-                    builder.fault(fault, policy.mode, policy.on_error);
+                    builder.fault(fault, policy.mode, on_error);
                 }
             }
         }
@@ -315,6 +325,8 @@ struct Bench<'b, O> {
     builder: Builder,
     matching: Vec<&'b Arc<Policy>>,
     inputs: Arc<Inputs>,
+    /// Who pays for it.
+    tenant: Tenant,
     deadline: Instant,
     observer: &'b O,
 }
@@ -324,10 +336,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
     type Overload = Overload;
 
     async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
-        let calls = self
-            .matching
-            .iter()
-            .map(|policy| ask(policy, &self.inputs, lens, self.deadline, self.observer));
+        let calls = self.matching.iter().map(|policy| ask(policy, self, lens));
         let answers: Vec<_> = futures_util::future::join_all(calls).await;
         let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();
         let touched = answers.iter().flat_map(|answer| answer.touched.clone()).collect();
@@ -377,7 +386,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
 
     fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
         // Who can block nothing shall not block by what others have reserved.
-        if self.matching.iter().any(|policy| policy.can_block()) {
+        if self.matching.iter().any(|policy| policy.is_enforced()) {
             return Err(Overload::NoRoom);
         }
         Ok(judged)
@@ -398,15 +407,10 @@ struct Answer {
 }
 
 /// Asks one policy, writes its log lines, and takes over its verdict.
-async fn ask(
-    policy: &Arc<Policy>,
-    inputs: &Arc<Inputs>,
-    lens: &Lens,
-    deadline: Instant,
-    observer: &impl Observer,
-) -> Answer {
+async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Lens) -> Answer {
+    let Bench { inputs, tenant, deadline, observer, .. } = bench;
     let started = Instant::now();
-    let call = match lane::validate(policy, inputs, lens, deadline).await {
+    let call = match lane::validate(policy, inputs, lens, *tenant, *deadline).await {
         Ok(call) => call,
         Err(overload) => {
             return Answer { finding: Err(overload), asked: Vec::new(), touched: Vec::new() };

@@ -179,6 +179,14 @@ impl<'a> Review<'a> {
         envelope::read(text)
     }
 
+    /// The namespace in which the object is; empty where it is in none. The API server names a Namespace as
+    /// its own namespace.
+    #[must_use]
+    pub fn own_namespace(&self) -> &str {
+        let is_namespace = self.resource.group.is_empty() && self.resource.name == "namespaces";
+        if is_namespace { "" } else { &self.namespace }
+    }
+
     /// `group/version/resource`.
     #[must_use]
     pub fn resource_path(&self) -> String {

@@ -1,0 +1,497 @@
+//! Permits of one policy, shared fairly by the tenants whose requests it judges.
+//!
+//! A *tenant* is the namespace of a request, or its user where there is no namespace. What one of them
+//! causes is paid for by that one:
+//!
+//! ```text
+//! tenant ─▶ Account: permits, processor time lately, whether its calls were long
+//!    │
+//!    ├─ room for it ───────────────────────────────▶ Permit ─ dropped: time is charged, next one in
+//!    ├─ not now ─▶ its own queue ─ round-robin ──────▶ Permit
+//!    └─ its share of the queue is full ─────────────▶ Refused (503), others are not
+//! ```
+//!
+//! * Nobody holds more than half of the permits, and nobody has more than half of the queue. Where the
+//!   whole queue is full, one who has fewer waiting takes the place of one who has more.
+//! * Calls that are long hold no more than half of the permits, however many tenants bring them, and no
+//!   tenant more than half of those: there is always a permit for a short call a moment later.
+//! * Tenants take turns. One that had much of the processor lately waits behind those that had not.
+//!
+//! Nothing here is longer than the queue, or than [`MOST_TENANTS`].
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// Tenants that are remembered while nothing of them runs or waits.
+const MOST_TENANTS: usize = 1_024;
+
+/// Of the processor, beyond its due. A tenant that had more lately waits behind those that had less, and
+/// its long calls get what the others leave over.
+pub(super) const DEAR: Duration = Duration::from_millis(10);
+
+/// A tenant has this part of the time of one processor without being charged for it.
+const DUE: u32 = 20;
+
+/// No tenant is charged for more than this, so that none is behind for ever.
+const MOST_CHARGED: Duration = Duration::from_millis(500);
+
+/// That many short calls in a row bring a tenant back to the fast lane.
+const RETURN_AFTER: u32 = 64;
+
+/// After so many short calls in a row a long one that waits is next.
+const SHORT_IN_A_ROW: u32 = 8;
+
+/// One whose requests count together. Under a key that nobody knows: two that are the same by chance
+/// cannot be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Tenant(u64);
+
+/// Tells tenants apart.
+#[derive(Debug, Default)]
+pub(super) struct Tenants(RandomState);
+
+impl Tenants {
+    /// The tenant of a request in a namespace, or of a user where that is empty.
+    pub(super) fn of(&self, namespace: &str, user: &str) -> Tenant {
+        let mut hasher = self.0.build_hasher();
+        match namespace {
+            "" => (false, user).hash(&mut hasher),
+            namespace => (true, namespace).hash(&mut hasher),
+        }
+        Tenant(hasher.finish())
+    }
+}
+
+/// Whether a call is expected to be short, or to need a thread of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    Short,
+    Long,
+}
+
+/// Why there is no permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// All that this one may have are taken, and it does not want to wait.
+    Busy,
+    /// So many wait already.
+    Full(usize),
+    /// None came free in time.
+    Late,
+}
+
+/// How many of what there are.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    permits: usize,
+    /// Of one tenant.
+    each: usize,
+    /// Of long calls.
+    long: usize,
+    /// Of long calls of one tenant.
+    long_each: usize,
+    queue: usize,
+    queue_each: usize,
+}
+
+/// Permits and queue of one policy.
+#[derive(Debug)]
+pub(super) struct Fair {
+    sizes: Sizes,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    accounts: HashMap<Tenant, Account>,
+    /// Tenants that wait for a permit, each once, by pace: who is in front is next.
+    short: VecDeque<Tenant>,
+    long: VecDeque<Tenant>,
+    running: usize,
+    running_long: usize,
+    waiting: usize,
+    /// Short calls in a row that were next while long ones waited.
+    short_in_a_row: u32,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Account {
+    /// Of the processor, beyond what is due, at that time.
+    spent: Duration,
+    at: Instant,
+    /// Short calls until the tenant is back in the fast lane; 0 is there.
+    until_fast: u32,
+    running: usize,
+    running_long: usize,
+    short: VecDeque<Waiter>,
+    long: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    tell: oneshot::Sender<Result<Permit, Refused>>,
+}
+
+/// Leave to run one call.
+#[derive(Debug)]
+pub(super) struct Permit {
+    fair: Arc<Fair>,
+    tenant: Tenant,
+    pace: Pace,
+    used: Duration,
+}
+
+/// What is told to those who wait, once the lock is free: a permit that nobody takes comes back.
+type Told = Vec<(oneshot::Sender<Result<Permit, Refused>>, Result<Permit, Refused>)>;
+
+impl Account {
+    fn new(now: Instant) -> Self {
+        Self {
+            spent: Duration::ZERO,
+            at: now,
+            until_fast: 0,
+            running: 0,
+            running_long: 0,
+            short: VecDeque::new(),
+            long: VecDeque::new(),
+        }
+    }
+
+    fn spent(&self, now: Instant) -> Duration {
+        self.spent.saturating_sub(now.saturating_duration_since(self.at) / DUE)
+    }
+
+    fn charge(&mut self, used: Duration, now: Instant) {
+        self.spent = self.spent(now).saturating_add(used).min(MOST_CHARGED);
+        self.at = now;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.waiting() == 0
+    }
+
+    fn waiting(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+
+    fn queue(&mut self, pace: Pace) -> &mut VecDeque<Waiter> {
+        match pace {
+            Pace::Short => &mut self.short,
+            Pace::Long => &mut self.long,
+        }
+    }
+}
+
+impl Fair {
+    /// So many permits, and so many who may wait for one. `is_only` where there is nobody to share
+    /// with.
+    pub(super) fn new(permits: usize, queue: usize, is_only: bool) -> Self {
+        let half = permits.div_ceil(2).max(1);
+        let long = (permits / 2).max(1);
+        let shared = Sizes {
+            permits,
+            each: half,
+            long,
+            long_each: long.div_ceil(2),
+            queue,
+            queue_each: queue.div_ceil(2),
+        };
+        let alone =
+            Sizes { each: permits, long: permits, long_each: permits, queue_each: queue, ..shared };
+        let sizes = if is_only { alone } else { shared };
+        Self { sizes, state: Mutex::default() }
+    }
+
+    /// How the next call of a tenant is expected to be.
+    pub(super) fn pace(&self, tenant: Tenant) -> Pace {
+        match self.state.lock().accounts.get(&tenant) {
+            Some(account) if account.until_fast > 0 => Pace::Long,
+            _ => Pace::Short,
+        }
+    }
+
+    /// Long calls that run.
+    pub(super) fn running_long(&self) -> usize {
+        self.state.lock().running_long
+    }
+
+    /// A permit: at once, or when it is this tenant's turn.
+    pub(super) async fn permit(
+        self: &Arc<Self>,
+        tenant: Tenant,
+        pace: Pace,
+        deadline: Option<Instant>,
+    ) -> Result<Permit, Refused> {
+        let (number, told) = {
+            let mut state = self.state.lock();
+            if self.fits(&state, tenant, pace) {
+                state.take(tenant, pace);
+                return Ok(self.made(tenant, pace));
+            }
+            if deadline.is_none() {
+                return Err(Refused::Busy);
+            }
+            let displaced = self.make_room(&mut state, tenant)?;
+            let (tell, told) = oneshot::channel();
+            let number = state.enqueue(tenant, pace, tell);
+            drop(state);
+            if let Some((displaced, waiting)) = displaced {
+                // Whoever has gone meanwhile needs no answer.
+                let _ = displaced.tell.send(Err(Refused::Full(waiting)));
+            }
+            (number, told)
+        };
+        let leaves = Leaves { fair: self, tenant, pace, number };
+        let deadline = deadline.unwrap_or_else(Instant::now);
+        let answer = tokio::time::timeout_at(deadline.into(), told).await;
+        drop(leaves);
+        // Nobody drops a sender without a word.
+        answer.map_or(Err(Refused::Late), |told| told.unwrap_or(Err(Refused::Late)))
+    }
+
+    fn made(self: &Arc<Self>, tenant: Tenant, pace: Pace) -> Permit {
+        Permit { fair: self.clone(), tenant, pace, used: Duration::ZERO }
+    }
+
+    fn fits(&self, state: &State, tenant: Tenant, pace: Pace) -> bool {
+        let (running, running_long) = state
+            .accounts
+            .get(&tenant)
+            .map_or((0, 0), |account| (account.running, account.running_long));
+        let long = || state.running_long < self.sizes.long && running_long < self.sizes.long_each;
+        state.running < self.sizes.permits
+            && running < self.sizes.each
+            && (pace == Pace::Short || long())
+    }
+
+    /// Makes room for one more who waits; gives whom that displaces, and how many wait.
+    fn make_room(
+        &self,
+        state: &mut State,
+        tenant: Tenant,
+    ) -> Result<Option<(Waiter, usize)>, Refused> {
+        let waiting = state.waiting;
+        let own = state.accounts.get(&tenant).map_or(0, Account::waiting);
+        if own >= self.sizes.queue_each {
+            return Err(Refused::Full(own));
+        }
+        if waiting < self.sizes.queue {
+            return Ok(None);
+        }
+        let among = state.short.iter().chain(&state.long);
+        let count = |tenant: &Tenant| state.accounts.get(tenant).map_or(0, Account::waiting);
+        let longest = among.copied().max_by_key(count).filter(|most| count(most) > own + 1);
+        let last = longest.and_then(|longest| state.last_of(longest));
+        last.map(|last| Some((last, waiting))).ok_or(Refused::Full(waiting))
+    }
+
+    /// Gives permits to those whose turn it is.
+    fn grant(self: &Arc<Self>, state: &mut State, told: &mut Told, now: Instant) {
+        while let Some((tenant, pace)) = self.next(state, now) {
+            let Some(waiter) = state.dequeue(tenant, pace) else { return };
+            state.take(tenant, pace);
+            told.push((waiter.tell, Ok(self.made(tenant, pace))));
+        }
+    }
+
+    fn next(&self, state: &mut State, now: Instant) -> Option<(Tenant, Pace)> {
+        if state.waiting == 0 || state.running >= self.sizes.permits {
+            return None;
+        }
+        let of = |ring: &VecDeque<Tenant>, pace| {
+            let fitting = ring.iter().filter(|tenant| self.fits(state, **tenant, pace));
+            // The first of those that cost little; of the others the cheapest.
+            let cost = |tenant: &&Tenant| {
+                let spent = state.accounts.get(tenant).map(|account| account.spent(now));
+                spent.filter(|spent| *spent > DEAR).unwrap_or_default()
+            };
+            fitting.min_by_key(cost).map(|tenant| (*tenant, pace))
+        };
+        let (short, long) = (of(&state.short, Pace::Short), of(&state.long, Pace::Long));
+        let next = match (short, long) {
+            (Some(_), Some(long)) if state.short_in_a_row >= SHORT_IN_A_ROW => Some(long),
+            (short, long) => short.or(long),
+        };
+        match next {
+            Some((_, Pace::Short)) if !state.long.is_empty() => state.short_in_a_row += 1,
+            _ => state.short_in_a_row = 0,
+        }
+        next
+    }
+
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant)) {
+        let mut told = Told::new();
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        change(&mut state, now);
+        self.grant(&mut state, &mut told, now);
+        drop(state);
+        for (tell, what) in told {
+            // Where nobody takes it, it comes back here by being dropped.
+            drop(tell.send(what));
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, tenant: Tenant, pace: Pace) {
+        self.running += 1;
+        let account = self.account(tenant);
+        account.running += 1;
+        if pace == Pace::Long {
+            account.running_long += 1;
+            self.running_long += 1;
+        }
+    }
+
+    fn give_back(&mut self, tenant: Tenant, pace: Pace, used: Duration, now: Instant) {
+        self.running = self.running.saturating_sub(1);
+        let account = self.account(tenant);
+        account.running = account.running.saturating_sub(1);
+        account.charge(used, now);
+        if pace == Pace::Long {
+            account.running_long = account.running_long.saturating_sub(1);
+            self.running_long = self.running_long.saturating_sub(1);
+        }
+    }
+
+    fn ring(&mut self, pace: Pace) -> &mut VecDeque<Tenant> {
+        match pace {
+            Pace::Short => &mut self.short,
+            Pace::Long => &mut self.long,
+        }
+    }
+
+    fn enqueue(
+        &mut self,
+        tenant: Tenant,
+        pace: Pace,
+        tell: oneshot::Sender<Result<Permit, Refused>>,
+    ) -> u64 {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        let queue = self.account(tenant).queue(pace);
+        let is_first = queue.is_empty();
+        queue.push_back(Waiter { number, tell });
+        if is_first {
+            self.ring(pace).push_back(tenant);
+        }
+        self.waiting += 1;
+        number
+    }
+
+    /// The first who waits; the tenant goes to the end of the line.
+    fn dequeue(&mut self, tenant: Tenant, pace: Pace) -> Option<Waiter> {
+        let queue = self.accounts.get_mut(&tenant)?.queue(pace);
+        let first = queue.pop_front()?;
+        let is_empty = queue.is_empty();
+        self.waiting = self.waiting.saturating_sub(1);
+        let ring = self.ring(pace);
+        ring.retain(|other| *other != tenant);
+        if !is_empty {
+            ring.push_back(tenant);
+        }
+        Some(first)
+    }
+
+    /// Whoever of a tenant came last, long calls before short ones.
+    fn last_of(&mut self, tenant: Tenant) -> Option<Waiter> {
+        let account = self.accounts.get_mut(&tenant)?;
+        let pace = if account.long.is_empty() { Pace::Short } else { Pace::Long };
+        let number = account.queue(pace).back()?.number;
+        self.leave(tenant, pace, number)
+    }
+
+    /// Takes one who waits out of the queue.
+    fn leave(&mut self, tenant: Tenant, pace: Pace, number: u64) -> Option<Waiter> {
+        let queue = self.accounts.get_mut(&tenant)?.queue(pace);
+        let position = queue.iter().position(|waiter| waiter.number == number)?;
+        let found = queue.remove(position);
+        let is_empty = queue.is_empty();
+        self.waiting = self.waiting.saturating_sub(1);
+        if is_empty {
+            self.ring(pace).retain(|other| *other != tenant);
+        }
+        found
+    }
+
+    fn account(&mut self, tenant: Tenant) -> &mut Account {
+        let now = Instant::now();
+        if self.accounts.len() >= MOST_TENANTS && !self.accounts.contains_key(&tenant) {
+            self.forget(now);
+        }
+        self.accounts.entry(tenant).or_insert_with(|| Account::new(now))
+    }
+
+    /// Forgets the cheaper half of those of whom nothing runs or waits: the work of one sweep is that of
+    /// some hundred new tenants.
+    fn forget(&mut self, now: Instant) {
+        let idle = self.accounts.iter().filter(|(_, account)| account.is_idle());
+        let mut idle: Vec<_> =
+            idle.map(|(tenant, account)| (Reverse(account.spent(now)), *tenant)).collect();
+        let half = idle.len() / 2;
+        if half < idle.len() {
+            idle.select_nth_unstable_by_key(half, |(spent, _)| *spent);
+        }
+        for (_, tenant) in idle.drain(half..) {
+            self.accounts.remove(&tenant);
+        }
+    }
+}
+
+/// One who waits. When it goes away, also with its client, its place is free.
+struct Leaves<'f> {
+    fair: &'f Arc<Fair>,
+    tenant: Tenant,
+    pace: Pace,
+    number: u64,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        // Whoever has got a permit is not in the queue any more.
+        let _ = self.fair.state.lock().leave(self.tenant, self.pace, self.number);
+    }
+}
+
+impl Permit {
+    /// The call had so much of the processor.
+    pub(super) fn charge(&mut self, used: Duration) {
+        self.used = self.used.saturating_add(used);
+    }
+
+    /// Whether the tenant had much of the processor lately.
+    pub(super) fn is_dear(&self) -> bool {
+        let state = self.fair.state.lock();
+        let account = state.accounts.get(&self.tenant);
+        account.is_some_and(|account| account.spent(Instant::now()) > DEAR)
+    }
+
+    /// A call of the tenant was long, or short: that tells where its next one starts.
+    pub(super) fn note(&self, pace: Pace) {
+        if let Some(account) = self.fair.state.lock().accounts.get_mut(&self.tenant) {
+            account.until_fast = match pace {
+                Pace::Long => RETURN_AFTER,
+                Pace::Short => account.until_fast.saturating_sub(1),
+            };
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let (tenant, pace, used) = (self.tenant, self.pace, self.used);
+        self.fair.change(|state, now| state.give_back(tenant, pace, used, now));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Who gets a permit, and who is next.
+
+use std::pin::Pin;
+
+use futures_util::FutureExt as _;
+
+use super::*;
+
+fn fair(permits: usize, queue: usize) -> Arc<Fair> {
+    Arc::new(Fair::new(permits, queue, false))
+}
+
+fn later() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(3_600))
+}
+
+/// A request of a tenant that waits or has its permit.
+type Asked = Pin<Box<dyn Future<Output = Result<Permit, Refused>>>>;
+
+fn ask(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Asked {
+    let fair = fair.clone();
+    async move { fair.permit(Tenant(tenant), pace, later()).await }.boxed_local()
+}
+
+/// Runs until it waits; gives what it got.
+fn got(asked: &mut Asked) -> Option<Result<Permit, Refused>> {
+    asked.as_mut().now_or_never()
+}
+
+fn permit(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Permit {
+    got(&mut ask(fair, tenant, pace)).expect("at once").unwrap()
+}
+
+/// Everything that was taken is back.
+fn assert_idle(fair: &Fair) {
+    let state = fair.state.lock();
+    assert_eq!((state.running, state.running_long, state.waiting), (0, 0, 0));
+    assert!(state.short.is_empty() && state.long.is_empty());
+    assert!(state.accounts.values().all(|account| account.is_idle() && account.running_long == 0));
+}
+
+#[tokio::test]
+async fn nobody_holds_more_than_half() {
+    for (permits, half, long, long_each) in
+        [(1, 1, 1, 1), (2, 1, 1, 1), (3, 2, 1, 1), (4, 2, 2, 1), (8, 4, 4, 2), (256, 128, 128, 64)]
+    {
+        for (pace, each, all) in
+            [(Pace::Short, half, permits), (Pace::Long, long_each.min(half), long)]
+        {
+            let fair = fair(permits, 1_000);
+            let (mut held, mut waiting, mut most) = (Vec::new(), Vec::new(), 0);
+            for tenant in 0..8 {
+                let mut count = 0;
+                for _ in 0..permits + 1 {
+                    let mut asked = ask(&fair, tenant, pace);
+                    match got(&mut asked) {
+                        Some(permit) => {
+                            held.push(permit.unwrap());
+                            count += 1;
+                        }
+                        None => waiting.push(asked),
+                    }
+                    if waiting.len() > 500 {
+                        waiting.clear();
+                    }
+                }
+                most = most.max(count);
+            }
+            assert_eq!((most, held.len()), (each, all), "{permits} {pace:?}");
+            // Beside long calls of anybody there is room for a short one.
+            if permits > 1 && pace == Pace::Long {
+                permit(&fair, 100, Pace::Short);
+            }
+            drop(waiting);
+            drop(held);
+            assert_idle(&fair);
+        }
+    }
+}
+
+#[tokio::test]
+async fn tenants_take_turns() {
+    let fair = fair(1, 100);
+    let mut held = Some(permit(&fair, 0, Pace::Short));
+    // One has ten waiting before the two others come.
+    let tenants = [[1].repeat(10), vec![2, 3, 2, 3]].concat();
+    let mut waiting: Vec<_> =
+        tenants.iter().map(|tenant| (*tenant, ask(&fair, *tenant, Pace::Short))).collect();
+    for (_, asked) in &mut waiting {
+        assert!(got(asked).is_none());
+    }
+    let mut order = Vec::new();
+    while let Some(permit) = held.take() {
+        drop(permit);
+        for position in 0..waiting.len() {
+            if let Some(permit) = got(&mut waiting[position].1) {
+                held = Some(permit.unwrap());
+                order.push(waiting.remove(position).0);
+                break;
+            }
+        }
+    }
+    assert_eq!(order, [1, 2, 3, 1, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1]);
+    assert_idle(&fair);
+}
+
+#[tokio::test]
+async fn who_was_dear_waits_behind_who_was_not() {
+    let fair = fair(1, 100);
+    let mut first = permit(&fair, 1, Pace::Short);
+    first.charge(Duration::from_millis(100));
+    drop(first);
+    let mut second = permit(&fair, 2, Pace::Short);
+    assert!(!second.is_dear());
+    second.charge(Duration::from_millis(200));
+    drop(second);
+    let held = permit(&fair, 3, Pace::Short);
+    let mut waiting: Vec<_> =
+        [2, 1, 1, 4].map(|tenant| (tenant, ask(&fair, tenant, Pace::Short))).into();
+    for (_, asked) in &mut waiting {
+        assert!(got(asked).is_none());
+    }
+    drop(held);
+    let mut order = Vec::new();
+    while let Some(position) = {
+        let mut found = None;
+        for (position, (_, asked)) in waiting.iter_mut().enumerate() {
+            if let Some(permit) = got(asked) {
+                drop(permit.unwrap());
+                found = Some(position);
+                break;
+            }
+        }
+        found
+    } {
+        order.push(waiting.remove(position).0);
+    }
+    // The one that cost nothing, then those that cost less.
+    assert_eq!(order, [4, 1, 1, 2]);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_those_who_fill_it() {
+    let fair = fair(2, 8);
+    let held = [permit(&fair, 0, Pace::Short), permit(&fair, 9, Pace::Short)];
+    let mut waiting = Vec::new();
+    let mut fill = |tenant: u64, count: usize| {
+        let mut refused = 0;
+        for _ in 0..count {
+            let mut asked = ask(&fair, tenant, Pace::Short);
+            match got(&mut asked) {
+                None => waiting.push((tenant, asked)),
+                Some(Err(Refused::Full(_))) => refused += 1,
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+        refused
+    };
+    assert_eq!(fill(1, 10), 6, "half of the queue is the most");
+    assert_eq!(fill(2, 4), 0);
+    // It is full; who has less takes the place of the last one of those who have most.
+    assert_eq!(fill(3, 2), 0);
+    assert_eq!(fill(4, 1), 0);
+    let mut displaced = Vec::new();
+    for (tenant, asked) in &mut waiting {
+        if let Some(answer) = got(asked) {
+            assert_eq!(answer.unwrap_err(), Refused::Full(8));
+            displaced.push(*tenant);
+        }
+    }
+    displaced.sort_unstable();
+    assert_eq!(displaced.len(), 3);
+    assert!(displaced.iter().all(|tenant| [1, 2].contains(tenant)), "{displaced:?}");
+    assert_eq!(fair.state.lock().waiting, 8);
+    drop(waiting);
+    drop(held);
+    assert_idle(&fair);
+}
+
+#[tokio::test]
+async fn long_calls_get_their_turn_beside_short_ones() {
+    let fair = fair(2, 1_000);
+    let held = permit(&fair, 1, Pace::Long);
+    let mut long = ask(&fair, 2, Pace::Long);
+    assert!(got(&mut long).is_none());
+    let mut short: Vec<_> = (10..40).map(|tenant| ask(&fair, tenant, Pace::Short)).collect();
+    let first = got(&mut short[0]).unwrap().unwrap();
+    for asked in &mut short[1..] {
+        assert!(got(asked).is_none());
+    }
+    drop(held);
+    drop(first);
+    let mut before = 1;
+    loop {
+        if let Some(permit) = got(&mut long) {
+            drop(permit.unwrap());
+            break;
+        }
+        let Some(permit) = got(&mut short[before]) else { continue };
+        before += 1;
+        drop(permit.unwrap());
+    }
+    assert!(before < 20, "{before} short ones before it");
+}
+
+#[tokio::test]
+async fn who_goes_away_leaves_nothing() {
+    let fair = fair(1, 8);
+    let held = permit(&fair, 1, Pace::Short);
+    let mut gone = ask(&fair, 2, Pace::Short);
+    let mut stays = ask(&fair, 3, Pace::Short);
+    assert!(got(&mut gone).is_none() && got(&mut stays).is_none());
+    // Away while it waits, and away when the permit is on its way.
+    drop(gone);
+    assert_eq!(fair.state.lock().waiting, 1);
+    let mut second = ask(&fair, 2, Pace::Short);
+    assert!(got(&mut second).is_none());
+    drop(held);
+    drop(stays);
+    assert!(got(&mut second).unwrap().is_ok());
+    assert_idle(&fair);
+    let late = fair.permit(Tenant(1), Pace::Short, None).await.unwrap();
+    assert_eq!(fair.permit(Tenant(2), Pace::Short, None).await.unwrap_err(), Refused::Busy);
+    let now = Some(Instant::now());
+    assert_eq!(fair.permit(Tenant(2), Pace::Short, now).await.unwrap_err(), Refused::Late);
+    drop(late);
+    assert_idle(&fair);
+}
+
+#[tokio::test]
+async fn tenants_are_forgotten_the_cheapest_first() {
+    let fair = fair(4, 8);
+    for tenant in 0..20_000 {
+        let mut permit = permit(&fair, tenant, Pace::Short);
+        if tenant == 7 {
+            permit.charge(MOST_CHARGED);
+            permit.note(Pace::Long);
+        }
+        drop(permit);
+        assert!(fair.state.lock().accounts.len() <= MOST_TENANTS);
+    }
+    assert_eq!(fair.pace(Tenant(7)), Pace::Long, "it cost the most");
+    assert_eq!(fair.pace(Tenant(8)), Pace::Short);
+}
+
+#[test]
+fn an_account_drains_with_time_and_has_an_end() {
+    let now = Instant::now();
+    let mut account = Account::new(now);
+    account.charge(Duration::from_millis(60), now);
+    assert_eq!(account.spent(now + Duration::from_secs(1)), Duration::from_millis(10));
+    assert_eq!(account.spent(now + Duration::from_secs(2)), Duration::ZERO);
+    account.charge(Duration::from_secs(60), now);
+    assert_eq!(account.spent(now), MOST_CHARGED);
+}
+
+#[test]
+fn a_tenant_is_a_namespace_or_else_a_user() {
+    let tenants = Tenants::default();
+    assert_eq!(tenants.of("a", "one"), tenants.of("a", "two"));
+    assert_ne!(tenants.of("a", "one"), tenants.of("b", "one"));
+    assert_ne!(tenants.of("", "one"), tenants.of("", "two"));
+    assert_ne!(tenants.of("", "a"), tenants.of("a", "a"), "a user is not a namespace");
+}

@@ -1,0 +1,121 @@
+//! One tenant's work is one tenant's problem: what tenants may do to the time of others, through the real
+//! binary. `docs/security.md` lists the invariants.
+//!
+//! With `--nocapture` the loads print the figures of `docs/reliability.md`; `OPGATE_BINARY` measures another
+//! build.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests may panic"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use opgate_tests::{Client, Server, builtin, configuration, create_bundle, good_spec, misbehaves};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+fn binary() -> String {
+    std::env::var("OPGATE_BINARY")
+        .unwrap_or_else(|_| env!("CARGO_BIN_EXE_opgate-under-test").to_owned())
+}
+
+/// A review of an object in a namespace.
+fn review(namespace: &str, name: &str, padding: usize) -> Bytes {
+    let mut review = create_bundle("u", name, &good_spec());
+    review["request"]["namespace"] = namespace.into();
+    review["request"]["object"]["metadata"]["namespace"] = namespace.into();
+    review["request"]["object"]["metadata"]["annotations"] =
+        json!({"padding": "{\"[x]\":1} ".repeat(padding / 10)});
+    review.to_string().into()
+}
+
+/// Burns its whole time for objects of the name `slow`.
+fn burner(name: &str, on_error: &str) -> Value {
+    let mut policy = misbehaves(name, &json!({"do": "spin-for-name", "name": "slow"}));
+    policy["onError"] = on_error.into();
+    policy
+}
+
+/// Connections that send objects of 1 to 3 MiB, for which a policy needs all of its time, one after the other.
+struct Attack {
+    running: JoinSet<BTreeMap<u16, usize>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Attack {
+    async fn start(server: &Server, path: &'static str, namespaces: &[&str], count: usize) -> Self {
+        let (mut running, stop) = (JoinSet::new(), Arc::new(AtomicBool::new(false)));
+        for number in 0..count {
+            let mut client = server.connect().await;
+            let namespace = namespaces[number % namespaces.len()];
+            let body = review(namespace, "slow", (1 + number % 3) << 20);
+            let stop = stop.clone();
+            running.spawn(async move {
+                let mut answers = BTreeMap::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let answer = client.post(path, "application/json", body.clone()).await.unwrap();
+                    *answers.entry(answer.status).or_default() += 1;
+                }
+                answers
+            });
+        }
+        Self { running, stop }
+    }
+
+    /// What was answered.
+    async fn end(mut self) -> BTreeMap<u16, usize> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = BTreeMap::new();
+        while let Some(answers) = self.running.join_next().await {
+            for (status, count) in answers.unwrap() {
+                *all.entry(status).or_default() += count;
+            }
+        }
+        all
+    }
+}
+
+/// Reviews of a small object, one after the other with pauses, so that they meet any moment of the load.
+async fn victim(client: &mut Client, path: &str, what: &str, count: usize) {
+    let (mut times, mut answers) = (Vec::new(), BTreeMap::<u16, usize>::new());
+    let body = review("victim", "small", 100);
+    for number in 0..count {
+        let started = Instant::now();
+        let answer = client.post(path, "application/json", body.clone()).await.unwrap();
+        times.push(started.elapsed());
+        *answers.entry(answer.status).or_default() += 1;
+        tokio::time::sleep(Duration::from_millis(u64::try_from(number % 7).unwrap())).await;
+    }
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    println!("{what}: p50 {:?}, p99 {:?}, max {:?}, {answers:?}", at(50), at(99), at(100));
+    assert_eq!(answers, BTreeMap::from([(200, count)]), "{what}");
+}
+
+/// Objects that burn the whole time of a policy: with 8 and with 80 connections, of one tenant and of many,
+/// nothing of another tenant is refused or lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_tenants_long_calls_refuse_nothing_of_another() {
+    let policies = [burner("evil", "failurePolicy"), builtin()];
+    for (connections, namespaces) in [
+        (8, &["attacker"][..]),
+        (80, &["attacker"]),
+        (80, &["a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "a10"]),
+    ] {
+        let server = Server::start(&binary(), Some(&configuration(&policies)), &[]);
+        let mut client = server.connect().await;
+        victim(&mut client, "/validate", "alone", 100).await;
+        let attack = Attack::start(&server, "/validate", namespaces, connections).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let what = format!("beside {connections} of {} tenants", namespaces.len());
+        victim(&mut client, "/validate", &what, 100).await;
+        println!("  they got {:?}", attack.end().await);
+    }
+}
