@@ -8,13 +8,14 @@
 //!    │
 //!    ├─ room for it ───────────────────────────────▶ Permit ─ dropped: time is charged, next one in
 //!    ├─ not now ─▶ its own queue ─ round-robin ──────▶ Permit
-//!    └─ its share of the queue is full ─────────────▶ Refused (503), others are not
+//!    └─ its share of the queue is full ─────────────▶ Refused (503, a while later), others are not
 //! ```
 //!
 //! * Nobody holds more than half of the permits, and nobody has more than half of the queue. Where the
 //!   whole queue is full, one who has fewer waiting takes the place of one who has more.
-//! * Calls that are long hold no more than half of the permits, however many tenants bring them, and no
-//!   tenant more than half of those: there is always a permit for a short call a moment later.
+//! * One permit is for short calls alone, where there are two: it is free a moment later, always.
+//! * Long calls of tenants that had much of the processor lately hold no more than half of the permits,
+//!   however many tenants there are, and no such tenant more than half of those.
 //! * Tenants take turns. One that had much of the processor lately waits behind those that had not.
 //!
 //! Nothing here is longer than the queue, or than [`MOST_TENANTS`].
@@ -82,6 +83,8 @@ pub(super) enum Refused {
     Busy,
     /// So many wait already.
     Full(usize),
+    /// So many of this tenant wait already: its share of the queue.
+    Share(usize),
     /// None came free in time.
     Late,
 }
@@ -94,8 +97,10 @@ struct Sizes {
     each: usize,
     /// Of long calls.
     long: usize,
-    /// Of long calls of one tenant.
-    long_each: usize,
+    /// Of long calls of tenants that are dear.
+    dear: usize,
+    /// Of long calls of one tenant that is dear.
+    dear_each: usize,
     queue: usize,
     queue_each: usize,
 }
@@ -115,6 +120,7 @@ struct State {
     long: VecDeque<Tenant>,
     running: usize,
     running_long: usize,
+    running_dear: usize,
     waiting: usize,
     /// Short calls in a row that were next while long ones waited.
     short_in_a_row: u32,
@@ -129,7 +135,7 @@ struct Account {
     /// Short calls until the tenant is back in the fast lane; 0 is there.
     until_fast: u32,
     running: usize,
-    running_long: usize,
+    running_dear: usize,
     short: VecDeque<Waiter>,
     long: VecDeque<Waiter>,
 }
@@ -145,8 +151,17 @@ struct Waiter {
 pub(super) struct Permit {
     fair: Arc<Fair>,
     tenant: Tenant,
-    pace: Pace,
+    place: Place,
     used: Duration,
+}
+
+/// What a permit counts as, besides being one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Short,
+    Long,
+    /// Long, of a tenant that is dear.
+    Dear,
 }
 
 /// What is told to those who wait, once the lock is free: a permit that nobody takes comes back.
@@ -159,7 +174,7 @@ impl Account {
             at: now,
             until_fast: 0,
             running: 0,
-            running_long: 0,
+            running_dear: 0,
             short: VecDeque::new(),
             long: VecDeque::new(),
         }
@@ -172,6 +187,10 @@ impl Account {
     fn charge(&mut self, used: Duration, now: Instant) {
         self.spent = self.spent(now).saturating_add(used).min(MOST_CHARGED);
         self.at = now;
+    }
+
+    fn is_dear(&self, now: Instant) -> bool {
+        self.spent(now) > DEAR
     }
 
     fn is_idle(&self) -> bool {
@@ -195,17 +214,17 @@ impl Fair {
     /// with.
     pub(super) fn new(permits: usize, queue: usize, is_only: bool) -> Self {
         let half = permits.div_ceil(2).max(1);
-        let long = (permits / 2).max(1);
+        let dear = (permits / 2).max(1);
         let shared = Sizes {
             permits,
             each: half,
-            long,
-            long_each: long.div_ceil(2),
+            long: permits.saturating_sub(1).max(1),
+            dear,
+            dear_each: dear.div_ceil(2),
             queue,
             queue_each: queue.div_ceil(2),
         };
-        let alone =
-            Sizes { each: permits, long: permits, long_each: permits, queue_each: queue, ..shared };
+        let alone = Sizes { each: permits, queue_each: queue, ..shared };
         let sizes = if is_only { alone } else { shared };
         Self { sizes, state: Mutex::default() }
     }
@@ -232,9 +251,9 @@ impl Fair {
     ) -> Result<Permit, Refused> {
         let (number, told) = {
             let mut state = self.state.lock();
-            if self.fits(&state, tenant, pace) {
-                state.take(tenant, pace);
-                return Ok(self.made(tenant, pace));
+            if let Some(place) = self.fits(&state, tenant, pace, Instant::now()) {
+                state.take(tenant, place);
+                return Ok(self.made(tenant, place));
             }
             if deadline.is_none() {
                 return Err(Refused::Busy);
@@ -245,7 +264,7 @@ impl Fair {
             drop(state);
             if let Some((displaced, waiting)) = displaced {
                 // Whoever has gone meanwhile needs no answer.
-                let _ = displaced.tell.send(Err(Refused::Full(waiting)));
+                let _ = displaced.tell.send(Err(Refused::Share(waiting)));
             }
             (number, told)
         };
@@ -257,19 +276,29 @@ impl Fair {
         answer.map_or(Err(Refused::Late), |told| told.unwrap_or(Err(Refused::Late)))
     }
 
-    fn made(self: &Arc<Self>, tenant: Tenant, pace: Pace) -> Permit {
-        Permit { fair: self.clone(), tenant, pace, used: Duration::ZERO }
+    fn made(self: &Arc<Self>, tenant: Tenant, place: Place) -> Permit {
+        Permit { fair: self.clone(), tenant, place, used: Duration::ZERO }
     }
 
-    fn fits(&self, state: &State, tenant: Tenant, pace: Pace) -> bool {
-        let (running, running_long) = state
-            .accounts
-            .get(&tenant)
-            .map_or((0, 0), |account| (account.running, account.running_long));
-        let long = || state.running_long < self.sizes.long && running_long < self.sizes.long_each;
-        state.running < self.sizes.permits
-            && running < self.sizes.each
-            && (pace == Pace::Short || long())
+    /// The place of a call, if there is one for it now.
+    fn fits(&self, state: &State, tenant: Tenant, pace: Pace, now: Instant) -> Option<Place> {
+        let account = state.accounts.get(&tenant);
+        let running = account.map_or(0, |account| account.running);
+        if state.running >= self.sizes.permits || running >= self.sizes.each {
+            return None;
+        }
+        if pace == Pace::Short {
+            return Some(Place::Short);
+        }
+        if state.running_long >= self.sizes.long {
+            return None;
+        }
+        let Some(account) = account.filter(|account| account.is_dear(now)) else {
+            return Some(Place::Long);
+        };
+        let is_free = state.running_dear < self.sizes.dear
+            && account.running_dear < self.sizes.dear_each;
+        is_free.then_some(Place::Dear)
     }
 
     /// Makes room for one more who waits; gives whom that displaces, and how many wait.
@@ -281,7 +310,7 @@ impl Fair {
         let waiting = state.waiting;
         let own = state.accounts.get(&tenant).map_or(0, Account::waiting);
         if own >= self.sizes.queue_each {
-            return Err(Refused::Full(own));
+            return Err(Refused::Share(own));
         }
         if waiting < self.sizes.queue {
             return Ok(None);
@@ -295,25 +324,26 @@ impl Fair {
 
     /// Gives permits to those whose turn it is.
     fn grant(self: &Arc<Self>, state: &mut State, told: &mut Told, now: Instant) {
-        while let Some((tenant, pace)) = self.next(state, now) {
+        while let Some((tenant, place)) = self.next(state, now) {
+            let pace = if place == Place::Short { Pace::Short } else { Pace::Long };
             let Some(waiter) = state.dequeue(tenant, pace) else { return };
-            state.take(tenant, pace);
-            told.push((waiter.tell, Ok(self.made(tenant, pace))));
+            state.take(tenant, place);
+            told.push((waiter.tell, Ok(self.made(tenant, place))));
         }
     }
 
-    fn next(&self, state: &mut State, now: Instant) -> Option<(Tenant, Pace)> {
+    fn next(&self, state: &mut State, now: Instant) -> Option<(Tenant, Place)> {
         if state.waiting == 0 || state.running >= self.sizes.permits {
             return None;
         }
         let of = |ring: &VecDeque<Tenant>, pace| {
-            let fitting = ring.iter().filter(|tenant| self.fits(state, **tenant, pace));
+            let fits = |tenant: &Tenant| Some((*tenant, self.fits(state, *tenant, pace, now)?));
             // The first of those that cost little; of the others the cheapest.
-            let cost = |tenant: &&Tenant| {
+            let cost = |(tenant, _): &(Tenant, Place)| {
                 let spent = state.accounts.get(tenant).map(|account| account.spent(now));
                 spent.filter(|spent| *spent > DEAR).unwrap_or_default()
             };
-            fitting.min_by_key(cost).map(|tenant| (*tenant, pace))
+            ring.iter().filter_map(fits).min_by_key(cost)
         };
         let (short, long) = (of(&state.short, Pace::Short), of(&state.long, Pace::Long));
         let next = match (short, long) {
@@ -321,7 +351,7 @@ impl Fair {
             (short, long) => short.or(long),
         };
         match next {
-            Some((_, Pace::Short)) if !state.long.is_empty() => state.short_in_a_row += 1,
+            Some((_, Place::Short)) if !state.long.is_empty() => state.short_in_a_row += 1,
             _ => state.short_in_a_row = 0,
         }
         next
@@ -342,25 +372,24 @@ impl Fair {
 }
 
 impl State {
-    fn take(&mut self, tenant: Tenant, pace: Pace) {
-        self.running += 1;
+    fn take(&mut self, tenant: Tenant, place: Place) {
         let account = self.account(tenant);
         account.running += 1;
-        if pace == Pace::Long {
-            account.running_long += 1;
-            self.running_long += 1;
-        }
+        account.running_dear += usize::from(place == Place::Dear);
+        self.running += 1;
+        self.running_long += usize::from(place != Place::Short);
+        self.running_dear += usize::from(place == Place::Dear);
     }
 
-    fn give_back(&mut self, tenant: Tenant, pace: Pace, used: Duration, now: Instant) {
-        self.running = self.running.saturating_sub(1);
+    fn give_back(&mut self, tenant: Tenant, place: Place, used: Duration, now: Instant) {
+        let less = |of: &mut usize, is: bool| *of = of.saturating_sub(usize::from(is));
         let account = self.account(tenant);
-        account.running = account.running.saturating_sub(1);
         account.charge(used, now);
-        if pace == Pace::Long {
-            account.running_long = account.running_long.saturating_sub(1);
-            self.running_long = self.running_long.saturating_sub(1);
-        }
+        less(&mut account.running, true);
+        less(&mut account.running_dear, place == Place::Dear);
+        less(&mut self.running, true);
+        less(&mut self.running_long, place != Place::Short);
+        less(&mut self.running_dear, place == Place::Dear);
     }
 
     fn ring(&mut self, pace: Pace) -> &mut VecDeque<Tenant> {
@@ -472,7 +501,7 @@ impl Permit {
     pub(super) fn is_dear(&self) -> bool {
         let state = self.fair.state.lock();
         let account = state.accounts.get(&self.tenant);
-        account.is_some_and(|account| account.spent(Instant::now()) > DEAR)
+        account.is_some_and(|account| account.is_dear(Instant::now()))
     }
 
     /// A call of the tenant was long, or short: that tells where its next one starts.
@@ -488,8 +517,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let (tenant, pace, used) = (self.tenant, self.pace, self.used);
-        self.fair.change(|state, now| state.give_back(tenant, pace, used, now));
+        let (tenant, place, used) = (self.tenant, self.place, self.used);
+        self.fair.change(|state, now| state.give_back(tenant, place, used, now));
     }
 }
 

@@ -54,6 +54,16 @@ pub enum Overload {
         /// Length of its queue.
         waiting: usize,
     },
+    /// Too many of the same tenant wait already.
+    #[error(
+        "policy {policy}: {waiting} calls of the same namespace or user are waiting already: try again"
+    )]
+    Share {
+        /// The policy.
+        policy: String,
+        /// How many of them wait.
+        waiting: usize,
+    },
     /// All permits are taken, and the policy is not worth a wait.
     #[error("policy {policy}: all its calls are taken")]
     Busy {
@@ -93,6 +103,14 @@ pub enum Overload {
         /// How long it waited.
         waited: Duration,
     },
+}
+
+impl Overload {
+    /// Whether more wait already than may. It is of no use to say so at once.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Share { .. } | Self::QueueFull { .. })
+    }
 }
 
 impl From<Unsettled> for Overload {
@@ -147,6 +165,7 @@ impl Lane {
         permit.map_err(|refused| match refused {
             Refused::Busy => Overload::Busy { policy: policy() },
             Refused::Full(waiting) => Overload::QueueFull { policy: policy(), waiting },
+            Refused::Share(waiting) => Overload::Share { policy: policy(), waiting },
             Refused::Late => Overload::Timeout { policy: policy(), waited: started.elapsed() },
         })
     }

@@ -39,6 +39,10 @@ const MARGIN: Duration = Duration::from_millis(200);
 /// Time for an answer where the request does not say.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
+/// Who has filled its share of a queue is told so after this. Whoever sends large objects without a pause would
+/// otherwise have the server read and refuse them as fast as it can.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// More of a body that is too large is not even thrown away: the connection ends.
 const MAX_DISCARDED: usize = 64 << 20;
 
@@ -259,7 +263,15 @@ impl App {
         }
         let decision = match decided {
             Ok(decision) => decision,
-            Err(error @ DecideError::Overload(_)) => return self.shed(&error.to_string()),
+            Err(DecideError::Overload(overload)) => {
+                if overload.is_full() {
+                    // Nothing of the request is kept meanwhile.
+                    drop((text, envelope, account));
+                    let pause = deadline.min(Instant::now() + PAUSE);
+                    tokio::time::sleep_until(pause.into()).await;
+                }
+                return self.shed(&overload.to_string());
+            }
             Err(error @ DecideError::NoPolicy { .. }) => {
                 return plain(StatusCode::NOT_FOUND, &error.to_string());
             }

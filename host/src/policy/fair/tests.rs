@@ -34,44 +34,47 @@ fn permit(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Permit {
 /// Everything that was taken is back.
 fn assert_idle(fair: &Fair) {
     let state = fair.state.lock();
-    assert_eq!((state.running, state.running_long, state.waiting), (0, 0, 0));
+    let running = (state.running, state.running_long, state.running_dear);
+    assert_eq!((running, state.waiting), ((0, 0, 0), 0));
     assert!(state.short.is_empty() && state.long.is_empty());
-    assert!(state.accounts.values().all(|account| account.is_idle() && account.running_long == 0));
+    assert!(state.accounts.values().all(|account| account.is_idle() && account.running_dear == 0));
 }
 
 #[tokio::test]
 async fn nobody_holds_more_than_half() {
-    for (permits, half, long, long_each) in
-        [(1, 1, 1, 1), (2, 1, 1, 1), (3, 2, 1, 1), (4, 2, 2, 1), (8, 4, 4, 2), (256, 128, 128, 64)]
-    {
-        for (pace, each, all) in
-            [(Pace::Short, half, permits), (Pace::Long, long_each.min(half), long)]
-        {
+    // Permits, of one tenant, of long calls, of long calls of all who are dear and of one of them.
+    let cases = [
+        [1, 1, 1, 1, 1],
+        [2, 1, 1, 1, 1],
+        [3, 2, 2, 1, 1],
+        [4, 2, 3, 2, 1],
+        [8, 4, 7, 4, 2],
+        [256, 128, 255, 128, 64],
+    ];
+    for [permits, each, long, dear, dear_each] in cases {
+        for (pace, is_dear, each, all) in [
+            (Pace::Short, false, each, permits),
+            (Pace::Short, true, each, permits),
+            (Pace::Long, false, each, long),
+            (Pace::Long, true, dear_each, dear),
+        ] {
             let fair = fair(permits, 1_000);
-            let (mut held, mut waiting, mut most) = (Vec::new(), Vec::new(), 0);
-            for tenant in 0..8 {
-                let mut count = 0;
-                for _ in 0..permits + 1 {
-                    let mut asked = ask(&fair, tenant, pace);
-                    match got(&mut asked) {
-                        Some(permit) => {
-                            held.push(permit.unwrap());
-                            count += 1;
-                        }
-                        None => waiting.push(asked),
-                    }
-                    if waiting.len() > 500 {
-                        waiting.clear();
-                    }
-                }
-                most = most.max(count);
+            let (mut held, mut most) = (Vec::new(), 0);
+            if is_dear {
+                (0..8).for_each(|tenant| permit(&fair, tenant, pace).charge(MOST_CHARGED));
             }
-            assert_eq!((most, held.len()), (each, all), "{permits} {pace:?}");
+            for tenant in 0..8 {
+                let before = held.len();
+                while let Some(Ok(permit)) = got(&mut ask(&fair, tenant, pace)) {
+                    held.push(permit);
+                }
+                most = most.max(held.len() - before);
+            }
+            assert_eq!((most, held.len()), (each, all), "{permits} {pace:?} {is_dear}");
             // Beside long calls of anybody there is room for a short one.
             if permits > 1 && pace == Pace::Long {
                 permit(&fair, 100, Pace::Short);
             }
-            drop(waiting);
             drop(held);
             assert_idle(&fair);
         }
@@ -150,7 +153,7 @@ async fn a_full_queue_refuses_those_who_fill_it() {
             let mut asked = ask(&fair, tenant, Pace::Short);
             match got(&mut asked) {
                 None => waiting.push((tenant, asked)),
-                Some(Err(Refused::Full(_))) => refused += 1,
+                Some(Err(Refused::Share(4))) => refused += 1,
                 Some(other) => panic!("{other:?}"),
             }
         }
@@ -164,7 +167,7 @@ async fn a_full_queue_refuses_those_who_fill_it() {
     let mut displaced = Vec::new();
     for (tenant, asked) in &mut waiting {
         if let Some(answer) = got(asked) {
-            assert_eq!(answer.unwrap_err(), Refused::Full(8));
+            assert!(matches!(answer.unwrap_err(), Refused::Share(_)));
             displaced.push(*tenant);
         }
     }
@@ -172,6 +175,11 @@ async fn a_full_queue_refuses_those_who_fill_it() {
     assert_eq!(displaced.len(), 3);
     assert!(displaced.iter().all(|tenant| [1, 2].contains(tenant)), "{displaced:?}");
     assert_eq!(fair.state.lock().waiting, 8);
+    // Where all have one, the next one has no place.
+    let mut alike: Vec<_> = (20..30).map(|tenant| ask(&fair, tenant, Pace::Short)).collect();
+    let answers: Vec<_> = alike.iter_mut().map(got).collect();
+    assert!(matches!(answers[9], Some(Err(Refused::Full(8)))), "{answers:?}");
+    drop(alike);
     drop(waiting);
     drop(held);
     assert_idle(&fair);
