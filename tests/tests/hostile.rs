@@ -175,6 +175,71 @@ async fn a_fault_does_what_the_configuration_says() {
     }
 }
 
+/// What only warning rules need cannot keep a request from its answer, and cannot let it pass.
+#[tokio::test]
+async fn a_fault_of_a_rule_that_only_warns_drops_the_rules_that_only_warn() {
+    let policy = |settings: &Value, rules: &Value| {
+        let mut policy = misbehaves("evil", settings);
+        policy["module"] = json!(hostile("advises"));
+        policy["rules"] = rules.clone();
+        policy
+    };
+    for (what, cause) in
+        [("spin", "ran longer than 100ms"), ("grow", "memory"), ("panic", "advice is dear")]
+    {
+        let settings = json!({"do": what});
+        let set = load(&[policy(&settings, &json!({}))]);
+        let decision = decide(&set, "good").await;
+        assert_eq!((&decision.failure, &decision.denial), (&None, &None), "{what}");
+        assert!(decision.warnings.is_empty() && decision.faults.is_empty(), "{decision:?}");
+        let dropped = &decision.dropped[0];
+        assert_eq!(dropped.rules, ["ADVICE-1", "ADVICE-2"]);
+        assert!(dropped.cause.contains(cause), "{}", dropped.cause);
+        let note = &decision.audit_annotations["evil"];
+        assert!(note.starts_with("not evaluated ADVICE-1 ADVICE-2: "), "{note}");
+        let denial = decide(&set, "bad").await.denial.unwrap();
+        assert_eq!(denial.message, "no", "what denies is evaluated");
+        // What may deny is not dropped, by the configuration's word or by a setting.
+        for (settings, rules) in [
+            (settings.clone(), json!({"ADVICE-1": "deny"})),
+            (json!({"do": what, "strict": true}), json!({})),
+        ] {
+            let decision = decide(&load(&[policy(&settings, &rules)]), "good").await;
+            assert!(decision.failure.unwrap().cause.contains(cause), "{what} {rules}");
+            assert!(decision.dropped.is_empty());
+        }
+        // What only warns by the configuration's word is.
+        let strict = json!({"do": what, "strict": true});
+        let set = load(&[policy(&strict, &json!({"ADVICE-1": "warn"}))]);
+        assert_eq!(decide(&set, "good").await.failure, None);
+    }
+    // Without a fault nothing is dropped.
+    let decision = decide(&load(&[policy(&json!({}), &json!({}))]), "good").await;
+    assert_eq!(decision.warnings, ["think twice", "think again"]);
+    assert!(decision.dropped.is_empty());
+}
+
+/// `onError: allow` forgives errors of the policy, not that it was given too much to do.
+#[tokio::test]
+async fn what_is_too_much_for_a_policy_is_not_allowed() {
+    let cases = [
+        (json!({"do": "panic"}), true),
+        (json!({"do": "unknown-rule"}), true),
+        (json!({"do": "spin"}), false),
+        (json!({"do": "grow"}), false),
+        (json!({"do": "recurse"}), false),
+        (json!({"do": "many-annotations", "number": 17}), false),
+    ];
+    for (settings, allowed) in cases {
+        let mut policy = misbehaves("evil", &settings);
+        policy["onError"] = "allow".into();
+        let decision = decide(&load(&[policy]), "b").await;
+        assert_eq!(decision.failure.is_none(), allowed, "{settings}");
+        assert_eq!(decision.denial, None);
+        assert_eq!(decision.faults.len(), 1);
+    }
+}
+
 /// Audit and warn never block, not even by being busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_policy_that_may_not_block_is_left_out() {

@@ -72,6 +72,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "RPK-08",
         title: "directories and paths can be unpacked: neither `..` nor absolute",
+        enabled_by: &["/rukpak/strictPaths"],
         kinds: BUNDLE,
         operations: &[Create],
         source: "rukpak v0.16.0 internal/source/git.go, internal/webhook/bundle.go",

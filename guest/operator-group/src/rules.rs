@@ -197,6 +197,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "OPG-23",
         title: "a ClusterServiceVersion has install modes",
+        enabled_by: &["/operatorGroup/emptyInstallModes"],
         kinds: CSV,
         operations: &[Create, Update],
         source: "OCP 4.12 L2436-2447, L3320; api pkg/operators/v1alpha1/clusterserviceversion.go",
@@ -221,6 +222,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "OPG-26",
         title: "an OperatorGroup does not lose APIs to an intersecting one",
+        enabled_by: &["/operatorGroup/removeAPIs"],
         kinds: CSV,
         operations: &[Create, Update],
         source: "OCP 4.12 L3932-3950; OLM pkg/controller/operators/olm/groups.go",

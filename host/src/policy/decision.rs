@@ -3,7 +3,7 @@
 //! Levels and modes are applied here, texts are made fit for the wire, and all findings of all
 //! policies go into one answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::descriptor::DefaultLevel;
 use super::{Mode, OnError, Policy, RuleLevel};
@@ -97,6 +97,17 @@ pub struct Denial {
     pub causes: Vec<Cause>,
 }
 
+/// Rules of a policy that could not be evaluated and only warn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// The policy.
+    pub policy: String,
+    /// The rules.
+    pub rules: Vec<String>,
+    /// Why, in one line.
+    pub cause: String,
+}
+
 /// The answer to a review.
 #[derive(Debug, Clone, Default)]
 pub struct Decision {
@@ -108,6 +119,8 @@ pub struct Decision {
     pub audit_annotations: BTreeMap<String, String>,
     /// Everything that was found.
     pub violations: Vec<Violation>,
+    /// Rules that only warn and were left out, because of a fault that they are the reason of.
+    pub dropped: Vec<Dropped>,
     /// Policies that gave no verdict, whatever that did.
     pub faults: Vec<PolicyFault>,
     /// A fault after which the webhook must not answer, so that its `failurePolicy` decides.
@@ -120,9 +133,19 @@ pub(super) struct Finding {
     violations: Vec<Violation>,
     reason: Option<String>,
     annotations: Vec<(String, String)>,
+    dropped: Option<Dropped>,
 }
 
 impl Finding {
+    /// Says that it was found without these rules.
+    pub(super) fn without(&mut self, policy: &Policy, rules: BTreeSet<&str>, fault: &Fault) {
+        self.dropped = Some(Dropped {
+            policy: policy.name.clone(),
+            rules: rules.into_iter().map(str::to_owned).collect(),
+            cause: one_line(&fault.to_string(), MAX_MESSAGE),
+        });
+    }
+
     /// Takes over a verdict.
     ///
     /// # Errors
@@ -166,7 +189,7 @@ impl Finding {
             annotations.push((key, one_line(&annotation.value, MAX_MESSAGE)));
         }
         let reason = verdict.reason.map(|reason| one_line(&reason, MAX_REASON));
-        Ok(Self { violations, reason, annotations })
+        Ok(Self { violations, reason, annotations, dropped: None })
     }
 }
 
@@ -202,15 +225,18 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn finding(&mut self, policy: &Policy, finding: Finding) {
-        let Finding { violations, reason, annotations } = finding;
+        let Finding { violations, reason, annotations, dropped } = finding;
         if violations.iter().any(|v| v.effect == Effect::Deny) {
             self.reasons.push(reason);
         }
-        if !violations.is_empty() {
-            let note = |v: &Violation| format!("{} {}: {}", v.effect.as_str(), v.rule, v.message);
-            let notes: Vec<_> = violations.iter().map(note).collect();
+        let without = |d: &Dropped| format!("not evaluated {}: {}", d.rules.join(" "), d.cause);
+        let note = |v: &Violation| format!("{} {}: {}", v.effect.as_str(), v.rule, v.message);
+        let notes: Vec<_> =
+            dropped.iter().map(without).chain(violations.iter().map(note)).collect();
+        if !notes.is_empty() {
             self.annotate(&policy.name, &notes.join("; "));
         }
+        self.decision.dropped.extend(dropped);
         for (key, value) in annotations {
             self.annotate(&format!("{}.{key}", policy.name), &value);
         }

@@ -296,8 +296,8 @@ impl Fair {
         let Some(account) = account.filter(|account| account.is_dear(now)) else {
             return Some(Place::Long);
         };
-        let is_free = state.running_dear < self.sizes.dear
-            && account.running_dear < self.sizes.dear_each;
+        let is_free =
+            state.running_dear < self.sizes.dear && account.running_dear < self.sizes.dear_each;
         is_free.then_some(Place::Dear)
     }
 

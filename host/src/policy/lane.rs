@@ -21,12 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use opgate_document::Document;
 use tokio::sync::oneshot;
 
 use super::Policy;
 use super::fair::{DEAR, Fair, Pace, Permit, Refused, Tenant};
-use crate::cluster::{Lens, Reader, Unsettled};
-use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, Work, processor_time, wit};
+use crate::cluster::{Lens, Unsettled};
+use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, processor_time, wit};
+use crate::review::Review;
 
 /// Deadline of a call where requests are served.
 const FAST: Duration = Duration::from_millis(2);
@@ -171,18 +173,30 @@ impl Lane {
     }
 }
 
+/// What a policy said, or why it said nothing.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) call: Call<wit::Verdict>,
+    /// Why the rules that only warn were left out.
+    pub(super) dropped: Option<Fault>,
+}
+
 /// Asks a policy for its verdict. `deadline` is that of the whole request: it bounds the wait for a
 /// permit and, where it comes before the policy's own, the call.
+///
+/// A call that fails is done once more without the rules that only warn about such a request: what they
+/// look at must not keep anybody from an answer.
 pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
     lens: &Lens,
-    tenant: Tenant,
+    (review, tenant): (&Review<'_>, Tenant),
     deadline: Instant,
-) -> Result<Call<wit::Verdict>, Overload> {
+) -> Result<Asked, Overload> {
     let lane = &policy.lane;
     let pace = if lane.is_only { Pace::Short } else { lane.fair.pace(tenant) };
     let mut permit = lane.permit(policy, (tenant, pace), deadline).await?;
+    let mut failed = None;
     if pace == Pace::Short {
         let left = left(deadline)?;
         let short = policy.limits.time > FAST && !lane.is_only;
@@ -192,17 +206,34 @@ pub(super) async fn validate(
         let budget = Budget { memory: policy.limits.memory, time, apart: None };
         let call = policy.module.validate(inputs, &policy.settings, reader, budget);
         permit.charge(started.elapsed());
-        if !(short && matches!(&call.result, Err(fault) if fault.is_deadline())) {
-            return Ok(call);
+        let is_long = short && call.result.as_ref().is_err_and(Fault::is_deadline);
+        if !is_long {
+            if lane.is_only || !is_worth_another(&call) || !policy.has_advice_on(review) {
+                return Ok(Asked { call, dropped: None });
+            }
+            failed = Some(call);
         }
         // Perhaps the call was long, perhaps its thread just had no processor: the second run tells.
-        tracing::debug!(policy = policy.name, "a long call; it is run again, apart");
+        tracing::debug!(policy = policy.name, "a call is run again, apart");
         drop(permit);
         permit = lane.permit(policy, (tenant, Pace::Long), deadline).await?;
     }
-    let time = Time::of(policy.limits, left(deadline)?);
-    let reader = policy.view.reader(lens.clone());
-    Ok(slow(policy, inputs, reader, permit, time).await)
+    let job = Job {
+        policy: policy.clone(),
+        inputs: inputs.clone(),
+        lens: lens.clone(),
+        has_advice: policy.has_advice_on(review),
+        deadline,
+    };
+    job.run_apart(permit, failed).await
+}
+
+/// Whether a call could end better without the rules that only warn.
+fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
+    // What is being listed is there in a moment, and there is nobody to tell where it was cancelled.
+    call.result.as_ref().is_err_and(|fault| {
+        !fault.is_overload() && !matches!(fault, Fault::Listing(_) | Fault::Cancelled)
+    })
 }
 
 /// What is left of a request: whoever asks must hear of it before they give up themselves.
@@ -211,46 +242,76 @@ fn left(deadline: Instant) -> Result<Duration, Overload> {
     if left.is_zero() { Err(Overload::Late) } else { Ok(left) }
 }
 
-async fn slow(
-    policy: &Arc<Policy>,
-    inputs: &Arc<Inputs>,
-    reader: Reader,
-    mut permit: Permit,
-    time: Time,
-) -> Call<wit::Verdict> {
-    let (answer, answered) = oneshot::channel();
-    let stop = Arc::new(AtomicBool::new(false));
-    let stop_on_drop = StopOnDrop(stop.clone());
-    let (running, inputs) = (policy.clone(), inputs.clone());
-    let spawned = std::thread::Builder::new()
-        .name("opgate-slow".into())
-        .stack_size(THREAD_STACK)
-        .spawn(move || {
-            if permit.is_dear() {
-                // Where the system does not allow it, the call runs like any other.
-                let _ = opgate_unsafe::run_when_idle();
-            }
-            let apart = Apart { cancelled: stop, yield_after: YIELD_AFTER };
-            let started = processor_time();
-            let memory = running.limits.memory;
-            let budget = Budget { memory, time, apart: Some(&apart) };
-            let call = running.module.validate(&inputs, &running.settings, reader, budget);
-            let used = processor_time().saturating_sub(started);
-            permit.charge(used);
-            permit.note(if used > SHORT { Pace::Long } else { Pace::Short });
-            drop(permit);
-            let _ = answer.send(call);
-        });
-    let failed = |why: String| Call {
-        result: Err(Fault::Trap(why)),
-        log: Vec::new(),
-        reader: None,
-        work: Work::default(),
-    };
-    if let Err(error) = spawned {
-        return failed(format!("no thread: {error}"));
+/// A call for the slow lane.
+struct Job {
+    policy: Arc<Policy>,
+    inputs: Arc<Inputs>,
+    lens: Lens,
+    /// There are rules that only warn.
+    has_advice: bool,
+    deadline: Instant,
+}
+
+impl Job {
+    /// Runs it on a thread of its own; where it has `failed` already, without the rules that only warn.
+    async fn run_apart(
+        self,
+        mut permit: Permit,
+        failed: Option<Call<wit::Verdict>>,
+    ) -> Result<Asked, Overload> {
+        let name = self.policy.name.clone();
+        let none =
+            |why: String| Overload::Starved { policy: name, why: format!("no thread: {why}") };
+        let (answer, answered) = oneshot::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stop_on_drop = StopOnDrop(stop.clone());
+        let spawned = std::thread::Builder::new()
+            .name("opgate-slow".into())
+            .stack_size(THREAD_STACK)
+            .spawn(move || {
+                if permit.is_dear() {
+                    // Where the system does not allow it, the call runs like any other.
+                    let _ = opgate_unsafe::run_when_idle();
+                }
+                let apart = Apart { cancelled: stop, yield_after: YIELD_AFTER };
+                let started = processor_time();
+                let asked = self.run(&apart, failed);
+                let used = processor_time().saturating_sub(started);
+                permit.charge(used);
+                permit.note(if used > SHORT { Pace::Long } else { Pace::Short });
+                drop(permit);
+                let _ = answer.send(asked);
+            });
+        if let Err(error) = spawned {
+            return Err(none(error.to_string()));
+        }
+        let asked = answered.await;
+        drop(stop_on_drop);
+        asked.map_err(|_| none("it ended without an answer".to_owned()))?
     }
-    let call = answered.await;
-    drop(stop_on_drop);
-    call.unwrap_or_else(|_| failed("its thread ended without an answer".to_owned()))
+
+    fn run(&self, apart: &Apart, failed: Option<Call<wit::Verdict>>) -> Result<Asked, Overload> {
+        let policy = &self.policy;
+        let failed = match failed {
+            Some(failed) => failed,
+            None => self.ask(apart, &policy.settings)?,
+        };
+        if !self.has_advice || !is_worth_another(&failed) {
+            return Ok(Asked { call: failed, dropped: None });
+        }
+        let Ok(mut call) = self.ask(apart, &policy.without_advice) else {
+            return Ok(Asked { call: failed, dropped: None });
+        };
+        call.log.splice(0..0, failed.log);
+        let dropped = failed.result.err().filter(|_| call.result.is_ok());
+        Ok(Asked { call, dropped })
+    }
+
+    fn ask(&self, apart: &Apart, settings: &Arc<Document>) -> Result<Call<wit::Verdict>, Overload> {
+        let limits = self.policy.limits;
+        let time = Time::of(limits, left(self.deadline)?);
+        let budget = Budget { memory: limits.memory, time, apart: Some(apart) };
+        let reader = self.policy.view.reader(self.lens.clone());
+        Ok(self.policy.module.validate(&self.inputs, settings, reader, budget))
+    }
 }

@@ -1,6 +1,6 @@
 //! From a configuration to policies that serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,9 @@ pub(super) fn load(
         }
     }
     errors.or(())?;
-    let settings = settings(configuration, config, &descriptor);
+    let advice = advice(config, &descriptor);
+    let without_advice = settings(configuration, config, &descriptor, &advice);
+    let settings = settings(configuration, config, &descriptor, &BTreeSet::new());
     let checked = module.validate_settings(&settings, Budget::of(config.limits));
     log(&config.name, &checked.log);
     match checked.result {
@@ -126,6 +128,8 @@ pub(super) fn load(
         lane: Lane::new(config.limits, queue, config.is_for_files),
         levels: config.rules.clone(),
         settings,
+        advice,
+        without_advice,
         excluded_namespaces: config.excluded_namespaces.clone(),
         excluded_users: config.excluded_users.clone(),
         last_error: parking_lot::Mutex::new(None),
@@ -200,12 +204,31 @@ pub(super) fn log(policy: &str, lines: &[crate::engine::LogLine]) {
     }
 }
 
+/// The rules of a policy that never deny, as far as it can be told to leave them out: those that warn by
+/// the configuration, or by default where none of the settings is there that could make them deny.
+fn advice(config: &PolicyConfig, descriptor: &Descriptor) -> BTreeSet<String> {
+    let schema: Value = serde_json::from_str(&descriptor.settings_schema).unwrap_or_default();
+    if schema.pointer("/properties/rules").is_none() {
+        return BTreeSet::new();
+    }
+    let only_warns = |rule: &&Rule| match config.rules.get(&rule.id) {
+        Some(level) => *level == RuleLevel::Warn,
+        None => {
+            rule.default == DefaultLevel::Warn
+                && rule.enabled_by.iter().all(|pointer| config.settings.pointer(pointer).is_none())
+        }
+    };
+    descriptor.rules.iter().filter(only_warns).map(|rule| rule.id.clone()).collect()
+}
+
 /// The settings as the policy gets them: its own, and where its schema has such properties
-/// `profile`, `identities` and `rules` from beside them. Its own profile and lists go first.
+/// `profile`, `identities` and `rules` from beside them. Its own profile and lists go first. These rules
+/// are `off` whatever the configuration says.
 fn settings(
     configuration: &Configuration,
     config: &PolicyConfig,
     descriptor: &Descriptor,
+    off: &BTreeSet<String>,
 ) -> Arc<Document> {
     let mut settings = config.settings.as_object().cloned().unwrap_or_default();
     let schema: Value = serde_json::from_str(&descriptor.settings_schema).unwrap_or_default();
@@ -221,9 +244,10 @@ fn settings(
             }
         }
     }
-    if has("rules") && !config.rules.is_empty() {
-        let levels: BTreeMap<_, _> =
-            config.rules.iter().map(|(id, level)| (id.as_str(), level.as_str())).collect();
+    if has("rules") && !(config.rules.is_empty() && off.is_empty()) {
+        let levels = config.rules.iter().map(|(id, level)| (id.as_str(), level.as_str()));
+        let off = off.iter().map(|id| (id.as_str(), RuleLevel::Off.as_str()));
+        let levels: BTreeMap<_, _> = levels.chain(off).collect();
         settings.insert("rules".to_owned(), serde_json::json!(levels));
     }
     // Too deep for a document is too deep for the parser of the configuration.

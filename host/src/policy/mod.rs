@@ -18,7 +18,7 @@ mod schema;
 mod set;
 pub(crate) mod units;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -26,7 +26,7 @@ use opgate_document::Document;
 use serde::Deserialize;
 
 pub use config::{ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile};
-pub use decision::{Cause, Decision, Denial, Effect, PolicyFault, Violation};
+pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
@@ -144,6 +144,11 @@ pub struct Policy {
     pub lane: Lane,
     levels: BTreeMap<String, RuleLevel>,
     settings: Arc<Document>,
+    /// Rules that never deny, whatever the policy says: those that warn by default, have no level in the
+    /// configuration, and none of the settings that could make them deny.
+    advice: BTreeSet<String>,
+    /// The settings, with these rules off.
+    without_advice: Arc<Document>,
     excluded_namespaces: Vec<String>,
     excluded_users: Vec<String>,
     view: Arc<View>,
@@ -177,6 +182,19 @@ impl Policy {
             && !(self.excluded_users.iter().any(|user| *user == review.username)
                 || (!review.namespace.is_empty()
                     && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
+    }
+
+    /// The rules that look at a review and only warn.
+    pub(crate) fn advice_on(&self, review: &Review<'_>) -> BTreeSet<&str> {
+        let requests = self.requests.iter().filter(|requests| requests.matches(review));
+        let looks_at = |rule: &String| {
+            requests.clone().any(|r| r.rule.rules.is_empty() || r.rule.rules.contains(rule))
+        };
+        self.advice.iter().filter(|rule| looks_at(rule)).map(String::as_str).collect()
+    }
+
+    fn has_advice_on(&self, review: &Review<'_>) -> bool {
+        !self.advice.is_empty() && !self.advice_on(review).is_empty()
     }
 
     /// Namespaces whose requests the policy does not see.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::config::{ConfigErrors, Configuration};
 use super::decision::{Builder, Finding};
 use super::fair::{Tenant, Tenants};
+use super::lane::Asked as Called;
 use super::load::{Loaded, load};
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
 use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
@@ -410,14 +411,23 @@ struct Answer {
 async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Lens) -> Answer {
     let Bench { inputs, tenant, deadline, observer, .. } = bench;
     let started = Instant::now();
-    let call = match lane::validate(policy, inputs, lens, *tenant, *deadline).await {
-        Ok(call) => call,
+    let asked = lane::validate(policy, inputs, lens, (bench.review, *tenant), *deadline).await;
+    let Called { call, dropped } = match asked {
+        Ok(asked) => asked,
         Err(overload) => {
             return Answer { finding: Err(overload), asked: Vec::new(), touched: Vec::new() };
         }
     };
     super::load::log(&policy.name, &call.log);
-    let finding = call.result.and_then(|verdict| Finding::of(policy, verdict));
+    let mut finding = call.result.and_then(|verdict| Finding::of(policy, verdict));
+    if let (Ok(finding), Some(fault)) = (&mut finding, dropped) {
+        let rules = policy.advice_on(bench.review);
+        tracing::warn!(
+            policy = policy.name, rules = ?rules, cause = %fault,
+            "a call failed, and did not without the rules that only warn"
+        );
+        finding.without(policy, rules, &fault);
+    }
     observer.called(policy, started.elapsed());
     if let Err(fault) = &finding {
         policy.note_error(fault.to_string());

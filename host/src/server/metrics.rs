@@ -66,6 +66,12 @@ struct Read {
     resource: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Left {
+    policy: String,
+    rule: String,
+}
+
 /// 5 µs to 10 s: a call of a policy takes tens of microseconds, a deadline is tens of milliseconds.
 const BUCKETS: [f64; 19] = [
     5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5,
@@ -81,6 +87,7 @@ pub(super) struct Metrics {
     evaluations: HashMap<String, Histogram>,
     faults: Family<Class, Counter>,
     violations: Family<Broken, Counter>,
+    dropped: Family<Left, Counter>,
     notes: Family<Note, Counter>,
     /// Notes that are counted by name, by policy.
     named: Mutex<HashMap<String, BTreeSet<String>>>,
@@ -199,6 +206,9 @@ impl Metrics {
         registry.register("faults", "Calls of a policy without a verdict", faults.clone());
         let violations = Family::<Broken, Counter>::default();
         registry.register("violations", "Rules broken, by what that did", violations.clone());
+        let dropped = Family::<Left, Counter>::default();
+        let text = "Rules that only warn and were left out, because the call failed with them";
+        registry.register("rules_dropped", text, dropped.clone());
         let notes = Family::<Note, Counter>::default();
         let text = "Audit annotations that policies write, by their key";
         registry.register("notes", text, notes.clone());
@@ -263,6 +273,7 @@ impl Metrics {
             evaluations,
             faults,
             violations,
+            dropped,
             notes,
             named: Mutex::default(),
             shed,
@@ -298,6 +309,12 @@ impl Metrics {
         for fault in &decision.faults {
             let labels = Class { policy: fault.policy.clone(), cause: fault.class };
             self.faults.get_or_create(&labels).inc();
+        }
+        for dropped in &decision.dropped {
+            for rule in &dropped.rules {
+                let labels = Left { policy: dropped.policy.clone(), rule: rule.clone() };
+                self.dropped.get_or_create(&labels).inc();
+            }
         }
         // Those of the host have the policy's name alone.
         let notes = decision.audit_annotations.keys().filter_map(|key| key.split_once('.'));
