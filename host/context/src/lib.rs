@@ -12,10 +12,11 @@
 mod pattern;
 mod store;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use opgate_document::{Document, Kind, Text, Value};
+use opgate_document::{Document, Kind, Text, Value, equal};
 pub use opgate_labels::Selector;
 
 use pattern::{Keep, Pattern};
@@ -259,6 +260,25 @@ impl Object {
         *self.key == *other.key && **self.text == **other.text && self.tokens == other.tokens
     }
 
+    /// Whether the same is kept of both but for their versions: a policy would say the same of them.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self) -> bool {
+        if self.is_same(other) {
+            return true;
+        }
+        if *self.key != *other.key || self.tokens != other.tokens {
+            return false;
+        }
+        let (left, right) = (self.document(), other.document());
+        let (left, right) = (left.root(), right.root());
+        match (left.get("/metadata"), right.get("/metadata")) {
+            (Some(ours), Some(theirs)) => {
+                alike(ours, theirs, "resourceVersion") && alike(left, right, "metadata")
+            }
+            _ => false,
+        }
+    }
+
     /// The fields that are kept, as a document.
     #[must_use]
     pub fn document(&self) -> Document {
@@ -306,4 +326,18 @@ pub fn selector(value: Value<'_>) -> Result<Selector, String> {
 /// Whether a value stands for something.
 fn is_something(value: Value<'_>) -> bool {
     value.kind() != Kind::Null
+}
+
+/// Whether two objects have the same members, besides one.
+fn alike(left: Value<'_>, right: Value<'_>, besides: &str) -> bool {
+    let names = |value: Value<'_>| {
+        let names = value.members().map(|(name, _)| name.to_owned());
+        names.filter(|name| name != besides).collect::<BTreeSet<_>>()
+    };
+    let is_alike = |name: &String| {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        equal(left.get(&pointer), right.get(&pointer))
+    };
+    let ours = names(left);
+    ours == names(right) && ours.iter().all(is_alike)
 }

@@ -8,7 +8,8 @@
 //!                            │
 //!                            └─ they differ ─▶ wait for the watch, then one direct read of what was
 //!                               touched ─▶ settled: again; time is over: deny
-//! verdict allows, changes something ─▶ reserve ─ something else was reserved meanwhile ─▶ again
+//! verdict allows, changes something ─▶ reserve ─ what was asked may have changed ─▶ again; after three
+//!                               rounds with a claim, for which others wait (claims)
 //! ```
 
 use std::collections::HashMap;
@@ -18,8 +19,9 @@ use futures_util::future::{join_all, select_all};
 use opgate_context::Key;
 use tokio::time::Instant;
 
+use super::claims::LOOK_AGAIN;
 use super::lens::{Lens, Needed, Scope, World};
-use super::{Cluster, Counters, Direct, Kind, NoRoom, Source, Write};
+use super::{Cluster, Counters, Direct, Kind, NoRoom, Question, Reserved, Source, Write};
 
 /// The longest that one who needs to know waits for the watch before asking directly: the watch
 /// usually takes milliseconds.
@@ -31,6 +33,9 @@ const INSTEAD: Duration = Duration::from_secs(3);
 /// Objects of one request that are read directly. A verdict that hangs on more requests under way
 /// than this is a denial.
 const MOST_READ: usize = 32;
+
+/// After so many rounds in which others changed what was asked, they have to wait.
+const MOST_ROUNDS: u32 = 3;
 
 /// What becomes of questions that must be exact while the watch of their resource fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -84,6 +89,8 @@ pub struct Asked<V> {
     pub is_sound: bool,
     /// What was asked, by kind.
     pub asked: Vec<(usize, Scope)>,
+    /// The same, as exactly as it was asked.
+    pub questions: Vec<(usize, Question)>,
     /// Objects that make the answers other ones in other worlds.
     pub touched: Vec<(usize, Key)>,
 }
@@ -127,6 +134,7 @@ pub async fn decide<J: Judge>(
     }
     let mut needed = Needed::default();
     let mut patience = Patience::default();
+    let (mut rounds, mut claim) = (0, None);
     loop {
         // Before anything is asked: what is reserved from now on is noticed.
         let seen = cluster.counters();
@@ -196,14 +204,28 @@ pub async fn decide<J: Judge>(
             // Whoever asked has given up: nothing will be stored.
             return Err(Unsettled::Late.into());
         }
-        let asked = |kind: usize| {
-            worlds.iter().any(|world| world.asked.iter().any(|(asked, _)| *asked == kind))
-        };
-        match cluster.reserve(&write, &seen, asked) {
-            Ok(true) => return Ok(first(worlds)?.verdict),
-            Ok(false) if Instant::now() >= deadline => return Err(Unsettled::Contention.into()),
-            Ok(false) => {}
-            Err(NoRoom) => return judge.without_room(first(worlds)?.verdict),
+        let asked: Vec<_> =
+            worlds.iter_mut().flat_map(|world| std::mem::take(&mut world.questions)).collect();
+        loop {
+            // Registered before it is tried: no end is missed.
+            let mut ended = std::pin::pin!(cluster.claims.ended().notified());
+            ended.as_mut().enable();
+            match cluster.reserve(&write, &seen, &asked, claim.as_ref()) {
+                Ok(Reserved::Made) => return Ok(first(worlds)?.verdict),
+                Ok(_) if Instant::now() >= deadline => return Err(Unsettled::Contention.into()),
+                Ok(Reserved::Outdated) => break,
+                Ok(Reserved::Claimed) => {
+                    let until = deadline.min(Instant::now() + LOOK_AGAIN);
+                    let _ = tokio::time::timeout_at(until, ended).await;
+                }
+                Err(NoRoom) => return judge.without_room(first(worlds)?.verdict),
+            }
+        }
+        rounds += 1;
+        match &claim {
+            Some(claim) => claim.asks(asked),
+            None if rounds >= MOST_ROUNDS => claim = cluster.claims.claim(asked),
+            None => {}
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::lens::{Listing, World, copies, stored};
-use super::reservations::{Full, Reservations, is_newer};
+use super::reservations::{Full, Made, Question, Reservations, is_newer};
 use super::{Options, Reading, Source};
 
 /// A watch that has failed for so long is interrupted: what it shows may be old.
@@ -343,7 +343,8 @@ impl Kind {
     /// Whether two objects of the API server differ in what is kept of them.
     pub(super) fn differ(&self, left: Value<'_>, right: Value<'_>, namespace: &str) -> bool {
         match (self.project(left, namespace), self.project(right, namespace)) {
-            (Ok(Some(left)), Ok(Some(right))) => !left.is_same(&right),
+            // Whoever changes an object need not name its version.
+            (Ok(Some(left)), Ok(Some(right))) => !left.is_alike(&right),
             (Ok(None), Ok(None)) => false,
             _ => true,
         }
@@ -354,21 +355,80 @@ impl Kind {
     ///
     /// # Errors
     /// Where there is no room.
-    pub(super) fn reserve(&self, key: &Key, object: Value<'_>, before: &str) -> Result<(), Full> {
-        let object = self.project(object, &key.namespace).ok().flatten();
-        if object.is_none() && before.is_empty() {
-            return Ok(());
-        }
-        if object.as_ref().is_some_and(|object| object.key() != key) {
-            // No API server asks about one object under the name of another: nothing will be stored.
-            return Ok(());
-        }
+    pub(super) fn reserve(
+        &self,
+        key: &Key,
+        object: Value<'_>,
+        old: Option<Value<'_>>,
+        before: &str,
+    ) -> Result<(), Full> {
+        let Some((object, old)) = self.forms(key, object, old, before) else { return Ok(()) };
         let ends = Instant::now() + self.options.reservation;
         let mut state = self.state.write();
         let contact = state.contact;
         let version = state.listing.version.parse().ok();
         state.reserved.heard(version, contact);
-        state.reserved.make(key, object, before, ends, self.options.bounds)
+        let stored = [state.listing.objects.get(key), old.as_ref()];
+        let made = state.reserved.forms(key, stored, object.as_ref());
+        state.reserved.make(key, object, made, before, ends, self.options.bounds)
+    }
+
+    /// What would be kept of an object that was allowed, and of what it was; none where nothing would be
+    /// reserved.
+    fn forms(
+        &self,
+        key: &Key,
+        object: Value<'_>,
+        old: Option<Value<'_>>,
+        before: &str,
+    ) -> Option<(Option<Arc<Object>>, Option<Arc<Object>>)> {
+        let form = |object| self.project(object, &key.namespace).ok().flatten().map(Arc::new);
+        let object = form(object);
+        // No API server asks about one object under the name of another: nothing will be stored.
+        let is_another = object.as_ref().is_some_and(|object| object.key() != key);
+        let is_nothing = object.is_none() && before.is_empty();
+        (!is_another && !is_nothing).then(|| (object, old.and_then(form)))
+    }
+
+    /// What a reservation would be about.
+    pub(super) fn made(
+        &self,
+        key: &Key,
+        object: Value<'_>,
+        old: Option<Value<'_>>,
+        before: &str,
+    ) -> Option<Made> {
+        let (object, old) = self.forms(key, object, old, before)?;
+        let state = self.state.read();
+        let stored = [state.listing.objects.get(key), old.as_ref()];
+        Some(state.reserved.forms(key, stored, object.as_ref()))
+    }
+
+    /// Whether a reservation since `seen` may change the answer to one of the questions.
+    pub(super) fn is_touched<'q>(
+        &self,
+        seen: Option<&Counters>,
+        asked: impl Iterator<Item = &'q Question> + Clone,
+    ) -> bool {
+        let state = self.state.read();
+        seen.is_none_or(|seen| state.reserved.touch(seen.made, asked))
+    }
+
+    /// Bytes that reservations take.
+    pub(super) fn reserved_bytes(&self) -> usize {
+        self.state.read().reserved.bytes()
+    }
+
+    /// Lets go of reservations that nobody asks about: those of which the watch has told, and those that
+    /// are older than any view that is used.
+    pub(super) fn expire(&self) {
+        let mut state = self.state.write();
+        let version = state.listing.version.parse().ok();
+        let contact = state.contact;
+        state.reserved.heard(version, contact);
+        if let Some(at) = Instant::now().checked_sub(self.options.max_age) {
+            state.reserved.heard(None, at);
+        }
     }
 
     /// What one direct read has found about an object that was asked for at this time.

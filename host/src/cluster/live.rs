@@ -39,6 +39,9 @@ use crate::text::{causes, one_line};
 /// Objects of one page. CSVs have some 100 KB each, so that a page has some 10 MB.
 const PAGE: u32 = 100;
 
+/// How often to look for reservations that have ended.
+const EXPIRES: Duration = Duration::from_secs(5);
+
 /// How long one answer other than a watch may take.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -171,7 +174,18 @@ impl Connection {
                 }
             })
         };
-        Watches { _tasks: cluster.kinds().iter().map(task).collect() }
+        let mut tasks: Vec<_> = cluster.kinds().iter().map(task).collect();
+        let kinds = cluster.kinds().to_vec();
+        tasks.push(supervisor.spawn("reservations".to_owned(), move || {
+            let kinds = kinds.clone();
+            async move {
+                loop {
+                    tokio::time::sleep(EXPIRES).await;
+                    kinds.iter().for_each(|kind| kind.expire());
+                }
+            }
+        }));
+        Watches { _tasks: tasks }
     }
 
     /// What the API server has now: a list, so that the answer says up to which version it holds.

@@ -16,6 +16,7 @@
 //! allowed is *reserved* ([`Cluster::reserve`]), and until one knows whether it was stored, a verdict
 //! must hold both with it and without it ([`decide()`]).
 
+mod claims;
 mod decide;
 mod direct;
 mod kind;
@@ -35,13 +36,14 @@ use std::time::Duration;
 use opgate_context::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
+pub use claims::{Claim, Claims};
 pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
 pub use direct::{Api, Direct};
 pub use kind::{Counters, Kind, NotCurrent, Standing, Status};
 pub use lens::{Fresh, Lens, Listing, Needed, Scope, World};
 pub use live::{Connection, ConnectionError, Watches};
 pub use reader::{Reader, View};
-pub use reservations::Bounds;
+pub use reservations::{Bounds, Question};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::plural;
 
@@ -110,6 +112,7 @@ pub struct Cluster {
     options: Options,
     /// Held while a reservation is compared and made.
     reserving: parking_lot::Mutex<()>,
+    claims: Claims,
 }
 
 /// A request that was allowed and changes an object.
@@ -125,6 +128,20 @@ pub struct Write {
 /// Nothing more can be reserved for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom;
+
+/// What became of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserved {
+    /// It is made, or none is needed.
+    Made,
+    /// Something was reserved since that may change what was asked: it has to be asked again.
+    Outdated,
+    /// It may change what somebody has asked who was in the way of others too often: those go first.
+    Claimed,
+}
+
+/// Reservations of all kinds have so many times the room of one.
+const ALL: usize = 2;
 
 impl Cluster {
     /// A view for all readings; one kind per resource, with what any of them needs.
@@ -147,7 +164,13 @@ impl Cluster {
         }
         let positions = merged.iter().enumerate().map(|(i, r)| (r.resource.clone(), i)).collect();
         let kinds = merged.into_iter().map(|reading| Arc::new(Kind::new(reading, options)));
-        Self { kinds: kinds.collect(), positions, options, reserving: parking_lot::Mutex::new(()) }
+        Self {
+            kinds: kinds.collect(),
+            positions,
+            options,
+            reserving: parking_lot::Mutex::default(),
+            claims: Claims::default(),
+        }
     }
 
     /// The resources that are read.
@@ -208,8 +231,8 @@ impl Cluster {
     }
 
     /// Remembers what was allowed until one knows what became of it, provided that nothing was
-    /// reserved since `seen` in the kinds that the evaluation has read. Otherwise `false`: it has to
-    /// be evaluated again.
+    /// reserved since `seen` that may change the answer to what the evaluation has `asked`, and that nobody
+    /// else has a claim on what it would change.
     ///
     /// # Errors
     /// Where nothing more can be reserved.
@@ -217,25 +240,45 @@ impl Cluster {
         &self,
         write: &Write,
         seen: &[Counters],
-        read: impl Fn(usize) -> bool,
-    ) -> Result<bool, NoRoom> {
-        let Some(object) = &write.object else { return Ok(true) };
+        asked: &[(usize, Question)],
+        claim: Option<&Claim<'_>>,
+    ) -> Result<Reserved, NoRoom> {
+        let Some(object) = &write.object else { return Ok(Reserved::Made) };
         let _one_at_a_time = self.reserving.lock();
+        let of = |kind: usize| {
+            asked.iter().filter(move |(of, _)| *of == kind).map(|(_, question)| question)
+        };
         let is_old = |(position, kind): (usize, &Arc<Kind>)| {
-            read(position)
-                && seen.get(position).is_none_or(|seen| seen.made != kind.counters().made)
+            of(position).next().is_some() && kind.is_touched(seen.get(position), of(position))
         };
         if (0..).zip(&self.kinds).any(is_old) {
-            return Ok(false);
+            return Ok(Reserved::Outdated);
         }
         let version = |old: &Arc<Document>| {
             old.get("/metadata/resourceVersion").and_then(|v| v.text().map(str::to_owned))
         };
         let before = write.old.as_ref().and_then(version).unwrap_or_default();
-        for kind in write.kinds.iter().filter_map(|kind| self.kinds.get(*kind)) {
-            kind.reserve(&write.key, object.root(), &before).map_err(|_| NoRoom)?;
+        let old = || write.old.as_ref().map(|old| old.root());
+        let kinds = || {
+            let kind = |position: &usize| Some((*position, self.kinds.get(*position)?));
+            write.kinds.iter().filter_map(kind)
+        };
+        if self.claims.are_there() {
+            let made = kinds().filter_map(|(position, kind)| {
+                Some((position, kind.made(&write.key, object.root(), old(), &before)?))
+            });
+            if self.claims.forbid(&made.collect::<Vec<_>>(), claim) {
+                return Ok(Reserved::Claimed);
+            }
         }
-        Ok(true)
+        let bytes = self.kinds.iter().fold(0_usize, |sum, kind| sum + kind.reserved_bytes());
+        if bytes >= self.options.bounds.bytes.saturating_mul(ALL) {
+            return Err(NoRoom);
+        }
+        for (_, kind) in kinds() {
+            kind.reserve(&write.key, object.root(), old(), &before).map_err(|_| NoRoom)?;
+        }
+        Ok(Reserved::Made)
     }
 
     /// Applies an allowed review to a snapshot, as the API server would have stored it.

@@ -8,12 +8,15 @@ use opgate_document::Document;
 
 use super::kind::NotCurrent;
 use super::lens::{Lens, Scope};
-use super::{Cluster, Kind, Reading, Source};
+use super::{Cluster, Kind, Question, Reading, Source};
 use crate::engine::wit;
 
 /// Documents and names that one answer has at the most, as `wit/policy.wit` says.
 const DOCUMENTS: usize = 256;
 const NAMES: usize = 16_384;
+
+/// Questions of one call that are remembered, and values in them. One who asks more has asked about everything.
+const MOST_VALUES: usize = 4_096;
 
 /// The part of the cluster that one policy may read.
 #[derive(Debug, Default)]
@@ -62,7 +65,15 @@ impl View {
     /// A reader for one call.
     #[must_use]
     pub fn reader(self: &Arc<Self>, lens: Lens) -> Reader {
-        Reader { view: self.clone(), lens, asked: Vec::new(), touched: Vec::new(), page: None }
+        Reader {
+            view: self.clone(),
+            lens,
+            asked: Vec::new(),
+            questions: Vec::new(),
+            values: 0,
+            touched: Vec::new(),
+            page: None,
+        }
     }
 }
 
@@ -72,6 +83,9 @@ pub struct Reader {
     view: Arc<View>,
     lens: Lens,
     asked: Vec<(usize, Scope)>,
+    questions: Vec<(usize, Question)>,
+    /// Values in the queries among them.
+    values: usize,
     touched: Vec<(usize, Key)>,
     /// Kind and last object of the last page, and how many copies of it were shown.
     page: Option<(usize, Key, usize)>,
@@ -93,6 +107,12 @@ impl Reader {
     #[must_use]
     pub fn asked(&self) -> &[(usize, Scope)] {
         &self.asked
+    }
+
+    /// The same, as exactly as it was asked.
+    #[must_use]
+    pub fn questions(self) -> Vec<(usize, Question)> {
+        self.questions
     }
 
     /// Objects that make the answers other ones in other worlds.
@@ -127,6 +147,7 @@ impl Reader {
         let Lens { world, fresh } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope);
+        self.note(window.kind, Question::Object(key.clone()), 1);
         let got = kind.get(&key, fresh, world)?;
         if got.touches {
             self.touch(window.kind, [key]);
@@ -207,6 +228,11 @@ impl Reader {
         let Lens { world, fresh } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope);
+        if query.after.is_none() {
+            // A later page is of the same question.
+            let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
+            self.note(window.kind, Question::Query(Box::new(query.clone())), values + 1);
+        }
         let mut answer = Vec::new();
         loop {
             // A page may end amid the copies of an object; the next one shows the others.
@@ -237,6 +263,20 @@ impl Reader {
             if !self.touched.contains(&touched) {
                 self.touched.push(touched);
             }
+        }
+    }
+
+    /// Remembers a question, within bounds.
+    fn note(&mut self, kind: usize, question: Question, values: usize) {
+        self.values = self.values.saturating_add(values);
+        if self.values <= MOST_VALUES {
+            self.questions.push((kind, question));
+        } else if !self
+            .questions
+            .iter()
+            .any(|(of, known)| *of == kind && matches!(known, Question::Anything))
+        {
+            self.questions.push((kind, Question::Anything));
         }
     }
 

@@ -11,12 +11,12 @@
 //!                     └─ its time is over, and the watch has spoken since ─▶ gone from here
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opgate_context::{Key, Object};
+use opgate_context::{Key, Object, Query};
 use tokio::time::Instant;
 
 /// Different requests about one object that may all be under way. More are refused until one of
@@ -29,6 +29,50 @@ const LAG: Duration = Duration::from_secs(10);
 
 /// Objects of one namespace have no more than this part of the room.
 const SHARE: usize = 4;
+
+/// Reservations of which it is remembered what they were about. Whoever began before the oldest of them is
+/// taken to have missed something.
+const MOST_REMEMBERED: usize = 1_024;
+
+/// What somebody asked about a resource.
+#[derive(Debug, Clone)]
+pub enum Question {
+    /// One object.
+    Object(Key),
+    /// All objects for which it holds, wherever the answer begins and ends.
+    Query(Box<Query>),
+    /// Too much to be remembered.
+    Anything,
+}
+
+impl Question {
+    /// Whether the answer may be another one for a change of an object of which these forms are known.
+    fn is_about(&self, made: &Made) -> bool {
+        match self {
+            Self::Object(key) => *key == made.key,
+            Self::Anything => true,
+            Self::Query(query) => made.forms.iter().any(|form| query.holds(form)),
+        }
+    }
+}
+
+/// A reservation that was made: the object, in all forms that it had or may get.
+#[derive(Debug)]
+pub(super) struct Made {
+    key: Key,
+    forms: Vec<Arc<Object>>,
+}
+
+impl Made {
+    /// Whether one of the questions may have another answer now.
+    pub(super) fn answers<'q>(&self, mut asked: impl Iterator<Item = &'q Question>) -> bool {
+        asked.any(|question| question.is_about(self))
+    }
+
+    fn size(&self) -> usize {
+        self.forms.iter().map(|form| form.size()).sum()
+    }
+}
 
 /// How much may be reserved in one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +158,9 @@ pub(super) struct Reservations {
     bytes: usize,
     /// How many there have been.
     made: u64,
+    /// What the last of them were about, and the bytes of that.
+    last: VecDeque<Made>,
+    last_bytes: usize,
     /// How many were settled.
     settled: u64,
     /// Before this nothing ends.
@@ -138,6 +185,43 @@ impl Reservations {
     /// How many there have been.
     pub(super) fn made(&self) -> u64 {
         self.made
+    }
+
+    /// Whether a reservation since `made` may change the answer to one of the questions.
+    pub(super) fn touch<'q>(
+        &self,
+        made: u64,
+        asked: impl Iterator<Item = &'q Question> + Clone,
+    ) -> bool {
+        let since = usize::try_from(self.made.saturating_sub(made)).unwrap_or(usize::MAX);
+        // What is not remembered any more may have been about anything.
+        since > self.last.len()
+            || self.last.iter().rev().take(since).any(|made| made.answers(asked.clone()))
+    }
+
+    /// The forms of an object that any world may show beside the one that is `stored`.
+    pub(super) fn forms(
+        &self,
+        key: &Key,
+        stored: [Option<&Arc<Object>>; 2],
+        new: Option<&Arc<Object>>,
+    ) -> Made {
+        let overlay = self.by_key.get(key);
+        let known = overlay.and_then(|overlay| overlay.known.as_ref());
+        let pending = overlay.map(|overlay| overlay.pending.as_slice()).unwrap_or_default();
+        let pending = pending.iter().filter_map(|pending| pending.object.as_ref());
+        let forms = stored.into_iter().flatten().chain(known).chain(pending).chain(new).cloned();
+        Made { key: key.clone(), forms: forms.collect() }
+    }
+
+    fn remember(&mut self, made: Made, bounds: Bounds) {
+        self.made += 1;
+        self.last_bytes = self.last_bytes.saturating_add(made.size());
+        self.last.push_back(made);
+        while self.last.len() > MOST_REMEMBERED || self.last_bytes > bounds.bytes / SHARE {
+            let Some(oldest) = self.last.pop_front() else { break };
+            self.last_bytes = self.last_bytes.saturating_sub(oldest.size());
+        }
     }
 
     /// How many were settled.
@@ -192,22 +276,23 @@ impl Reservations {
     pub(super) fn make(
         &mut self,
         key: &Key,
-        object: Option<Object>,
+        object: Option<Arc<Object>>,
+        made: Made,
         before: &str,
         ends: Instant,
         bounds: Bounds,
     ) -> Result<(), Full> {
-        let uid = object.as_ref().map(Object::uid).unwrap_or_default();
+        let uid = object.as_ref().map(|object| object.uid()).unwrap_or_default();
         let uid: Box<str> = if before.is_empty() { uid.into() } else { Box::default() };
-        let pending = Pending { object: object.map(Arc::new), before: before.into(), uid, ends };
+        let pending = Pending { object, before: before.into(), uid, ends };
         let size = pending.size();
         let overlay = self.by_key.get_mut(key);
         let of_one = overlay.as_ref().map_or(0, |overlay| overlay.pending.len());
         if let Some(overlay) = overlay
             && let Some(same) = overlay.pending.iter_mut().find(|known| known.is_same(&pending))
         {
+            // It is one, and changes no answer.
             same.ends = ends;
-            self.made += 1;
             return Ok(());
         }
         let bytes = self.bytes.saturating_add(size);
@@ -222,7 +307,7 @@ impl Reservations {
         self.first_end = Some(self.first_end.map_or(ends, |first| first.min(ends)));
         self.count += 1;
         self.bytes = bytes;
-        self.made += 1;
+        self.remember(made, bounds);
         Ok(())
     }
 

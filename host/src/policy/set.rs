@@ -338,8 +338,10 @@ impl<O: Observer> Judge for Bench<'_, O> {
 
     async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
         let calls = self.matching.iter().map(|policy| ask(policy, self, lens));
-        let answers: Vec<_> = futures_util::future::join_all(calls).await;
+        let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
         let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();
+        let questions =
+            answers.iter_mut().flat_map(|answer| std::mem::take(&mut answer.questions)).collect();
         let touched = answers.iter().flat_map(|answer| answer.touched.clone()).collect();
         let mut builder = self.builder.clone();
         let overload = Set::take(&mut builder, &self.matching, &answers);
@@ -352,7 +354,8 @@ impl<O: Observer> Judge for Bench<'_, O> {
         }
         let is_sound = decision.failure.is_none();
         let allows = is_sound && decision.denial.is_none();
-        Ok(Asked { verdict: Judged { decision, answers }, allows, is_sound, asked, touched })
+        let verdict = Judged { decision, answers };
+        Ok(Asked { verdict, allows, is_sound, asked, questions, touched })
     }
 
     fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
@@ -404,6 +407,7 @@ struct Judged {
 struct Answer {
     finding: Result<Result<Finding, Fault>, Overload>,
     asked: Vec<(usize, cluster::Scope)>,
+    questions: Vec<(usize, cluster::Question)>,
     touched: Vec<(usize, opgate_context::Key)>,
 }
 
@@ -415,7 +419,8 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     let Called { call, dropped } = match asked {
         Ok(asked) => asked,
         Err(overload) => {
-            return Answer { finding: Err(overload), asked: Vec::new(), touched: Vec::new() };
+            let (asked, questions, touched) = Default::default();
+            return Answer { finding: Err(overload), asked, questions, touched };
         }
     };
     super::load::log(&policy.name, &call.log);
@@ -437,7 +442,8 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     let reader = call.reader.as_ref();
     let asked = reader.map(|reader| reader.asked().to_vec()).unwrap_or_default();
     let touched = reader.map(|reader| reader.touched().to_vec()).unwrap_or_default();
-    Answer { finding: Ok(finding), asked, touched }
+    let questions = call.reader.map(cluster::Reader::questions).unwrap_or_default();
+    Answer { finding: Ok(finding), asked, questions, touched }
 }
 
 /// Kinds that policies read and whose objects come under review: two requests can get in each

@@ -217,7 +217,9 @@ impl Judge for Rule<'_> {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let touched = found.touched.into_iter().map(|key| (0, key)).collect();
         let asked = vec![(0, Scope::All)];
-        Ok(Asked { verdict: allows, allows, is_sound: true, asked, touched })
+        // Exactly what was asked: what is reserved about other specs does not matter.
+        let questions = vec![(0, Question::Query(Box::new(query)))];
+        Ok(Asked { verdict: allows, allows, is_sound: true, asked, questions, touched })
     }
 
     fn without_answer(&self, _: bool, why: &str) -> bool {
