@@ -380,3 +380,42 @@ async fn while_all_is_being_listed_requests_are_to_come_again() {
     })
     .await;
 }
+
+/// Memory that the process had at most, in KiB.
+fn peak(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Pages are bounded in bytes: 29 MiB of small brackets, which nobody reads, are not held at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_objects_are_listed_in_little_memory() {
+    let cluster = reviews::cluster();
+    let alone = serve(&cluster, &[]);
+    ready(&alone).await;
+    let brackets = json!(vec![json!({}); 480_000]);
+    for number in 0..20 {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": format!("large-{number}"), "namespace": "a"},
+            "secrets": brackets,
+        });
+        cluster.apply("", "v1", "serviceaccounts", account);
+    }
+    for number in 0..300 {
+        let name = format!("small-{number}");
+        let account = json!({"metadata": {"name": name, "namespace": "b"}});
+        cluster.apply("", "v1", "serviceaccounts", account);
+    }
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    objects(&server, ACCOUNTS, 320).await;
+    let (before, after) = (peak(&alone), peak(&server));
+    println!("peak {before} KiB, with 29 MiB of brackets listed {after} KiB");
+    // The other one has got the same as events.
+    objects(&alone, ACCOUNTS, 320).await;
+    println!("and as events {} KiB", peak(&alone));
+    assert!(after < before + (32 << 10), "{before} and {after} KiB");
+    assert!(peak(&alone) < before + (32 << 10), "{before} and {} KiB", peak(&alone));
+}

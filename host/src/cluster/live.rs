@@ -11,7 +11,6 @@
 //! bookmarks are seen, which tell how current a quiet resource is (docs/adr/0011).
 
 use std::path::PathBuf;
-use std::string::FromUtf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,29 +20,26 @@ use kube::Client;
 use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
-use kube::core::params::{ListParams, WatchParams};
+use kube::core::params::WatchParams;
 use opgate_context::{Key, Resource};
-use opgate_document::Document;
 use tokio::time::Instant;
 use tower::util::MapRequestLayer;
 
 use super::direct::Api;
 use super::kind::watch_time;
 use super::lens::{Listing, Scope};
+use super::pages::{LARGEST_OBJECT, Pages, read_document};
 use super::reservations::is_newer;
 use super::token::Token;
 use super::{Cluster, Kind, Standing};
 use crate::supervise::{Supervised, Supervisor};
 use crate::text::{causes, one_line};
 
-/// Objects of one page. CSVs have some 100 KB each, so that a page has some 10 MB.
-const PAGE: u32 = 100;
-
 /// How often to look for reservations that have ended.
 const EXPIRES: Duration = Duration::from_secs(5);
 
 /// How long one answer other than a watch may take.
-const ANSWER: Duration = Duration::from_secs(30);
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
 /// Waits after failures: doubled from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -69,12 +65,6 @@ const STEADY: Duration = Duration::from_secs(2);
 /// After so many failures at the same version the list is read anew.
 const MOST_AT_ONE_VERSION: u32 = 3;
 
-/// Bytes of the largest page: 100 objects of the largest size that etcd takes.
-const LARGEST_ANSWER: u64 = 256 << 20;
-
-/// Bytes of the largest event. An API server takes requests of 3 MiB.
-const LARGEST_EVENT: u64 = 32 << 20;
-
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
@@ -98,6 +88,7 @@ pub enum ConnectionError {
 #[derive(Clone)]
 pub struct Connection {
     client: Client,
+    pages: Arc<Pages>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -153,7 +144,7 @@ impl Connection {
             Some(token) => token.authorize(request),
             None => request,
         }));
-        Ok(Self { client: client.build() })
+        Ok(Self { client: client.build(), pages: Arc::default() })
     }
 
     /// Keeps a view current in tasks of the current runtime, one a resource, until what it gives is
@@ -163,12 +154,13 @@ impl Connection {
         let watch = watch_time(cluster.options().max_age);
         let task = |kind: &Arc<Kind>| {
             let (client, kind) = (self.client.clone(), kind.clone());
+            let pages = self.pages.clone();
             supervisor.spawn(format!("watch {}", kind.resource()), move || {
-                let (client, kind) = (client.clone(), kind.clone());
+                let (client, kind, pages) = (client.clone(), kind.clone(), pages.clone());
                 async move {
                     let mut waits = Waits::default();
                     loop {
-                        let wait = follow(&client, &kind, watch, &mut waits).await;
+                        let wait = follow(&client, &pages, &kind, watch, &mut waits).await;
                         tokio::time::sleep(wait).await;
                     }
                 }
@@ -197,7 +189,7 @@ impl Connection {
                 (Some(&*key.namespace).filter(|namespace| !namespace.is_empty()), Some(&*key.name))
             }
         };
-        match list(&self.client, kind, namespace, name).await {
+        match self.pages.list(&self.client, kind, namespace, name).await {
             Ok(listing) => Ok(listing),
             // The watch has found out the same.
             Err(Trouble::Absent) if kind.status().standing == Standing::NotInstalled => {
@@ -226,7 +218,7 @@ pub struct Watches {
 
 /// What went wrong with one request.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+pub(super) enum Trouble {
     /// The API server does not know the resource.
     #[error("the API server does not know the resource")]
     Absent,
@@ -307,16 +299,22 @@ impl Waits {
 }
 
 /// Lists, then watches until a new list is needed; gives how long to wait before.
-async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits) -> Duration {
+async fn follow(
+    client: &Client,
+    pages: &Pages,
+    kind: &Kind,
+    watch: Duration,
+    waits: &mut Waits,
+) -> Duration {
     let began = Instant::now();
-    let trouble = match list(client, kind, kind.namespace(), None).await {
+    let trouble = match pages.list(client, kind, kind.namespace(), None).await {
         Ok(listing) => {
             waits.absences = 0;
             let (objects, mut version) = (listing.objects.len(), listing.version.clone());
             kind.replace(listing, began);
             waits.current(kind);
             tracing::info!(resource = %kind.resource(), objects, "listed");
-            match watch_on(client, kind, watch, waits, &mut version).await {
+            match watch_on((client, pages), kind, watch, waits, &mut version).await {
                 // Whether it is gone is for a list to say.
                 Trouble::Absent => Trouble::Gone,
                 trouble => trouble,
@@ -355,7 +353,7 @@ async fn follow(client: &Client, kind: &Kind, watch: Duration, waits: &mut Waits
 
 /// One watch after another from a version on, until the list has to be read anew: why.
 async fn watch_on(
-    client: &Client,
+    from: (&Client, &Pages),
     kind: &Kind,
     watch: Duration,
     waits: &mut Waits,
@@ -365,7 +363,7 @@ async fn watch_on(
     let mut failed_here = 0;
     loop {
         let (started, before) = (Instant::now(), version.clone());
-        let ended = watch_once(client, kind, watch, version).await;
+        let ended = watch_once(from, kind, watch, version).await;
         if *version != before {
             failed_here = 0;
             waits.well(kind);
@@ -398,7 +396,7 @@ async fn watch_on(
 /// One watch, until it ends. `version` moves on with it. That it was opened says nothing: only what
 /// it tells counts as contact.
 async fn watch_once(
-    client: &Client,
+    (client, pages): (&Client, &Pages),
     kind: &Kind,
     watch: Duration,
     version: &mut String,
@@ -419,7 +417,7 @@ async fn watch_once(
     let (mut line, mut steady) = (Vec::new(), std::pin::pin!(tokio::time::sleep(STEADY)));
     loop {
         line.clear();
-        let mut rest = stream.as_mut().take(LARGEST_EVENT);
+        let mut rest = stream.as_mut().take(LARGEST_OBJECT);
         let reading = tokio::time::timeout(silence, rest.read_until(b'\n', &mut line));
         let mut reading = std::pin::pin!(reading);
         let read = loop {
@@ -433,23 +431,25 @@ async fn watch_once(
         if read == 0 {
             return Ok(());
         }
-        if u64::try_from(read) == Ok(LARGEST_EVENT) {
-            return Err(Trouble::Other(format!("an event of more than {LARGEST_EVENT} bytes")));
+        if u64::try_from(read) == Ok(LARGEST_OBJECT) {
+            return Err(Trouble::Other(format!("an event of more than {LARGEST_OBJECT} bytes")));
         }
         if line.trim_ascii().is_empty() {
             continue;
         }
-        event(kind, &line, version)?;
+        // One at a time, of all that is read.
+        let _one = pages.one().await;
+        event(kind, std::mem::take(&mut line), version)?;
     }
 }
 
-fn no_answer(waited: Duration) -> String {
+pub(super) fn no_answer(waited: Duration) -> String {
     format!("no answer from the API server within {} s", waited.as_secs())
 }
 
 /// One line of a watch.
-fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> {
-    let document = read_document(line.to_vec())?;
+fn event(kind: &Kind, line: Vec<u8>, version: &mut String) -> Result<(), Trouble> {
+    let document = read_document(line)?;
     let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
     let object = document.get("/object");
     let now = text("/object/metadata/resourceVersion");
@@ -480,16 +480,8 @@ fn event(kind: &Kind, line: &[u8], version: &mut String) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// What is not UTF-8 reads as U+FFFD: a client that writes protobuf may have stored anything in
-/// `managedFields`.
-fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
-    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
-    Document::deep(String::from_utf8(json).unwrap_or_else(lossy))
-        .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
-}
-
 /// `/apis/<group>/<version>[/namespaces/<namespace>]/<resource>`
-fn path(resource: &Resource, namespace: Option<&str>) -> String {
+pub(super) fn path(resource: &Resource, namespace: Option<&str>) -> String {
     let Resource { group, version, resource } = resource;
     let api = if group.is_empty() {
         format!("/api/{version}")
@@ -502,59 +494,6 @@ fn path(resource: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-fn label_selector(kind: &Kind) -> Option<String> {
+pub(super) fn label_selector(kind: &Kind) -> Option<String> {
     Some(kind.labels()).filter(|labels| !labels.is_empty()).map(ToString::to_string)
-}
-
-/// All objects of a kind, in pages, or the one of this name.
-async fn list(
-    client: &Client,
-    kind: &Kind,
-    namespace: Option<&str>,
-    name: Option<&str>,
-) -> Result<Listing, Trouble> {
-    let mut listing = kind.empty();
-    let mut params = ListParams {
-        label_selector: label_selector(kind),
-        field_selector: name.map(|name| format!("metadata.name={}", escaped(name))),
-        limit: Some(PAGE),
-        ..ListParams::default()
-    };
-    loop {
-        let request = Request::new(path(kind.resource(), namespace));
-        let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
-        let page = ask(client, request).await?;
-        for item in page.get("/items").into_iter().flat_map(|items| items.items()) {
-            kind.take(&mut listing, item, namespace.unwrap_or_default());
-        }
-        let text = |pointer: &str| page.get(pointer).and_then(|v| v.text()).unwrap_or_default();
-        let next = text("/metadata/continue");
-        if next.is_empty() {
-            text("/metadata/resourceVersion").clone_into(&mut listing.version);
-            return Ok(listing);
-        }
-        params.continue_token = Some(next.to_owned());
-    }
-}
-
-async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> Result<Document, Trouble> {
-    let asking = async {
-        let stream = client.request_stream(request).await?;
-        let mut answer = Vec::new();
-        let stream = std::pin::pin!(stream);
-        let mut rest = stream.take(LARGEST_ANSWER);
-        let read = rest.read_to_end(&mut answer).await;
-        let read = read.map_err(|e| Trouble::Other(one_line(&causes(&e), 512)))?;
-        if u64::try_from(read) == Ok(LARGEST_ANSWER) {
-            return Err(Trouble::Other(format!("an answer of more than {LARGEST_ANSWER} bytes")));
-        }
-        Ok(answer)
-    };
-    let answer = tokio::time::timeout(ANSWER, asking).await;
-    read_document(answer.map_err(|_| Trouble::Other(no_answer(ANSWER)))??)
-}
-
-/// A text in a field selector.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
 }

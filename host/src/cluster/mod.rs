@@ -22,6 +22,7 @@ mod direct;
 mod kind;
 mod lens;
 mod live;
+mod pages;
 pub(crate) mod reader;
 mod reservations;
 mod snapshot;

@@ -1,0 +1,190 @@
+//! Lists, in pages that are small in bytes, whatever the objects are.
+//!
+//! ```text
+//! limit ─▶ answer ─ at most 2 MiB ─▶ parse, one at a time ─▶ Listing ─▶ the limit that fits the next page
+//!   ▲                 │ more
+//!   └── a quarter ────┘ down to one object, which is read while nothing else is
+//! ```
+//!
+//! The text of a page and the index of its parse are memory that tenants can fill: an index has several times the
+//! size of a text that is nothing but brackets. So few pages are read at a time, and one of them is parsed.
+
+use std::string::FromUtf8Error;
+
+use futures_util::AsyncReadExt as _;
+use kube::Client;
+use kube::core::Request;
+use kube::core::params::ListParams;
+use opgate_document::Document;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::Kind;
+use super::lens::Listing;
+use super::live::{ANSWER, Trouble, label_selector, no_answer, path};
+use crate::text::{causes, one_line};
+
+/// Objects of the first page, and of the largest.
+const FIRST: u32 = 20;
+const MOST: u32 = 500;
+
+/// Bytes that a page shall have, and that it has at the most where it has more than one object.
+const AIM: usize = 1 << 20;
+const LARGEST_PAGE: u64 = 2 << 20;
+
+/// Bytes of the largest object, as a page of its own or an event. An API server takes requests of 3 MiB,
+/// and one byte of it may have six as JSON.
+pub(super) const LARGEST_OBJECT: u64 = 32 << 20;
+
+/// Pages that are read at a time.
+const AT_ONCE: u32 = 3;
+
+/// What is read of an API server at a time, of all resources.
+#[derive(Debug)]
+pub(super) struct Pages {
+    places: Semaphore,
+    parse: Semaphore,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        let places = usize::try_from(AT_ONCE).unwrap_or(1);
+        Self { places: Semaphore::new(places), parse: Semaphore::new(1) }
+    }
+}
+
+/// Why there is no page.
+enum NoPage {
+    TooLarge,
+    Trouble(Trouble),
+}
+
+impl Pages {
+    /// Leave to parse something.
+    pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.parse.acquire().await.ok()
+    }
+
+    /// All objects of a kind, or the one of this name.
+    pub(super) async fn list(
+        &self,
+        client: &Client,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<Listing, Trouble> {
+        let mut listing = kind.empty();
+        let mut limit = FIRST;
+        let mut params = ListParams {
+            label_selector: label_selector(kind),
+            field_selector: name.map(|name| format!("metadata.name={}", escaped(name))),
+            ..ListParams::default()
+        };
+        loop {
+            params.limit = Some(limit);
+            let request = Request::new(path(kind.resource(), namespace));
+            let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
+            let answer = match self.ask(client, request, limit == 1).await {
+                Ok(answer) => answer,
+                Err(NoPage::TooLarge) if limit > 1 => {
+                    // The same page again, from the same token.
+                    limit = if name.is_some() { 1 } else { (limit / 4).max(1) };
+                    continue;
+                }
+                Err(NoPage::TooLarge) => {
+                    let text = format!("an object of more than {LARGEST_OBJECT} bytes");
+                    return Err(Trouble::Other(text));
+                }
+                Err(NoPage::Trouble(trouble)) => return Err(trouble),
+            };
+            let _one = self.one().await;
+            let bytes = answer.len();
+            let page = read_document(answer)?;
+            let mut count = 0;
+            for item in page.get("/items").into_iter().flat_map(|items| items.items()) {
+                kind.take(&mut listing, item, namespace.unwrap_or_default());
+                count += 1;
+            }
+            limit = next_limit(limit, bytes, count);
+            let text = |pointer: &str| page.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+            let next = text("/metadata/continue");
+            if next.is_empty() {
+                text("/metadata/resourceVersion").clone_into(&mut listing.version);
+                return Ok(listing);
+            }
+            params.continue_token = Some(next.to_owned());
+        }
+    }
+
+    /// The text of an answer. One that `is_single` may be large, and is read while no other is.
+    async fn ask(
+        &self,
+        client: &Client,
+        request: http::Request<Vec<u8>>,
+        is_single: bool,
+    ) -> Result<Vec<u8>, NoPage> {
+        let asking = async {
+            // A place is taken once an answer comes: what hangs keeps nobody waiting.
+            let stream = client.request_stream(request).await.map_err(Trouble::from)?;
+            let places = if is_single { AT_ONCE } else { 1 };
+            let most = if is_single { LARGEST_OBJECT } else { LARGEST_PAGE };
+            let _places = self.places.acquire_many(places).await.ok();
+            let mut answer = Vec::new();
+            let stream = std::pin::pin!(stream);
+            let mut rest = stream.take(most);
+            let read = rest.read_to_end(&mut answer).await;
+            let read = read.map_err(|e| Trouble::Other(one_line(&causes(&e), 512)))?;
+            if u64::try_from(read) == Ok(most) { Err(NoPage::TooLarge) } else { Ok(answer) }
+        };
+        let answer = tokio::time::timeout(ANSWER, asking).await;
+        answer.unwrap_or_else(|_| Err(Trouble::Other(no_answer(ANSWER)).into()))
+    }
+}
+
+impl From<Trouble> for NoPage {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+/// Objects of the next page, so that it has about as many bytes as it shall. It grows slowly: small objects
+/// may be followed by large ones.
+fn next_limit(limit: u32, bytes: usize, count: usize) -> u32 {
+    let each = (bytes / count.max(1)).max(1);
+    let fitting = u32::try_from(AIM / each).unwrap_or(MOST);
+    fitting.clamp(1, limit.saturating_mul(4).min(MOST))
+}
+
+/// What is not UTF-8 reads as U+FFFD: a client that writes protobuf may have stored anything in
+/// `managedFields`.
+pub(super) fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
+    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+    Document::deep(String::from_utf8(json).unwrap_or_else(lossy))
+        .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
+}
+
+/// A text in a field selector.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_as_large_as_the_objects_allow() {
+        for (limit, bytes, count, next) in [
+            (20, 20 * 300, 20, 80),
+            (80, 80 * 300, 80, 320),
+            (320, 320 * 300, 320, 500),
+            (500, 500 * 100_000, 500, 10),
+            (20, 20 * 100_000, 20, 10),
+            (1, 3 << 20, 1, 1),
+            (1, 300, 1, 4),
+            (20, 100, 0, 80),
+        ] {
+            assert_eq!(next_limit(limit, bytes, count), next, "{limit} {bytes} {count}");
+        }
+    }
+}
