@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use opgate_tests::reviews::{self, Given, until};
 use opgate_tests::{Client, Server, builtin, configuration, create_bundle, good_spec, misbehaves};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -117,5 +118,55 @@ async fn one_tenants_long_calls_refuse_nothing_of_another() {
         let what = format!("beside {connections} of {} tenants", namespaces.len());
         victim(&mut client, "/validate", &what, 100).await;
         println!("  they got {:?}", attack.end().await);
+    }
+}
+
+/// A version that owns very many API services, and groups with very many targets and no status, stored by one
+/// tenant: others ask about the same API group, and about the same API.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_tenant_has_stored_fails_nothing_of_another() {
+    let cluster = reviews::cluster();
+    let service = |number: usize| json!({"group": "shared.example.com", "version": format!("v{number}"), "kind": "K"});
+    let owns = |csv: &mut Value, services: Vec<Value>| {
+        csv["spec"]["apiservicedefinitions"] = json!({"owned": services});
+    };
+    let many: Vec<_> = (0..18_000).map(|number| format!("namespace-{number:040}")).collect();
+    let targets: Vec<_> = many.iter().map(String::as_str).collect();
+    for number in 0..4 {
+        let name = format!("evil-{number}");
+        cluster.apply("", "v1", "namespaces", reviews::namespace(&name));
+        let mut csv = reviews::csv(&name, "large", &["AllNamespaces"], &[]);
+        owns(&mut csv, (10..18_000).map(service).collect());
+        cluster.apply(reviews::OLM, "v1alpha1", "clusterserviceversions", csv);
+        let group = reviews::group(&name, "large", &targets, reviews::GOOSE);
+        cluster.apply(reviews::OLM, "v1", "operatorgroups", group);
+    }
+    cluster.apply(reviews::OLM, "v1", "operatorgroups", reviews::group("a", "own", &["a"], ""));
+    // As it is by default, with time for an unoptimised build, and where what warns is to deny.
+    let policy = |rules: Value| {
+        let limits =
+            if std::env::var("OPGATE_BINARY").is_ok() { json!({}) } else { json!({"time": "5s"}) };
+        configuration(&[json!({"name": "operator-group", "limits": limits, "rules": rules})])
+    };
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    for (rules, taken) in [
+        (json!({}), "allowed"),
+        (json!({"OPG-29": "deny"}), "unable to adopt APIService: csv evil-0/large owns it"),
+    ] {
+        let server = Server::start(&binary(), Some(&policy(rules)), &arguments);
+        until("readiness", async || server.get("/readyz").await.0 == 200).await;
+        for (version, crds, expected) in
+            [(1, &["geese.birds.com"][..], "allowed"), (20_000, &[], "allowed"), (11, &[], taken)]
+        {
+            let mut csv = reviews::csv("a", "victim", &["OwnNamespace", "SingleNamespace"], crds);
+            owns(&mut csv, vec![service(version)]);
+            let review = reviews::create(&csv, Given::DryRun);
+            let started = Instant::now();
+            let answer = server.connect().await.review(review).await.unwrap();
+            println!("{version}: {:?}: {} {}", started.elapsed(), answer.status, answer.body);
+            assert_eq!(answer.message(), expected, "{version}");
+        }
+        assert_eq!(server.metric("opgate_rules_dropped_total").await, None);
     }
 }

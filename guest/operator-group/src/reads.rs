@@ -88,7 +88,7 @@ pub const CSVS: ClusterRead = ClusterRead {
         Index { name: "crd", field: "/spec/customresourcedefinitions/owned/*/name", separator: "" },
         Index {
             name: "apiservice",
-            field: "/spec/apiservicedefinitions/owned/*/group",
+            field: "/spec/apiservicedefinitions/owned/*/{group}~1{version}",
             separator: "",
         },
     ],

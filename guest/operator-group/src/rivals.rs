@@ -16,7 +16,7 @@ use opgate_sdk::cluster::{Match, Query, ReadError};
 
 use crate::apis::{self, Api, ApiSet};
 use crate::groups::{
-    Extent, PROVIDED_APIS, Selection, TARGETS, reach, status_extent, synchronised,
+    Extent, PROVIDED_APIS, STATUS, Selection, TARGETS, reach, status_extent, synchronised,
 };
 use crate::namespaces::NamespaceSet;
 use crate::reads::GROUPS;
@@ -25,6 +25,9 @@ use crate::{targets, texts};
 /// More names than this take longer to hand over than to be compared with the few groups that provide
 /// the same.
 const MANY: usize = 64;
+/// A list of namespaces that is longer is not read: anybody may store one of a megabyte, and would have
+/// everybody else read it. The indexes tell what it has in common with a group.
+const LARGE: u32 = 1_024;
 /// Rivals that a message names.
 const SHOWN: usize = 3;
 /// APIs, and namespaces, that a message names of each.
@@ -68,15 +71,16 @@ pub(crate) fn find(
         return Ok(Rivals::default());
     }
     let provided = Match { index: "provided", values: &texts, absent: false };
-    let mut search = Search { own, mine, found: BTreeSet::new(), undecided: None };
+    let mut search = Search { own, mine, found: BTreeSet::new(), undecided: None, large: false };
     if mine.is_all() {
-        search.through(&[provided], By::Status)?;
+        search.through(&[provided], By::Own)?;
     } else {
         let names: Vec<String> = mine.iter().cloned().collect();
         let here = Match { index: "namespace", values: &names, absent: false };
-        search.through(&[provided, here], By::Status)?;
+        search.through(&[provided, here], By::Own)?;
         let is_long = names.len() > MANY;
         let mut names = names;
+        let named = names.len();
         names.push(String::new());
         // What OLM has found and what the spec says: either may be behind, and the status may be
         // anybody's.
@@ -84,9 +88,15 @@ pub(crate) fn find(
         search.through(&[provided, status], By::Status)?;
         if is_long {
             search.through(&[provided], By::Whole)?;
-        } else {
+        }
+        if !is_long || search.large {
             let spec = Match { index: "named", values: &names, absent: true };
             search.through(&[provided, spec], By::Spec)?;
+        }
+        if search.large {
+            let named = names.get(..named).unwrap_or_default();
+            let status = Match { index: "targets", values: named, absent: false };
+            search.through(&[provided, status], By::Named)?;
         }
     }
     search.tell(wanted)
@@ -106,7 +116,11 @@ pub(crate) fn message(rivals: &Rivals) -> String {
 /// Where the namespaces come from that a question is about.
 #[derive(Debug, Clone, Copy)]
 enum By {
+    /// The status, of a group in one of the namespaces, or where all namespaces are meant.
+    Own,
     Status,
+    /// The status, which has one of the names.
+    Named,
     Spec,
     /// The spec, of a group that no index has compared.
     Whole,
@@ -118,6 +132,8 @@ struct Search<'s> {
     found: BTreeSet<Key>,
     /// What a candidate without status selects could not be found out.
     undecided: Option<ReadError>,
+    /// There are lists that were not read.
+    large: bool,
 }
 
 impl Search<'_> {
@@ -143,9 +159,20 @@ impl Search<'_> {
 
     /// Whether a candidate works where this group does. It was found by its own namespace, or by a
     /// target, so that plain names have been compared by the index already.
-    fn meets(&self, group: &Document, namespace: &str, by: By) -> Result<bool, ReadError> {
+    fn meets(&mut self, group: &Document, namespace: &str, by: By) -> Result<bool, ReadError> {
+        let is_large = |list: &str| group.length(list).is_some_and(|names| names > LARGE);
         let targets = match by {
-            By::Status => match status_extent(group) {
+            By::Named => return Ok(true),
+            By::Own | By::Status => match status_extent(group) {
+                Extent::Mixed if is_large(STATUS) => {
+                    self.large = true;
+                    return Ok(self.mine.is_all());
+                }
+                // Its own namespace is one of its targets; what else it names, the index tells.
+                Extent::Unknown if is_large(TARGETS) => {
+                    self.large = true;
+                    return Ok(matches!(by, By::Own));
+                }
                 Extent::All | Extent::Names => return Ok(true),
                 Extent::Mixed => synchronised(group).unwrap_or_default(),
                 Extent::Unknown => targets::selected(Selection::of(group))?,
@@ -153,6 +180,10 @@ impl Search<'_> {
             By::Spec if group.length(TARGETS).is_some_and(|names| names > 0) => return Ok(true),
             // Its status has been looked at.
             By::Spec | By::Whole if targets::only_status(group).is_some() => return Ok(false),
+            By::Whole if is_large(TARGETS) => {
+                self.large = true;
+                return Ok(false);
+            }
             By::Spec | By::Whole => targets::selected(Selection::of(group))?,
         };
         Ok(reach(&targets, namespace).meets(self.mine))
@@ -163,6 +194,14 @@ impl Search<'_> {
         for (namespace, name) in self.found.iter().take(SHOWN) {
             let Some(group) = GROUPS.get(namespace, name)? else { continue };
             let apis = ApiSet::parse(&group.text_or_empty(PROVIDED_APIS)).intersection(wanted);
+            let apis = apis::some(&apis, SHOWN_OF_EACH);
+            if [TARGETS, STATUS].iter().any(|list| group.length(list).is_some_and(|n| n > LARGE)) {
+                let text = format!(
+                    "OperatorGroup {namespace}/{name} (more than {LARGE} namespaces) also provides {apis}"
+                );
+                rivals.shown.push(text);
+                continue;
+            }
             let shared = reach(&targets::of(&group)?, namespace).intersection(self.mine);
             let shared = if shared.is_all() {
                 "all namespaces".to_owned()
@@ -170,7 +209,6 @@ impl Search<'_> {
                 let names: Vec<_> = shared.iter().cloned().collect();
                 format!("namespaces: {}", texts::some(&names, SHOWN_OF_EACH))
             };
-            let apis = apis::some(&apis, SHOWN_OF_EACH);
             rivals
                 .shown
                 .push(format!("OperatorGroup {namespace}/{name} ({shared}) also provides {apis}"));

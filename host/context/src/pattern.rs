@@ -11,6 +11,41 @@ use crate::{Index, MAX_LEVELS, is_something};
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Vec<String>);
 
+/// A piece of the last token of an index that is made of several texts.
+enum Piece<'t> {
+    Literal(&'t str),
+    /// The name of a member.
+    Member(&'t str),
+}
+
+/// The pieces of `{group}/{version}`; none of a token without braces.
+fn pieces(token: &str) -> Option<Vec<Piece<'_>>> {
+    let mut pieces = Vec::new();
+    let mut rest = token;
+    while let Some((literal, after)) = rest.split_once('{') {
+        let (member, after) = after.split_once('}')?;
+        pieces.push(Piece::Literal(literal));
+        pieces.push(Piece::Member(member));
+        rest = after;
+    }
+    pieces.push(Piece::Literal(rest));
+    (pieces.len() > 1).then_some(pieces)
+}
+
+/// The text that the pieces make of an object.
+fn composed(object: Value<'_>, pieces: &[Piece<'_>]) -> Option<String> {
+    if object.kind() != Kind::Object {
+        return None;
+    }
+    let text = |piece: &Piece<'_>| match piece {
+        Piece::Literal(literal) => (*literal).to_owned(),
+        Piece::Member(name) => {
+            object.get(&pointer(name)).and_then(|v| v.text()).unwrap_or_default().to_owned()
+        }
+    };
+    Some(pieces.iter().map(text).collect())
+}
+
 impl Pattern {
     pub(crate) fn parse(pointer: &str) -> Result<Self, String> {
         let Some(rest) = pointer.strip_prefix('/') else {
@@ -26,9 +61,18 @@ impl Pattern {
 
     /// The values of an index, sorted, each once.
     pub(crate) fn tokens(&self, object: Value<'_>, index: &Index) -> Box<[Box<str>]> {
+        let composite = self.0.last().and_then(|last| pieces(last));
+        let steps = self.0.len().saturating_sub(usize::from(composite.is_some()));
         let mut at = vec![object];
-        for token in &self.0 {
+        for token in self.0.iter().take(steps) {
             at = at.into_iter().flat_map(|value| step(value, token)).collect();
+        }
+        if let Some(pieces) = composite {
+            let texts = at.into_iter().filter_map(|value| composed(value, &pieces));
+            let mut tokens: Vec<Box<str>> = texts.map(String::into_boxed_str).collect();
+            tokens.sort_unstable();
+            tokens.dedup();
+            return tokens.into();
         }
         let texts = at.iter().filter_map(Value::text);
         let mut tokens: Vec<Box<str>> = Vec::new();

@@ -226,3 +226,52 @@ fn what_nobody_declared_may_nest_as_deep_as_it_likes() {
     assert_eq!(found.document().root().raw(), expected);
     assert_eq!(object(1, 300).err(), Some(Unreadable::Depth));
 }
+
+/// One value of several texts of the same element.
+#[test]
+fn an_index_may_be_made_of_several_texts() {
+    let index = index("service", "/owned/*/{group}~1{version}", "");
+    let declaration = Declaration::new(&[], &[], &[index]).unwrap();
+    let mut store = Store::new(1);
+    store.insert(project(
+        &declaration,
+        r#"{"metadata":{"name":"n"},"owned":[{"group":"a.b","version":"v1"},{"version":"v2"},{"group":"c"},7,{"group":1}]}"#,
+    ));
+    for (value, found) in [
+        ("a.b/v1", true),
+        ("/v2", true),
+        ("c/", true),
+        ("a.b/v2", false),
+        ("a.b", false),
+        ("/", true),
+    ] {
+        let values = HashSet::from([value.to_owned()]);
+        let matches = vec![Match { index: 0, values, absent: false }];
+        let query = Query { matches, ..Query::default() };
+        assert_eq!(!store.select(&query).is_empty(), found, "{value}");
+    }
+}
+
+#[test]
+fn a_version_alone_makes_no_difference() {
+    let declaration = Declaration::new(&owned(&["/spec"]), &[], &[]).unwrap();
+    let object = |version: &str, uid: &str, spec: &str| {
+        project(
+            &declaration,
+            &format!(
+                r#"{{"metadata":{{"name":"n","uid":"{uid}","resourceVersion":"{version}"}},"spec":{spec}}}"#
+            ),
+        )
+    };
+    let first = object("1", "u", r#"{"a":[1,2],"b":{}}"#);
+    for (other, alike) in [
+        (object("2", "u", r#"{"a":[1,2],"b":{}}"#), true),
+        (object("", "u", r#"{"b":{},"a":[1, 2]}"#), true),
+        (object("1", "v", r#"{"a":[1,2],"b":{}}"#), false),
+        (object("1", "u", r#"{"a":[2,1],"b":{}}"#), false),
+        (object("1", "u", r#"{"a":[1,2]}"#), false),
+    ] {
+        assert_eq!(first.is_alike(&other), alike, "{other:?}");
+        assert_eq!(other.is_alike(&first), alike, "{other:?}");
+    }
+}
