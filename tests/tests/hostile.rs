@@ -240,6 +240,34 @@ async fn what_is_too_much_for_a_policy_is_not_allowed() {
     }
 }
 
+/// Who keeps a policy busy does not get past it, whatever its faults do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_policy_refuses_what_it_forbids() {
+    for concurrency in [1, 4] {
+        let mut guard = misbehaves("guard", &json!({"do": "spin-for-name", "name": "slow"}));
+        guard["onError"] = "allow".into();
+        guard["limits"] = json!({"time": "30s", "concurrency": concurrency});
+        let set = std::sync::Arc::new(load(&[guard]));
+        let mut busy = Vec::new();
+        for _ in 0..4 {
+            let set = set.clone();
+            busy.push(tokio::spawn(async move { decide(&set, "slow").await }));
+        }
+        while set.policies()[0].lane.apart() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let body = create_bundle("u", "slow", &good_spec()).to_string().into_bytes();
+        let text = review::text(body).unwrap();
+        let review = Review::read(&text).unwrap();
+        for _ in 0..30 {
+            let soon = Instant::now() + Duration::from_millis(20);
+            let answer = set.decide(&review, None, soon, &()).await;
+            assert!(matches!(answer, Err(opgate::policy::DecideError::Overload(_))), "{answer:?}");
+        }
+        busy.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
 /// Audit and warn never block, not even by being busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_policy_that_may_not_block_is_left_out() {
