@@ -185,7 +185,7 @@ async fn a_fault_of_a_rule_that_only_warns_drops_the_rules_that_only_warn() {
         policy
     };
     for (what, cause) in
-        [("spin", "ran longer than 100ms"), ("grow", "memory"), ("panic", "advice is dear")]
+        [("spin", "used more than 100ms"), ("grow", "memory"), ("panic", "advice is dear")]
     {
         let settings = json!({"do": what});
         let set = load(&[policy(&settings, &json!({}))]);
