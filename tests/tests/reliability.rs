@@ -297,7 +297,7 @@ async fn a_signal_under_load_fails_no_request() {
 }
 
 /// A policy that burns its whole deadline on every request, asked by 100 clients at once: what is
-/// beyond its queue is shed, what runs ends in its deadline, and another policy is served as if
+/// beyond its share of the queue is shed, what runs ends in its deadline, and another policy is served as if
 /// nothing were.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_policy_slows_nobody_else() {
@@ -334,7 +334,8 @@ async fn a_slow_policy_slows_nobody_else() {
         }
     }
     println!("100 requests to the slow policy: {deadline} ended in its deadline, {shed} were shed");
-    assert!(deadline >= 20 && shed > 0, "{deadline} {shed}");
+    // They are of one user, who has half of the queue.
+    assert!(deadline >= 9 && shed > 0, "{deadline} {shed}");
 }
 
 /// A permit belongs to the running call. A client that goes away stops its call; one that waits for

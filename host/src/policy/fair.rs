@@ -42,6 +42,12 @@ const DUE: u32 = 20;
 /// No tenant is charged for more than this, so that none is behind for ever.
 const MOST_CHARGED: Duration = Duration::from_millis(500);
 
+/// Bytes of reviews that wait, of one tenant and of all. Whoever waits holds memory, of which others need some as
+/// well; small reviews always find room.
+const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES_OF_ALL: usize = 16 << 20;
+const SMALL: usize = 64 << 10;
+
 /// That many short calls in a row bring a tenant back to the fast lane.
 const RETURN_AFTER: u32 = 64;
 
@@ -122,6 +128,8 @@ struct State {
     running_long: usize,
     running_dear: usize,
     waiting: usize,
+    /// Bytes of those who wait.
+    bytes: usize,
     /// Short calls in a row that were next while long ones waited.
     short_in_a_row: u32,
     next: u64,
@@ -136,6 +144,7 @@ struct Account {
     until_fast: u32,
     running: usize,
     running_dear: usize,
+    bytes: usize,
     short: VecDeque<Waiter>,
     long: VecDeque<Waiter>,
 }
@@ -143,6 +152,7 @@ struct Account {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
+    bytes: usize,
     tell: oneshot::Sender<Result<Permit, Refused>>,
 }
 
@@ -175,6 +185,7 @@ impl Account {
             until_fast: 0,
             running: 0,
             running_dear: 0,
+            bytes: 0,
             short: VecDeque::new(),
             long: VecDeque::new(),
         }
@@ -242,10 +253,10 @@ impl Fair {
         self.state.lock().running_long
     }
 
-    /// A permit: at once, or when it is this tenant's turn.
+    /// A permit for a call about a review of so many bytes: at once, or when it is this tenant's turn.
     pub(super) async fn permit(
         self: &Arc<Self>,
-        tenant: Tenant,
+        (tenant, bytes): (Tenant, usize),
         pace: Pace,
         deadline: Option<Instant>,
     ) -> Result<Permit, Refused> {
@@ -258,9 +269,9 @@ impl Fair {
             if deadline.is_none() {
                 return Err(Refused::Busy);
             }
-            let displaced = self.make_room(&mut state, tenant)?;
+            let displaced = self.make_room(&mut state, tenant, bytes)?;
             let (tell, told) = oneshot::channel();
-            let number = state.enqueue(tenant, pace, tell);
+            let number = state.enqueue((tenant, bytes), pace, tell);
             drop(state);
             if let Some((displaced, waiting)) = displaced {
                 // Whoever has gone meanwhile needs no answer.
@@ -306,11 +317,18 @@ impl Fair {
         &self,
         state: &mut State,
         tenant: Tenant,
+        bytes: usize,
     ) -> Result<Option<(Waiter, usize)>, Refused> {
         let waiting = state.waiting;
-        let own = state.accounts.get(&tenant).map_or(0, Account::waiting);
-        if own >= self.sizes.queue_each {
+        let account = state.accounts.get(&tenant);
+        let own = account.map_or(0, Account::waiting);
+        let own_bytes = account.map_or(0, |account| account.bytes);
+        let is_large = bytes > SMALL && own > 0 && own_bytes.saturating_add(bytes) > MOST_BYTES;
+        if own >= self.sizes.queue_each || is_large {
             return Err(Refused::Share(own));
+        }
+        if bytes > SMALL && waiting > 0 && state.bytes.saturating_add(bytes) > MOST_BYTES_OF_ALL {
+            return Err(Refused::Full(waiting));
         }
         if waiting < self.sizes.queue {
             return Ok(None);
@@ -401,15 +419,18 @@ impl State {
 
     fn enqueue(
         &mut self,
-        tenant: Tenant,
+        (tenant, bytes): (Tenant, usize),
         pace: Pace,
         tell: oneshot::Sender<Result<Permit, Refused>>,
     ) -> u64 {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
-        let queue = self.account(tenant).queue(pace);
+        self.bytes = self.bytes.saturating_add(bytes);
+        let account = self.account(tenant);
+        account.bytes = account.bytes.saturating_add(bytes);
+        let queue = account.queue(pace);
         let is_first = queue.is_empty();
-        queue.push_back(Waiter { number, tell });
+        queue.push_back(Waiter { number, bytes, tell });
         if is_first {
             self.ring(pace).push_back(tenant);
         }
@@ -419,9 +440,12 @@ impl State {
 
     /// The first who waits; the tenant goes to the end of the line.
     fn dequeue(&mut self, tenant: Tenant, pace: Pace) -> Option<Waiter> {
-        let queue = self.accounts.get_mut(&tenant)?.queue(pace);
+        let account = self.accounts.get_mut(&tenant)?;
+        let queue = account.queue(pace);
         let first = queue.pop_front()?;
         let is_empty = queue.is_empty();
+        account.bytes = account.bytes.saturating_sub(first.bytes);
+        self.bytes = self.bytes.saturating_sub(first.bytes);
         self.waiting = self.waiting.saturating_sub(1);
         let ring = self.ring(pace);
         ring.retain(|other| *other != tenant);
@@ -441,15 +465,18 @@ impl State {
 
     /// Takes one who waits out of the queue.
     fn leave(&mut self, tenant: Tenant, pace: Pace, number: u64) -> Option<Waiter> {
-        let queue = self.accounts.get_mut(&tenant)?.queue(pace);
+        let account = self.accounts.get_mut(&tenant)?;
+        let queue = account.queue(pace);
         let position = queue.iter().position(|waiter| waiter.number == number)?;
-        let found = queue.remove(position);
+        let found = queue.remove(position)?;
         let is_empty = queue.is_empty();
+        account.bytes = account.bytes.saturating_sub(found.bytes);
+        self.bytes = self.bytes.saturating_sub(found.bytes);
         self.waiting = self.waiting.saturating_sub(1);
         if is_empty {
             self.ring(pace).retain(|other| *other != tenant);
         }
-        found
+        Some(found)
     }
 
     fn account(&mut self, tenant: Tenant) -> &mut Account {

@@ -58,7 +58,7 @@ pub enum Overload {
     },
     /// Too many of the same tenant wait already.
     #[error(
-        "policy {policy}: {waiting} calls of the same namespace or user are waiting already: try again"
+        "policy {policy}: of the same namespace or user {waiting} calls are waiting already: try again"
     )]
     Share {
         /// The policy.
@@ -156,13 +156,14 @@ impl Lane {
     async fn permit(
         &self,
         policy: &Policy,
-        (tenant, pace): (Tenant, Pace),
+        by: (Tenant, usize),
+        pace: Pace,
         deadline: Instant,
     ) -> Result<Permit, Overload> {
         // A policy that can never block a request does not delay it either.
         let patience = policy.is_enforced().then_some(deadline);
         let started = Instant::now();
-        let permit = self.fair.permit(tenant, pace, patience).await;
+        let permit = self.fair.permit(by, pace, patience).await;
         let policy = || policy.name.clone();
         permit.map_err(|refused| match refused {
             Refused::Busy => Overload::Busy { policy: policy() },
@@ -195,7 +196,8 @@ pub(super) async fn validate(
 ) -> Result<Asked, Overload> {
     let lane = &policy.lane;
     let pace = if lane.is_only { Pace::Short } else { lane.fair.pace(tenant) };
-    let mut permit = lane.permit(policy, (tenant, pace), deadline).await?;
+    let by = (tenant, review.size());
+    let mut permit = lane.permit(policy, by, pace, deadline).await?;
     let mut failed = None;
     if pace == Pace::Short {
         let left = left(deadline)?;
@@ -216,7 +218,7 @@ pub(super) async fn validate(
         // Perhaps the call was long, perhaps its thread just had no processor: the second run tells.
         tracing::debug!(policy = policy.name, "a call is run again, apart");
         drop(permit);
-        permit = lane.permit(policy, (tenant, Pace::Long), deadline).await?;
+        permit = lane.permit(policy, by, Pace::Long, deadline).await?;
     }
     let job = Job {
         policy: policy.clone(),

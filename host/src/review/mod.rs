@@ -179,6 +179,12 @@ impl<'a> Review<'a> {
         envelope::read(text)
     }
 
+    /// Bytes of its text.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.text.len()
+    }
+
     /// The namespace in which the object is; empty where it is in none. The API server names a Namespace as
     /// its own namespace.
     #[must_use]

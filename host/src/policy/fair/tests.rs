@@ -19,7 +19,7 @@ type Asked = Pin<Box<dyn Future<Output = Result<Permit, Refused>>>>;
 
 fn ask(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Asked {
     let fair = fair.clone();
-    async move { fair.permit(Tenant(tenant), pace, later()).await }.boxed_local()
+    async move { fair.permit((Tenant(tenant), 100), pace, later()).await }.boxed_local()
 }
 
 /// Runs until it waits; gives what it got.
@@ -35,7 +35,7 @@ fn permit(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Permit {
 fn assert_idle(fair: &Fair) {
     let state = fair.state.lock();
     let running = (state.running, state.running_long, state.running_dear);
-    assert_eq!((running, state.waiting), ((0, 0, 0), 0));
+    assert_eq!((running, state.waiting, state.bytes), ((0, 0, 0), 0, 0));
     assert!(state.short.is_empty() && state.long.is_empty());
     assert!(state.accounts.values().all(|account| account.is_idle() && account.running_dear == 0));
 }
@@ -186,6 +186,30 @@ async fn a_full_queue_refuses_those_who_fill_it() {
 }
 
 #[tokio::test]
+async fn large_reviews_that_wait_leave_room_for_small_ones() {
+    let fair = fair(1, 1_000);
+    let held = permit(&fair, 0, Pace::Short);
+    let mut waiting = Vec::new();
+    let mut wait = |tenant: u64, bytes: usize| {
+        let fair = fair.clone();
+        let mut asked: Asked =
+            async move { fair.permit((Tenant(tenant), bytes), Pace::Short, later()).await }
+                .boxed_local();
+        let waits = got(&mut asked).is_none();
+        waiting.push(asked);
+        waits
+    };
+    // One of any size, then 4 MiB of one tenant, and 16 MiB of all.
+    assert!(wait(1, 7 << 20) && !wait(1, 1 << 20));
+    assert_eq!((0..10).filter(|_| wait(2, 1 << 20)).count(), 4);
+    assert_eq!((3..100).filter(|tenant| wait(*tenant, 1 << 20)).count(), 5);
+    assert!((0..100).all(|tenant| wait(tenant, SMALL)));
+    drop(waiting);
+    drop(held);
+    assert_idle(&fair);
+}
+
+#[tokio::test]
 async fn long_calls_get_their_turn_beside_short_ones() {
     let fair = fair(2, 1_000);
     let held = permit(&fair, 1, Pace::Long);
@@ -227,10 +251,10 @@ async fn who_goes_away_leaves_nothing() {
     drop(stays);
     assert!(got(&mut second).unwrap().is_ok());
     assert_idle(&fair);
-    let late = fair.permit(Tenant(1), Pace::Short, None).await.unwrap();
-    assert_eq!(fair.permit(Tenant(2), Pace::Short, None).await.unwrap_err(), Refused::Busy);
+    let late = fair.permit((Tenant(1), 100), Pace::Short, None).await.unwrap();
+    assert_eq!(fair.permit((Tenant(2), 100), Pace::Short, None).await.unwrap_err(), Refused::Busy);
     let now = Some(Instant::now());
-    assert_eq!(fair.permit(Tenant(2), Pace::Short, now).await.unwrap_err(), Refused::Late);
+    assert_eq!(fair.permit((Tenant(2), 100), Pace::Short, now).await.unwrap_err(), Refused::Late);
     drop(late);
     assert_idle(&fair);
 }
