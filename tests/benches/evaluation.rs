@@ -235,8 +235,8 @@ fn benchmarks(c: &mut Criterion) {
             );
         });
         group.bench_function("engine (limits, deadline, log)", |b| {
-            // As where requests are served.
-            let time = Time::Try(Duration::from_millis(2));
+            // As where requests are served, but for a machine that is busy.
+            let time = Time::Try(Duration::from_secs(1));
             let budget = Budget { time, ..Budget::of(Limits::default()) };
             let view = Arc::new(cluster::View::default());
             b.iter_batched(
