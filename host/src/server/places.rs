@@ -32,6 +32,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// What ends gently at its age is given this time for it.
 const LAST_TIME: Duration = Duration::from_secs(75);
 
+/// Handshakes at a time that are none too many for a port with few places.
+const FEWEST: usize = 8;
+
 /// How often to look for what is over.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -53,8 +56,8 @@ impl Bounds {
     /// serves writes at a time: 600 with its defaults, so that of 4,096 three of them behind one
     /// address are below their share. An eighth for handshakes, in which nobody is known.
     pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
-        let part = |divisor: usize| (connections / divisor).max(1);
-        Self { connections: connections.max(1), share: part(2), handshakes: part(8), lifetime }
+        let (share, handshakes) = ((connections / 2).max(1), (connections / 8).max(FEWEST));
+        Self { connections: connections.max(1), share, handshakes, lifetime }
     }
 }
 
