@@ -43,6 +43,10 @@ const DEFAULT_TIME: Duration = Duration::from_secs(10);
 /// otherwise have the server read and refuse them as fast as it can.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The same for a large review, which is more work to read.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
+const LARGE: usize = 64 << 10;
+
 /// More of a body that is too large is not even thrown away: the connection ends.
 const MAX_DISCARDED: usize = 64 << 20;
 
@@ -266,8 +270,9 @@ impl App {
             Err(DecideError::Overload(overload)) => {
                 if overload.is_full() {
                     // Nothing of the request is kept meanwhile.
+                    let pause = if review.size() > LARGE { LONG_PAUSE } else { PAUSE };
                     drop((text, envelope, account));
-                    let pause = deadline.min(Instant::now() + PAUSE);
+                    let pause = deadline.min(Instant::now() + pause);
                     tokio::time::sleep_until(pause.into()).await;
                 }
                 return self.shed(&overload.to_string());
