@@ -80,7 +80,7 @@ pub(crate) fn find(
         search.through(&[provided, here], By::Own)?;
         let is_long = names.len() > MANY;
         let mut names = names;
-        let named = names.len();
+        let count = names.len();
         names.push(String::new());
         // What OLM has found and what the spec says: either may be behind, and the status may be
         // anybody's.
@@ -94,8 +94,8 @@ pub(crate) fn find(
             search.through(&[provided, spec], By::Spec)?;
         }
         if search.large {
-            let named = names.get(..named).unwrap_or_default();
-            let status = Match { index: "targets", values: named, absent: false };
+            let plain = names.get(..count).unwrap_or_default();
+            let status = Match { index: "targets", values: plain, absent: false };
             search.through(&[provided, status], By::Named)?;
         }
     }
