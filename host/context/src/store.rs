@@ -56,12 +56,69 @@ impl Match {
 type Objects = BTreeMap<Arc<Key>, Arc<Object>>;
 
 /// Objects by a value that conditions ask for.
-type ByValue = HashMap<Box<str>, Objects>;
+type ByValue = HashMap<Box<str>, Posting>;
+
+/// Objects of one value up to here are a list: most values are those of one object, and one object of
+/// 1 MiB may have a hundred thousand of them. A tree takes 200 bytes, a list of one 8.
+const FEW: usize = 8;
+
+/// The objects of one value.
+#[derive(Debug)]
+enum Posting {
+    /// In the order of their keys.
+    Few(Vec<Arc<Object>>),
+    Many(Objects),
+}
+
+impl Posting {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(objects) => objects.len(),
+            Self::Many(objects) => objects.len(),
+        }
+    }
+
+    fn insert(&mut self, object: &Arc<Object>) {
+        match self {
+            Self::Many(objects) => drop(objects.insert(object.key.clone(), object.clone())),
+            Self::Few(objects) if objects.len() == FEW => {
+                let all = objects.drain(..).chain([object.clone()]);
+                *self = Self::Many(all.map(|object| (object.key.clone(), object)).collect());
+            }
+            Self::Few(objects) => {
+                let at = objects.partition_point(|other| other.key < object.key);
+                objects.reserve_exact(1);
+                objects.insert(at, object.clone());
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        match self {
+            Self::Few(objects) => objects.retain(|object| *object.key != *key),
+            Self::Many(objects) => drop(objects.remove(key)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let (few, many) = match self {
+            Self::Few(objects) => (Some(objects.iter()), None),
+            Self::Many(objects) => (None, Some(objects.values())),
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+}
 
 #[derive(Debug, Default)]
 struct Postings {
     by_value: ByValue,
-    absent: Objects,
+    absent: Posting,
+}
+
+impl Default for Posting {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
 }
 
 /// The objects of one resource.
@@ -75,17 +132,16 @@ pub struct Store {
 }
 
 fn file(by_value: &mut ByValue, value: &str, object: &Arc<Object>) {
-    let (key, object) = (object.key.clone(), object.clone());
     match by_value.get_mut(value) {
-        Some(objects) => drop(objects.insert(key, object)),
-        None => drop(by_value.insert(value.into(), Objects::from([(key, object)]))),
+        Some(posting) => posting.insert(object),
+        None => drop(by_value.insert(value.into(), Posting::Few(vec![object.clone()]))),
     }
 }
 
 fn unfile(by_value: &mut ByValue, value: &str, key: &Key) {
-    if let Some(objects) = by_value.get_mut(value) {
-        objects.remove(key);
-        if objects.is_empty() {
+    if let Some(posting) = by_value.get_mut(value) {
+        posting.remove(key);
+        if posting.len() == 0 {
             by_value.remove(value);
         }
     }
@@ -110,7 +166,7 @@ impl Store {
         self.bytes = self.bytes.saturating_add(object.size());
         for (postings, tokens) in self.postings.iter_mut().zip(&object.tokens) {
             if tokens.is_empty() {
-                postings.absent.insert(object.key.clone(), object.clone());
+                postings.absent.insert(&object);
             }
             for token in tokens {
                 file(&mut postings.by_value, token, &object);
@@ -179,15 +235,15 @@ impl Store {
             let found = values.iter().map(|value| label(key, value));
             found.filter_map(|label| self.labels.get(label.as_str())).collect::<Vec<_>>()
         });
-        let count = |sets: &Vec<&Objects>| sets.iter().map(|set| set.len()).sum::<usize>();
+        let count = |sets: &Vec<&Posting>| sets.iter().map(|set| set.len()).sum::<usize>();
         let rarest = indexed.chain(labelled).min_by_key(count);
         let united: Objects;
         let among = match rarest.as_deref() {
             None => &self.objects,
-            Some(&[only]) => only,
+            Some(&[Posting::Many(only)]) => only,
             Some(several) => {
                 let all = several.iter().flat_map(|set| set.iter());
-                united = all.map(|(key, object)| (key.clone(), object.clone())).collect();
+                united = all.map(|object| (object.key.clone(), object.clone())).collect();
                 &united
             }
         };
