@@ -48,7 +48,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const MAX_STREAMS: u32 = 64;
 
 /// What h2 keeps of bodies and of answers of one connection.
-const H2_WINDOW: u32 = 256 << 10;
+const H2_WINDOW: u32 = 64 << 10;
 const H2_SEND: usize = 64 << 10;
 const H2_HEAD: u32 = 16 << 10;
 

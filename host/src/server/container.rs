@@ -6,7 +6,7 @@
 //! | of the limit | for | at the most |
 //! |---|---|---|
 //! | a quarter | what requests hold ([`super::memory`]) | 256 MiB |
-//! | an eighth | connections, of 64 KiB each | 4,096 connections |
+//! | a quarter | connections, of 64 KiB each | 4,096 connections |
 //!
 //! The rest is for the program, for policies' code and their instances, and for the view of the cluster.
 
@@ -55,7 +55,7 @@ impl Room {
 
     fn within(limit: Option<usize>) -> Self {
         let part = |most: usize, divisor: usize| limit.map_or(most, |all| most.min(all / divisor));
-        let connections = part(CONNECTIONS * CONNECTION, 8) / CONNECTION;
+        let connections = part(CONNECTIONS * CONNECTION, 4) / CONNECTION;
         Self {
             limit,
             requests: part(REQUESTS, 4),
@@ -173,8 +173,8 @@ mod tests {
             (requests >> 20, connections)
         };
         assert_eq!(within(16), (4, 64));
-        assert_eq!(within(128), (32, 256));
-        assert_eq!(within(512), (128, 1_024));
+        assert_eq!(within(128), (32, 512));
+        assert_eq!(within(512), (128, 2_048));
         assert_eq!(within(64 << 10), (256, 4_096));
         let Room { requests, connections, limit } = Room::within(None);
         assert_eq!((requests >> 20, connections, limit), (256, 4_096, None));
