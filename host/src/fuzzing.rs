@@ -51,3 +51,16 @@ impl Question {
         fields.iter().map(|field| places.place(field).map(place)).collect()
     }
 }
+
+/// Line and column of each value of a document of our own, by JSON pointer; none where it is none.
+pub fn located(yaml: &str, pointers: &[String]) -> Option<Vec<(u64, u64)>> {
+    let located = crate::yaml::Located::read(yaml).ok()?;
+    Some(pointers.iter().map(|pointer| located.place(pointer)).collect())
+}
+
+/// Whether patterns of `.indexignore` in the outermost folder ignore each of these files.
+pub fn ignores(patterns: &str, paths: &[&str]) -> Vec<bool> {
+    let mut ignore = files::ignore::Ignore::default();
+    ignore.add("", patterns);
+    paths.iter().map(|path| ignore.ignores(path)).collect()
+}

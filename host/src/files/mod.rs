@@ -18,7 +18,7 @@ mod compressed;
 mod content;
 mod detect;
 pub(crate) mod folder;
-mod ignore;
+pub(crate) mod ignore;
 mod manifest;
 mod nesting;
 pub(crate) mod parallel;
