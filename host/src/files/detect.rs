@@ -167,7 +167,7 @@ mod tests {
             detect(&folder.path().join(name), &Reader::default()).unwrap_err().to_string()
         };
         assert!(error("").contains("no bundle (manifests/"), "{}", error(""));
-        assert!(error("").contains("b.yaml:2:1: not YAML"), "{}", error(""));
+        assert!(error("").contains("b.yaml:1:4: not YAML"), "{}", error(""));
         assert!(error("a.yaml").contains("neither a manifest"), "{}", error("a.yaml"));
         assert!(error("b.yaml").contains("not YAML"), "{}", error("b.yaml"));
         assert!(error("c").contains("No such file"), "{}", error("c"));
