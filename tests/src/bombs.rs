@@ -109,7 +109,7 @@ pub fn calls(width: usize, count: usize) -> Vec<u8> {
     let types = "i32 ".repeat(width);
     let mut body = format!(
         "(func $g (param {types}) (result {types}) {}) (func (param i32) {}",
-        (0..width).map(|n| format!("local.get {n} ")).collect::<String>(),
+        (0..width).map(|n| format!("local.get {n}")).collect::<Vec<_>>().join(" "),
         "i32.const 1 ".repeat(width),
     );
     body += &"call $g ".repeat(count);

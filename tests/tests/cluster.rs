@@ -96,7 +96,7 @@ async fn a_large_list_comes_in_pages() {
     let pages = cluster.requests();
     let pages = pages.iter().filter(|r| r.contains("/operatorgroups?") && !r.contains("watch="));
     let limits: Vec<_> =
-        pages.flat_map(|r| r.split(['?', '&']).find(|p| p.starts_with("limit="))).collect();
+        pages.filter_map(|r| r.split(['?', '&']).find(|p| p.starts_with("limit="))).collect();
     // Small objects: more of them each time.
     assert_eq!(limits, ["limit=20", "limit=80", "limit=320"]);
     let copied = "labelSelector=%21olm.copiedFrom";

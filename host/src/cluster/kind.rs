@@ -138,6 +138,9 @@ pub(super) struct Selected {
     pub(super) copies_of_last: usize,
 }
 
+/// What would be kept of an object, and of the one before it.
+type NewAndOld = (Option<Arc<Object>>, Option<Arc<Object>>);
+
 impl Kind {
     pub(super) fn new(reading: Reading, options: Options) -> Self {
         let objects = Store::new(reading.declaration.index_count());
@@ -381,7 +384,7 @@ impl Kind {
         object: Value<'_>,
         old: Option<Value<'_>>,
         before: &str,
-    ) -> Option<(Option<Arc<Object>>, Option<Arc<Object>>)> {
+    ) -> Option<NewAndOld> {
         let form = |object| self.project(object, &key.namespace).ok().flatten().map(Arc::new);
         let object = form(object);
         // No API server asks about one object under the name of another: nothing will be stored.
@@ -408,7 +411,7 @@ impl Kind {
     pub(super) fn is_touched<'q>(
         &self,
         seen: Option<&Counters>,
-        asked: impl Iterator<Item = &'q Question> + Clone,
+        asked: &(impl Iterator<Item = &'q Question> + Clone),
     ) -> bool {
         let state = self.state.read();
         seen.is_none_or(|seen| state.reserved.touch(seen.made, asked))

@@ -173,7 +173,9 @@ impl Connection {
             async move {
                 loop {
                     tokio::time::sleep(EXPIRES).await;
-                    kinds.iter().for_each(|kind| kind.expire());
+                    for kind in &kinds {
+                        kind.expire();
+                    }
                 }
             }
         }));

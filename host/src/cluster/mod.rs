@@ -250,7 +250,7 @@ impl Cluster {
             asked.iter().filter(move |(of, _)| *of == kind).map(|(_, question)| question)
         };
         let is_old = |(position, kind): (usize, &Arc<Kind>)| {
-            of(position).next().is_some() && kind.is_touched(seen.get(position), of(position))
+            of(position).next().is_some() && kind.is_touched(seen.get(position), &of(position))
         };
         if (0..).zip(&self.kinds).any(is_old) {
             return Ok(Reserved::Outdated);

@@ -191,7 +191,7 @@ impl Reservations {
     pub(super) fn touch<'q>(
         &self,
         made: u64,
-        asked: impl Iterator<Item = &'q Question> + Clone,
+        asked: &(impl Iterator<Item = &'q Question> + Clone),
     ) -> bool {
         let since = usize::try_from(self.made.saturating_sub(made)).unwrap_or(usize::MAX);
         // What is not remembered any more may have been about anything.

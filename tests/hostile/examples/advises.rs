@@ -1,6 +1,8 @@
 //! One rule denies, the other one only warns and does what its setting `do` says, also when it is asked
 //! about nothing but the object of another.
 
+#![allow(clippy::panic, clippy::indexing_slicing, reason = "the point of it")]
+
 use opgate_hostile::{DESCRIPTOR, spin};
 use opgate_sdk::{Descriptor, Document, Policy, Request, Rule, Verdict};
 

@@ -10,8 +10,8 @@ fn fair(permits: usize, queue: usize) -> Arc<Fair> {
     Arc::new(Fair::new(permits, queue, false))
 }
 
-fn later() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(3_600))
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(3_600)
 }
 
 /// A request of a tenant that waits or has its permit.
@@ -19,7 +19,7 @@ type Asked = Pin<Box<dyn Future<Output = Result<Permit, Refused>>>>;
 
 fn ask(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Asked {
     let fair = fair.clone();
-    async move { fair.permit((Tenant(tenant), 100), pace, later()).await }.boxed_local()
+    async move { fair.permit((Tenant(tenant), 100), pace, Some(later())).await }.boxed_local()
 }
 
 /// Runs until it waits; gives what it got.
@@ -193,7 +193,7 @@ async fn large_reviews_that_wait_leave_room_for_small_ones() {
     let mut wait = |tenant: u64, bytes: usize| {
         let fair = fair.clone();
         let mut asked: Asked =
-            async move { fair.permit((Tenant(tenant), bytes), Pace::Short, later()).await }
+            async move { fair.permit((Tenant(tenant), bytes), Pace::Short, Some(later())).await }
                 .boxed_local();
         let waits = got(&mut asked).is_none();
         waiting.push(asked);
