@@ -1,5 +1,6 @@
 //! What the host keeps for one instance, which lives for one call.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use opgate_document::{Account, Charge, Document, Meter, Value};
@@ -44,7 +45,12 @@ pub(crate) struct State {
     pub(super) account: Arc<Account>,
     /// What the last answer to the guest takes; it has been copied when the guest asks again.
     pub(super) answer: Charge,
+    /// Bytes of it that are used.
+    answered: Cell<usize>,
 }
+
+/// Bytes for answers that are kept from one to the next: most are smaller, and need no look at the account.
+const AT_HAND: usize = 4 << 10;
 
 impl State {
     /// Memory counts against `payer` as well, that of the request.
@@ -67,6 +73,7 @@ impl State {
             meter: Meter::new(clock.clone()),
             clock,
             answer: Charge::on(&account),
+            answered: Cell::new(0),
             account,
         }
     }
@@ -86,12 +93,22 @@ impl State {
 
     /// Before the work of an import: its answer of before is gone.
     pub(super) fn begin(&self) {
-        self.answer.shrink(self.answer.bytes());
+        self.answered.set(0);
+        let more = self.answer.bytes().saturating_sub(AT_HAND);
+        if more > 0 {
+            self.answer.shrink(more);
+        }
     }
 
     /// Takes memory for an answer.
     pub(super) fn charge(&self, import: Import, bytes: usize) -> Result<(), Fault> {
-        if self.answer.grow(bytes) { Ok(()) } else { Err(self.out_of_memory(import)) }
+        let wanted = self.answered.get().saturating_add(bytes);
+        let more = wanted.saturating_sub(self.answer.bytes());
+        if more > 0 && !self.answer.grow(more) {
+            return Err(self.out_of_memory(import));
+        }
+        self.answered.set(wanted);
+        Ok(())
     }
 
     /// Notes work for an answer.
