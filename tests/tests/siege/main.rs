@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The control group is one of version 1 or 2 that this user may make; where there is none, a line says so,
-//! and what is at most resident is compared with 128 MiB instead.
+//! the server gets the flags that it would choose, and what is resident is compared with 128 MiB instead.
+//! `OPGATE_SIEGE` chooses attacks by a part of their names, `OPGATE_SIEGE_ALL` leaves only all at once.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -96,7 +97,11 @@ impl Siege {
         let wrapped = cgroup.as_ref().map(|cgroup| cgroup.wrapper(BINARY));
         let binary = wrapped.as_deref().unwrap_or(BINARY);
         let kubeconfig = cluster.kubeconfig();
-        let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+        let mut arguments = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
+        if cgroup.is_none() {
+            // What it would choose by itself in 128 MiB.
+            arguments.extend(["--max-body-memory", "32Mi", "--max-connections", "512"]);
+        }
         let server = Arc::new(Server::start(binary, Some(&policies()), &arguments));
         until("readiness", async || server.get("/readyz").await.0 == 200).await;
         Self { server, cluster, cgroup }
@@ -192,11 +197,14 @@ async fn probe(ops: SocketAddr, path: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// The kernel's own count of what a process had resident at the most, in bytes.
+/// What a process had resident at the most, in bytes, without the pages of its binary.
 fn peak(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    };
+    bytes("VmHWM:").saturating_sub(bytes("RssFile:"))
 }
 
 /// Begins that count anew.
