@@ -21,6 +21,12 @@ impl<'c, T> Counted<'c, T> {
         Self { items: Vec::new(), charge, charged: 0, beside: 0 }
     }
 
+    /// With room for so many items, as far as that is free.
+    pub(crate) fn sized(charge: &'c Charge, items: usize) -> Self {
+        let items = items.min(FREE / size_of::<T>().max(1));
+        Self { items: Vec::with_capacity(items), ..Self::new(charge) }
+    }
+
     /// Adds an item; `None` where there is no room for more.
     #[inline]
     pub(crate) fn push(&mut self, item: T) -> Option<()> {

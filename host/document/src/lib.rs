@@ -307,7 +307,23 @@ impl<'d> Value<'d> {
     /// The element or member that a token of a pointer names.
     fn step(&self, token: &str) -> Option<Self> {
         self.spend(1).then_some(())?;
-        self.child(self.position(token)?)
+        let (_, node) = self.entry(token)?;
+        Some(Self::of(self.document, node, self.meter))
+    }
+
+    /// The element or member that a token names, and its position.
+    fn entry(&self, token: &str) -> Option<(usize, &'d Node)> {
+        match self.content() {
+            Content::List(items) => {
+                let index = usize::try_from(pointer::index(token)?).ok()?;
+                items.get(index).map(|node| (index, node))
+            }
+            Content::Object(members) => {
+                let index = node::position(members, &self.document.text, token)?;
+                members.get(index).map(|member| (index, &member.value))
+            }
+            _ => None,
+        }
     }
 
     /// What stands here.
@@ -348,22 +364,12 @@ impl<'d> Value<'d> {
     fn walk(&self, pointer: &str, path: &mut Vec<u32>) -> Option<Self> {
         let mut at = *self;
         for token in pointer::tokens(pointer)? {
-            let position = at.position(&token)?;
-            path.push(position);
             at.spend(1).then_some(())?;
-            at = at.child(position)?;
+            let (index, node) = at.entry(&token)?;
+            path.push(u32::try_from(index).ok()?);
+            at = Self::of(at.document, node, at.meter);
         }
         Some(at)
-    }
-
-    fn position(&self, token: &str) -> Option<u32> {
-        match self.content() {
-            Content::List(_) => pointer::index(token),
-            Content::Object(members) => {
-                u32::try_from(node::position(members, &self.document.text, token)?).ok()
-            }
-            _ => None,
-        }
     }
 
     /// The text, where this is one.

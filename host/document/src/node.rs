@@ -79,7 +79,7 @@ impl Member {
                 // In a text that is no JSON a name may be half a pair of quotes.
                 let length =
                     end.checked_sub(*start).and_then(|length| usize::try_from(length).ok());
-                length == Some(name.len()) && slice(text, *start, *end) == name
+                length == Some(name.len()) && bytes(text, *start, *end) == Some(name.as_bytes())
             }
             Name::Unescaped(unescaped) => **unescaped == *name,
         }
@@ -93,9 +93,18 @@ impl Member {
     }
 }
 
+fn range(start: u32, end: u32) -> Range<usize> {
+    let number = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
+    number(start)..number(end)
+}
+
 fn slice(text: &str, start: u32, end: u32) -> &str {
-    let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-    range.and_then(|(start, end)| text.get(start..end)).unwrap_or_default()
+    text.get(range(start, end)).unwrap_or_default()
+}
+
+/// [`slice`] without a look at whether it begins and ends with a character.
+fn bytes(text: &str, start: u32, end: u32) -> Option<&[u8]> {
+    text.as_bytes().get(range(start, end))
 }
 
 impl Node {
@@ -131,24 +140,30 @@ impl Node {
 
     /// Where it stands.
     pub(crate) fn range(&self) -> Range<usize> {
-        let number = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
-        number(self.start)..number(self.end)
+        range(self.start, self.end)
     }
 
     /// What is here. What is made for it is paid for; what cannot be paid is not kept and reads as null.
+    #[inline]
     pub(crate) fn content<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
+        // The way to a value leads through what was looked at before.
+        match self.made.get() {
+            Some(made) => made.content(),
+            None => self.first(text, cost),
+        }
+    }
+
+    /// What is here, at the first look, and of what needs nothing to be made at every look.
+    fn first<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match (json.as_bytes().first(), plain) {
             (_, Some(plain)) if memchr::memchr(b'\\', plain.as_bytes()).is_none() => {
                 Content::Text(plain)
             }
-            (Some(b'{' | b'[' | b'"'), _) => match self.made(text, cost) {
-                Some(Made::Text(unescaped)) => Content::Text(unescaped),
-                Some(Made::List(items)) => Content::List(items),
-                Some(Made::Object(members)) => Content::Object(members),
-                None => Content::Null,
-            },
+            (Some(b'{' | b'[' | b'"'), _) => {
+                self.made(text, cost).map_or(Content::Null, Made::content)
+            }
             (Some(b't'), _) => Content::Boolean(true),
             (Some(b'f'), _) => Content::Boolean(false),
             (Some(b'-' | b'0'..=b'9'), _) => Content::Number,
@@ -157,9 +172,6 @@ impl Node {
     }
 
     fn made(&self, text: &Text, cost: Cost<'_>) -> Option<&Made> {
-        if let Some(made) = self.made.get() {
-            return Some(made);
-        }
         let (made, bytes) = self.make(text, cost)?;
         // Two may look for the first time at once; what the slower one has made goes.
         let mut made = Some(Box::new(made));
@@ -181,6 +193,16 @@ impl Node {
                 items(text, self.start, cost).map(|(list, bytes)| (Made::List(list), bytes))
             }
             _ => unescaped(json, cost).map(|(text, bytes)| (Made::Text(text), bytes)),
+        }
+    }
+}
+
+impl Made {
+    fn content(&self) -> Content<'_> {
+        match self {
+            Self::Text(unescaped) => Content::Text(unescaped),
+            Self::List(items) => Content::List(items),
+            Self::Object(members) => Content::Object(members),
         }
     }
 }
