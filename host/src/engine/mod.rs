@@ -350,15 +350,34 @@ impl Module {
         budget: Budget<'_>,
         payer: Option<&Arc<Account>>,
         reader: Option<Reader>,
+        call: impl Fn(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
+    ) -> Call<T> {
+        let clock = Arc::new(Clock::start(budget));
+        let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
+        let done = self.run(budget, payer, &clock, reader, bound, &call);
+        if !matches!(done.result, Err(Fault::Size(_))) {
+            return done;
+        }
+        // Which import was passed too much, if it was not the answer that is too large, is found out by
+        // calling again: to know it at the first time would cost each call 3 % more.
+        self.run(budget, payer, &clock, done.reader, imports::bound_by_name, &call)
+    }
+
+    fn run<T>(
+        &self,
+        budget: Budget<'_>,
+        payer: Option<&Arc<Account>>,
+        clock: &Arc<Clock>,
+        reader: Option<Reader>,
+        bound: impl FnOnce(&mut Store<State>),
         call: impl FnOnce(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {
-        let state = State::new(budget.memory, payer, Clock::start(budget), reader);
-        let clock = state.clock.clone();
+        let state = State::new(budget.memory, payer, clock.clone(), reader);
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_max_component_handles(limits::HANDLES);
-        imports::bound_copies(&mut store);
-        Self::set_deadline(&mut store, budget, &clock);
+        bound(&mut store);
+        Self::set_deadline(&mut store, budget, clock);
         let running = self.engine.ticker.run();
         let answer = self.pre.instantiate(&mut store).and_then(|policy| call(&mut store, &policy));
         drop(running);
@@ -368,7 +387,7 @@ impl Module {
             // The panic hook of the SDK writes the text as the last thing before the trap.
             let last_words = log.last().filter(|(severity, _)| *severity == Severity::Error);
             let panic = last_words.map(|(_, text)| text.clone());
-            Fault::of(&error, &limiter, &clock, panic)
+            Fault::of(&error, &limiter, clock, panic)
         });
         let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
         Call { result, log, reader, work }

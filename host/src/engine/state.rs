@@ -57,12 +57,11 @@ impl State {
     pub(super) fn new(
         memory: usize,
         payer: Option<&Arc<Account>>,
-        clock: Clock,
+        clock: Arc<Clock>,
         reader: Option<Reader>,
     ) -> Self {
         let account =
             payer.map_or_else(|| Account::new(memory), |payer| Account::below(payer, memory));
-        let clock = Arc::new(clock);
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(limits::HANDLES);
         Self {

@@ -22,7 +22,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hash as _, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -75,6 +75,27 @@ impl Tenants {
     }
 }
 
+/// Takes a tenant for its own hash, which it is.
+#[derive(Debug, Default)]
+struct Itself(u64);
+
+impl Hasher for Itself {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // A tenant writes a number and nothing else.
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
 /// Whether a call is expected to be short, or to need a thread of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
@@ -91,8 +112,8 @@ pub(super) enum Refused {
     Full(usize),
     /// So many of this tenant wait already: its share of the queue.
     Share(usize),
-    /// None came free in time.
-    Late,
+    /// None came free in the time that was left.
+    Late(Duration),
 }
 
 /// How many of what there are.
@@ -120,7 +141,7 @@ pub(super) struct Fair {
 
 #[derive(Debug, Default)]
 struct State {
-    accounts: HashMap<Tenant, Account>,
+    accounts: HashMap<Tenant, Account, BuildHasherDefault<Itself>>,
     /// Tenants that wait for a permit, each once, by pace: who is in front is next.
     short: VecDeque<Tenant>,
     long: VecDeque<Tenant>,
@@ -262,7 +283,7 @@ impl Fair {
     ) -> Result<Permit, Refused> {
         let (number, told) = {
             let mut state = self.state.lock();
-            if let Some(place) = self.fits(&state, tenant, pace, Instant::now()) {
+            if let Some(place) = self.fits(&state, tenant, pace, Instant::now) {
                 state.take(tenant, place);
                 return Ok(self.made(tenant, place));
             }
@@ -280,11 +301,12 @@ impl Fair {
             (number, told)
         };
         let leaves = Leaves { fair: self, tenant, pace, number };
-        let deadline = deadline.unwrap_or_else(Instant::now);
-        let answer = tokio::time::timeout_at(deadline.into(), told).await;
+        let started = Instant::now();
+        let late = || Err(Refused::Late(started.elapsed()));
+        let answer = tokio::time::timeout_at(deadline.unwrap_or(started).into(), told).await;
         drop(leaves);
         // Nobody drops a sender without a word.
-        answer.map_or(Err(Refused::Late), |told| told.unwrap_or(Err(Refused::Late)))
+        answer.map_or_else(|_| late(), |told| told.unwrap_or_else(|_| late()))
     }
 
     fn made(self: &Arc<Self>, tenant: Tenant, place: Place) -> Permit {
@@ -292,7 +314,13 @@ impl Fair {
     }
 
     /// The place of a call, if there is one for it now.
-    fn fits(&self, state: &State, tenant: Tenant, pace: Pace, now: Instant) -> Option<Place> {
+    fn fits(
+        &self,
+        state: &State,
+        tenant: Tenant,
+        pace: Pace,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<Place> {
         let account = state.accounts.get(&tenant);
         let running = account.map_or(0, |account| account.running);
         if state.running >= self.sizes.permits || running >= self.sizes.each {
@@ -304,7 +332,7 @@ impl Fair {
         if state.running_long >= self.sizes.long {
             return None;
         }
-        let Some(account) = account.filter(|account| account.is_dear(now)) else {
+        let Some(account) = account.filter(|account| account.is_dear(now())) else {
             return Some(Place::Long);
         };
         let is_free =
@@ -355,7 +383,7 @@ impl Fair {
             return None;
         }
         let of = |ring: &VecDeque<Tenant>, pace| {
-            let fits = |tenant: &Tenant| Some((*tenant, self.fits(state, *tenant, pace, now)?));
+            let fits = |tenant: &Tenant| Some((*tenant, self.fits(state, *tenant, pace, || now)?));
             // The first of those that cost little; of the others the cheapest.
             let cost = |(tenant, _): &(Tenant, Place)| {
                 let spent = state.accounts.get(tenant).map(|account| account.spent(now));
@@ -480,11 +508,10 @@ impl State {
     }
 
     fn account(&mut self, tenant: Tenant) -> &mut Account {
-        let now = Instant::now();
         if self.accounts.len() >= MOST_TENANTS && !self.accounts.contains_key(&tenant) {
-            self.forget(now);
+            self.forget(Instant::now());
         }
-        self.accounts.entry(tenant).or_insert_with(|| Account::new(now))
+        self.accounts.entry(tenant).or_insert_with(|| Account::new(Instant::now()))
     }
 
     /// Forgets the cheaper half of those of whom nothing runs or waits: the work of one sweep is that of

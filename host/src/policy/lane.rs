@@ -162,14 +162,13 @@ impl Lane {
     ) -> Result<Permit, Overload> {
         // A policy that can never block a request does not delay it either.
         let patience = policy.is_enforced().then_some(deadline);
-        let started = Instant::now();
         let permit = self.fair.permit(by, pace, patience).await;
         let policy = || policy.name.clone();
         permit.map_err(|refused| match refused {
             Refused::Busy => Overload::Busy { policy: policy() },
             Refused::Full(waiting) => Overload::QueueFull { policy: policy(), waiting },
             Refused::Share(waiting) => Overload::Share { policy: policy(), waiting },
-            Refused::Late => Overload::Timeout { policy: policy(), waited: started.elapsed() },
+            Refused::Late(waited) => Overload::Timeout { policy: policy(), waited },
         })
     }
 }
@@ -200,11 +199,11 @@ pub(super) async fn validate(
     let mut permit = lane.permit(policy, by, pace, deadline).await?;
     let mut failed = None;
     if pace == Pace::Short {
-        let left = left(deadline)?;
+        let started = Instant::now();
+        let left = left(deadline, started)?;
         let short = policy.limits.time > FAST && !lane.is_only;
         let time = if short { Time::Try(FAST.min(left)) } else { Time::of(policy.limits, left) };
         let reader = policy.view.reader(lens.clone());
-        let started = Instant::now();
         let budget = Budget { memory: policy.limits.memory, time, apart: None };
         let call = policy.module.validate(inputs, &policy.settings, reader, budget);
         permit.charge(started.elapsed());
@@ -239,8 +238,8 @@ fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
 }
 
 /// What is left of a request: whoever asks must hear of it before they give up themselves.
-fn left(deadline: Instant) -> Result<Duration, Overload> {
-    let left = deadline.saturating_duration_since(Instant::now());
+fn left(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
+    let left = deadline.saturating_duration_since(now);
     if left.is_zero() { Err(Overload::Late) } else { Ok(left) }
 }
 
@@ -311,7 +310,7 @@ impl Job {
 
     fn ask(&self, apart: &Apart, settings: &Arc<Document>) -> Result<Call<wit::Verdict>, Overload> {
         let limits = self.policy.limits;
-        let time = Time::of(limits, left(self.deadline)?);
+        let time = Time::of(limits, left(self.deadline, Instant::now())?);
         let budget = Budget { memory: limits.memory, time, apart: Some(apart) };
         let reader = self.policy.view.reader(self.lens.clone());
         Ok(self.policy.module.validate(&self.inputs, settings, reader, budget))

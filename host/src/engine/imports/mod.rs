@@ -75,10 +75,11 @@ pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     cluster::define(&mut linker.instance(interface!("cluster"))?)
 }
 
-/// Bounds what is copied out of the guest. wasmtime counts both what is passed to an import and the
-/// answer of the guest by one number. The former is counted by the imports themselves, which know who
-/// they are.
-pub(super) fn bound_copies(store: &mut Store<State>) {
+/// Bounds what is copied out of the guest, as [`HOSTCALL_BYTES`] for the whole store does, so that
+/// an import that is passed more is named. wasmtime counts both what is passed to an import and the answer
+/// of the guest by one number. With these hooks, the former is counted by the imports alone, which know
+/// who they are.
+pub(super) fn bound_by_name(store: &mut Store<State>) {
     store.set_hostcall_fuel(HOSTCALL_BYTES);
     store.call_hook(|mut store, hook| {
         match hook {
