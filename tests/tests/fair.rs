@@ -22,6 +22,9 @@ use opgate_tests::{Client, Server, builtin, configuration, create_bundle, good_s
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+/// Calls that were given up.
+const BURNT: &str = "opgate_faults_total{";
+
 fn binary() -> String {
     std::env::var("OPGATE_BINARY")
         .unwrap_or_else(|_| env!("CARGO_BIN_EXE_opgate-under-test").to_owned())
@@ -121,6 +124,38 @@ async fn one_tenants_long_calls_refuse_nothing_of_another() {
         victim(&mut client, "/validate", &what, 50).await;
         println!("  they got {:?}", attack.end().await);
     }
+}
+
+/// A call that needs much, but no more than it may have, beside 8 connections to another policy that burn
+/// all the processors: it waits for one most of the time, and waiting uses nothing up. As long as it
+/// counted, 20 of 20 such calls failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_another_policy_use_up_no_time_of_this_one() {
+    let mut evil = burner("evil", "failurePolicy");
+    evil["limits"] = json!({"concurrency": 8});
+    let good = |time: &str| {
+        let mut good = misbehaves("good", &json!({"do": "work", "number": 40_000_000}));
+        good["limits"] = json!({"time": time});
+        configuration(&[evil.clone(), good])
+    };
+    // What it takes on this machine; what a busy one takes is only more.
+    let server = Server::start(&binary(), Some(&good("30s")), &[]);
+    let mut client = server.connect().await;
+    let mut took = Duration::MAX;
+    for _ in 0..5 {
+        let started = Instant::now();
+        victim(&mut client, "/validate/good", "alone", 1).await;
+        took = took.min(started.elapsed());
+    }
+    drop((client, server));
+    // A processor that threads share may be half as fast.
+    let most = format!("{}ms", (took.as_millis() * 3).min(30_000));
+    let server = Server::start(&binary(), Some(&good(&most)), &[]);
+    let mut client = server.connect().await;
+    let attack = Attack::start(&server, "/validate/evil", &["attacker"], 8).await;
+    until("burning", async || server.metric(BURNT).await.is_some_and(|count| count > 0.0)).await;
+    victim(&mut client, "/validate/good?timeout=60s", "beside 8 of another policy", 20).await;
+    println!("  they got {:?}", attack.end().await);
 }
 
 /// A version that owns very many API services, and groups with very many targets and no status, stored by one
