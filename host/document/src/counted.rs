@@ -1,6 +1,7 @@
 //! A list that is charged before it grows.
 
 use crate::account::Charge;
+use crate::order;
 
 /// Bytes that a list may have before they are charged: most lists are that small, and are charged once,
 /// when they are complete.
@@ -90,8 +91,8 @@ impl<'c, T> Counted<'c, T> {
         &mut self,
         other: impl FnOnce(&mut Vec<T>) -> Option<Vec<T>>,
     ) -> Option<()> {
-        // As many items, and three numbers of 32 bits for each.
-        let each = size_of::<T>().saturating_add(12);
+        // As many items, and what sorting takes for each.
+        let each = size_of::<T>().saturating_add(order::SCRATCH).saturating_add(1);
         let scratch = self.items.len().saturating_mul(each);
         let scratch = if scratch > FREE { scratch } else { 0 };
         if scratch > 0 {

@@ -101,6 +101,13 @@ fn looks_stop_when_they_are_told_to() {
         {
             assert_eq!(account.used(), before, "{what}: nothing of it is kept");
         }
+        // Nor is a later look at the watch further away.
+        for looks in [1, 7, 40] {
+            let later = meter(looks);
+            work(document.root_for(&later));
+            let most = (looks + 1) * (64 << 10);
+            assert!(later.spent() < most, "{what}: {} of {most}", later.spent());
+        }
         // The next one is not misled by what was left undone.
         let patient = meter(u64::MAX);
         work(document.root_for(&patient));
@@ -152,4 +159,63 @@ fn sorted_in_steps_is_sorted() {
     let by_place: Vec<_> = by_place.into_iter().map(|(name, _)| name).collect();
     let expected: Vec<_> = expected.into_iter().map(|(name, _)| name).collect();
     assert_eq!(by_place, expected);
+}
+
+/// A first look costs what it reads, however the text is made: names in any order, that are the same, that
+/// begin alike, that have to be read without escapes.
+#[test]
+fn a_first_look_costs_what_it_reads() {
+    let begins_alike = |n: usize| format!("{}{:06}", "x".repeat(40), (n * 7_919) % MANY);
+    let in_groups = |n: usize| format!("{}{:03}", format!("{:03}", n % 450).repeat(9), n / 450);
+    for (what, json) in [
+        ("numbers", list("1")),
+        ("lists", list("[]")),
+        ("objects", list("{\"\":1}")),
+        ("names in their order", named(|n| format!("{n:06}"))),
+        ("names in another order", named(|n| format!("{:06}", (n * 7_919) % MANY))),
+        ("names backwards", named(|n| format!("{:06}", MANY - n))),
+        ("names that begin alike", named(begins_alike)),
+        ("names that begin alike in groups", named(in_groups)),
+        ("equal names", named(|_| String::new())),
+        ("equal long names", named(|_| "x".repeat(40))),
+        ("names with escapes", named(|_| "\\n".to_owned())),
+        ("names that get longer", named(|n| "x".repeat(n % 200))),
+    ] {
+        let document = Document::parse(&json).unwrap();
+        let meter = meter(u64::MAX);
+        assert!(document.root_for(&meter).length().unwrap() > 0);
+        let most = 9 * u64::try_from(json.len()).unwrap();
+        assert!(meter.spent() < most, "{what}: {} of {most}", meter.spent());
+    }
+}
+
+/// Names that differ in ways in which numbers made of their bytes do not.
+#[test]
+fn names_of_all_lengths_are_sorted() {
+    let pieces =
+        ["", "\\u0000", "a", "b", "ab", "abcdefgh", "abcdefg\\u0000", "\u{e9}", "\\n", "~"];
+    let mut state = 7_usize;
+    let mut random = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for count in [17, 255, 257, 3_000, 40_000] {
+        let mut name = || {
+            let begin = ["", "the same beginning of very many "][random(2)];
+            let rest: Vec<_> = (0..random(7)).map(|_| pieces[random(pieces.len())]).collect();
+            format!("{begin}{}", rest.concat())
+        };
+        let members: Vec<_> = (0..count).map(|n| format!("\"{}\":{n}", name())).collect();
+        let json = format!("{{{}}}", members.join(","));
+        let expected: std::collections::BTreeMap<String, i64> =
+            serde_json::from_str(&json).unwrap();
+        let document = Document::parse(&json).unwrap();
+        let found: Vec<_> = document
+            .root()
+            .members()
+            .map(|(name, value)| (name.to_owned(), value.integer().unwrap()))
+            .collect();
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{count}");
+    }
 }
