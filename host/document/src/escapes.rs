@@ -18,7 +18,12 @@ fn read(quoted: &str, mut step: impl FnMut(usize) -> Option<()>) -> Option<Box<s
     let mut rest = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))?;
     // No escape is shorter than what it stands for.
     let mut text = String::with_capacity(rest.len());
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+    // Escapes often stand side by side.
+    let next = |rest: &str| match rest.as_bytes().first() {
+        Some(b'\\') => Some(0),
+        _ => memchr::memchr(b'\\', rest.as_bytes()),
+    };
+    while let Some(at) = next(rest) {
         let (plain, escape) = rest.split_at(at);
         text.push_str(plain);
         let Some((character, length)) = character(escape) else { return Some(Box::default()) };

@@ -227,6 +227,8 @@ struct Level<'t> {
     text: &'t Text,
     bytes: &'t [u8],
     at: usize,
+    /// Where in the index of brackets the next one is.
+    bracket: Option<usize>,
     cost: Cost<'t>,
 }
 
@@ -234,7 +236,8 @@ impl<'t> Level<'t> {
     /// Inside of the bracket at `start`.
     fn inside(text: &'t Text, start: u32, cost: Cost<'t>) -> Self {
         let start = usize::try_from(start).unwrap_or(usize::MAX);
-        Self { text, bytes: text.as_bytes(), at: start.saturating_add(1), cost }
+        let at = start.saturating_add(1);
+        Self { text, bytes: text.as_bytes(), at, bracket: None, cost }
     }
 
     /// The next byte that is neither white space, comma nor colon.
@@ -257,7 +260,8 @@ impl<'t> Level<'t> {
         self.at = match first {
             b'}' | b']' => return Ok(None),
             b'{' | b'[' => {
-                let Some(closing) = self.text.closing(start) else { return Ok(None) };
+                let closing = self.text.closing(start, &mut self.bracket);
+                let Some(closing) = closing else { return Ok(None) };
                 closing.saturating_add(1)
             }
             b'"' => {
@@ -266,15 +270,15 @@ impl<'t> Level<'t> {
                 end
             }
             _ => {
-                let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
                 let mut end = start;
-                for chunk in self.bytes.get(start..).unwrap_or_default().chunks(LONG_WORD) {
-                    let length = chunk.iter().position(ends);
-                    end = end.saturating_add(length.unwrap_or(chunk.len()));
-                    if length.is_some() {
-                        break;
+                // Few are longer than a word of the processor.
+                while let Some(byte) = self.bytes.get(end)
+                    && !matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')
+                {
+                    end += 1;
+                    if (end - start).is_multiple_of(LONG_WORD) {
+                        self.cost.spend(LONG_WORD).ok_or(Unpaid)?;
                     }
-                    self.cost.spend(chunk.len()).ok_or(Unpaid)?;
                 }
                 read = read.saturating_add(end.saturating_sub(start) % LONG_WORD);
                 end

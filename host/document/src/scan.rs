@@ -335,6 +335,9 @@ pub(crate) fn string_end(bytes: &[u8], start: usize) -> usize {
 
 /// Offset of the first byte that is no white space.
 pub(crate) fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
+    if bytes.get(at).is_some_and(|byte| *byte > b' ') {
+        return at;
+    }
     loop {
         // Lines of indented files start with many spaces.
         while bytes.get(at..).is_some_and(|rest| rest.starts_with(b"        ")) {

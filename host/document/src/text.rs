@@ -263,9 +263,21 @@ impl Text {
         range.len().saturating_add(longer.sum())
     }
 
-    /// Offset of the bracket that closes the one at `open`.
-    pub(crate) fn closing(&self, open: usize) -> Option<usize> {
-        partner(&self.brackets, open)
+    /// Offset of the bracket that closes the one at `open`, for somebody who goes forwards: `next` is the
+    /// position in the index from which on it is looked for, and is moved behind it. What stands side by
+    /// side is found at once, and what is stepped over in a few steps.
+    pub(crate) fn closing(&self, open: usize, next: &mut Option<usize>) -> Option<usize> {
+        let open = u32::try_from(open).ok()?;
+        let from = next.unwrap_or_default();
+        let rest = self.brackets.get(from..)?;
+        let mut most = if next.is_some() { 1 } else { rest.len() };
+        while rest.get(most.saturating_sub(1)).is_some_and(|pair| pair.0 < open) {
+            most = most.saturating_mul(4);
+        }
+        let near = rest.get(..most).unwrap_or(rest);
+        let found = near.binary_search_by_key(&open, |pair| pair.0).ok()?;
+        *next = Some(from.saturating_add(found).saturating_add(1));
+        near.get(found).and_then(|pair| usize::try_from(pair.1).ok())
     }
 
     /// Offset behind the string that starts with the quote at `start`.
@@ -307,9 +319,17 @@ mod tests {
     fn brackets_find_their_partners() {
         let text = Text::new(r#"{"a]":[{}, "\"]"], "b": {}}"#.to_owned()).unwrap();
         for (open, close) in [(0, 26), (6, 16), (7, 8), (24, 25)] {
-            assert_eq!(text.closing(open), Some(close));
+            assert_eq!(text.closing(open, &mut None), Some(close));
         }
-        assert_eq!(text.closing(1), None);
+        assert_eq!(text.closing(1, &mut None), None);
+        let many = Text::new(format!("[{}]", "[[{}],[]],".repeat(100))).unwrap();
+        for inside in [1, 2, 3, 5, 50, 100] {
+            let mut next = None;
+            for at in (1..1_000).step_by(inside * 10) {
+                assert_eq!(many.closing(at, &mut next), Some(at + 8));
+            }
+            assert_eq!(many.closing(4, &mut next), None, "it only goes forwards");
+        }
     }
 
     #[test]
