@@ -94,7 +94,8 @@ fn selector(object: &Document) -> Result<(), String> {
     for expression in object.items("/spec/selector/matchExpressions") {
         let (key, operator) =
             (expression.text_or_empty("/key"), expression.text_or_empty("/operator"));
-        selector.expression(&key, &operator, &texts::of(&expression, "/values"))?;
+        let values = texts::of(&expression, "/values");
+        selector.expression(&key, &operator, values.iter().map(String::as_str))?;
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ impl Metadata<'_, '_, '_> {
             let entry = format!("{field}[{key}]");
             // Upstream looks at the keys of annotations in lower case.
             let looked_at = if is_labels { key.clone() } else { key.to_lowercase() };
-            if let Err(why) = Selector::default().expression(&looked_at, "Exists", &[]) {
+            if let Err(why) = Selector::default().expression(&looked_at, "Exists", []) {
                 let error = format!("{field}: Invalid value: {}: {}", quote(&key), reason(&why));
                 self.invalid(&entry, &error);
             }

@@ -172,10 +172,7 @@ impl Declaration {
         let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
         let name = text("/metadata/name").ok_or(Unreadable::NoName)?;
         let key = Key::new(text("/metadata/namespace").unwrap_or_default(), name);
-        let mut json = String::new();
-        self.keep.write(object, &mut json);
-        json.shrink_to_fit();
-        let kept = Text::new(json).map_err(|_| Unreadable::Depth)?;
+        let kept = self.keep(object)?;
         let labels = object.get("/metadata/labels").into_iter().flat_map(|l| l.members());
         let labels = labels.filter_map(|(name, value)| Some((name.into(), value.text()?.into())));
         let tokens = self.indexes.iter().map(|(index, pattern)| pattern.tokens(object, index));
@@ -187,6 +184,19 @@ impl Declaration {
             tokens: tokens.collect(),
             text: Arc::new(kept),
         })
+    }
+}
+
+impl Declaration {
+    /// The fields of an object that are kept, and nothing to find it by.
+    ///
+    /// # Errors
+    /// Where they nest too deep for a document.
+    pub fn keep(&self, object: Value<'_>) -> Result<Text, Unreadable> {
+        let mut json = String::new();
+        self.keep.write(object, &mut json);
+        json.shrink_to_fit();
+        Text::new(json).map_err(|_| Unreadable::Depth)
     }
 }
 
@@ -310,18 +320,30 @@ impl Object {
 /// Upstream's text.
 pub fn selector(value: Value<'_>) -> Result<Selector, String> {
     let mut selector = Selector::default();
+    // What is made of each of them is paid for by whoever pays for the document.
+    let is_paid = |value: Value<'_>, text: &str| value.spend(4) && value.pay(text.len() + EACH);
     for (key, value) in value.get("/matchLabels").into_iter().flat_map(|labels| labels.members()) {
+        if !is_paid(value, key) {
+            break;
+        }
         selector.label(key, value.text().unwrap_or_default())?;
     }
     for expression in value.get("/matchExpressions").into_iter().flat_map(|list| list.items()) {
         let text = |pointer: &str| expression.get(pointer).and_then(|v| v.text());
+        let (key, operator) = (text("/key").unwrap_or_default(), text("/operator"));
+        if !is_paid(expression, key) {
+            break;
+        }
         let values = expression.get("/values").into_iter().flat_map(|values| values.items());
-        let values: Vec<_> = values.filter_map(|v| v.text()).map(str::to_owned).collect();
-        let (key, operator) = (text("/key"), text("/operator"));
-        selector.expression(key.unwrap_or_default(), operator.unwrap_or_default(), &values)?;
+        let values = values.filter_map(|value| Some((value, value.text()?)));
+        let values = values.take_while(|(value, text)| is_paid(*value, text));
+        selector.expression(key, operator.unwrap_or_default(), values.map(|(_, text)| text))?;
     }
     Ok(selector)
 }
+
+/// Bytes that a requirement or a value of a selector takes beside its text.
+const EACH: usize = 128;
 
 /// Whether a value stands for something.
 fn is_something(value: Value<'_>) -> bool {

@@ -153,7 +153,7 @@ impl Keep {
             Kind::Object => {
                 json.push('{');
                 let mut first = true;
-                for (name, member) in value.members() {
+                for (name, member) in value.members().take_while(|(_, member)| member.spend(1)) {
                     let keep = self.members.get(name).or(self.each.as_deref());
                     if !self.names && !keep.is_some_and(|_| is_something(member)) {
                         continue;
@@ -173,7 +173,7 @@ impl Keep {
             }
             Kind::List => {
                 json.push('[');
-                for (index, item) in value.items().enumerate() {
+                for (index, item) in value.items().take_while(|item| item.spend(1)).enumerate() {
                     if index > 0 {
                         json.push(',');
                     }

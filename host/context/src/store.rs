@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use opgate_document::Meter;
 use opgate_labels::Selector;
 
 use crate::{Key, Object};
@@ -38,17 +39,45 @@ impl Query {
     /// Whether the conditions hold for an object; order and number of the answer do not count.
     #[must_use]
     pub fn holds(&self, object: &Object) -> bool {
-        self.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
-            && self.matches.iter().all(|m| m.holds(object))
-            && (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
+        self.holds_for(object, None)
+    }
+
+    /// [`Query::holds`] for somebody who may not take for ever. Where the meter stops, nobody believes
+    /// the answer.
+    #[must_use]
+    pub fn holds_for(&self, object: &Object, meter: Option<&Meter>) -> bool {
+        let label = |key: &str| if spend(meter, LOOK_UP) { object.label(key) } else { None };
+        spend(meter, OBJECT)
+            && self.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
+            && self.matches.iter().all(|m| m.holds(object, meter))
+            && (self.labels.is_empty() || self.labels.matches(label))
     }
 }
 
+/// Units of work for an object that is looked at, for a value that is looked up, and for an object that
+/// is filed.
+const OBJECT: usize = 8;
+const LOOK_UP: usize = 16;
+const FILED: usize = 64;
+
+fn spend(meter: Option<&Meter>, units: usize) -> bool {
+    meter.is_none_or(|meter| meter.spend(units))
+}
+
 impl Match {
-    fn holds(&self, object: &Object) -> bool {
+    fn holds(&self, object: &Object, meter: Option<&Meter>) -> bool {
+        let look_up = |is_there: bool| spend(meter, LOOK_UP) && is_there;
         object.tokens.get(self.index).is_some_and(|tokens| {
-            (self.absent && tokens.is_empty())
-                || tokens.iter().any(|token| self.values.contains(&**token))
+            if tokens.is_empty() {
+                return self.absent;
+            }
+            // The tokens are sorted: whichever are fewer are looked up among the others.
+            if self.values.len() < tokens.len() / 8 {
+                let has = |value: &String| tokens.binary_search_by(|token| (**token).cmp(value));
+                self.values.iter().any(|value| look_up(has(value).is_ok()))
+            } else {
+                tokens.iter().any(|token| look_up(self.values.contains(&**token)))
+            }
         })
     }
 }
@@ -224,15 +253,28 @@ impl Store {
     /// condition on an index or on a label's value, otherwise that of the namespace.
     #[must_use]
     pub fn select(&self, query: &Query) -> Vec<Arc<Object>> {
-        let limit = if query.limit == 0 { usize::MAX } else { query.limit };
-        let wanted = |object: &&Arc<Object>| query.holds(object);
+        self.select_for(query, query.limit, None)
+    }
+
+    /// [`Store::select`] of so many (0 for all) for somebody who may not take for ever: what is looked at
+    /// is spent on the meter. Where that stops, nobody believes the answer.
+    #[must_use]
+    pub fn select_for(
+        &self,
+        query: &Query,
+        limit: usize,
+        meter: Option<&Meter>,
+    ) -> Vec<Arc<Object>> {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let look_up = || spend(meter, LOOK_UP);
         let indexed = query.matches.iter().filter_map(|m| {
             let postings = self.postings.get(m.index)?;
-            let found = m.values.iter().filter_map(|v| postings.by_value.get(v.as_str()));
+            let values = m.values.iter().take_while(|_| look_up());
+            let found = values.filter_map(|v| postings.by_value.get(v.as_str()));
             Some(found.chain(m.absent.then_some(&postings.absent)).collect::<Vec<_>>())
         });
         let labelled = query.labels.listed().map(|(key, values)| {
-            let found = values.iter().map(|value| label(key, value));
+            let found = values.iter().take_while(|_| look_up()).map(|value| label(key, value));
             found.filter_map(|label| self.labels.get(label.as_str())).collect::<Vec<_>>()
         });
         let count = |sets: &Vec<&Posting>| sets.iter().map(|set| set.len()).sum::<usize>();
@@ -242,8 +284,15 @@ impl Store {
             None => &self.objects,
             Some(&[Posting::Many(only)]) => only,
             Some(several) => {
-                let all = several.iter().flat_map(|set| set.iter());
-                united = all.map(|object| (object.key.clone(), object.clone())).collect();
+                // One object may be filed under each of the values.
+                let mut all = Objects::new();
+                for object in several.iter().flat_map(|set| set.iter()) {
+                    if !spend(meter, FILED) {
+                        break;
+                    }
+                    all.entry(object.key.clone()).or_insert_with(|| object.clone());
+                }
+                united = all;
                 &united
             }
         };
@@ -256,8 +305,10 @@ impl Store {
         };
         let objects = among.range::<Key, _>((from, Bound::Unbounded)).map(|(_, object)| object);
         let inside = |object: &&Arc<Object>| {
-            query.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
+            spend(meter, 1)
+                && query.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
         };
+        let wanted = |object: &&Arc<Object>| query.holds_for(object, meter);
         objects.take_while(inside).filter(wanted).take(limit).cloned().collect()
     }
 }

@@ -279,9 +279,17 @@ impl<'d> Value<'d> {
         self.node.content(&self.document.text, cost)
     }
 
-    /// Notes so much work for one value; says whether to go on.
-    pub(crate) fn spend(&self, values: usize) -> bool {
+    /// Notes the work for so many values on the meter that watches this one; says whether to go on.
+    #[must_use]
+    pub fn spend(&self, values: usize) -> bool {
         self.meter.is_none_or(|meter| meter.spend(values.saturating_mul(8)))
+    }
+
+    /// Charges the account of the document with bytes that somebody makes of this value and keeps no
+    /// longer than the document; says whether they are there.
+    #[must_use]
+    pub fn pay(&self, bytes: usize) -> bool {
+        self.document.pay(bytes)
     }
 
     /// The value at the end of a path that [`Value::resolve`] gave.

@@ -5,7 +5,12 @@
 //! in objects, so that both agree with each other and with upstream: what is valid and the texts of
 //! the errors follow `LabelSelectorAsSelector` and `labels.NewRequirement` of apimachinery v0.36.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+
+/// Values that are named in errors, and bytes of a text in one: what is wrong may have megabytes.
+const MOST_ERRORS: usize = 64;
+const MOST_BYTES: usize = 1_024;
 
 /// A selector whose parts are valid. Without requirements it matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,8 +22,7 @@ pub struct Selector {
 struct Requirement {
     key: String,
     operator: Operator,
-    /// Sorted.
-    values: Vec<String>,
+    values: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,41 +39,61 @@ impl Selector {
     /// # Errors
     /// Upstream's text.
     pub fn label(&mut self, key: &str, value: &str) -> Result<(), String> {
-        self.require(key, Operator::In, &[value.to_owned()])
+        self.require(key, Operator::In, [value])
     }
 
     /// Adds an element of `matchExpressions`.
     ///
     /// # Errors
     /// Upstream's text.
-    pub fn expression(
+    pub fn expression<'v>(
         &mut self,
         key: &str,
         operator: &str,
-        values: &[String],
+        values: impl IntoIterator<Item = &'v str>,
     ) -> Result<(), String> {
         let operator = match operator {
             "In" => Operator::In,
             "NotIn" => Operator::NotIn,
             "Exists" => Operator::Exists,
             "DoesNotExist" => Operator::DoesNotExist,
-            other => return Err(format!("{other:?} is not a valid label selector operator")),
+            other => {
+                return Err(format!("{} is not a valid label selector operator", quoted(other)));
+            }
         };
         self.require(key, operator, values)
     }
 
-    fn require(&mut self, key: &str, operator: Operator, values: &[String]) -> Result<(), String> {
-        let mut errors = Vec::new();
+    fn require<'v>(
+        &mut self,
+        key: &str,
+        operator: Operator,
+        values: impl IntoIterator<Item = &'v str>,
+    ) -> Result<(), String> {
+        let (mut errors, mut wrong, mut listed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut kept = BTreeSet::new();
+        for (index, value) in values.into_iter().enumerate() {
+            if listed.len() < MOST_ERRORS {
+                listed.push(value);
+            }
+            if let Some(why) = value_error(value)
+                && wrong.len() < MOST_ERRORS
+            {
+                let (key, value) = (cut(key), quoted(value));
+                wrong.push(format!("values[{index}][{key}]: Invalid value: {value}: {why}"));
+            }
+            kept.insert(value.to_owned());
+        }
         if let Some(why) = key_error(key) {
-            errors.push(format!("key: Invalid value: {key:?}: {why}"));
+            errors.push(format!("key: Invalid value: {}: {why}", quoted(key)));
         }
         match operator {
-            Operator::In | Operator::NotIn if values.is_empty() => errors.push(
+            Operator::In | Operator::NotIn if kept.is_empty() => errors.push(
                 "values: Invalid value: []string(nil): for 'in', 'notin' operators, values set can't be empty"
                     .to_owned(),
             ),
-            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
-                let list: Vec<_> = values.iter().map(|v| format!("{v:?}")).collect();
+            Operator::Exists | Operator::DoesNotExist if !kept.is_empty() => {
+                let list: Vec<_> = listed.into_iter().map(quoted).collect();
                 errors.push(format!(
                     "values: Invalid value: []string{{{}}}: values set must be empty for exists and does not exist",
                     list.join(", ")
@@ -77,16 +101,10 @@ impl Selector {
             }
             _ => {}
         }
-        for (index, value) in values.iter().enumerate() {
-            if let Some(why) = value_error(value) {
-                errors.push(format!("values[{index}][{key}]: Invalid value: {value:?}: {why}"));
-            }
-        }
+        errors.append(&mut wrong);
         match errors.as_slice() {
             [] => {
-                let mut values = values.to_vec();
-                values.sort_unstable();
-                self.requirements.push(Requirement { key: key.to_owned(), operator, values });
+                self.requirements.push(Requirement { key: key.to_owned(), operator, values: kept });
                 Ok(())
             }
             [one] => Err(one.clone()),
@@ -101,17 +119,15 @@ impl Selector {
     }
 
     /// Keys with the values of which an object must have one: what an index can answer.
-    pub fn listed(&self) -> impl Iterator<Item = (&str, &[String])> {
+    pub fn listed(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
         let listed = self.requirements.iter().filter(|r| r.operator == Operator::In);
-        listed.map(|requirement| (requirement.key.as_str(), requirement.values.as_slice()))
+        listed.map(|requirement| (requirement.key.as_str(), &requirement.values))
     }
 
     /// Whether an object with these labels is selected. `label` gives the value of a key.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|requirement| {
-            let listed = |value: &str| {
-                requirement.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
-            };
+            let listed = |value: &str| requirement.values.contains(value);
             match (requirement.operator, label(&requirement.key)) {
                 (Operator::In, value) => value.is_some_and(listed),
                 // As upstream, an object without the label is among those that are "not in".
@@ -130,15 +146,25 @@ impl fmt::Display for Selector {
             if index > 0 {
                 f.write_char(',')?;
             }
+            let values = || values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
             match operator {
-                Operator::In => write!(f, "{key} in ({})", values.join(","))?,
-                Operator::NotIn => write!(f, "{key} notin ({})", values.join(","))?,
+                Operator::In => write!(f, "{key} in ({})", values())?,
+                Operator::NotIn => write!(f, "{key} notin ({})", values())?,
                 Operator::Exists => f.write_str(key)?,
                 Operator::DoesNotExist => write!(f, "!{key}")?,
             }
         }
         Ok(())
     }
+}
+
+/// As much of a text as an error shows.
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MOST_BYTES)).unwrap_or(text)
+}
+
+fn quoted(text: &str) -> String {
+    format!("{:?}", cut(text))
 }
 
 const LABEL: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
@@ -149,7 +175,7 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
 /// Why a text is no key of a label, `IsQualifiedName` of apimachinery.
 fn key_error(key: &str) -> Option<String> {
     let mut errors = Vec::new();
-    let name = match key.split('/').collect::<Vec<_>>().as_slice() {
+    let name = match key.splitn(3, '/').collect::<Vec<_>>().as_slice() {
         [name] => *name,
         [prefix, name] => {
             if prefix.is_empty() {
@@ -222,8 +248,7 @@ mod tests {
     fn selector(expressions: &[(&str, &str, &[&str])]) -> Result<Selector, String> {
         let mut selector = Selector::default();
         for (key, operator, values) in expressions {
-            let values: Vec<_> = values.iter().map(|v| (*v).to_owned()).collect();
-            selector.expression(key, operator, &values)?;
+            selector.expression(key, operator, values.iter().copied())?;
         }
         Ok(selector)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use opgate_context::{Declaration, Key, Object, Query, Resource, Selector, Store, Unreadable};
-use opgate_document::Value;
+use opgate_document::{Meter, Value};
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -487,7 +487,7 @@ impl Kind {
     }
 
     /// Objects that match in a world. Of the object after which the page begins, `skip` copies were
-    /// shown before.
+    /// shown before. Work is spent on the meter; where that stops, nobody believes the answer.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -497,31 +497,34 @@ impl Kind {
         skip: usize,
         fresh: Option<&Listing>,
         world: World,
+        meter: Option<&Meter>,
     ) -> Result<Selected, NotCurrent> {
+        let spend = |units| meter.is_none_or(|meter| meter.spend(units));
         let state = self.state.read();
         let base = self.base(&state, fresh)?;
         let namespace = query.namespace.as_deref();
         let asked = |key: &&Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
-        if let Some((key, why)) = base.unreadable.iter().find(|(key, _)| asked(key)) {
+        let mut unreadable = base.unreadable.iter().take_while(|_| spend(1));
+        if let Some((key, why)) = unreadable.find(|(key, _)| asked(key)) {
             return Err(self.unreadable(key, *why));
         }
         if state.reserved.is_empty() {
-            let objects = base.objects.select(query);
+            let objects = base.objects.select_for(query, query.limit, meter);
             return Ok(Selected { objects, touched: Vec::new(), copies_of_last: usize::MAX });
         }
-        let mut more = query.clone();
-        if more.limit > 0 {
-            more.limit = more.limit.saturating_add(state.reserved.keys());
-        }
-        let mut objects = base.objects.select(&more);
-        objects.retain(|object| state.reserved.of(object.key()).is_none());
+        let more = match query.limit {
+            0 => 0,
+            limit => limit.saturating_add(state.reserved.keys()),
+        };
+        let mut objects = base.objects.select_for(query, more, meter);
+        objects.retain(|object| spend(8) && state.reserved.of(object.key()).is_none());
         let mut touched = Vec::new();
-        for shown in state.reserved.within(namespace) {
+        for shown in state.reserved.within(namespace).take_while(|_| spend(8)) {
             let object = base.objects.get(shown.key);
             let stored = stored(object, &shown);
             let pending = shown.pending.iter().copied().flatten();
             if !shown.pending.is_empty()
-                && stored.into_iter().chain(pending).any(|o| query.holds(o))
+                && stored.into_iter().chain(pending).any(|o| query.holds_for(o, meter))
             {
                 touched.push(shown.key.clone());
             }
@@ -531,7 +534,7 @@ impl Kind {
                 _ => 0,
             };
             let copies = copies(world, object, &shown).into_iter();
-            objects.extend(copies.filter(|copy| query.holds(copy)).skip(seen).cloned());
+            objects.extend(copies.filter(|copy| query.holds_for(copy, meter)).skip(seen).cloned());
         }
         // Copies of one object stay in their order.
         objects.sort_by(|a, b| a.key().cmp(b.key()));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use opgate_context::{Key, Match, Object, Query, Resource, Selector};
-use opgate_document::Document;
+use opgate_document::{Account, Charge, Document, Meter};
 
 use super::kind::NotCurrent;
 use super::lens::{Lens, Scope};
@@ -15,14 +15,19 @@ use crate::engine::wit;
 const DOCUMENTS: usize = 256;
 const NAMES: usize = 16_384;
 
-/// Questions of one call that are remembered, and values in them. One who asks more has asked about everything.
+/// Questions of one call that are remembered, values in them, and how many bytes of them count as one
+/// more. One who asks more has asked about everything.
 const MOST_VALUES: usize = 4_096;
+const VALUE: usize = 64;
+
+/// Bytes that an object of an answer takes beside its content.
+const EACH: usize = 64;
 
 /// The part of the cluster that one policy may read.
 #[derive(Debug, Default)]
 pub struct View {
     cluster: Option<Arc<Cluster>>,
-    windows: HashMap<Resource, Window>,
+    windows: HashMap<Resource, Arc<Window>>,
     /// Declared, but only for rules that are off.
     off: Vec<Resource>,
 }
@@ -56,7 +61,7 @@ impl View {
                     .filter(|ns| shared.namespace() != Some(ns.as_str())),
                 reading: reading.clone(),
             };
-            Some((reading.resource.clone(), window))
+            Some((reading.resource.clone(), Arc::new(window)))
         };
         let windows = readings.iter().filter_map(window).collect();
         Self { cluster: Some(cluster.clone()), windows, off }
@@ -92,7 +97,53 @@ pub struct Reader {
 }
 
 /// The answer to a policy, or why the call must end.
-type Answer<T> = Result<Result<T, ReadError>, NotCurrent>;
+type Answer = Result<Result<Found, ReadError>, NotCurrent>;
+
+/// Who pays for an answer. Where the meter stops or the account has no room, nobody believes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Payer<'p> {
+    pub(crate) meter: &'p Meter,
+    pub(crate) account: &'p Arc<Account>,
+}
+
+/// Objects as the kind holds them, for a policy that may see less of each.
+#[derive(Debug)]
+pub(crate) struct Found {
+    window: Arc<Window>,
+    objects: Vec<Arc<Object>>,
+}
+
+impl Found {
+    fn nothing(window: &Arc<Window>) -> Self {
+        Self { window: window.clone(), objects: Vec::new() }
+    }
+
+    pub(crate) fn objects(&self) -> &[Arc<Object>] {
+        &self.objects
+    }
+
+    /// An object with the fields that the policy declares, and no others; none where that is too much
+    /// for whoever pays. Its text counts, which may be a copy, and what is looked at in it does.
+    pub(crate) fn document(&self, object: &Object, payer: Payer<'_>) -> Option<Document> {
+        let whole = object.document().charged_to(payer.account);
+        // A part is no larger than the whole.
+        let is_paid = payer.meter.spend(EACH) && whole.pay(whole.size().saturating_add(EACH));
+        if !is_paid {
+            return None;
+        }
+        if !self.window.narrower {
+            return Some(whole);
+        }
+        if !payer.meter.spend(whole.size() / 4) {
+            return None;
+        }
+        let own = self.window.reading.declaration.keep(whole.root_for(payer.meter));
+        let own = Arc::new(own.unwrap_or_default());
+        let end = own.len();
+        let own = Document::part(own, 0..end).charged_to(payer.account);
+        own.pay(own.size().saturating_add(EACH)).then_some(own)
+    }
+}
 
 /// Why a policy gets no answer.
 #[derive(Debug)]
@@ -130,7 +181,8 @@ impl Reader {
         resource: &wit::GroupVersionResource,
         namespace: &str,
         name: &str,
-    ) -> Answer<Option<Arc<Document>>> {
+        payer: Payer<'_>,
+    ) -> Answer {
         let key = Key::new(namespace, name);
         let view = self.view.clone();
         let window = match view.window(resource) {
@@ -138,22 +190,23 @@ impl Reader {
             Err(error) => return Ok(Err(error)),
         };
         let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
-            return Ok(Ok(None));
+            return Ok(Ok(Found::nothing(window)));
         };
         if !is_possible(kind, Some(namespace), Some(name)) {
-            return Ok(Ok(None));
+            return Ok(Ok(Found::nothing(window)));
         }
         let scope = Scope::Object(key.clone());
         let Lens { world, fresh } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
-        self.ask(window.kind, scope);
-        self.note(window.kind, Question::Object(key.clone()), 1);
+        self.ask(window.kind, scope, payer.meter);
+        self.note(window.kind, 1, || Question::Object(key.clone()));
         let got = kind.get(&key, fresh, world)?;
         if got.touches {
-            self.touch(window.kind, [key]);
+            self.touch(window.kind, [key], payer.meter);
         }
-        let found = got.object.filter(|object| window.shows(object));
-        Ok(Ok(found.map(|object| window.document(&object))))
+        let objects = got.object.filter(|object| window.shows(object, payer.meter));
+        let objects = objects.into_iter().collect();
+        Ok(Ok(Found { window: window.clone(), objects }))
     }
 
     /// Objects that match.
@@ -163,77 +216,90 @@ impl Reader {
     pub(crate) fn list(
         &mut self,
         resource: &wit::GroupVersionResource,
-        query: &Asked,
-    ) -> Answer<Vec<Arc<Document>>> {
-        self.select(resource, query, DOCUMENTS, Window::document)
+        query: Asked,
+        payer: Payer<'_>,
+    ) -> Answer {
+        self.select(resource, query, DOCUMENTS, payer)
     }
 
-    /// Names of objects that match.
+    /// Objects that match, of which only the names are wanted.
     ///
     /// # Errors
     /// Where there is no current view: the call must end.
     pub(crate) fn names(
         &mut self,
         resource: &wit::GroupVersionResource,
-        query: &Asked,
-    ) -> Answer<Vec<(String, String)>> {
-        self.select(resource, query, NAMES, |_, object| {
-            (object.key().namespace.to_string(), object.key().name.to_string())
-        })
+        query: Asked,
+        payer: Payer<'_>,
+    ) -> Answer {
+        self.select(resource, query, NAMES, payer)
     }
 
-    fn select<T>(
+    fn select(
         &mut self,
         resource: &wit::GroupVersionResource,
-        asked: &Asked,
+        asked: Asked,
         most: usize,
-        take: impl Fn(&Window, &Arc<Object>) -> T,
-    ) -> Answer<Vec<T>> {
+        payer: Payer<'_>,
+    ) -> Answer {
+        let Payer { meter, account } = payer;
         let view = self.view.clone();
         let window = match view.window(resource) {
             Ok(window) => window,
             Err(error) => return Ok(Err(error)),
         };
         let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
-            return Ok(Ok(Vec::new()));
+            return Ok(Ok(Found::nothing(window)));
         };
         let limit = if asked.limit == 0 { most } else { asked.limit.min(most) };
         if !is_possible(kind, asked.namespace.as_deref(), None) {
-            return Ok(Ok(Vec::new()));
+            return Ok(Ok(Found::nothing(window)));
         }
         let mut query = Query {
-            namespace: asked.namespace.clone().or_else(|| window.namespace.clone()),
+            namespace: asked.namespace.or_else(|| window.namespace.clone()),
             limit,
             after: asked.after.as_ref().map(|(namespace, name)| Key::new(namespace, name)),
             ..Query::default()
         };
-        if let Some(json) = &asked.labels {
-            let parsed = Document::parse(json).map_err(|e| e.to_string());
-            match parsed.and_then(|json| opgate_context::selector(json.root())) {
+        let mut bytes = asked.labels.as_ref().map_or(0, String::len);
+        // It holds what the selector takes.
+        let mut labels = Document::default();
+        if let Some(json) = asked.labels {
+            let charge = Charge::on(account);
+            if !charge.grow(json.len()) {
+                return Ok(Ok(Found::nothing(window)));
+            }
+            match Document::metered(json, charge, meter) {
+                Ok(parsed) => labels = parsed,
+                Err(why) => return Ok(Err(ReadError::Invalid(why.to_string()))),
+            }
+            match opgate_context::selector(labels.root_for(meter)) {
                 Ok(selector) => query.labels = selector,
                 Err(why) => return Ok(Err(ReadError::Invalid(why))),
             }
         }
-        for (name, values, absent) in &asked.matches {
-            let index = window.reading.declaration.index(name);
+        for (name, values, absent) in asked.matches {
+            let index = window.reading.declaration.index(&name);
             let Some(index) = index.and_then(|index| kind.declaration().index_like(index)) else {
-                let name = crate::text::one_line(name, 64);
+                let name = crate::text::one_line(&name, 64);
                 let text = format!("the read of {} declares no index {name:?}", kind.resource());
                 return Ok(Err(ReadError::Denied(text)));
             };
-            let values = values.iter().cloned().collect();
-            query.matches.push(Match { index, values, absent: *absent });
+            bytes = values.iter().fold(bytes, |sum, value| sum.saturating_add(value.len()));
+            let values = values.into_iter().take_while(|_| meter.spend(32)).collect();
+            query.matches.push(Match { index, values, absent });
         }
         let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
         let Lens { world, fresh } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
-        self.ask(window.kind, scope);
+        self.ask(window.kind, scope, meter);
         if query.after.is_none() {
             // A later page is of the same question.
             let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
-            self.note(window.kind, Question::Query(Box::new(query.clone())), values + 1);
+            let values = values.saturating_add(bytes / VALUE).saturating_add(1);
+            self.note(window.kind, values, || Question::Query(Box::new(query.clone())));
         }
-        let mut answer = Vec::new();
+        let mut objects = Vec::new();
         loop {
             // A page may end amid the copies of an object; the next one shows the others.
             let goes_on = self
@@ -241,24 +307,27 @@ impl Reader {
                 .as_ref()
                 .filter(|(of, last, _)| *of == window.kind && Some(last) == query.after.as_ref());
             let skip = goes_on.map_or(usize::MAX, |(_, _, copies)| *copies);
-            let page = kind.select(&query, skip, fresh, world)?;
-            self.touch(window.kind, page.touched);
+            let page = kind.select(&query, skip, fresh, world, Some(meter))?;
+            self.touch(window.kind, page.touched, meter);
             let page_end = page.objects.last().map(|object| object.key().clone());
             let full = page.objects.len() == query.limit;
-            let shown = page.objects.iter().filter(|object| window.shows(object));
-            answer.extend(shown.map(|object| take(window, object)));
+            objects.extend(page.objects.into_iter().filter(|object| window.shows(object, meter)));
             self.page = page_end.clone().map(|key| (window.kind, key, page.copies_of_last));
             // Where some were left out the page is filled up from what follows.
-            query.limit = limit.saturating_sub(answer.len());
-            if !full || query.limit == 0 || page_end < query.after {
-                return Ok(Ok(answer));
+            query.limit = limit.saturating_sub(objects.len());
+            if !full || query.limit == 0 || page_end < query.after || meter.is_stopped() {
+                drop(labels);
+                return Ok(Ok(Found { window: window.clone(), objects }));
             }
             query.after = page_end;
         }
     }
 
-    fn touch(&mut self, kind: usize, keys: impl IntoIterator<Item = Key>) {
+    fn touch(&mut self, kind: usize, keys: impl IntoIterator<Item = Key>, meter: &Meter) {
         for key in keys {
+            if !meter.spend(self.touched.len()) {
+                return;
+            }
             let touched = (kind, key);
             if !self.touched.contains(&touched) {
                 self.touched.push(touched);
@@ -267,10 +336,10 @@ impl Reader {
     }
 
     /// Remembers a question, within bounds.
-    fn note(&mut self, kind: usize, question: Question, values: usize) {
+    fn note(&mut self, kind: usize, values: usize, question: impl FnOnce() -> Question) {
         self.values = self.values.saturating_add(values);
         if self.values <= MOST_VALUES {
-            self.questions.push((kind, question));
+            self.questions.push((kind, question()));
         } else if !self
             .questions
             .iter()
@@ -280,7 +349,10 @@ impl Reader {
         }
     }
 
-    fn ask(&mut self, kind: usize, scope: Scope) {
+    fn ask(&mut self, kind: usize, scope: Scope, meter: &Meter) {
+        if !meter.spend(self.asked.len()) {
+            return;
+        }
         let asked = (kind, scope);
         if !self.asked.contains(&asked) {
             self.asked.push(asked);
@@ -312,7 +384,7 @@ pub(crate) struct Asked {
 }
 
 impl View {
-    fn window(&self, resource: &wit::GroupVersionResource) -> Result<&Window, ReadError> {
+    fn window(&self, resource: &wit::GroupVersionResource) -> Result<&Arc<Window>, ReadError> {
         let wit::GroupVersionResource { group, version, resource } = resource;
         let line = |text: &String| crate::text::one_line(text, 128);
         let asked =
@@ -336,18 +408,9 @@ impl View {
 
 impl Window {
     /// Whether the policy declares to read an object that the kind holds.
-    fn shows(&self, object: &Object) -> bool {
-        self.namespace.as_deref().is_none_or(|ns| *ns == *object.key().namespace)
+    fn shows(&self, object: &Object, meter: &Meter) -> bool {
+        meter.spend(1)
+            && self.namespace.as_deref().is_none_or(|ns| *ns == *object.key().namespace)
             && self.labels.as_ref().is_none_or(|labels| labels.matches(|key| object.label(key)))
-    }
-
-    /// An object with the fields that the policy declares, and no others.
-    fn document(&self, object: &Arc<Object>) -> Arc<Document> {
-        let document = object.document();
-        if !self.narrower {
-            return Arc::new(document);
-        }
-        let own = self.reading.declaration.project(document.root());
-        Arc::new(own.map(|object| object.document()).unwrap_or_default())
     }
 }

@@ -31,7 +31,7 @@ impl Judge for Alone<'_> {
         let questions = vec![(0, Question::Query(Box::default()))];
         let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));
         let kind = &self.cluster.kinds[0];
-        match kind.select(&Query::default(), usize::MAX, fresh, lens.world) {
+        match kind.select(&Query::default(), usize::MAX, fresh, lens.world, None) {
             Ok(found) => {
                 let allows = found.objects.iter().all(|object| *object.key().name == *"mine");
                 let touched = found.touched.into_iter().map(|key| (0, key)).collect();

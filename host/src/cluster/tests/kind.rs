@@ -25,7 +25,7 @@ fn visible() -> Arc<Kind> {
 
 /// Names and specs of all objects in a world.
 fn shown(kind: &Kind, world: World) -> String {
-    let found = kind.select(&Query::default(), usize::MAX, None, world).unwrap();
+    let found = kind.select(&Query::default(), usize::MAX, None, world, None).unwrap();
     texts(&found.objects)
 }
 
@@ -77,7 +77,7 @@ async fn a_reservation_hides_nothing_that_is_stored() {
         let (mut after, mut skip, mut found) = (None, usize::MAX, Vec::new());
         loop {
             let query = Query { limit, after: after.clone(), ..Query::default() };
-            let page = kind.select(&query, skip, None, World::Together).unwrap();
+            let page = kind.select(&query, skip, None, World::Together, None).unwrap();
             found.extend(page.objects.iter().cloned());
             if page.objects.len() < limit {
                 break;
@@ -99,13 +99,13 @@ async fn who_is_found_by_what_it_was_or_will_be_is_touched() {
         let matches = vec![opgate_context::Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
         for (world, expected) in [World::Stored, APPLIED, World::Together].into_iter().zip(worlds) {
-            let found = kind.select(&query, usize::MAX, None, world).unwrap();
+            let found = kind.select(&query, usize::MAX, None, world, None).unwrap();
             assert_eq!(texts(&found.objects), expected, "{spec} in {world:?}");
             assert_eq!(found.touched, [key("a")], "{spec} in {world:?}");
         }
     }
     let elsewhere = Query { namespace: Some("other".to_owned()), ..Query::default() };
-    let found = kind.select(&elsewhere, usize::MAX, None, World::Together).unwrap();
+    let found = kind.select(&elsewhere, usize::MAX, None, World::Together, None).unwrap();
     assert!(found.touched.is_empty() && found.objects.is_empty());
 }
 
@@ -214,7 +214,7 @@ async fn what_was_read_directly_counts_until_the_watch_is_as_far() {
     let newer = fresh("7", &[object("a", "6", "u", "read"), object("b", "7", "v", "read")]);
     let see = |listing: &Listing| {
         let query = Query::default();
-        let found = kind.select(&query, usize::MAX, Some(listing), World::Stored).unwrap();
+        let found = kind.select(&query, usize::MAX, Some(listing), World::Stored, None).unwrap();
         texts(&found.objects)
     };
     assert_eq!(see(&newer), "a=read b=read");
@@ -235,7 +235,7 @@ async fn what_cannot_be_read_faults_questions_about_it_and_no_others() {
     kind.apply(bad.root(), "");
     let ask = |namespace: Option<&str>| {
         let query = Query { namespace: namespace.map(str::to_owned), ..Query::default() };
-        kind.select(&query, usize::MAX, None, World::Stored).map(|found| found.objects.len())
+        kind.select(&query, usize::MAX, None, World::Stored, None).map(|found| found.objects.len())
     };
     let why = "g/v1/r holds elsewhere/bad, which cannot be read: a field that policies read nests deeper than 512 levels";
     let error = NotCurrent::Unknown(why.to_owned());

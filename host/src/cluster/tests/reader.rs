@@ -1,8 +1,30 @@
 //! What policies ask by names that tenants have written.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use opgate_document::{Account, Meter, Watch};
+
 use super::*;
-use crate::cluster::reader::Asked as Question;
+use crate::cluster::reader::{Asked as Question, Payer};
 use crate::engine::wit;
+
+/// Is over after so many looks at it.
+struct After(AtomicU64);
+
+impl Watch for After {
+    fn is_over(&self) -> bool {
+        let less = |left: u64| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
+    }
+}
+
+fn meter(looks: u64) -> Meter {
+    Meter::new(Arc::new(After(AtomicU64::new(looks))))
+}
+
+fn resource() -> wit::GroupVersionResource {
+    wit::GroupVersionResource { group: "g".into(), version: "v1".into(), resource: "r".into() }
+}
 
 #[test]
 fn impossible_names_are_answered_and_not_asked() {
@@ -10,8 +32,9 @@ fn impossible_names_are_answered_and_not_asked() {
     list(&cluster.kinds[0], "1", &[object("rbac:name,with=all", "1", "u", "x")]);
     let reading = cluster.kinds[0].reading().clone();
     let view = Arc::new(View::new(&cluster, &[reading], Vec::new()));
-    let resource =
-        wit::GroupVersionResource { group: "g".into(), version: "v1".into(), resource: "r".into() };
+    let resource = resource();
+    let (meter, account) = (meter(u64::MAX), Account::new(1 << 20));
+    let payer = Payer { meter: &meter, account: &account };
     for (namespace, name, is_possible) in [
         ("ns", "a", true),
         ("ns", "rbac:name,with=all", true),
@@ -25,13 +48,120 @@ fn impossible_names_are_answered_and_not_asked() {
         ("ns", "%2e%2e", false),
     ] {
         let mut reader = view.reader(Lens::default());
-        let found = reader.get(&resource, namespace, name).unwrap().unwrap();
+        let found = reader.get(&resource, namespace, name, payer).unwrap().unwrap();
         let there = namespace == "ns" && name == "rbac:name,with=all";
-        assert_eq!(found.is_some(), there, "{namespace} {name}");
+        assert_eq!(!found.objects().is_empty(), there, "{namespace} {name}");
         assert_eq!(!reader.asked().is_empty(), is_possible, "{namespace} {name}");
         let mut reader = view.reader(Lens::default());
         let query = Question { namespace: Some(namespace.to_owned()), ..Question::default() };
-        let names = reader.names(&resource, &query).unwrap().unwrap();
-        assert!(names.is_empty() || namespace == "ns", "{namespace}");
+        let names = reader.names(&resource, query, payer).unwrap().unwrap();
+        assert!(names.objects().is_empty() || namespace == "ns", "{namespace}");
+    }
+}
+
+/// Whatever is asked costs what is looked at for it, and ends where whoever asks may not go on.
+#[test]
+fn what_is_asked_is_paid_for() {
+    const MANY: usize = 10_000;
+    let cluster = Arc::new(cluster(Options::of(Source::Live)));
+    let kind = &cluster.kinds[0];
+    let stored: Vec<_> =
+        (0..MANY).map(|n| object(&format!("o{n}"), "1", "u", &format!("v{n}"))).collect();
+    list(kind, "1", &stored);
+    // Others are allowed, and not seen yet.
+    let reserve = |n: usize| {
+        let object = object(&format!("r{n}"), "", "", &format!("v{n}"));
+        kind.reserve(&key(&format!("r{n}")), object.root(), None, "").unwrap();
+    };
+    let view = Arc::new(View::new(&cluster, &[kind.reading().clone()], Vec::new()));
+    let values: Vec<_> = (0..MANY).map(|n| format!("v{n}")).collect();
+    let index = |values: &[String]| Question {
+        matches: vec![("spec".to_owned(), values.to_vec(), false)],
+        ..Question::default()
+    };
+    let labels = |json: String| Question { labels: Some(json), ..Question::default() };
+    let expression = |values: &str| {
+        format!(r#"{{"matchExpressions":[{{"key":"a","operator":"In","values":[{values}]}}]}}"#)
+    };
+    let keys: Vec<_> =
+        (0..2_000).map(|n| format!(r#"{{"key":"k{n}","operator":"DoesNotExist"}}"#)).collect();
+    let questions: [(&str, &dyn Fn() -> Question, usize); 5] = [
+        ("all", &Question::default, 8 * MANY),
+        ("many values", &|| index(&values), 64 * MANY),
+        ("many values and nothing", &|| index(&vec!["x".to_owned(); MANY]), 32 * MANY),
+        (
+            "a selector of many values",
+            &|| labels(expression(&vec!["\"a\""; MANY].join(","))),
+            32 * MANY,
+        ),
+        (
+            "a selector of many keys",
+            &|| labels(format!(r#"{{"matchExpressions":[{}]}}"#, keys.join(","))),
+            100 * MANY,
+        ),
+    ];
+    for with_reservations in [false, true] {
+        if with_reservations {
+            (0..100).for_each(reserve);
+        }
+        for (what, question, least) in &questions {
+            let account = Account::new(64 << 20);
+            let ask = |looks: u64| {
+                let meter = meter(looks);
+                let payer = Payer { meter: &meter, account: &account };
+                let found = view.reader(Lens::default()).names(&resource(), question(), payer);
+                let count = found.unwrap().map_or(0, |found| found.objects().len());
+                (count, meter)
+            };
+            let (count, patient) = ask(u64::MAX);
+            let spent = usize::try_from(patient.spent()).unwrap();
+            assert!(spent >= *least, "{what}: {spent} units");
+            assert!(!patient.is_stopped());
+            if *what == "all" || *what == "many values" {
+                assert!(count >= MANY, "{what}: {count}");
+            }
+            if spent > 40_000 {
+                let (_, stopped) = ask(0);
+                assert!(
+                    stopped.is_stopped() && stopped.spent() < 64 << 10,
+                    "{what}: {}",
+                    stopped.spent()
+                );
+            }
+            assert_eq!(account.used(), 0, "{what}");
+        }
+    }
+}
+
+/// What an object of an answer takes is there before it is made, also where the policy may see only a part
+/// of what others have kept.
+#[test]
+fn objects_of_an_answer_are_paid_for_before_they_are_made() {
+    let reading = |field: &str| {
+        let declaration = Declaration::new(&[field.to_owned()], &[], &[]).unwrap();
+        let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
+        Reading { resource, declaration, labels: Selector::default(), namespace: None }
+    };
+    let own = reading("/status");
+    let cluster =
+        Arc::new(Cluster::new(&[reading("/spec"), own.clone()], Options::of(Source::Live)));
+    let stored: Vec<_> =
+        (0..100).map(|n| object(&format!("o{n}"), "1", "u", &"x".repeat(1_000))).collect();
+    list(&cluster.kinds[0], "1", &stored);
+    for (reading, own) in [(reading("/spec"), true), (own, false)] {
+        let view = Arc::new(View::new(&cluster, &[reading], Vec::new()));
+        let (meter, account) = (meter(u64::MAX), Account::new(10_000));
+        let payer = Payer { meter: &meter, account: &account };
+        let found = view.reader(Lens::default()).list(&resource(), Question::default(), payer);
+        let found = found.unwrap().unwrap();
+        let documents = found.objects().iter().map_while(|object| found.document(object, payer));
+        let documents: Vec<_> = documents.collect();
+        assert!(documents.len() < 100 && !documents.is_empty(), "{}", documents.len());
+        assert!(account.is_exhausted() && account.used() <= 10_000);
+        for document in &documents {
+            assert_eq!(document.size() > 1_000, own, "{document:?}");
+        }
+        drop(documents);
+        assert_eq!(account.used(), 0);
     }
 }

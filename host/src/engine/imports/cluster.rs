@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use opgate_document::Document;
+use opgate_context::Object;
 use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmList, WasmStr};
 
 use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal};
 use super::{Context, Fault, Handle, Import, State, types};
-use crate::cluster::reader::{Asked, ReadError};
+use crate::cluster::reader::{Asked, Found, Payer, ReadError};
 use crate::cluster::{NotCurrent, Reader};
 use crate::engine::limits::HOSTCALL_BYTES;
 
@@ -17,7 +17,7 @@ const NAME: usize = 4 << 10;
 const CONDITIONS: usize = 16;
 const VALUES: usize = 65_536;
 
-/// Bytes that a text or a handle of an answer takes beside its content.
+/// Bytes that a name of an answer takes beside its content.
 const EACH: usize = 64;
 
 /// What stands in the memory of the guest, not yet copied.
@@ -77,37 +77,49 @@ impl Import {
         })
     }
 
-    /// Copies a query; all of it together has no more bytes than one call may pass.
+    /// Copies a query; all of it together has no more bytes than one call may pass. It is paid for as it
+    /// is copied.
     fn query(self, store: &mut Context<'_>, query: &QueryInGuest) -> wasmtime::Result<Asked> {
         let mut left = HOSTCALL_BYTES;
+        let too_large = || {
+            let most = crate::policy::units::bytes(HOSTCALL_BYTES);
+            Fault::Limit(self, format!("a query of more than {most}"))
+        };
+        let mut take = |state: &State, bytes: usize| {
+            left = left.checked_sub(bytes).ok_or_else(too_large)?;
+            state.charge(self, bytes)?;
+            state.spend(bytes)
+        };
         let optional = |store: &Context<'_>, text: &Option<WasmStr>, most| {
             let text = text
                 .as_ref()
                 .map(|text| self.text(store, "a query", text, most).map(Cow::into_owned));
             text.transpose()
         };
-        let labels = optional(store, &query.labels, left)?;
-        let mut take = |bytes: usize| {
-            left = left.checked_sub(bytes).ok_or_else(|| {
-                let most = crate::policy::units::bytes(HOSTCALL_BYTES);
-                Fault::Limit(self, format!("a query of more than {most}"))
-            })?;
-            Ok::<_, Fault>(())
-        };
-        take(labels.as_ref().map_or(0, String::len))?;
+        let labels = optional(store, &query.labels, HOSTCALL_BYTES)?;
+        take(store.data(), labels.as_ref().map_or(0, String::len))?;
         let namespace = optional(store, &query.namespace, NAME)?;
         self.count("conditions", query.matches.len(), CONDITIONS)?;
         let matches = query.matches.iter(&mut *store)?;
         let matches: Vec<MatchInGuest> = matches.collect::<wasmtime::Result<_>>()?;
-        let mut conditions = Vec::with_capacity(matches.len());
+        let mut values = 0_usize;
         for found in &matches {
             self.count("values of a condition", found.values.len(), VALUES)?;
+            values = values.saturating_add(found.values.len());
+        }
+        let each = size_of::<String>();
+        if values.saturating_mul(each) > HOSTCALL_BYTES {
+            return Err(too_large().into());
+        }
+        let mut conditions = Vec::with_capacity(matches.len());
+        for found in &matches {
+            take(store.data(), found.values.len().saturating_mul(each))?;
             let values: Vec<WasmStr> =
                 found.values.iter(&mut *store)?.collect::<wasmtime::Result<_>>()?;
             let mut texts = Vec::with_capacity(values.len());
             for value in &values {
                 let text = self.text(store, "a query", value, HOSTCALL_BYTES)?;
-                take(text.len().saturating_add(size_of::<String>()))?;
+                take(store.data(), text.len())?;
                 texts.push(text.into_owned());
             }
             conditions.push((self.name(store, &found.index)?, texts, found.absent));
@@ -118,20 +130,27 @@ impl Import {
         });
         let after = after.transpose()?;
         let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-        // What a selector is compared with is bounded by the cluster; itself, here.
-        let bytes = HOSTCALL_BYTES.saturating_sub(left);
-        store.data().charge(self, bytes)?;
-        store.data().spend(bytes)?;
         Ok(Asked { namespace, labels, matches: conditions, after, limit })
     }
 }
 
-/// What the cluster answers. Where it has no current view the call ends here.
-fn answer<T>(
-    state: &State,
-    answer: Result<Result<T, ReadError>, NotCurrent>,
-) -> Result<Result<T, Refusal>, Fault> {
+/// What the cluster answers to a question. Where it has no current view, or the answer was too much for
+/// whoever asks, the call ends here.
+fn ask(
+    state: &mut State,
+    import: Import,
+    question: impl FnOnce(&mut Reader, Payer<'_>) -> Result<Result<Found, ReadError>, NotCurrent>,
+) -> Result<Result<Found, Refusal>, Fault> {
+    let State { reader, meter, account, .. } = state;
+    let Some(reader) = reader.as_mut() else {
+        // Without one nothing was declared.
+        return Ok(Err(Refusal::Denied("nothing is declared in `reads`".to_owned())));
+    };
+    let answer = question(reader, Payer { meter, account });
     state.spend(1)?;
+    if state.account.is_exhausted() {
+        return Err(state.out_of_memory(import));
+    }
     match answer {
         Ok(answer) => Ok(answer.map_err(|error| match error {
             ReadError::Absent(why) => Refusal::Absent(why),
@@ -143,25 +162,18 @@ fn answer<T>(
     }
 }
 
-/// The reader of this call. Without one nothing was declared.
-fn reader(state: &mut State) -> Result<&mut Reader, Refusal> {
-    let none = || Refusal::Denied("nothing is declared in `reads`".to_owned());
-    state.reader.as_mut().ok_or_else(none)
-}
-
 impl State {
-    /// A handle of a stored object. Its text counts, which may be a copy with fewer fields, and what is
-    /// looked at in it does.
+    /// A handle of a stored object.
     fn lend_stored(
         &mut self,
         import: Import,
-        stored: &Document,
+        found: &Found,
+        object: &Object,
     ) -> Result<Resource<Handle>, Fault> {
-        let document = stored.charged_to(&self.account);
-        if !document.pay(stored.size().saturating_add(EACH)) {
-            return Err(self.out_of_memory(import));
-        }
-        self.spend(EACH)?;
+        let payer = Payer { meter: &self.meter, account: &self.account };
+        let document = found.document(object, payer);
+        self.spend(1)?;
+        let document = document.ok_or_else(|| self.out_of_memory(import))?;
         self.push(import, Handle::whole(Arc::new(document)))
     }
 }
@@ -177,15 +189,15 @@ fn get(
     let (namespace, name) = (import.name(&store, &namespace)?, import.name(&store, &name)?);
     let state = store.data_mut();
     state.begin();
-    let found = match reader(state) {
-        Ok(reader) => reader.get(&resource, &namespace, &name),
+    let found =
+        ask(state, import, |reader, payer| reader.get(&resource, &namespace, &name, payer))?;
+    let found = match found {
+        Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
     };
-    match answer(state, found)? {
-        Ok(Some(document)) => Ok((Ok(Some(state.lend_stored(import, &document)?)),)),
-        Ok(None) => Ok((Ok(None),)),
-        Err(error) => Ok((Err(error),)),
-    }
+    let object = found.objects().first();
+    let object = object.map(|object| state.lend_stored(import, &found, object)).transpose()?;
+    Ok((Ok(object),))
 }
 
 fn list(
@@ -197,20 +209,12 @@ fn list(
     store.data().begin();
     let query = import.query(&mut store, &query)?;
     let state = store.data_mut();
-    let found = match reader(state) {
-        Ok(reader) => reader.list(&resource, &query),
+    let found = match ask(state, import, |reader, payer| reader.list(&resource, query, payer))? {
+        Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
     };
-    match answer(state, found)? {
-        Ok(documents) => {
-            let mut handles = Vec::with_capacity(documents.len());
-            for document in documents {
-                handles.push(state.lend_stored(import, &document)?);
-            }
-            Ok((Ok(handles),))
-        }
-        Err(error) => Ok((Err(error),)),
-    }
+    let handles = found.objects().iter().map(|object| state.lend_stored(import, &found, object));
+    Ok((Ok(handles.collect::<Result<_, _>>()?),))
 }
 
 fn names(
@@ -222,17 +226,18 @@ fn names(
     store.data().begin();
     let query = import.query(&mut store, &query)?;
     let state = store.data_mut();
-    let found = match reader(state) {
-        Ok(reader) => reader.names(&resource, &query),
+    let found = match ask(state, import, |reader, payer| reader.names(&resource, query, payer))? {
+        Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
     };
-    let found = answer(state, found)?;
-    if let Ok(names) = &found {
-        let bytes = names.iter().map(|(namespace, name)| namespace.len() + name.len() + EACH);
-        let bytes = bytes.sum::<usize>();
+    let mut names = Vec::with_capacity(found.objects().len());
+    for object in found.objects() {
+        let key = object.key();
+        let bytes = key.namespace.len().saturating_add(key.name.len()).saturating_add(EACH);
         state.charge(import, bytes)?;
-        state.spend(bytes / 8)?;
+        state.spend(bytes / 2)?;
+        let (namespace, name) = (key.namespace.to_string(), key.name.to_string());
+        names.push(ObjectName { namespace, name });
     }
-    let name = |(namespace, name)| ObjectName { namespace, name };
-    Ok((found.map(|names| names.into_iter().map(name).collect()),))
+    Ok((Ok(names),))
 }
