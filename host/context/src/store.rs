@@ -29,8 +29,8 @@ pub struct Query {
 pub struct Match {
     /// Position of the index in the store's declaration.
     pub index: usize,
-    /// One of these.
-    pub values: HashSet<String>,
+    /// One of these. Shared, because who remembers what was asked has the same thousands of them.
+    pub values: Arc<HashSet<String>>,
     /// Or none at all.
     pub absent: bool,
 }

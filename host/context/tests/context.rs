@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use opgate_context::{Declaration, Index, Key, Match, Object, Query, Store, Unreadable, selector};
 use opgate_document::Document;
@@ -101,7 +102,7 @@ fn indexes_find_by_texts_lists_and_separated_texts() {
     let find = |conditions: &[(usize, &[&str], bool)]| {
         let condition = |(index, values, absent): &(usize, &[&str], bool)| Match {
             index: *index,
-            values: owned(values).into_iter().collect(),
+            values: Arc::new(owned(values).into_iter().collect()),
             absent: *absent,
         };
         let matches = conditions.iter().map(condition).collect();
@@ -184,7 +185,7 @@ proptest! {
         let labels = label.map_or_else(String::new, |l| format!(r#"{{"matchLabels":{{"l":"{l}"}}}}"#));
         let labels = if labels.is_empty() { "{}".to_owned() } else { labels };
         let labels = selector(Document::parse(&labels).unwrap().root()).unwrap();
-        let matches = condition.map(|(values, absent)| Match { index: 0, values, absent });
+        let matches = condition.map(|(values, absent)| Match { index: 0, values: Arc::new(values), absent });
         let mut query = Query {
             namespace: namespace.map(|ns| ns.to_string()),
             labels,
@@ -245,7 +246,7 @@ fn an_index_may_be_made_of_several_texts() {
         ("a.b", false),
         ("/", true),
     ] {
-        let values = HashSet::from([value.to_owned()]);
+        let values = Arc::new(HashSet::from([value.to_owned()]));
         let matches = vec![Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
         assert_eq!(!store.select(&query).is_empty(), found, "{value}");

@@ -1,6 +1,6 @@
 //! What one policy sees: its own declarations over the kinds that all share, and one reader per call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use opgate_context::{Key, Match, Object, Query, Resource, Selector};
@@ -286,8 +286,8 @@ impl Reader {
                 return Ok(Err(ReadError::Denied(text)));
             };
             bytes = values.iter().fold(bytes, |sum, value| sum.saturating_add(value.len()));
-            let values = values.into_iter().take_while(|_| meter.spend(32)).collect();
-            query.matches.push(Match { index, values, absent });
+            let values: HashSet<_> = values.into_iter().take_while(|_| meter.spend(32)).collect();
+            query.matches.push(Match { index, values: Arc::new(values), absent });
         }
         let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
         let Lens { world, fresh } = self.lens.clone();

@@ -1,5 +1,6 @@
 //! Ends of decisions that the model does not reach.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -192,7 +193,7 @@ impl Judge for Asks<'_> {
         self.judged.fetch_add(1, Ordering::Relaxed);
         let matches = vec![opgate_context::Match {
             index: 0,
-            values: [self.spec.to_owned()].into(),
+            values: Arc::new([self.spec.to_owned()].into()),
             absent: false,
         }];
         let query = Query { matches, ..Query::default() };

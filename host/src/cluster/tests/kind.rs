@@ -1,5 +1,6 @@
 //! What a kind shows in each world, and how current it is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use opgate_context::{Object, Query};
@@ -95,7 +96,7 @@ async fn who_is_found_by_what_it_was_or_will_be_is_touched() {
     kind.apply(object("a", "2", "u", "old").root(), "");
     reserve(&kind, "a", "u", "2", "new");
     for (spec, worlds) in [("old", ["a=old", "", "a=old"]), ("new", ["", "a=new", "a=new"])] {
-        let values = std::iter::once(spec.to_owned()).collect();
+        let values = Arc::new(std::iter::once(spec.to_owned()).collect());
         let matches = vec![opgate_context::Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
         for (world, expected) in [World::Stored, APPLIED, World::Together].into_iter().zip(worlds) {

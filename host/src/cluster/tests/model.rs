@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -205,7 +206,7 @@ impl Judge for Rule<'_> {
     type Overload = Unsettled;
 
     async fn judge(&self, lens: &Lens) -> Result<Asked<bool>, Unsettled> {
-        let values = std::iter::once(self.spec.to_string()).collect();
+        let values = Arc::new(std::iter::once(self.spec.to_string()).collect());
         let matches = vec![Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
         let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));

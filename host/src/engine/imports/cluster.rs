@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use opgate_context::Object;
+use opgate_context::{Key, Object};
 use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmList, WasmStr};
 
 use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal};
@@ -230,12 +230,12 @@ fn names(
         Ok(found) => found,
         Err(error) => return Ok((Err(error),)),
     };
+    let size = |key: &Key| key.namespace.len() + key.name.len() + EACH;
+    state.charge(import, found.objects().iter().map(|object| size(object.key())).sum())?;
     let mut names = Vec::with_capacity(found.objects().len());
     for object in found.objects() {
         let key = object.key();
-        let bytes = key.namespace.len().saturating_add(key.name.len()).saturating_add(EACH);
-        state.charge(import, bytes)?;
-        state.spend(bytes / 2)?;
+        state.spend(size(key) / 2)?;
         let (namespace, name) = (key.namespace.to_string(), key.name.to_string());
         names.push(ObjectName { namespace, name });
     }
