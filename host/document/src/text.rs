@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::account::Charge;
+use crate::account::{Account, Charge};
 use crate::counted::Counted;
 use crate::meter::{Cost, Meter};
 use crate::scan::{self, Wanted, string_end};
@@ -216,6 +216,12 @@ impl Text {
     #[must_use]
     pub fn twice(&self) -> Option<Range<usize>> {
         self.twice.clone()
+    }
+
+    /// The account that pays for it and for what is made of it, if there is one.
+    #[must_use]
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.charge.account()
     }
 
     /// What it takes of its account.

@@ -4,6 +4,9 @@
 //! policies go into one answer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use opgate_document::{Account, Charge};
 
 use super::descriptor::DefaultLevel;
 use super::{Mode, OnError, Policy, RuleLevel};
@@ -125,6 +128,8 @@ pub struct Decision {
     pub faults: Vec<PolicyFault>,
     /// A fault after which the webhook must not answer, so that its `failurePolicy` decides.
     pub failure: Option<PolicyFault>,
+    /// What the findings take of the request's memory.
+    found: Vec<Arc<Charge>>,
 }
 
 /// What one policy answered, taken over.
@@ -134,7 +139,12 @@ pub(super) struct Finding {
     reason: Option<String>,
     annotations: Vec<(String, String)>,
     dropped: Option<Dropped>,
+    /// What that takes of the request's memory.
+    charge: Option<Arc<Charge>>,
 }
+
+/// Findings are kept as they were found, in the decision, in the message of a denial and in its causes.
+const COPIES: usize = 4;
 
 impl Finding {
     /// Says that it was found without these rules.
@@ -146,11 +156,15 @@ impl Finding {
         });
     }
 
-    /// Takes over a verdict.
+    /// Takes over a verdict. `account` pays for what is found, where somebody counts.
     ///
     /// # Errors
-    /// Where it breaks the contract.
-    pub(super) fn of(policy: &Policy, verdict: wit::Verdict) -> Result<Self, Fault> {
+    /// Where it breaks the contract, or there is no room for it.
+    pub(super) fn of(
+        policy: &Policy,
+        verdict: wit::Verdict,
+        account: Option<&Arc<Account>>,
+    ) -> Result<Self, Fault> {
         let (count, notes) = (verdict.violations.len(), verdict.audit_annotations.len());
         if count > MAX_VIOLATIONS {
             return Err(Fault::Flood(format!("{count} violations are more than {MAX_VIOLATIONS}")));
@@ -189,7 +203,24 @@ impl Finding {
             annotations.push((key, one_line(&annotation.value, MAX_MESSAGE)));
         }
         let reason = verdict.reason.map(|reason| one_line(&reason, MAX_REASON));
-        Ok(Self { violations, reason, annotations, dropped: None })
+        let mut finding = Self { violations, reason, annotations, dropped: None, charge: None };
+        if let (Some(account), bytes @ 1..) = (account, finding.weight()) {
+            let charge = Charge::on(account);
+            if !charge.grow(bytes.saturating_mul(COPIES)) {
+                return Err(Fault::Exhausted);
+            }
+            finding.charge = Some(Arc::new(charge));
+        }
+        Ok(finding)
+    }
+
+    /// Bytes of what was found.
+    fn weight(&self) -> usize {
+        let violations = self.violations.iter().map(|Violation { policy, rule, field, message, .. }| {
+            size_of::<Violation>() + policy.len() + rule.len() + field.len() + message.len()
+        });
+        let annotations = self.annotations.iter().map(|(key, value)| key.len() + value.len());
+        violations.chain(annotations).sum()
     }
 }
 
@@ -225,7 +256,8 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn finding(&mut self, policy: &Policy, finding: Finding) {
-        let Finding { violations, reason, annotations, dropped } = finding;
+        let Finding { violations, reason, annotations, dropped, charge } = finding;
+        self.decision.found.extend(charge);
         if violations.iter().any(|v| v.effect == Effect::Deny) {
             self.reasons.push(reason);
         }

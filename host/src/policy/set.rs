@@ -424,7 +424,7 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
         }
     };
     super::load::log(&policy.name, &call.log);
-    let mut finding = call.result.and_then(|verdict| Finding::of(policy, verdict));
+    let mut finding = call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()));
     if let (Ok(finding), Some(fault)) = (&mut finding, dropped) {
         let rules = policy.advice_on(bench.review);
         tracing::warn!(
@@ -465,3 +465,6 @@ fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
     let kinds = cluster.kinds().iter().enumerate();
     kinds.filter(|(_, kind)| is_reviewed(kind)).map(|(position, _)| position).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use opgate_document::{Charge, Document, Text, TooDeep, Unfit};
+use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
 
 use crate::engine::{Inputs, wit};
 
@@ -183,6 +183,12 @@ impl<'a> Review<'a> {
     #[must_use]
     pub fn size(&self) -> usize {
         self.text.len()
+    }
+
+    /// The account that pays for what is made of it, where somebody counts.
+    #[must_use]
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.text.account()
     }
 
     /// The namespace in which the object is; empty where it is in none. The API server names a Namespace as

@@ -1,0 +1,101 @@
+//! What a decision takes of the memory of its request, and when.
+
+use std::path::Path;
+
+use opgate_document::{Account, Charge, Text};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::cluster::{Options, Source};
+use crate::review;
+
+/// Notes what the request holds whenever a policy has answered.
+struct Notes<'a> {
+    account: &'a Account,
+    used: Mutex<Vec<usize>>,
+    /// Others take what there is from then on.
+    takes_all: bool,
+}
+
+impl Observer for Notes<'_> {
+    fn called(&self, _: &Policy, _: Duration) {
+        self.used.lock().push(self.account.used());
+        while self.takes_all && self.account.try_take(64) {}
+    }
+}
+
+/// Findings warn, and the objects are kept of which policies ask.
+fn set() -> Set {
+    let text = r#"{
+        "apiVersion": "opgate.dev/v1alpha1",
+        "kind": "Configuration",
+        "policies": [
+            {"name": "constraint-limits", "mode": "warn", "limits": {"time": "20s"}},
+            {"name": "operator-group", "mode": "audit"},
+        ],
+    }"#;
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), text).unwrap();
+    Set::load(&configuration, None, 1, Options::of(Source::Live)).unwrap()
+}
+
+/// A CSV with so many violations, each of which repeats 4,000 bytes of it.
+fn wordy(violations: usize, account: &Arc<Account>) -> Arc<Text> {
+    let unknown = |n: usize| {
+        let name = format!("{n}{}", "x".repeat(4_000));
+        serde_json::json!({"type": "olm.constraint", "value": {name: {}}})
+    };
+    let properties: Vec<_> = (0..violations).map(unknown).collect();
+    let properties = serde_json::json!({"properties": properties}).to_string();
+    let kind = serde_json::json!({
+        "group": "operators.coreos.com", "version": "v1alpha1", "kind": "ClusterServiceVersion",
+    });
+    let resource = serde_json::json!({
+        "group": "operators.coreos.com", "version": "v1alpha1",
+        "resource": "clusterserviceversions",
+    });
+    let review = serde_json::json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "1", "kind": kind, "resource": resource, "name": "a", "namespace": "ns",
+            "operation": "CREATE", "userInfo": {"username": "admin"},
+            "object": {
+                "apiVersion": "operators.coreos.com/v1alpha1",
+                "kind": "ClusterServiceVersion",
+                "metadata": {
+                    "name": "a", "namespace": "ns", "uid": "1",
+                    "annotations": {"operatorframework.io/properties": properties},
+                },
+                "spec": {},
+            },
+        },
+    });
+    review::charged(review.to_string().into_bytes(), Charge::on(account)).unwrap()
+}
+
+async fn decide(set: &Set, text: &Arc<Text>, notes: &Notes<'_>) -> Result<Decision, DecideError> {
+    let review = Review::read(text).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    set.decide(&review, Some("constraint-limits"), deadline, notes).await
+}
+
+#[tokio::test]
+async fn what_policies_find_is_paid_for_by_the_request() {
+    let set = set();
+    for (violations, most) in [(0, 0), (20, 4)] {
+        let whole = Account::new(64 << 20);
+        let account = Account::below(&whole, usize::MAX);
+        let text = wordy(violations, &account);
+        let notes = Notes { account: &account, used: Mutex::default(), takes_all: false };
+        let before = account.used();
+        let decision = decide(&set, &text, &notes).await.unwrap();
+        assert_eq!(decision.violations.len(), violations);
+        let texts = decision.violations.iter().map(|v| v.message.len() + v.field.len());
+        let bytes: usize = texts.sum();
+        let held = notes.used.lock()[0] - before;
+        println!("{violations} violations of {bytes} bytes: {held} bytes are held");
+        // As they were found, as they are decided, as text and as causes.
+        assert!(held >= bytes * most, "{held} of {bytes}");
+        drop(decision);
+    }
+}
