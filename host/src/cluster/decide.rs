@@ -68,8 +68,11 @@ pub trait Judge {
     /// Says in a denial that it rests on requests about these objects that are not settled.
     fn resting_on(&self, verdict: Self::Verdict, objects: &[String]) -> Self::Verdict;
 
-    /// What it changes where it is allowed.
-    fn change(&self) -> Option<Write>;
+    /// What it changes where it is allowed. After this nothing keeps the verdict from being said.
+    ///
+    /// # Errors
+    /// Where it cannot be said.
+    fn change(&self, verdict: &mut Self::Verdict) -> Result<Option<Write>, Self::Overload>;
 
     /// What becomes of an allowed request that cannot be reserved.
     ///
@@ -199,7 +202,10 @@ pub async fn decide<J: Judge>(
             let denied = denied.ok_or(Unsettled::Contention)?;
             return Ok(judge.resting_on(denied.verdict, &named));
         }
-        let Some(write) = judge.change() else { return Ok(first(worlds)?.verdict) };
+        let allowed = worlds.first_mut().ok_or(Unsettled::Contention)?;
+        let Some(write) = judge.change(&mut allowed.verdict)? else {
+            return Ok(first(worlds)?.verdict);
+        };
         if Instant::now() >= deadline {
             // Whoever asked has given up: nothing will be stored.
             return Err(Unsettled::Late.into());

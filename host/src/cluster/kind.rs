@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use opgate_context::{Declaration, Key, Object, Query, Resource, Selector, Store, Unreadable};
-use opgate_document::{Meter, Value};
+use opgate_document::{Document, Meter, Value};
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -357,15 +357,19 @@ impl Kind {
     /// (none for a new one).
     ///
     /// # Errors
-    /// Where there is no room.
+    /// Where there is no room, for a reservation or for a look at the object: half of it is not reserved.
     pub(super) fn reserve(
         &self,
         key: &Key,
-        object: Value<'_>,
+        document: &Document,
         old: Option<Value<'_>>,
         before: &str,
     ) -> Result<(), Full> {
-        let Some((object, old)) = self.forms(key, object, old, before) else { return Ok(()) };
+        let forms = self.forms(key, document.root(), old, before);
+        if document.is_exhausted() {
+            return Err(Full);
+        }
+        let Some((object, old)) = forms else { return Ok(()) };
         let ends = Instant::now() + self.options.reservation;
         let mut state = self.state.write();
         let contact = state.contact;

@@ -277,7 +277,7 @@ impl Cluster {
             return Err(NoRoom);
         }
         for (_, kind) in kinds() {
-            kind.reserve(&write.key, object.root(), old(), &before).map_err(|_| NoRoom)?;
+            kind.reserve(&write.key, object, old(), &before).map_err(|_| NoRoom)?;
         }
         Ok(Reserved::Made)
     }

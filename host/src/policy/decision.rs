@@ -24,6 +24,9 @@ const MAX_REASON: usize = 1_024;
 const MAX_WARNING: usize = 256;
 const MAX_WARNINGS: usize = 4_096;
 
+/// The head of an answer, and what HTTP keeps for it.
+const HEAD: usize = 4 << 10;
+
 /// Of an annotation's key: 63 for the API server, less the longest name of a policy and a point.
 const MAX_KEY: usize = 22;
 
@@ -130,6 +133,24 @@ pub struct Decision {
     pub failure: Option<PolicyFault>,
     /// What the findings take of the request's memory.
     found: Vec<Arc<Charge>>,
+    /// Room for the answer, so that what was decided can be said.
+    answer: Option<Arc<Charge>>,
+}
+
+impl Decision {
+    /// Takes room for an answer of so many bytes; says whether it is there.
+    pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize) -> bool {
+        if self.answer.is_none() {
+            let charge = Charge::on(account);
+            self.answer = charge.grow(HEAD.saturating_add(bytes)).then(|| Arc::new(charge));
+        }
+        self.answer.is_some()
+    }
+
+    /// The room for the answer, for who keeps it until the answer was taken.
+    pub(crate) fn take_room(&mut self) -> Option<Arc<Charge>> {
+        self.answer.take()
+    }
 }
 
 /// What one policy answered, taken over.
@@ -216,9 +237,10 @@ impl Finding {
 
     /// Bytes of what was found.
     fn weight(&self) -> usize {
-        let violations = self.violations.iter().map(|Violation { policy, rule, field, message, .. }| {
-            size_of::<Violation>() + policy.len() + rule.len() + field.len() + message.len()
-        });
+        let violations =
+            self.violations.iter().map(|Violation { policy, rule, field, message, .. }| {
+                size_of::<Violation>() + policy.len() + rule.len() + field.len() + message.len()
+            });
         let annotations = self.annotations.iter().map(|(key, value)| key.len() + value.len());
         violations.chain(annotations).sum()
     }

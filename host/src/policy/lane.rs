@@ -86,6 +86,9 @@ pub enum Overload {
         /// What it lacked.
         why: String,
     },
+    /// The request has no memory left for its answer.
+    #[error("no memory is left for the answer: try again")]
+    Memory,
     /// Nobody waits for the answer any more.
     #[error("the time of the request was over before it was decided")]
     Late,

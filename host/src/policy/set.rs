@@ -18,7 +18,7 @@ use super::load::{Loaded, load};
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
 use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
 use crate::engine::{Compiler, Engine, EngineError, Fault, Inputs, Pool};
-use crate::review::{Operation, Review};
+use crate::review::{Operation, Review, response};
 
 /// A policy whose component cannot be used.
 #[derive(Debug)]
@@ -239,7 +239,9 @@ impl Set {
         };
         let matching: Vec<_> = asked.iter().filter(|p| p.matches(review)).collect();
         if matching.is_empty() {
-            return Ok(builder.build());
+            let mut decision = builder.build();
+            make_room(review, &mut decision)?;
+            return Ok(decision);
         }
         let inputs = Arc::new(review.inputs());
         let tenant = self.tenants.of(review.own_namespace(), &review.username);
@@ -251,7 +253,9 @@ impl Set {
             contested: &self.contested,
         };
         let judged = cluster::decide(&self.cluster, exactness, deadline.into(), &bench).await?;
-        Ok(judged.decision)
+        let mut decision = judged.decision;
+        make_room(review, &mut decision)?;
+        Ok(decision)
     }
 
     /// Puts the answers into a decision; gives the overload that keeps a policy from blocking.
@@ -383,9 +387,14 @@ impl<O: Observer> Judge for Bench<'_, O> {
         judged
     }
 
-    fn change(&self) -> Option<Write> {
+    fn change(&self, judged: &mut Judged) -> Result<Option<Write>, Overload> {
         let Inputs { object, old_object, .. } = self.inputs.as_ref();
-        self.set.cluster.change(self.review, object.as_ref(), old_object.as_ref())
+        let write = self.set.cluster.change(self.review, object.as_ref(), old_object.as_ref());
+        if write.is_some() {
+            // What cannot be answered is not stored, and so must not be reserved.
+            make_room(self.review, &mut judged.decision)?;
+        }
+        Ok(write)
     }
 
     fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
@@ -424,7 +433,8 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
         }
     };
     super::load::log(&policy.name, &call.log);
-    let mut finding = call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()));
+    let mut finding =
+        call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()));
     if let (Ok(finding), Some(fault)) = (&mut finding, dropped) {
         let rules = policy.advice_on(bench.review);
         tracing::warn!(
@@ -444,6 +454,16 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     let touched = reader.map(|reader| reader.touched().to_vec()).unwrap_or_default();
     let questions = call.reader.map(cluster::Reader::questions).unwrap_or_default();
     Answer { finding: Ok(finding), asked, questions, touched }
+}
+
+/// Takes room for the answer: what is decided is answered.
+fn make_room(review: &Review<'_>, decision: &mut Decision) -> Result<(), Overload> {
+    let Some(account) = review.account() else { return Ok(()) };
+    // Where something was refused, what was looked at may have seemed empty.
+    if account.is_exhausted() || !decision.make_room(account, response::size(review, decision)) {
+        return Err(Overload::Memory);
+    }
+    Ok(())
 }
 
 /// Kinds that policies read and whose objects come under review: two requests can get in each

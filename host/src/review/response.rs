@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io;
 
 use serde::Serialize;
 
@@ -80,14 +81,39 @@ struct Cause<'a> {
 /// The body that answers a review.
 #[must_use]
 pub fn body(review: &Review<'_>, decision: &Decision) -> Vec<u8> {
-    let response = Response {
+    serialize(review.version, response(review, decision))
+}
+
+/// Bytes of [`body`], which is not made for it.
+#[must_use]
+pub fn size(review: &Review<'_>, decision: &Decision) -> usize {
+    let mut size = Size(0);
+    // What counts does not fail.
+    let _ = serde_json::to_writer(&mut size, &envelope(review.version, response(review, decision)));
+    size.0
+}
+
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn response<'a>(review: &'a Review<'_>, decision: &'a Decision) -> Response<'a> {
+    Response {
         uid: &review.uid,
         allowed: decision.denial.is_none(),
         status: decision.denial.as_ref().map(|denial| status(review, denial)),
         warnings: &decision.warnings,
         audit_annotations: &decision.audit_annotations,
-    };
-    serialize(review.version, response)
+    }
 }
 
 /// The body that allows a request without having looked at it; for the baseline of the benchmarks.
@@ -101,10 +127,12 @@ pub fn allow(version: Version, uid: &str) -> Vec<u8> {
 }
 
 fn serialize(version: Version, response: Response<'_>) -> Vec<u8> {
-    let envelope =
-        Envelope { api_version: version.api_version(), kind: "AdmissionReview", response };
     // Maps with text keys into memory: there is nothing that could fail.
-    serde_json::to_vec(&envelope).unwrap_or_default()
+    serde_json::to_vec(&envelope(version, response)).unwrap_or_default()
+}
+
+fn envelope(version: Version, response: Response<'_>) -> Envelope<'_> {
+    Envelope { api_version: version.api_version(), kind: "AdmissionReview", response }
 }
 
 fn status<'a>(review: &'a Review<'_>, denial: &'a Denial) -> Status<'a> {

@@ -265,7 +265,7 @@ impl App {
             // What was not there for want of room was judged as if nobody had written it.
             return self.full();
         }
-        let decision = match decided {
+        let mut decision = match decided {
             Ok(decision) => decision,
             Err(DecideError::Overload(overload)) => {
                 if overload.is_full() {
@@ -291,10 +291,8 @@ impl App {
             let text = format!("policy {}: {}", fault.policy, fault.cause);
             return plain(StatusCode::INTERNAL_SERVER_ERROR, &text);
         }
-        let body = response::body(&review, &decision);
-        let Ok(paid) = Paid::answer(&account, body.len()) else { return self.full() };
-        let mut response = json(body);
-        response.extensions_mut().insert(paid);
+        let mut response = json(response::body(&review, &decision));
+        response.extensions_mut().insert(Paid::by(decision.take_room()));
         response
     }
 

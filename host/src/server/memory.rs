@@ -46,7 +46,7 @@ pub(super) struct Memory {
 /// What an answer holds until its client has taken it.
 #[derive(Debug, Clone)]
 pub(super) struct Paid {
-    _charge: Arc<Charge>,
+    _charge: Option<Arc<Charge>>,
 }
 
 /// There is no room.
@@ -139,13 +139,9 @@ impl Request {
 }
 
 impl Paid {
-    /// Room for an answer of a request.
-    pub(super) fn answer(account: &Arc<Account>, bytes: usize) -> Result<Self, Full> {
-        let charge = Charge::on(account);
-        if !charge.grow(HEAD.saturating_add(bytes)) {
-            return Err(Full);
-        }
-        Ok(Self { _charge: Arc::new(charge) })
+    /// By the room that a decision took for its answer.
+    pub(super) fn by(charge: Option<Arc<Charge>>) -> Self {
+        Self { _charge: charge }
     }
 }
 
@@ -197,7 +193,9 @@ mod tests {
     fn an_answer_counts_until_it_was_taken() {
         let memory = Memory::new(8 << 20, BODY);
         let (charge, account) = memory.request(0).unwrap().into_parts();
-        let paid = Paid::answer(&account, 100 << 10).unwrap();
+        let room = Charge::on(&account);
+        assert!(room.grow(100 << 10));
+        let paid = Paid::by(Some(Arc::new(room)));
         drop((charge, account));
         assert!(memory.used() >= 100 << 10);
         drop(paid.clone());

@@ -58,9 +58,9 @@ impl Judge for Alone<'_> {
         Err(Unsettled::NoRoom)
     }
 
-    fn change(&self) -> Option<Write> {
+    fn change(&self, _: &mut String) -> Result<Option<Write>, Unsettled> {
         let object = Some(object("mine", "", "m", "x"));
-        Some(Write { kinds: vec![0], key: key("mine"), object, old: None })
+        Ok(Some(Write { kinds: vec![0], key: key("mine"), object, old: None }))
     }
 }
 
@@ -115,7 +115,7 @@ async fn without_room_there_is_no_verdict() {
 async fn what_cannot_be_known_is_denied_in_time() {
     let reserve = |cluster: &Cluster, name: &str| {
         let other = object(name, "", "o", "x");
-        cluster.kinds[0].reserve(&key(name), other.root(), None, "").unwrap();
+        cluster.kinds[0].reserve(&key(name), &other, None, "").unwrap();
     };
     let rests = Ok("denied: r ns/other".to_owned());
     let silent = Direct::new(Answers(Some("500: no answer")));
@@ -216,9 +216,9 @@ impl Judge for Asks<'_> {
         Err(Unsettled::NoRoom)
     }
 
-    fn change(&self) -> Option<Write> {
+    fn change(&self, (): &mut ()) -> Result<Option<Write>, Unsettled> {
         let object = Some(object(&self.name, "", &self.name, self.spec));
-        Some(Write { kinds: vec![0], key: key(&self.name), object, old: None })
+        Ok(Some(Write { kinds: vec![0], key: key(&self.name), object, old: None }))
     }
 }
 

@@ -42,7 +42,7 @@ fn all(kind: &Kind) -> [String; 3] {
 
 fn reserve(kind: &Kind, name: &str, uid: &str, before: &str, spec: &str) {
     let object = object(name, before, uid, spec);
-    kind.reserve(&key(name), object.root(), None, before).unwrap();
+    kind.reserve(&key(name), &object, None, before).unwrap();
 }
 
 async fn pass(seconds: u64) {
@@ -115,7 +115,7 @@ async fn a_change_that_leaves_the_view_takes_away_in_one_world_only() {
     let kind = visible();
     kind.apply(object("a", "2", "u", "old").root(), "");
     let json = r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"2","labels":{"hidden":""}},"spec":"old"}"#;
-    kind.reserve(&key("a"), Document::parse(json).unwrap().root(), None, "2").unwrap();
+    kind.reserve(&key("a"), &Document::parse(json).unwrap(), None, "2").unwrap();
     assert_eq!(all(&kind), ["a=old", "", "a=old"]);
 }
 
@@ -316,7 +316,7 @@ async fn what_is_named_by_another_name_is_not_reserved() {
     let kind = live();
     let forged = object("a", "", "u", "x");
     for number in 0..300 {
-        kind.reserve(&key(&format!("z{number}")), forged.root(), None, "").unwrap();
+        kind.reserve(&key(&format!("z{number}")), &forged, None, "").unwrap();
     }
     assert_eq!((shown(&kind, World::Together), kind.status().reservations), (String::new(), 0));
 }
@@ -331,7 +331,7 @@ async fn there_is_no_room_without_end() {
             r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"spec":"{spec}"}}"#
         );
         let object = Document::parse(&json).unwrap();
-        kind.reserve(&Key::new(namespace, name), object.root(), None, "").is_ok()
+        kind.reserve(&Key::new(namespace, name), &object, None, "").is_ok()
     };
     assert!(["1", "2", "3", "4"].iter().all(|spec| try_one("a", "a", spec)));
     assert!(!try_one("a", "a", "5"), "of one object");
@@ -381,4 +381,15 @@ async fn there_is_no_answer_without_a_current_view() {
     let files = cluster(Options::of(Source::Snapshot)).kinds.remove(0);
     pass(1_000_000).await;
     assert_eq!(ask(&files), Ok(false), "files do not age");
+}
+
+#[test]
+fn half_of_an_object_is_not_reserved() {
+    let cluster = cluster(Options::of(Source::Live));
+    let kind = &cluster.kinds[0];
+    let account = opgate_document::Account::new(1 << 20);
+    let whole = object("a", "", "a", "x").charged_to(&account);
+    assert!(!account.take(2 << 20), "a look at it has found no room");
+    assert!(kind.reserve(&key("a"), &whole, None, "").is_err());
+    assert_eq!(kind.status().reservations, 0);
 }

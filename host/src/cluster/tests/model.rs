@@ -236,9 +236,9 @@ impl Judge for Rule<'_> {
         Err(Unsettled::NoRoom)
     }
 
-    fn change(&self) -> Option<Write> {
+    fn change(&self, _: &mut bool) -> Result<Option<Write>, Unsettled> {
         let (object, old) = (Some(self.object.clone()), self.old.clone());
-        Some(Write { kinds: vec![0], key: key(&self.name), object, old })
+        Ok(Some(Write { kinds: vec![0], key: key(&self.name), object, old }))
     }
 }
 

@@ -80,6 +80,30 @@ async fn decide(set: &Set, text: &Arc<Text>, notes: &Notes<'_>) -> Result<Decisi
 }
 
 #[tokio::test]
+async fn what_finds_no_room_for_its_answer_is_not_reserved() {
+    let set = set();
+    for takes_all in [true, false] {
+        let whole = Account::new(64 << 20);
+        let account = Account::below(&whole, usize::MAX);
+        let text = wordy(3, &account);
+        let notes = Notes { account: &account, used: Mutex::default(), takes_all };
+        let decided = decide(&set, &text, &notes).await;
+        let review = Review::read(&text).unwrap();
+        // So do others, of what the request has given back.
+        while takes_all && account.try_take(64) {}
+        let is_answered = decided.as_ref().is_ok_and(|decision| {
+            assert_eq!(decision.violations.len(), 3);
+            let answer = review::response::body(&review, decision).len();
+            assert_eq!(review::response::size(&review, decision), answer);
+            decision.clone().take_room().is_some_and(|room| room.bytes() >= answer)
+        });
+        assert_eq!(is_answered, !takes_all);
+        let reserved = set.cluster().kinds().iter().map(|kind| kind.status().reservations);
+        assert_eq!(reserved.sum::<usize>(), usize::from(is_answered));
+    }
+}
+
+#[tokio::test]
 async fn what_policies_find_is_paid_for_by_the_request() {
     let set = set();
     for (violations, most) in [(0, 0), (20, 4)] {
