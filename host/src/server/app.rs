@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Options;
+use super::bucket::Bucket;
 use super::liveness::Liveness;
 use super::memory::{self, Full, Memory, Paid};
 use super::metrics::{Counted, Metrics};
@@ -50,6 +51,10 @@ const LARGE: usize = 64 << 10;
 /// More of a body that is too large is not even thrown away: the connection ends.
 const MAX_DISCARDED: usize = 64 << 20;
 
+/// The same of all bodies, at once and in a second. To read a MiB takes a millisecond.
+const DISCARDED: u64 = 256 << 20;
+const DISCARDED_A_SECOND: u64 = 32 << 20;
+
 /// What all requests share.
 pub(super) struct App {
     pub(super) set: Set,
@@ -61,6 +66,8 @@ pub(super) struct App {
     sync_timeout: Duration,
     body_limit: usize,
     pub(super) memory: Memory,
+    /// Bytes that are read to be thrown away.
+    discarded: Arc<Bucket>,
     /// Strangers can have these lines written at will.
     shed_told: Seldom,
     refused_told: Seldom,
@@ -99,6 +106,7 @@ impl App {
             sync_timeout,
             body_limit,
             memory,
+            discarded: Arc::new(Bucket::new(DISCARDED, DISCARDED_A_SECOND)),
             shed_told: Seldom::default(),
             refused_told: Seldom::default(),
             answer,
@@ -113,14 +121,14 @@ impl App {
         let one = |State(app): State<Arc<Self>>, Path(name): Path<String>, request: Request| async move {
             app.review(Some(&name), request).await
         };
-        let elsewhere = async |request: Request| {
+        let elsewhere = async |State(app): State<Arc<Self>>, request: Request| {
             let (head, body) = request.into_parts();
-            discard(&head.headers, body);
+            app.discard(&head.headers, body);
             plain(StatusCode::NOT_FOUND, "there is POST /validate and POST /validate/{policy}")
         };
-        let other_method = async |request: Request| {
+        let other_method = async |State(app): State<Arc<Self>>, request: Request| {
             let (head, body) = request.into_parts();
-            discard(&head.headers, body);
+            app.discard(&head.headers, body);
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "send the review with POST");
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             response
@@ -230,7 +238,7 @@ impl App {
         let deadline = deadline(request.uri().query(), self.beats.began(started));
         let (head, body) = request.into_parts();
         if let Err(refusal) = check_content(&head.headers) {
-            discard(&head.headers, body);
+            self.discard(&head.headers, body);
             return refusal;
         }
         let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
@@ -335,7 +343,7 @@ impl App {
         }
         let mut bytes = Vec::with_capacity(announced.min(self.body_limit));
         let Ok(mut held) = self.memory.request(announced) else {
-            discard(headers, body);
+            self.discard(headers, body);
             return Err(self.full());
         };
         while let Some(frame) = body.frame().await {
@@ -347,7 +355,7 @@ impl App {
             }
             if self.memory.more(&mut held, data.len()) == Err(Full) {
                 drop((bytes, held));
-                discard(headers, body);
+                self.discard(headers, body);
                 return Err(self.full());
             }
             bytes.extend_from_slice(&data);
@@ -355,33 +363,36 @@ impl App {
         Ok((bytes, held))
     }
 
+    /// Reads a body that nobody wants, while the answer is on its way: a client that is still sending
+    /// would otherwise see a broken connection and no answer. Bounded in bytes, for all together as
+    /// well, and in time; beyond that the connection ends. One that waits for `100 Continue` is not told
+    /// to send.
+    fn discard(&self, headers: &HeaderMap, mut body: Body) {
+        if headers.contains_key(EXPECT) {
+            return;
+        }
+        let all = self.discarded.clone();
+        let reading = async move {
+            let mut left = MAX_DISCARDED;
+            while let Some(Ok(frame)) = body.frame().await {
+                let length = frame.data_ref().map_or(0, bytes::Buf::remaining);
+                left = left.saturating_sub(length);
+                let bytes = u64::try_from(length).unwrap_or(u64::MAX);
+                if left == 0 || !all.take(bytes, Instant::now()) {
+                    return;
+                }
+            }
+        };
+        tokio::spawn(tokio::time::timeout(BODY_TIME, reading));
+    }
+
     fn too_large(&self, headers: &HeaderMap, body: Body) -> Response {
-        discard(headers, body);
+        self.discard(headers, body);
         let text = format!("the body has more than {} bytes", self.body_limit);
         let mut response = plain(StatusCode::PAYLOAD_TOO_LARGE, &text);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
     }
-}
-
-/// Reads a body that nobody wants, while the answer is on its way: a client that is still sending
-/// would otherwise see a broken connection and no answer. Bounded in bytes and time. One that waits
-/// for `100 Continue` is not told to send.
-fn discard(headers: &HeaderMap, mut body: Body) {
-    if headers.contains_key(EXPECT) {
-        return;
-    }
-    let reading = async move {
-        let mut left = MAX_DISCARDED;
-        while let Some(Ok(frame)) = body.frame().await {
-            let length = frame.data_ref().map_or(0, bytes::Buf::remaining);
-            left = left.saturating_sub(length);
-            if left == 0 {
-                return;
-            }
-        }
-    };
-    tokio::spawn(tokio::time::timeout(BODY_TIME, reading));
 }
 
 fn body_hint(body: &Body) -> usize {
@@ -454,3 +465,6 @@ fn typed(code: StatusCode, media: &'static str, body: impl Into<Body>) -> Respon
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
     response
 }
+
+#[cfg(test)]
+mod tests;

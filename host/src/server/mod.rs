@@ -17,6 +17,7 @@
 //! waits for what is under way.
 
 mod app;
+mod bucket;
 mod check;
 mod connection;
 mod container;

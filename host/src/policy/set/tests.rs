@@ -93,8 +93,8 @@ async fn what_finds_no_room_for_its_answer_is_not_reserved() {
         while takes_all && account.try_take(64) {}
         let is_answered = decided.as_ref().is_ok_and(|decision| {
             assert_eq!(decision.violations.len(), 3);
-            let answer = review::response::body(&review, decision).len();
-            assert_eq!(review::response::size(&review, decision), answer);
+            let answer = response::body(&review, decision).len();
+            assert_eq!(response::size(&review, decision), answer);
             decision.clone().take_room().is_some_and(|room| room.bytes() >= answer)
         });
         assert_eq!(is_answered, !takes_all);

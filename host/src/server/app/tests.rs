@@ -1,0 +1,45 @@
+//! What strangers get of the server without being anybody.
+
+use std::sync::atomic::AtomicUsize;
+
+use bytes::Bytes;
+use futures_util::stream;
+use tower_service::Service as _;
+
+use super::*;
+use crate::cluster::{Options as View, Source};
+use crate::policy::Configuration;
+
+/// A server without policies.
+fn app() -> Arc<App> {
+    let text = r#"{"apiVersion": "opgate.dev/v1alpha1", "kind": "Configuration", "policies": [
+        {"name": "bundle-immutability", "mode": "off"},
+    ]}"#;
+    let configuration = Configuration::parse(std::path::Path::new("opgate.yaml"), text).unwrap();
+    let set = Set::load(&configuration, None, 1, View::of(Source::Absent)).unwrap();
+    App::new(set, &Options::default())
+}
+
+#[tokio::test]
+async fn bodies_that_nobody_wants_are_read_to_an_end_that_all_share() {
+    const FRAME: usize = 1 << 20;
+    let (app, read) = (app(), Arc::new(AtomicUsize::new(0)));
+    let (mut router, frame) = (app.webhook(), Bytes::from(vec![0; FRAME]));
+    let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    for _ in 0..50 {
+        let (read, alive, frame) = (read.clone(), alive.clone(), frame.clone());
+        let frames = stream::repeat_with(move || {
+            let _ = &alive;
+            read.fetch_add(FRAME, Ordering::Relaxed);
+            Ok::<_, std::convert::Infallible>(frame.clone())
+        });
+        let request = Request::post("/nowhere").body(Body::from_stream(frames)).unwrap();
+        assert_eq!(router.call(request).await.unwrap().status(), 404);
+    }
+    drop(alive);
+    // All of them have been let go.
+    assert_eq!(ended.recv().await, None);
+    let read = read.load(Ordering::Relaxed) >> 20;
+    println!("{read} MiB of 50 bodies were thrown away");
+    assert!(read < 1_600, "{read} MiB");
+}

@@ -1,0 +1,65 @@
+//! What all strangers together get of something in a second.
+//!
+//! A bucket holds so many units, and gets so many a second. Its whole state is the moment at which it
+//! will be full again, so that nothing has to fill it.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+const SECOND: u128 = 1_000_000_000;
+
+/// Units that come back with time.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    per_second: u64,
+    /// The time in which it becomes full.
+    whole: Duration,
+    full: Mutex<Option<Instant>>,
+}
+
+impl Bucket {
+    /// Of so many units, and so many more a second.
+    pub(super) fn new(units: u64, per_second: u64) -> Self {
+        let mut bucket =
+            Self { per_second: per_second.max(1), whole: Duration::ZERO, full: Mutex::default() };
+        bucket.whole = bucket.time(units);
+        bucket
+    }
+
+    /// In which so many units come.
+    fn time(&self, units: u64) -> Duration {
+        let nanoseconds = u128::from(units) * SECOND / u128::from(self.per_second);
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+
+    /// Takes units where all of them are there; says whether they were.
+    pub(super) fn take(&self, units: u64, now: Instant) -> bool {
+        let mut full = self.full.lock();
+        let Some(then) = full.map_or(now, |full| full.max(now)).checked_add(self.time(units))
+        else {
+            return false;
+        };
+        let is_there = then.saturating_duration_since(now) <= self.whole;
+        if is_there {
+            *full = Some(then);
+        }
+        is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_comes_back_with_time() {
+        let bucket = Bucket::new(10, 2);
+        let start = Instant::now();
+        let at = |milliseconds: u64| start + Duration::from_millis(milliseconds);
+        assert!(bucket.take(4, at(0)) && bucket.take(6, at(0)));
+        assert!(!bucket.take(1, at(0)) && !bucket.take(1, at(499)));
+        assert!(bucket.take(1, at(500)) && !bucket.take(1, at(500)));
+        assert!(!bucket.take(11, at(100_000)) && bucket.take(10, at(100_000)), "it holds ten");
+    }
+}
