@@ -2,8 +2,9 @@
 //! faults, HTTP codes that the server gives.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use opgate_certs::Refusal;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -14,6 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::bucket::Bucket;
 use crate::cluster::Cluster;
 use crate::policy::{Decision, Observer, Policy, Set};
 use crate::supervise::Supervisor;
@@ -78,6 +80,11 @@ const BUCKETS: [f64; 19] = [
     1.0, 2.0, 10.0,
 ];
 
+/// Texts that are made at once, and in a second. Whoever asks for more gets the last one: nobody needs
+/// newer figures, and strangers can ask as often as they like.
+const TEXTS: u64 = 20;
+const TEXTS_A_SECOND: u64 = 10;
+
 /// All metrics of a server.
 #[derive(Debug)]
 pub(super) struct Metrics {
@@ -104,6 +111,9 @@ pub(super) struct Metrics {
     reloads: Family<Result, Counter>,
     not_after: Gauge,
     context: Context,
+    /// The last text, which all who ask for it share.
+    text: Mutex<Bytes>,
+    texts: Bucket,
 }
 
 /// What policies read of the cluster, by resource.
@@ -289,6 +299,8 @@ impl Metrics {
             reloads,
             not_after,
             context,
+            text: Mutex::default(),
+            texts: Bucket::new(TEXTS, TEXTS_A_SECOND),
         }
     }
 
@@ -357,13 +369,17 @@ impl Metrics {
         self.not_after.set(seconds(at));
     }
 
-    /// The text that Prometheus reads.
-    pub(super) fn text(&self, cluster: &Cluster) -> String {
-        self.context.update(cluster);
-        let mut text = String::new();
-        // Writing to a String does not fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+    /// The text that Prometheus reads, as it is now or was a moment ago. One is made at a time.
+    pub(super) fn text(&self, cluster: &Cluster) -> Bytes {
+        let mut last = self.text.lock();
+        if last.is_empty() || self.texts.take(1, Instant::now()) {
+            self.context.update(cluster);
+            let mut text = String::new();
+            // Writing to a String does not fail.
+            let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+            *last = text.into();
+        }
+        last.clone()
     }
 }
 
@@ -393,7 +409,7 @@ mod tests {
             decision.audit_annotations.insert("foreign".to_owned(), "what was found".to_owned());
             metrics.decided(&decision);
         }
-        let text = metrics.text(set.cluster());
+        let text = String::from_utf8(metrics.text(set.cluster()).to_vec()).unwrap();
         let lines = text.lines().filter(|line| line.starts_with("opgate_notes_total{"));
         assert_eq!(lines.count(), NOTES + 1);
         let other = r#"opgate_notes_total{policy="foreign",note="other"} 84"#;

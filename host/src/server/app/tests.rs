@@ -1,5 +1,6 @@
 //! What strangers get of the server without being anybody.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
@@ -42,4 +43,23 @@ async fn bodies_that_nobody_wants_are_read_to_an_end_that_all_share() {
     let read = read.load(Ordering::Relaxed) >> 20;
     println!("{read} MiB of 50 bodies were thrown away");
     assert!(read < 1_600, "{read} MiB");
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_share_the_metrics() {
+    let app = app();
+    let (checks, limit) = (std::net::SocketAddr::from(([127, 0, 0, 1], 1)), Duration::ZERO);
+    let check = super::super::check::testing::check(checks, limit);
+    let liveness = Arc::new(Liveness::new(crate::supervise::Supervisor::default(), check));
+    let mut router = app.ops(liveness);
+    let mut kept = Vec::new();
+    for _ in 0..400 {
+        let request = Request::get("/metrics").body(Body::empty()).unwrap();
+        let answer = router.call(request).await.unwrap();
+        kept.push(answer.into_body().collect().await.unwrap().to_bytes());
+    }
+    let texts: BTreeSet<_> = kept.iter().map(|text| text.as_ptr()).collect();
+    println!("{} texts of {} bytes for 400 clients", texts.len(), kept[0].len());
+    // Those at once, and one for each 100 ms that this takes.
+    assert!(texts.len() < 200, "{}", texts.len());
 }
