@@ -1,7 +1,8 @@
 //! What all strangers together get of something in a second.
 //!
-//! A bucket holds so many units, and gets so many a second. Its whole state is the moment at which it
-//! will be full again, so that nothing has to fill it.
+//! A bucket holds so many units, and gets so many a second. What it is without is a debt of those who
+//! come next. Its whole state is the moment at which it will be full again, so that nothing has to
+//! fill it.
 
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,20 @@ impl Bucket {
         }
         is_there
     }
+
+    /// Takes units, whether they are there or not.
+    pub(super) fn spend(&self, units: u64, now: Instant) {
+        let mut full = self.full.lock();
+        let then = full.map_or(now, |full| full.max(now)).checked_add(self.time(units));
+        *full = then.or(*full);
+    }
+
+    /// How long to wait until nothing is owed.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        let left =
+            self.full.lock().map_or(Duration::ZERO, |full| full.saturating_duration_since(now));
+        left.saturating_sub(self.whole)
+    }
 }
 
 #[cfg(test)]
@@ -61,5 +76,10 @@ mod tests {
         assert!(!bucket.take(1, at(0)) && !bucket.take(1, at(499)));
         assert!(bucket.take(1, at(500)) && !bucket.take(1, at(500)));
         assert!(!bucket.take(11, at(100_000)) && bucket.take(10, at(100_000)), "it holds ten");
+        assert_eq!(bucket.wait(at(100_000)), Duration::ZERO);
+        bucket.spend(3, at(100_000));
+        assert_eq!(bucket.wait(at(100_000)), Duration::from_millis(1_500));
+        assert_eq!(bucket.wait(at(101_500)), Duration::ZERO);
+        assert!(!bucket.take(1, at(101_500)), "nothing is owed, and nothing is there");
     }
 }

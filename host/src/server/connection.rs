@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,10 +23,12 @@ use opgate_certs::Refusal;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower_service::Service as _;
 
+use super::bucket::Bucket;
 use super::guard::{Activity, Guarded, Serving};
 use super::listener::Phase;
 use super::memory::Paid;
@@ -39,6 +42,10 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 /// An idle connection is kept longer than an API server keeps it (90 s): the one that closes it
 /// must not be the one that does not know whether a request is on its way.
 const IDLE_TIME: Duration = Duration::from_secs(150);
+
+/// Requests of one connection to the ops port, at once and in a second: a kubelet asks once in seconds.
+const OPS_REQUESTS: u64 = 8;
+const OPS_REQUESTS_A_SECOND: u64 = 10;
 
 /// After the last connection was accepted, one that is idle is kept for this long: a client that has
 /// just connected is about to send its request.
@@ -84,14 +91,24 @@ pub(super) async fn webhook(
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         h2(stream, place, router, phases).await;
     } else {
-        h1(stream, place, router, IDLE_TIME, ended(place, phases)).await;
+        h1(stream, place, router, (IDLE_TIME, None), ended(place, phases)).await;
     }
 }
 
 /// Serves the ops port to one client.
 pub(super) async fn ops(stream: TcpStream, place: &Place, router: Router) {
     place.greeted(false);
-    h1(stream, Some(place), router, HEAD_TIME, place.retired()).await;
+    ops_over(stream, Some(place), router, place.retired()).await;
+}
+
+async fn ops_over(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    place: Option<&Place>,
+    router: Router,
+    idle: impl Future<Output = ()>,
+) {
+    let rate = Some(Bucket::new(OPS_REQUESTS, OPS_REQUESTS_A_SECOND));
+    h1(stream, place, router, (HEAD_TIME, rate), idle).await;
 }
 
 /// Ends when a connection of HTTP/1.1 should not go on after what is under way.
@@ -124,16 +141,26 @@ async fn h1(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     place: Option<&Place>,
     router: Router,
-    idle_time: Duration,
+    (idle_time, rate): (Duration, Option<Bucket>),
     idle: impl Future<Output = ()>,
 ) {
+    let rate = rate.map(Arc::new);
     let serving = Serving::default();
     let stream = Guarded::new(stream, Some((serving.clone(), HEAD_TIME)));
     let requests = place.map(Place::requests);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         serving.begin();
         let (response, serving) = (respond(&router, requests.as_ref(), request), serving.clone());
+        let rate = rate.clone();
         async move {
+            if let Some(rate) = rate {
+                let now = Instant::now().into_std();
+                rate.spend(1, now);
+                let wait = rate.wait(now);
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait).await;
+                }
+            }
             let response = response.await;
             serving.end();
             response
@@ -268,4 +295,28 @@ impl hyper::body::Body for Held {
 /// Why the client of a failed handshake was refused, if it was.
 fn refusal(error: &io::Error) -> Option<Refusal> {
     Refusal::of(error.get_ref()?.downcast_ref()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_without_a_pause_on_the_ops_port_is_answered_with_pauses() {
+        let (mut client, server) = tokio::io::duplex(1 << 20);
+        let router = Router::new().route("/", get(async || "ok"));
+        let started = Instant::now();
+        let serving = tokio::spawn(ops_over(server, None, router, std::future::pending()));
+        let ask = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(107);
+        let last = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        client.write_all((ask + last).as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        serving.await.unwrap();
+        assert_eq!(answers.matches("200 OK").count(), 108);
+        assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
+    }
 }
