@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! stream ─▶ TLS ─▶ HTTP/1.1 or h2 ─▶ router ─▶ Held answer ─▶ client
+//!            └─ turn (handshakes)
 //!                      ▲                          └─ busy, and what was taken for it, until it is sent
 //! Place ─ evicted, retired ┘
 //! ```
@@ -24,12 +25,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tower_service::Service as _;
 
 use super::bucket::Bucket;
 use super::guard::{Activity, Guarded, Serving};
+use super::handshakes::Handshakes;
 use super::listener::Phase;
 use super::memory::Paid;
 use super::metrics::Metrics;
@@ -70,12 +72,13 @@ const TLS_BUFFER: usize = 16 << 10;
 pub(super) async fn webhook(
     stream: TcpStream,
     place: Option<&Place>,
-    acceptor: TlsAcceptor,
+    (acceptor, handshakes): (TlsAcceptor, &Handshakes),
     router: Router,
     metrics: &Metrics,
     phases: watch::Receiver<Phase>,
 ) {
-    let mut stream = match tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+    let greeting = greet(stream, place, &acceptor, handshakes);
+    let mut stream = match tokio::time::timeout(HANDSHAKE_TIME, greeting).await {
         Ok(Ok(stream)) => stream,
         _ if place.is_none() => return,
         failed => {
@@ -86,13 +89,33 @@ pub(super) async fn webhook(
     };
     stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
     if let Some(place) = place {
-        place.greeted(stream.get_ref().1.peer_certificates().is_some());
+        let is_known = stream.get_ref().1.peer_certificates().is_some();
+        if is_known {
+            handshakes.know(place.source());
+        }
+        place.greeted(is_known);
     }
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         h2(stream, place, router, phases).await;
     } else {
         h1(stream, place, router, (IDLE_TIME, None), ended(place, phases)).await;
     }
+}
+
+/// Waits for the client's greeting, and then for the turn to answer it.
+async fn greet(
+    stream: TcpStream,
+    place: Option<&Place>,
+    acceptor: &TlsAcceptor,
+    handshakes: &Handshakes,
+) -> io::Result<TlsStream<TcpStream>> {
+    // The server itself waits for nobody: `/livez` must not hang on strangers.
+    let Some(place) = place else { return acceptor.accept(stream).await };
+    let greeted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+    let turn = handshakes.turn(place.source()).await;
+    let config = acceptor.config().clone();
+    // What is costly begins as soon as the configuration is there.
+    turn.run(async move { greeted.into_stream(config).await }).await
 }
 
 /// Serves the ops port to one client.

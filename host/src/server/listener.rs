@@ -4,6 +4,7 @@
 //! there is none, somebody else goes ([`super::places`]).
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::app::App;
 use super::check::Checks;
 use super::connection;
 use super::descriptors::{self, Spare};
+use super::handshakes::Handshakes;
 use super::metrics::Counted;
 use super::places::Places;
 use crate::text::Seldom;
@@ -127,6 +129,7 @@ impl Ops {
 pub(super) struct Port {
     port: Accepting,
     acceptor: TlsAcceptor,
+    handshakes: Arc<Handshakes>,
     app: Arc<App>,
     router: Router,
     phases: watch::Receiver<Phase>,
@@ -147,7 +150,9 @@ impl Port {
         let router = app.webhook();
         let connections = Mutex::default();
         let port = Accepting::new("webhook", listener, vec![places.clone()]);
-        Self { port, acceptor, app, router, phases, places, connections, checks }
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let handshakes = Arc::new(Handshakes::new(u32::try_from(processors).unwrap_or(u32::MAX)));
+        Self { port, acceptor, handshakes, app, router, phases, places, connections, checks }
     }
 
     /// Accepts connections, as long as it is polled.
@@ -174,13 +179,13 @@ impl Port {
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         // The server's own connection has a place that nobody can take, and is no client to count.
         let place = (!self.checks.is_one(peer)).then(|| self.places.take(peer.ip()));
-        let (acceptor, router, app) =
-            (self.acceptor.clone(), self.router.clone(), self.app.clone());
+        let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());
+        let (router, app) = (self.router.clone(), self.app.clone());
         let phases = self.phases.clone();
         let mut connections = self.connections.lock();
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
-            let metrics = &app.metrics;
+            let (metrics, tls) = (&app.metrics, (acceptor, handshakes.as_ref()));
             let _counted = place.is_some().then(|| Counted::new(&metrics.connections));
             let place = place.as_ref();
             let evicted = async {
@@ -191,7 +196,7 @@ impl Port {
             };
             tokio::select! {
                 () = evicted => {}
-                () = connection::webhook(stream, place, acceptor, router, metrics, phases) => {}
+                () = connection::webhook(stream, place, tls, router, metrics, phases) => {}
             }
         });
     }

@@ -10,7 +10,8 @@
 //!        there are too many
 //! ```
 //!
-//! Who accepts, the ops port and the look at certificates are tasks under supervision.
+//! Handshakes take turns for their share of the processor. Who accepts, the ops port and the look at
+//! certificates are tasks under supervision.
 //!
 //! On SIGTERM the server is not ready any more but goes on accepting for a while (an endpoint
 //! takes time to disappear), tells every client to come back elsewhere, then stops accepting and
@@ -23,6 +24,7 @@ mod connection;
 mod container;
 mod descriptors;
 mod guard;
+mod handshakes;
 mod listener;
 mod liveness;
 mod memory;

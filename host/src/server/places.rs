@@ -63,10 +63,10 @@ impl Bounds {
 
 /// One address, or of IPv6 a network of 64 bits, of which whoever has one address has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Source(IpAddr);
+pub(super) struct Source(IpAddr);
 
 impl Source {
-    fn of(address: IpAddr) -> Self {
+    pub(super) fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
             v4 @ IpAddr::V4(_) => v4,
@@ -321,6 +321,11 @@ impl Place {
         self.seat.verified.store(verified, Ordering::Relaxed);
         self.seat.since.store(self.places.milliseconds(Instant::now()), Ordering::Relaxed);
         self.places.table.lock().greeted(&self.seat);
+    }
+
+    /// From where the connection comes.
+    pub(super) fn source(&self) -> Source {
+        self.seat.source
     }
 
     /// What counts the requests of this connection.

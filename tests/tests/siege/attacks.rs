@@ -36,7 +36,7 @@ pub(crate) struct Attack {
     pub(crate) start: fn(&mut JoinSet<()>, &Arc<Field>, &FakeCluster),
 }
 
-pub(crate) const ATTACKS: [Attack; 11] = [
+pub(crate) const ATTACKS: [Attack; 12] = [
     Attack { name: "36 bodies of 6 MiB that are nothing but brackets", start: brackets },
     Attack { name: "8 connections with CSVs of 2 MiB", start: |set, field, _| burn(set, field, 8) },
     Attack {
@@ -52,6 +52,7 @@ pub(crate) const ATTACKS: [Attack; 11] = [
     },
     Attack { name: "4,500 idle connections from one address", start: idle },
     Attack { name: "200 connections that stop in the handshake or in a body", start: dawdle },
+    Attack { name: "64 connections that begin handshakes without a pause", start: greet },
     Attack { name: "200 connections to the ops port that do not read", start: deaf },
     Attack {
         name: "29 MiB of stored accounts; large stored CSVs and groups of its API group",
@@ -385,6 +386,30 @@ fn dawdle(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
                     let _ = stream.read(&mut [0; 64]).await;
                 }
                 has_begun = true;
+            }
+        });
+    }
+}
+
+/// The same greeting again and again: next to nothing for the client, and all the cryptography for the server.
+fn greet(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
+    let name = ServerName::try_from(HOST).unwrap();
+    let mut client = rustls::ClientConnection::new(field.tls.config().clone(), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    let begun = after(field, 64);
+    for _ in 0..64 {
+        let (field, begun, hello) = (field.clone(), begun.clone(), hello.clone());
+        set.spawn(async move {
+            let mut has_begun = false;
+            while field.goes_on() {
+                let Ok(mut stream) = field.tcp(POD, field.address).await else { continue };
+                let _ = stream.write_all(&hello).await;
+                let _ = stream.read(&mut [0; 64]).await;
+                if !has_begun {
+                    begun();
+                    has_begun = true;
+                }
             }
         });
     }

@@ -1,0 +1,366 @@
+//! What handshakes may have of the processor.
+//!
+//! ```text
+//! hello read ─▶ turn() ─▶ Turn::run ─▶ connection
+//!                 │           └─ what it needs of the processor, spent on the lane and on the source
+//!                 └─ one at a time; nothing is owed; whose source had least lately goes first
+//! ```
+//!
+//! A handshake is half a millisecond of the processor, for whoever sends a few hundred bytes. So those of
+//! strangers get a share of it, and what is over waits, until its time-out. Sources of which a client has
+//! shown a certificate that counts have a lane of their own: they wait for no stranger.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::bucket::Bucket;
+use super::places::Source;
+use crate::engine::processor_time;
+
+/// The part of all processors that a lane may have, and how long it may have all it wants.
+const PART: u32 = 4;
+const AT_ONCE: Duration = Duration::from_millis(250);
+
+/// What a source had counts half after this time. As much as this makes no difference: an API server that
+/// opens dozens of connections does not wait for one who comes from a new address each time.
+const LATELY: Duration = Duration::from_secs(10);
+const LITTLE: Duration = Duration::from_millis(20);
+
+/// Sources of which it is known what they had, and those that are known.
+const MOST_SOURCES: usize = 1_024;
+const MOST_KNOWN: usize = 256;
+
+/// The handshakes of a port.
+#[derive(Debug)]
+pub(super) struct Handshakes {
+    strangers: Arc<Lane>,
+    known: Arc<Lane>,
+    /// Sources whose clients have shown a certificate, and when last.
+    sources: Mutex<HashMap<Source, Instant>>,
+}
+
+/// Those that share a part of the processor.
+#[derive(Debug)]
+struct Lane {
+    /// In nanoseconds of the processor.
+    bucket: Bucket,
+    line: Mutex<Line>,
+}
+
+/// Who waits, and what their sources had.
+#[derive(Debug, Default)]
+struct Line {
+    /// Somebody has the lead: runs, or waits until nothing is owed.
+    is_led: bool,
+    waiting: Vec<Waiter>,
+    next: u64,
+    spent: HashMap<Source, Duration>,
+    halved: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    source: Source,
+    lead: oneshot::Sender<Lead>,
+}
+
+/// The right to be next. Who drops it passes it on.
+#[derive(Debug)]
+struct Lead(Option<Arc<Lane>>);
+
+/// A handshake whose turn it is.
+#[derive(Debug)]
+pub(super) struct Turn {
+    lane: Arc<Lane>,
+    source: Source,
+    lead: Lead,
+}
+
+impl Handshakes {
+    /// For a machine with so many processors.
+    pub(super) fn new(processors: u32) -> Self {
+        let lane = || {
+            let part = Duration::from_secs(1) * processors.max(1) / PART;
+            let bucket = Bucket::new(nanoseconds(AT_ONCE), nanoseconds(part));
+            Arc::new(Lane { bucket, line: Mutex::default() })
+        };
+        Self { strangers: lane(), known: lane(), sources: Mutex::default() }
+    }
+
+    /// A client from there has shown a certificate that counts.
+    pub(super) fn know(&self, source: Source) {
+        let mut sources = self.sources.lock();
+        if sources.len() >= MOST_KNOWN && !sources.contains_key(&source) {
+            let oldest = sources.iter().min_by_key(|(_, last)| **last).map(|(source, _)| *source);
+            oldest.and_then(|oldest| sources.remove(&oldest));
+        }
+        sources.insert(source, Instant::now());
+    }
+
+    /// Waits for the turn of a handshake with a client from there.
+    pub(super) async fn turn(&self, source: Source) -> Turn {
+        let is_known = self.sources.lock().contains_key(&source);
+        let lane = if is_known { &self.known } else { &self.strangers };
+        lane.turn(source).await
+    }
+}
+
+impl Lane {
+    async fn turn(self: &Arc<Self>, source: Source) -> Turn {
+        let number = {
+            let mut line = self.line.lock();
+            line.next += 1;
+            line.next
+        };
+        let mut lead = self.lead(number, source).await;
+        loop {
+            let wait = self.bucket.wait(Instant::now().into_std());
+            if wait.is_zero() {
+                return Turn { lane: self.clone(), source, lead };
+            }
+            tokio::time::sleep(wait).await;
+            // Whoever has come meanwhile may be before this one.
+            let next = self.wait(number, source);
+            drop(lead);
+            lead = match next.await {
+                Ok(lead) => lead,
+                Err(_) => self.lead(number, source).await,
+            };
+        }
+    }
+
+    /// The lead, at once where nobody has it.
+    async fn lead(self: &Arc<Self>, number: u64, source: Source) -> Lead {
+        loop {
+            let next = {
+                let mut line = self.line.lock();
+                if !line.is_led {
+                    line.is_led = true;
+                    return Lead(Some(self.clone()));
+                }
+                line.wait(number, source)
+            };
+            if let Ok(lead) = next.await {
+                return lead;
+            }
+        }
+    }
+
+    fn wait(&self, number: u64, source: Source) -> oneshot::Receiver<Lead> {
+        self.line.lock().wait(number, source)
+    }
+
+    /// Gives the lead to who is next.
+    fn pass_on(self: Arc<Self>) {
+        let mut lead = Lead(Some(self.clone()));
+        loop {
+            let next = self.line.lock().next();
+            let Some(next) = next else {
+                // Nobody is left: `is_led` is off.
+                lead.0 = None;
+                return;
+            };
+            match next.lead.send(lead) {
+                Ok(()) => return,
+                // It has gone away.
+                Err(back) => lead = back,
+            }
+        }
+    }
+
+    fn spend(&self, source: Source, time: Duration) {
+        let now = Instant::now();
+        self.bucket.spend(nanoseconds(time), now.into_std());
+        self.line.lock().spend(source, time, now);
+    }
+}
+
+impl Line {
+    fn wait(&mut self, number: u64, source: Source) -> oneshot::Receiver<Lead> {
+        if self.waiting.len() >= MOST_SOURCES {
+            self.waiting.retain(|waiter| !waiter.lead.is_closed());
+        }
+        let (lead, next) = oneshot::channel();
+        self.waiting.push(Waiter { number, source, lead });
+        next
+    }
+
+    /// The first of those who wait; where there is none, nobody has the lead.
+    fn next(&mut self) -> Option<Waiter> {
+        self.waiting.retain(|waiter| !waiter.lead.is_closed());
+        let had = |source| {
+            let spent = self.spent.get(source).copied().unwrap_or_default();
+            spent.as_nanos() / LITTLE.as_nanos()
+        };
+        let waiting = self.waiting.iter().enumerate();
+        let first = waiting.min_by_key(|(_, waiter)| (had(&waiter.source), waiter.number));
+        let first = first.map(|(at, _)| at);
+        self.is_led = first.is_some();
+        first.map(|at| self.waiting.swap_remove(at))
+    }
+
+    fn spend(&mut self, source: Source, time: Duration, now: Instant) {
+        let halved = *self.halved.get_or_insert(now);
+        if now.saturating_duration_since(halved) >= LATELY {
+            self.halved = Some(now);
+            self.spent.retain(|_, spent| {
+                *spent /= 2;
+                *spent >= Duration::from_micros(1)
+            });
+        }
+        if self.spent.len() >= MOST_SOURCES && !self.spent.contains_key(&source) {
+            let least = self.spent.iter().max_by_key(|(_, spent)| Reverse(**spent));
+            let least = least.map(|(source, _)| *source);
+            least.and_then(|least| self.spent.remove(&least));
+        }
+        *self.spent.entry(source).or_default() += time;
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if let Some(lane) = self.0.take() {
+            lane.pass_on();
+        }
+    }
+}
+
+impl Turn {
+    /// Does a handshake. What it needs of the processor is counted to its end; the next one begins when
+    /// this one waits for its client.
+    pub(super) async fn run<T>(self, handshake: impl Future<Output = T>) -> T {
+        let Self { lane, source, lead } = self;
+        let (mut handshake, mut lead) = (pin!(handshake), Some(lead));
+        poll_fn(|cx| {
+            let before = processor_time();
+            let polled = handshake.as_mut().poll(cx);
+            lane.spend(source, processor_time().saturating_sub(before));
+            lead = None;
+            polled
+        })
+        .await
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use futures_util::FutureExt as _;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    const COST: Duration = Duration::from_millis(1);
+
+    fn source(number: u8) -> Source {
+        Source::of(IpAddr::from([10, 0, 0, number]))
+    }
+
+    impl Turn {
+        /// A handshake that costs as much.
+        fn spend(self) {
+            self.lane.spend(self.source, COST);
+        }
+    }
+
+    /// Strangers of so many sources, without a pause.
+    fn flood(handshakes: &Arc<Handshakes>, sources: u8, each: usize) -> JoinSet<()> {
+        let mut flood = JoinSet::new();
+        for number in 0..sources {
+            for _ in 0..each {
+                let handshakes = handshakes.clone();
+                flood.spawn(async move {
+                    loop {
+                        handshakes.turn(source(number)).await.spend();
+                    }
+                });
+            }
+        }
+        flood
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_have_their_share_of_the_processor_and_no_more() {
+        let handshakes = Arc::new(Handshakes::new(2));
+        let flood = flood(&handshakes, 10, 50);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let spent = handshakes.strangers.line.lock().spent.clone();
+        let all: Duration = spent.values().sum();
+        // Half of one of two processors for ten seconds, what they have at once, and the last one.
+        let most = Duration::from_secs(5) + AT_ONCE + COST;
+        assert!(all <= most && all >= most / 2, "{all:?}");
+        // No source has more than another.
+        let (least, most) = (spent.values().min(), spent.values().max());
+        assert!(*most.unwrap() <= *least.unwrap() + LITTLE + COST, "{least:?} {most:?}");
+        assert_eq!(spent.len(), 10);
+        drop(flood);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_had_less_goes_first() {
+        let handshakes = Arc::new(Handshakes::new(1));
+        let flood = flood(&handshakes, 1, 200);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // What is owed is one handshake of 1 ms, which a quarter of a processor does in 4 ms.
+        let came = Instant::now();
+        handshakes.turn(source(1)).await.spend();
+        assert!(came.elapsed() <= 8 * COST, "{:?}", came.elapsed());
+        drop(flood);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_known_waits_for_no_stranger() {
+        let handshakes = Arc::new(Handshakes::new(1));
+        handshakes.know(source(9));
+        let flood = flood(&handshakes, 5, 50);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for _ in 0..100 {
+            let turn = handshakes.turn(source(9)).now_or_never();
+            turn.expect("it need not wait").spend();
+        }
+        drop(flood);
+        for number in 0..=255 {
+            handshakes.know(source(number));
+            handshakes.know(Source::of(IpAddr::from([10, 0, 1, number])));
+        }
+        assert_eq!(handshakes.sources.lock().len(), MOST_KNOWN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_goes_away_holds_nobody_up() {
+        let handshakes = Arc::new(Handshakes::new(1));
+        let first = handshakes.turn(source(0)).await;
+        let mut waiting: Vec<_> =
+            (0..8).map(|number| Box::pin(handshakes.turn(source(number)))).collect();
+        for turn in &mut waiting {
+            assert!(turn.as_mut().now_or_never().is_none(), "one at a time");
+        }
+        drop(first);
+        // The one that has the lead by now, and others that do not.
+        waiting.drain(..5);
+        assert!(waiting.remove(0).now_or_never().is_some());
+        waiting.clear();
+        let line = handshakes.strangers.line.lock();
+        assert!(!line.is_led && line.waiting.is_empty());
+        drop(line);
+        for number in 0..u32::try_from(2 * MOST_SOURCES).unwrap() {
+            let source = Source::of(IpAddr::from(number.to_be_bytes()));
+            handshakes.strangers.line.lock().spend(source, COST, Instant::now());
+        }
+        assert_eq!(handshakes.strangers.line.lock().spent.len(), MOST_SOURCES);
+    }
+}
