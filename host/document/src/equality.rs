@@ -6,10 +6,16 @@ use std::cmp::Ordering;
 use crate::node::Content;
 use crate::{Kind, Value};
 
+/// Bytes that are compared in the time of a unit of work.
+const AT_ONCE: usize = 128;
+
 pub(crate) fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
     match (left, right) {
         // Most comparisons are between two copies of one text, as in an UPDATE of something else.
-        (Some(left), Some(right)) => left.raw() == right.raw() || same(left, right),
+        (Some(left), Some(right)) => {
+            let units = left.size().min(right.size()) / AT_ONCE;
+            left.spend_units(units) && left.raw() == right.raw() || same(left, right)
+        }
         (Some(value), None) | (None, Some(value)) => is_nothing(value),
         (None, None) => true,
     }
@@ -35,13 +41,24 @@ fn same(left: Value<'_>, right: Value<'_>) -> bool {
             left.length() == right.length()
                 && left.items().zip(right.items()).all(|(l, r)| same(l, r))
         }
-        (Kind::Text, Kind::Text) => left.text() == right.text(),
-        (Kind::Number, Kind::Number) => match (left.integer(), right.integer()) {
-            (None, None) => left.number() == right.number(),
-            (left, right) => left == right,
-        },
+        (Kind::Text, Kind::Text) => {
+            let units = left.size().min(right.size()) / AT_ONCE;
+            left.spend_units(units) && left.text() == right.text()
+        }
+        (Kind::Number, Kind::Number) => {
+            // Numbers may have millions of digits, of which each is read.
+            let digits = left.size().saturating_add(right.size());
+            left.spend_units(digits) && same_numbers(left, right)
+        }
         (Kind::Boolean, Kind::Boolean) => left.boolean() == right.boolean(),
         _ => is_nothing(left) && is_nothing(right),
+    }
+}
+
+fn same_numbers(left: Value<'_>, right: Value<'_>) -> bool {
+    match (left.integer(), right.integer()) {
+        (None, None) => left.number() == right.number(),
+        (left, right) => left == right,
     }
 }
 

@@ -282,7 +282,18 @@ impl<'d> Value<'d> {
     /// Notes the work for so many values on the meter that watches this one; says whether to go on.
     #[must_use]
     pub fn spend(&self, values: usize) -> bool {
-        self.meter.is_none_or(|meter| meter.spend(values.saturating_mul(8)))
+        self.spend_units(values.saturating_mul(8))
+    }
+
+    /// Notes so many units of work; says whether to go on.
+    pub(crate) fn spend_units(&self, units: usize) -> bool {
+        self.meter.is_none_or(|meter| meter.spend(units))
+    }
+
+    /// Notes the work to find a member by its name: one that is long is compared with up to sixteen that
+    /// differ at their ends only, and 32 bytes of it take the time of a unit in all.
+    fn spend_on(&self, name: &str) -> bool {
+        self.spend_units(8 + name.len() / 32)
     }
 
     /// Charges the account of the document with bytes that somebody makes of this value and keeps no
@@ -314,7 +325,7 @@ impl<'d> Value<'d> {
 
     /// The element or member that a token of a pointer names.
     fn step(&self, token: &str) -> Option<Self> {
-        self.spend(1).then_some(())?;
+        self.spend_on(token).then_some(())?;
         let (_, node) = self.entry(token)?;
         Some(Self::of(self.document, node, self.meter))
     }
@@ -372,7 +383,7 @@ impl<'d> Value<'d> {
     fn walk(&self, pointer: &str, path: &mut Vec<u32>) -> Option<Self> {
         let mut at = *self;
         for token in pointer::tokens(pointer)? {
-            at.spend(1).then_some(())?;
+            at.spend_on(&token).then_some(())?;
             let (index, node) = at.entry(&token)?;
             path.push(u32::try_from(index).ok()?);
             at = Self::of(at.document, node, at.meter);

@@ -90,7 +90,7 @@ fn works() -> Vec<(&'static str, String, Work)> {
 fn looks_stop_when_they_are_told_to() {
     for (what, json, work) in works() {
         let account = Account::new(usize::MAX);
-        let document = Document::charged(json, Charge::on(&account)).unwrap();
+        let document = Document::charged(json.clone(), Charge::on(&account)).unwrap();
         let before = account.used();
         let stopped = meter(0);
         work(document.root_for(&stopped));
@@ -103,7 +103,7 @@ fn looks_stop_when_they_are_told_to() {
         }
         // Nor is a later look at the watch further away.
         for looks in [1, 7, 40] {
-            let later = meter(looks);
+            let (document, later) = (Document::parse(&json).unwrap(), meter(looks));
             work(document.root_for(&later));
             let most = (looks + 1) * (64 << 10);
             assert!(later.spent() < most, "{what}: {} of {most}", later.spent());
@@ -217,5 +217,48 @@ fn names_of_all_lengths_are_sorted() {
             .map(|(name, value)| (name.to_owned(), value.integer().unwrap()))
             .collect();
         assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{count}");
+    }
+}
+
+/// A comparison of names is work that grows with the names, not with how many there are.
+#[test]
+fn long_names_that_are_compared_are_paid_for() {
+    const LENGTH: usize = 4_000;
+    let name = |end: usize| format!("{}{end:04}", "n".repeat(LENGTH));
+    let object = |count: usize| {
+        let members: Vec<_> = (0..count).map(|n| format!("\"{}\":1", name(n))).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let pointers: Vec<_> = (0..64).map(|n| format!("/{}", name(9_000 + n))).collect();
+    for (members, compared) in [(16, 16), (1_000, 9)] {
+        let json = format!("[{}]", vec![object(members); 8].join(","));
+        let document = Document::parse(&json).unwrap();
+        let look = || {
+            let patient = meter(u64::MAX);
+            table(document.root_for(&patient), &pointers, |_| Ok::<_, ()>(())).unwrap();
+            patient.spent()
+        };
+        look();
+        let bytes = 8 * 64 * compared * LENGTH;
+        let again = usize::try_from(look()).unwrap();
+        assert!(again >= bytes / 1_024, "{members}: {again} units for {bytes} bytes");
+    }
+}
+
+/// So are values that stand in one piece.
+#[test]
+fn long_values_that_are_compared_are_paid_for() {
+    const LENGTH: usize = 1 << 20;
+    let (text, number) = ("x".repeat(LENGTH), "1".repeat(LENGTH));
+    for (what, one, other, each) in [
+        ("the same", format!("\"{text}\""), format!("\"{text}\""), 128),
+        ("texts", format!("\"{text}a\""), format!("\"{text}b\""), 128),
+        ("numbers", format!("1.{number}"), format!("1.{number}0"), 1),
+    ] {
+        let (one, other) = (Document::parse(&one).unwrap(), Document::parse(&other).unwrap());
+        let patient = meter(u64::MAX);
+        let _ = equal(Some(one.root_for(&patient)), Some(other.root()));
+        let (spent, least) = (usize::try_from(patient.spent()).unwrap(), LENGTH / each);
+        assert!(spent >= least, "{what}: {spent} units for {LENGTH} bytes");
     }
 }
