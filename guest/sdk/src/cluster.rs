@@ -245,7 +245,7 @@ mod host {
                 let index = index.ok_or_else(|| {
                     wit::ReadError::Denied(format!("there is no index {:?}", m.index))
                 })?;
-                let values = m.values.iter().cloned().collect();
+                let values = std::sync::Arc::new(m.values.iter().cloned().collect());
                 asked.matches.push(context::Match { index, values, absent: m.absent });
             }
             Ok(store.select(&asked))
