@@ -122,8 +122,8 @@ pub struct Counters {
 
 /// One object in a world.
 #[derive(Debug, Default)]
-pub(super) struct Got {
-    pub(super) object: Option<Arc<Object>>,
+pub(crate) struct Got {
+    pub(crate) object: Option<Arc<Object>>,
     /// Whether it is another one in another world.
     pub(super) touches: bool,
 }
@@ -230,7 +230,7 @@ impl Kind {
     }
 
     /// Takes over a whole list that was begun at this time: it shows nothing that came after.
-    pub(super) fn replace(&self, listing: Listing, began: Instant) {
+    pub(crate) fn replace(&self, listing: Listing, began: Instant) {
         let is_filtered = !self.labels().is_empty();
         let mut state = self.state.write();
         if is_newer(&state.listing.version, &listing.version) {
@@ -470,7 +470,7 @@ impl Kind {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(super) fn get(
+    pub(crate) fn get(
         &self,
         key: &Key,
         fresh: Option<&Listing>,
@@ -669,7 +669,7 @@ fn is_at_least(version: &str, other: &str) -> bool {
 }
 
 /// Namespace and name of an object.
-fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
+pub(super) fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
     let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
     let namespace = text("/metadata/namespace").unwrap_or(namespace);
     Some(Key::new(namespace, text("/metadata/name")?))

@@ -21,16 +21,16 @@ use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
 use kube::core::params::WatchParams;
-use opgate_context::{Key, Resource};
+use opgate_context::Resource;
 use tokio::time::Instant;
 use tower::util::MapRequestLayer;
 
 use super::direct::Api;
 use super::kind::watch_time;
 use super::lens::{Listing, Scope};
-use super::pages::{LARGEST_OBJECT, Pages, read_document};
-use super::reservations::is_newer;
+use super::pages::{LARGEST_OBJECT, Pages};
 use super::token::Token;
+use super::wire::{Trouble, event};
 use super::{Cluster, Kind, Standing};
 use crate::supervise::{Supervised, Supervisor};
 use crate::text::{causes, one_line};
@@ -216,47 +216,6 @@ impl Api for Connection {
 #[derive(Debug)]
 pub struct Watches {
     _tasks: Vec<Supervised>,
-}
-
-/// What went wrong with one request.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
-    /// The API server does not know the resource.
-    #[error("the API server does not know the resource")]
-    Absent,
-    /// The version to go on from is too old, or lies in the future.
-    #[error("the history that was asked for is gone")]
-    Gone,
-    /// Watches that say nothing at all.
-    #[error("watches say nothing")]
-    Silence,
-    #[error("forbidden: {0}; grant list and watch on it to the service account of opgate")]
-    Forbidden(String),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<kube::Error> for Trouble {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::of(status.code, &status.message),
-            other => Self::Other(one_line(&causes(&other), 512)),
-        }
-    }
-}
-
-impl Trouble {
-    fn of(code: u16, message: &str) -> Self {
-        let message = one_line(message, 512);
-        match code {
-            404 => Self::Absent,
-            410 => Self::Gone,
-            // It is asked for what comes after a version that it has not reached (any more).
-            504 if message.contains("Too large resource version") => Self::Gone,
-            403 => Self::Forbidden(message),
-            _ => Self::Other(format!("{code}: {message}")),
-        }
-    }
 }
 
 /// Growing waits, never quite the same, so that replicas do not come back all at once.
@@ -447,39 +406,6 @@ async fn watch_once(
 
 pub(super) fn no_answer(waited: Duration) -> String {
     format!("no answer from the API server within {} s", waited.as_secs())
-}
-
-/// One line of a watch.
-fn event(kind: &Kind, line: Vec<u8>, version: &mut String) -> Result<(), Trouble> {
-    let document = read_document(line)?;
-    let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
-    let object = document.get("/object");
-    let now = text("/object/metadata/resourceVersion");
-    if is_newer(version, now) && text("/type") != "ERROR" {
-        // The server was set back to what it was earlier.
-        return Err(Trouble::Gone);
-    }
-    match (text("/type"), object) {
-        ("ADDED" | "MODIFIED", Some(object)) => kind.apply(object, ""),
-        ("DELETED", Some(_)) => {
-            let (namespace, name) =
-                (text("/object/metadata/namespace"), text("/object/metadata/name"));
-            kind.delete(&Key::new(namespace, name), now, text("/object/metadata/uid"));
-        }
-        ("BOOKMARK", _) => kind.bookmark(now),
-        ("ERROR", _) => {
-            let code = document.get("/object/code").and_then(|c| c.integer()).unwrap_or_default();
-            let code = u16::try_from(code).unwrap_or_default();
-            return Err(Trouble::of(code, text("/object/message")));
-        }
-        (other, _) => {
-            return Err(Trouble::Other(format!("an event of type {:?}", one_line(other, 32))));
-        }
-    }
-    if !now.is_empty() {
-        now.clone_into(version);
-    }
-    Ok(())
 }
 
 /// `/apis/<group>/<version>[/namespaces/<namespace>]/<resource>`

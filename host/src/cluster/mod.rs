@@ -29,6 +29,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod token;
+pub(crate) mod wire;
 
 use std::collections::HashMap;
 use std::sync::Arc;

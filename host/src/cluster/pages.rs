@@ -9,18 +9,16 @@
 //! The text of a page and the index of its parse are memory that tenants can fill: an index has several times the
 //! size of a text that is nothing but brackets. So few pages are read at a time, and one of them is parsed.
 
-use std::string::FromUtf8Error;
-
 use futures_util::AsyncReadExt as _;
 use kube::Client;
 use kube::core::Request;
 use kube::core::params::ListParams;
-use opgate_document::Document;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Kind;
 use super::lens::Listing;
-use super::live::{ANSWER, Trouble, label_selector, no_answer, path};
+use super::live::{ANSWER, label_selector, no_answer, path};
+use super::wire::{Trouble, page};
 use crate::text::{causes, one_line};
 
 /// Objects of the first page, and of the largest.
@@ -99,20 +97,13 @@ impl Pages {
             };
             let _one = self.one().await;
             let bytes = answer.len();
-            let page = read_document(answer)?;
-            let mut count = 0;
-            for item in page.get("/items").into_iter().flat_map(|items| items.items()) {
-                kind.take(&mut listing, item, namespace.unwrap_or_default());
-                count += 1;
-            }
-            limit = next_limit(limit, bytes, count);
-            let text = |pointer: &str| page.get(pointer).and_then(|v| v.text()).unwrap_or_default();
-            let next = text("/metadata/continue");
-            if next.is_empty() {
-                text("/metadata/resourceVersion").clone_into(&mut listing.version);
+            let page = page(kind, &mut listing, answer, namespace.unwrap_or_default())?;
+            limit = next_limit(limit, bytes, page.count);
+            if page.next.is_empty() {
+                listing.version = page.version;
                 return Ok(listing);
             }
-            params.continue_token = Some(next.to_owned());
+            params.continue_token = Some(page.next);
         }
     }
 
@@ -153,14 +144,6 @@ fn next_limit(limit: u32, bytes: usize, count: usize) -> u32 {
     let each = (bytes / count.max(1)).max(1);
     let fitting = u32::try_from(AIM / each).unwrap_or(MOST);
     fitting.clamp(1, limit.saturating_mul(4).min(MOST))
-}
-
-/// What is not UTF-8 reads as U+FFFD: a client that writes protobuf may have stored anything in
-/// `managedFields`.
-pub(super) fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
-    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
-    Document::deep(String::from_utf8(json).unwrap_or_else(lossy))
-        .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
 }
 
 /// A text in a field selector.
