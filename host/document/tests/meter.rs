@@ -118,6 +118,27 @@ fn looks_stop_when_they_are_told_to() {
     }
 }
 
+/// However a text is made, looks cost so many units for a byte of it, and a table for each token of a cell.
+#[test]
+fn work_grows_with_the_text() {
+    let backwards = (0..MANY).rev().map(|n| format!("\"{n:x}\":1")).collect::<Vec<_>>().join(",");
+    let more: Vec<(&str, String, Work)> = vec![
+        ("short names, backwards", format!("{{{backwards}}}"), |value| drop(count(value))),
+        ("one name", format!("{{{}\"\":1}}", "\"\":1,".repeat(MANY)), |value| drop(count(value))),
+    ];
+    for (what, json, work) in works().into_iter().chain(more) {
+        let document = Document::parse(&json).unwrap();
+        let patient = meter(u64::MAX);
+        work(document.root_for(&patient));
+        // Twenty-five is the most: a name of no letters for every five bytes, to be sorted.
+        let bytes = 32 * u64::try_from(json.len()).unwrap();
+        let cells =
+            if what == "a table of nothing" { 64 * u64::try_from(MANY).unwrap() } else { 0 };
+        let most = bytes + 16 * cells;
+        assert!(patient.spent() <= most, "{what}: {} units of {most}", patient.spent());
+    }
+}
+
 #[test]
 fn reading_stops_when_it_is_told_to() {
     let broken = |json: String| json.strip_suffix(']').unwrap().to_owned();
