@@ -12,6 +12,7 @@ use super::{Mode, OnError, RuleLevel, builtin};
 use crate::engine::Limits;
 use crate::files::read::{Reader, Use};
 use crate::object::Object;
+use crate::text::one_line;
 use crate::yaml::Located;
 
 /// Bytes of a configuration.
@@ -163,15 +164,21 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
+/// Bytes of an error.
+const LONGEST: usize = 4 << 10;
+
 impl ConfigErrors {
     /// One error.
     #[must_use]
-    pub fn one(text: impl Into<String>) -> Self {
-        Self(vec![text.into()])
+    pub fn one(text: impl AsRef<str>) -> Self {
+        let mut errors = Self::default();
+        errors.push(text.as_ref());
+        errors
     }
 
-    pub(super) fn push(&mut self, text: String) {
-        self.0.push(text);
+    /// Adds an error, as one line: names and values in it are those that stand in a file.
+    pub(super) fn push(&mut self, text: impl AsRef<str>) {
+        self.0.push(one_line(text.as_ref(), LONGEST));
     }
 
     pub(super) fn extend(&mut self, other: Self) {
@@ -513,4 +520,27 @@ fn every_builtin() -> Vec<PolicyConfig> {
         is_for_files: false,
     };
     builtin::BUILTINS.iter().map(policy).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written in a file cannot look like another error, or like another line of a log.
+    #[test]
+    fn an_error_is_one_line() {
+        let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+        for text in [
+            "? \"\n\n x\"\n: 1\n".to_owned(),
+            format!("{head}\"x\\nopgate.yaml:9:9: y\": 1\n"),
+            format!("{head}profile: \"a\\r\\nb\"\n"),
+            format!("{head}check: {{warningsAsErrors: \"\\e[31m\\n\"}}\n"),
+            format!("{head}policies: [{{name: \"a\\nb\"}}]\n"),
+        ] {
+            let errors = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap_err();
+            let said = errors.to_string();
+            assert_eq!(said.lines().count(), errors.0.len(), "{said:?}");
+            assert!(!said.contains(['\r', '\u{1b}']), "{said:?}");
+        }
+    }
 }
