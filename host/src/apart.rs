@@ -9,13 +9,20 @@
 //!
 //! The child limits itself before it reads anything: time of the processor, memory, files (none may
 //! grow), core dumps. It dies with its parent. Frames have lengths in front, which the reader bounds.
+//!
+//! All children together have a share of the container's memory ([`crate::server::Room`]), so that not the
+//! system ends a process, which may be the server. Where it is enough there are several at a time, with
+//! equal parts; one whose part is too small is done again alone, with the whole share.
 
 use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, Rlimit, Signal};
 
 use crate::policy::units;
@@ -36,6 +43,14 @@ const FILES: u64 = 32;
 /// Whoever serves goes first.
 const NICE: i32 = 10;
 
+/// Children at a time, and the least that each of them has where there are several. Policies of the SDK
+/// need half of it.
+const CHILDREN: usize = 4;
+const LEAST: u64 = 48 << 20;
+
+/// Memory of a child for each thread that compiles.
+const THREAD: u64 = 64 << 20;
+
 /// What a child can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Job {
@@ -55,10 +70,11 @@ struct Limits {
 }
 
 impl Job {
-    const fn limits(self) -> Limits {
+    /// Where there is so much memory.
+    fn limits(self, memory: u64) -> Limits {
         match self {
-            Self::Compile => Limits { processor: 15, wall: 60, memory: 512 << 20 },
-            Self::Settings => Limits { processor: 5, wall: 20, memory: 128 << 20 },
+            Self::Compile => Limits { processor: 15, wall: 60, memory: memory.min(512 << 20) },
+            Self::Settings => Limits { processor: 5, wall: 20, memory: memory.min(128 << 20) },
         }
     }
 
@@ -74,28 +90,87 @@ impl Job {
     }
 }
 
+/// The memory of all children, in equal parts.
+#[derive(Debug)]
+struct Share {
+    memory: u64,
+    parts: usize,
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Share {
+    fn of(memory: usize) -> Self {
+        let memory = u64::try_from(memory).unwrap_or(u64::MAX);
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let fit = usize::try_from(memory / LEAST).unwrap_or(usize::MAX);
+        let parts = fit.min(processors).clamp(1, CHILDREN);
+        Self { memory, parts, free: Mutex::new(parts), freed: Condvar::new() }
+    }
+
+    /// Waits until so many parts are free. Every child ends, so that this does.
+    fn take(&self, parts: usize) -> Taken<'_> {
+        let mut free = self.free.lock();
+        self.freed.wait_while(&mut free, |free| *free < parts);
+        *free = free.saturating_sub(parts);
+        let memory = self.memory / u64::try_from(self.parts.div_ceil(parts)).unwrap_or(u64::MAX);
+        Taken { share: self, parts, memory }
+    }
+}
+
+/// Some parts of it, which are free again when this goes.
+struct Taken<'s> {
+    share: &'s Share,
+    parts: usize,
+    memory: u64,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut free = self.share.free.lock();
+        *free = free.saturating_add(self.parts);
+        self.share.freed.notify_all();
+    }
+}
+
 /// The program that does jobs: this one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Program {
     path: PathBuf,
+    share: Arc<Share>,
     /// Instead of a job's own; for tests.
     wall: Option<Duration>,
 }
 
+/// Why a job is not done, in one line.
+#[derive(Debug)]
+enum Failed {
+    /// With more memory it may be.
+    Memory(String),
+    Otherwise(String),
+}
+
+impl From<&str> for Failed {
+    fn from(why: &str) -> Self {
+        Self::Otherwise(why.to_owned())
+    }
+}
+
 impl Program {
-    /// The binary of this process, also where its file has been replaced since.
+    /// The binary of this process, also where its file has been replaced since. Its children have so many
+    /// bytes of memory together.
     ///
     /// # Errors
     /// Where the system does not say which that is.
-    pub fn this() -> io::Result<Self> {
+    pub fn this(memory: usize) -> io::Result<Self> {
         let running = Path::new("/proc/self/exe");
         let path = if running.exists() { running.to_path_buf() } else { std::env::current_exe()? };
-        Ok(Self { path, wall: None })
+        Ok(Self::at(path, memory))
     }
 
     /// Another binary of opgate.
-    pub(crate) fn at(path: PathBuf) -> Self {
-        Self { path, wall: None }
+    pub(crate) fn at(path: PathBuf, memory: usize) -> Self {
+        Self { path, share: Arc::new(Share::of(memory)), wall: None }
     }
 
     /// Has a job done.
@@ -103,39 +178,59 @@ impl Program {
     /// # Errors
     /// What the job says against its input, or what became of the child, in one line.
     pub(crate) fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
-        let input = frame(parts).ok_or("its input is too large")?;
+        let all = self.share.parts;
+        let done = match self.attempt(job, parts, self.share.take(1)) {
+            Err(Failed::Memory(_)) if all > 1 => self.attempt(job, parts, self.share.take(all)),
+            other => other,
+        };
+        done.map_err(|failed| match failed {
+            Failed::Memory(why) | Failed::Otherwise(why) => why,
+        })
+    }
+
+    fn attempt(&self, job: Job, parts: &[&[u8]], taken: Taken<'_>) -> Result<Vec<u8>, Failed> {
+        let size = parts.iter().map(|part| part.len()).sum::<usize>();
+        if u64::try_from(size).is_ok_and(|size| size > MAX_INPUT) {
+            return Err("its input is too large".into());
+        }
+        let limits = job.limits(taken.memory);
+        let threads = (limits.memory / THREAD).max(1);
         let child = Command::new(&self.path)
-            .args([COMMAND, job.argument()])
+            .args([COMMAND, job.argument(), &limits.memory.to_string()])
             .env_clear()
+            .env("RAYON_NUM_THREADS", threads.to_string())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let mut child = Kept(child.map_err(|e| format!("no process for it: {e}"))?);
-        let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
-        let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
-            return Err("no pipes for it".to_owned());
-        };
-        let (send, answered) = mpsc::channel();
-        let spawned = std::thread::Builder::new()
-            .name("opgate-apart".into())
-            .spawn(move || send.send(exchange(stdin, &input, stdout)));
-        spawned.map_err(|e| format!("no thread for it: {e}"))?;
-        let limits = job.limits();
+        let child = child.map_err(|e| Failed::Otherwise(format!("no process for it: {e}")))?;
         let wall = self.wall.unwrap_or(Duration::from_secs(limits.wall));
-        match answered.recv_timeout(wall) {
-            Ok(Ok(Answer::Done(bytes))) => Ok(bytes),
-            Ok(Ok(Answer::Refused(why))) => Err(why),
-            Ok(Err(_)) => Err(child.fate().map_or_else(
-                || "the process for it gave no answer".to_owned(),
-                |status| became(status, &limits),
-            )),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(format!("it was not done after {}s", wall.as_secs()))
+        std::thread::scope(|scope| {
+            // Whatever happens, it is gone before the thread is waited for, which then has no pipes.
+            let mut child = Kept(child);
+            let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
+            let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+                return Err("no pipes for it".into());
+            };
+            let (send, answered) = mpsc::channel();
+            std::thread::Builder::new()
+                .name("opgate-apart".into())
+                .spawn_scoped(scope, move || send.send(exchange(stdin, parts, stdout)))
+                .map_err(|e| Failed::Otherwise(format!("no thread for it: {e}")))?;
+            match answered.recv_timeout(wall) {
+                Ok(Ok(Answer::Done(bytes))) => Ok(bytes),
+                Ok(Ok(Answer::Refused(why))) => Err(Failed::Otherwise(why)),
+                Ok(Err(_)) => Err(child.fate().map_or_else(
+                    || "the process for it gave no answer".into(),
+                    |status| became(status, &limits),
+                )),
+                Err(RecvTimeoutError::Timeout) => {
+                    Err(Failed::Otherwise(format!("it was not done after {}s", wall.as_secs())))
+                }
+                Err(RecvTimeoutError::Disconnected) => Err("its thread failed".into()),
             }
-            Err(RecvTimeoutError::Disconnected) => Err("its thread failed".to_owned()),
-        }
+        })
     }
 }
 
@@ -164,18 +259,19 @@ impl Drop for Kept {
 }
 
 /// Why there is no answer, for people.
-fn became(status: ExitStatus, limits: &Limits) -> String {
+fn became(status: ExitStatus, limits: &Limits) -> Failed {
     use std::os::unix::process::ExitStatusExt as _;
     let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());
     if is(Signal::XCPU) {
-        format!("it takes more than {}s of processor time", limits.processor)
+        Failed::Otherwise(format!("it takes more than {}s of processor time", limits.processor))
     } else if is(Signal::ABORT) || is(Signal::SEGV) {
-        format!("it takes more than {memory} of memory, or more of the stack than there is")
+        let why = "of memory, or more of the stack than there is";
+        Failed::Memory(format!("it takes more than {memory} {why}"))
     } else if is(Signal::KILL) {
-        "the system has ended the process for it: too little memory".to_owned()
+        Failed::Memory("the system has ended the process for it: too little memory".to_owned())
     } else {
-        format!("the process for it failed ({status})")
+        Failed::Otherwise(format!("the process for it failed ({status})"))
     }
 }
 
@@ -187,18 +283,18 @@ enum Answer {
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
 
-fn frame(parts: &[&[u8]]) -> Option<Vec<u8>> {
-    let mut frame = Vec::new();
+fn send(parts: &[&[u8]], stdin: &mut impl Write) -> io::Result<()> {
     for part in parts {
-        frame.extend_from_slice(&u64::try_from(part.len()).ok()?.to_le_bytes());
-        frame.extend_from_slice(part);
+        let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+        stdin.write_all(&length.to_le_bytes())?;
+        stdin.write_all(part)?;
     }
-    (u64::try_from(frame.len()).ok()? <= MAX_INPUT).then_some(frame)
+    stdin.flush()
 }
 
-fn exchange(mut stdin: impl Write, input: &[u8], mut stdout: impl Read) -> io::Result<Answer> {
+fn exchange(mut stdin: impl Write, parts: &[&[u8]], mut stdout: impl Read) -> io::Result<Answer> {
     // Who has heard enough may answer before the end of its input: what it says is what counts.
-    let _ = stdin.write_all(input);
+    let _ = send(parts, &mut stdin);
     drop(stdin);
     let mut kind = [0];
     stdout.read_exact(&mut kind)?;
@@ -229,11 +325,11 @@ fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The child: `opgate apart JOB`.
+/// The child: `opgate apart JOB BYTES`.
 #[must_use]
-pub(crate) fn child(argument: &str) -> ExitCode {
+pub(crate) fn child(argument: &str, memory: u64) -> ExitCode {
     let Some(job) = Job::of(argument) else { return ExitCode::FAILURE };
-    if limit(&job.limits()).is_err() {
+    if limit(&job.limits(memory)).is_err() {
         return ExitCode::FAILURE;
     }
     // What a panic says is for nobody: the parent says that there was one.
@@ -310,7 +406,7 @@ mod tests {
     use super::*;
 
     /// A program that is being written while another test forks cannot be started ("text file busy").
-    static ONE_AT_A_TIME: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     /// Whatever a child does, there is one line, and no child is left.
     #[test]
@@ -321,7 +417,7 @@ mod tests {
             let path = folder.path().join(name);
             std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            Program { path, wall: Some(Duration::from_secs(60)) }
+            Program { wall: Some(Duration::from_secs(60)), ..Program::at(path, usize::MAX) }
         };
         let long = "x".repeat(5_000);
         let cases = [
@@ -345,7 +441,7 @@ mod tests {
             assert!(error.contains(says), "{name}: {error}");
             assert!(error.len() <= MAX_TEXT && !error.contains('\n'), "{name}: {error}");
         }
-        let missing = Program { path: folder.path().join("missing"), wall: None };
+        let missing = Program::at(folder.path().join("missing"), usize::MAX);
         let error = missing.ask(Job::Settings, &[]).unwrap_err();
         assert!(error.starts_with("no process for it"), "{error}");
     }
@@ -353,13 +449,11 @@ mod tests {
     #[test]
     fn a_child_that_hangs_is_killed() {
         let _alone = ONE_AT_A_TIME.lock();
-        let hangs = Program { path: PathBuf::from("/bin/cat"), wall: Some(Duration::ZERO) };
-        // `cat apart compile` fails; a shell that waits for input that never ends does not.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hangs");
         std::fs::write(&path, "#!/bin/sh\nexec sleep 600\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let hangs = Program { path, ..hangs };
+        let hangs = Program { wall: Some(Duration::ZERO), ..Program::at(path, usize::MAX) };
         // More than a pipe holds: not even its input is taken.
         let error = hangs.ask(Job::Compile, &[&vec![0; 1 << 20]]).unwrap_err();
         assert_eq!(error, "it was not done after 0s");

@@ -379,11 +379,16 @@ async fn the_same_input_gives_the_same_verdict() {
     assert!(seen[0].0.is_some());
 }
 
-/// As the command line loads: components from files are compiled by a child process.
+/// As the command line loads: components from files are compiled by child processes.
 fn load_apart(policies: &[Value]) -> Set {
+    load_within(usize::MAX, policies)
+}
+
+/// The same, where the children have so much memory together.
+fn load_within(memory: usize, policies: &[Value]) -> Set {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
-    let compiler = Compiler::apart_by(env!("CARGO_BIN_EXE_opgate-under-test").into());
+    let compiler = Compiler::apart_by(env!("CARGO_BIN_EXE_opgate-under-test").into(), memory);
     let context = cluster::Options::of(cluster::Source::Absent);
     Set::load_with(&configuration, None, compiler, 64, context).unwrap()
 }
@@ -424,6 +429,23 @@ async fn what_harms_its_compiler_harms_nobody_else() {
             "{name}: the others serve"
         );
     }
+}
+
+/// In a container of 128 MiB the children have 48 MiB, so that the system need not end anybody. A policy
+/// needs less; what needs more ends in an error that says so.
+#[test]
+fn in_a_small_container_compilers_have_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.wasm");
+    std::fs::write(&path, bombs::tables(1_000, 60)).unwrap();
+    let large = json!({"name": "large", "module": path});
+    let good = misbehaves("good", &json!({"do": "controls"}));
+    let set = load_within(48 << 20, &[large, good]);
+    let names = |name: &str| name == "good";
+    assert!(set.policies().iter().map(|policy| &*policy.name).all(names), "{:?}", set.broken());
+    let error = &set.broken()[0].error;
+    assert!(error.contains("it takes more than 48Mi of memory"), "{error}");
+    assert_eq!(set.policies().len(), 1, "{:?}", set.broken());
 }
 
 /// A policy in a child and one here are the same.

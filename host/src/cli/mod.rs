@@ -31,6 +31,7 @@ use crate::engine::Compiler;
 use crate::files::read::Reader;
 use crate::policy::units::parse_bytes;
 use crate::policy::{Configuration, ModuleSource, PolicyConfig, Profile, Set, SetError};
+use crate::server::Room;
 use crate::text::causes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
@@ -92,6 +93,8 @@ enum Command {
     Apart {
         /// Which
         job: String,
+        /// Bytes of memory that it may have
+        memory: u64,
     },
 }
 
@@ -127,8 +130,8 @@ impl ConfigArgs {
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }
 
-    fn set(&self, queue: usize, context: cluster::Options) -> Result<Set, Failure> {
-        self.set_of(&self.configuration()?, queue, context)
+    fn set(&self, queue: usize, context: cluster::Options, room: Room) -> Result<Set, Failure> {
+        self.set_of(&self.configuration()?, queue, context, room)
     }
 
     fn set_of(
@@ -136,9 +139,10 @@ impl ConfigArgs {
         configuration: &Configuration,
         queue: usize,
         context: cluster::Options,
+        room: Room,
     ) -> Result<Set, Failure> {
         let cache = self.cache(configuration);
-        let compiler = Compiler::apart().map_err(Failure::engine)?;
+        let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
         let set = Set::load_with(configuration, cache, compiler, queue, context);
         set.map_err(|error| match error {
             SetError::Config(error) => Failure::usage(error),
@@ -156,7 +160,8 @@ impl ConfigArgs {
         configuration: &Configuration,
         source: cluster::Source,
     ) -> Result<Set, Failure> {
-        let set = self.set_of(configuration, usize::MAX, cluster::Options::of(source))?;
+        let room = Room::of(Path::new("/"));
+        let set = self.set_of(configuration, usize::MAX, cluster::Options::of(source), room)?;
         let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
         let lines: Vec<_> = broken.collect();
         if lines.is_empty() {
@@ -241,8 +246,8 @@ impl From<io::Error> for Failure {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Command::Apart { job } = &cli.command {
-        return crate::apart::child(job);
+    if let Command::Apart { job, memory } = &cli.command {
+        return crate::apart::child(job, *memory);
     }
     let serves = matches!(cli.command, Command::Serve(_));
     let level = if serves { tracing::Level::INFO } else { tracing::Level::WARN };

@@ -12,6 +12,7 @@ use super::{ConfigArgs, Failure, Outcome};
 use crate::cluster;
 use crate::engine::{Compiler, Engine, Limits, Pool};
 use crate::policy::{Descriptor, Policy, Set, describe, read_component};
+use crate::server::Room;
 
 /// Arguments of `opgate policy`.
 #[derive(Debug, Args)]
@@ -61,9 +62,14 @@ enum Format {
 impl PolicyArgs {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
-            Command::List { config, output } => {
-                list(&config.set(1, cluster::Options::of(cluster::Source::Absent))?, output)
-            }
+            Command::List { config, output } => list(
+                &config.set(
+                    1,
+                    cluster::Options::of(cluster::Source::Absent),
+                    Room::of(Path::new("/")),
+                )?,
+                output,
+            ),
             Command::Inspect { config, output, policy } => inspect(&config, output, &policy),
             Command::Pack { module, output } => pack(&module, output),
         }
@@ -127,7 +133,11 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
     let shown = if Path::new(name).is_file() {
         of_file(Path::new(name))?
     } else {
-        let set = config.set(1, cluster::Options::of(cluster::Source::Absent))?;
+        let set = config.set(
+            1,
+            cluster::Options::of(cluster::Source::Absent),
+            Room::of(Path::new("/")),
+        )?;
         let policy = named(&set, name)?;
         Shown {
             source: policy.source.to_string(),
@@ -180,7 +190,8 @@ fn of_file(path: &Path) -> Result<Shown, Failure> {
     let limits = Limits::default();
     let bytes = read_component(path).with_context(|| path.display().to_string())?;
     let pool = Pool { instances: 1, memory: limits.memory };
-    let compiler = Compiler::apart().map_err(Failure::engine)?;
+    let room = Room::of(Path::new("/"));
+    let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
     let engine = Engine::start(pool, None).map_err(Failure::engine)?.with_compiler(compiler);
     let engine = Arc::new(engine);
     let of_it = |e: String| Failure::engine(anyhow::anyhow!("{}: {e}", path.display()));

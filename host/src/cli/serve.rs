@@ -211,7 +211,7 @@ impl Serve {
         let cluster_source = context.source()?;
         let clients = clients.clients()?;
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
-        let mut set = config.set(queue, context.options(cluster_source, bounds))?;
+        let mut set = config.set(queue, context.options(cluster_source, bounds), room)?;
         if cluster_source.is_none() {
             input::context(&context.context, &Reader::default())?.fill(set.cluster());
         }

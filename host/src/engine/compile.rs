@@ -13,23 +13,23 @@ pub enum Compiler {
     /// In this process: whoever calls has written the component, or can do without this process.
     #[default]
     Here,
-    /// In a child process with limits: a stranger has.
+    /// In child processes with limits: a stranger has.
     Apart(Arc<Program>),
 }
 
 impl Compiler {
-    /// In a child process of this binary.
+    /// In child processes of this binary, which have so many bytes of memory together.
     ///
     /// # Errors
     /// Where the system does not say which that is.
-    pub fn apart() -> std::io::Result<Self> {
-        Ok(Self::Apart(Arc::new(Program::this()?)))
+    pub fn apart(memory: usize) -> std::io::Result<Self> {
+        Ok(Self::Apart(Arc::new(Program::this(memory)?)))
     }
 
-    /// In a child process of another binary of opgate.
+    /// In child processes of another binary of opgate.
     #[must_use]
-    pub fn apart_by(binary: std::path::PathBuf) -> Self {
-        Self::Apart(Arc::new(Program::at(binary)))
+    pub fn apart_by(binary: std::path::PathBuf, memory: usize) -> Self {
+        Self::Apart(Arc::new(Program::at(binary, memory)))
     }
 
     /// Compiles a component for an engine with these settings. `purpose` says what it becomes.

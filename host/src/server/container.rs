@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | a quarter | what requests hold ([`super::memory`]) | 256 MiB |
 //! | a quarter | connections, of 64 KiB each | 4,096 connections |
+//! | three eighths | child processes that compile ([`crate::apart`]), before anybody connects | 512 MiB each |
 //!
 //! The rest is for the program, for policies' code and their instances, and for the view of the cluster.
 
@@ -37,6 +38,8 @@ pub struct Room {
     pub requests: usize,
     /// Connections of the webhook port.
     pub connections: usize,
+    /// Bytes that child processes may have together, before there are requests and connections.
+    pub children: usize,
 }
 
 /// On a machine with memory enough.
@@ -60,6 +63,7 @@ impl Room {
             limit,
             requests: part(REQUESTS, 4),
             connections: connections.max(FEWEST_CONNECTIONS),
+            children: limit.map_or(usize::MAX, |all| all / 8 * 3),
         }
     }
 }
@@ -169,14 +173,15 @@ mod tests {
     #[test]
     fn what_strangers_get_is_a_part_of_the_limit() {
         let within = |mib: usize| {
-            let Room { requests, connections, .. } = Room::within(Some(mib << 20));
-            (requests >> 20, connections)
+            let Room { requests, connections, children, .. } = Room::within(Some(mib << 20));
+            (requests >> 20, connections, children >> 20)
         };
-        assert_eq!(within(16), (4, 64));
-        assert_eq!(within(128), (32, 512));
-        assert_eq!(within(512), (128, 2_048));
-        assert_eq!(within(64 << 10), (256, 4_096));
-        let Room { requests, connections, limit } = Room::within(None);
+        assert_eq!(within(16), (4, 64, 6));
+        assert_eq!(within(128), (32, 512, 48));
+        assert_eq!(within(512), (128, 2_048, 192));
+        assert_eq!(within(64 << 10), (256, 4_096, 24 << 10));
+        let Room { requests, connections, children, limit } = Room::within(None);
         assert_eq!((requests >> 20, connections, limit), (256, 4_096, None));
+        assert_eq!(children, usize::MAX);
     }
 }
