@@ -33,9 +33,10 @@ use crate::review::Review;
 /// Deadline of a call where requests are served.
 const FAST: Duration = Duration::from_millis(2);
 
-/// A call in the slow lane that needs less of the processor could have been in the fast one. (Less
-/// of the processor, not of the clock: threads of the slow lane wait for one.)
-const SHORT: Duration = Duration::from_micros(500);
+/// A call in the slow lane that needs less of the processor could have been in the fast one, with a
+/// quarter to spare. (Less of the processor, not of the clock: threads of the slow lane wait for one.)
+/// Were it much less than [`FAST`], calls in between would be sent away by one accident and never return.
+const SHORT: Duration = Duration::from_micros(1_500);
 
 /// Of the processor, in the slow lane, before the call gets only what the threads that serve leave
 /// over. Not at once: on a machine without a processor to spare, an ordinary call that was unlucky in
