@@ -285,6 +285,9 @@ impl Job {
                 permit.charge(used);
                 permit.note(if used > SHORT { Pace::Long } else { Pace::Short });
                 drop(permit);
+                // Who has the answer may believe that nobody holds anything of the request any more; a
+                // thread that yields may take long to its end.
+                drop(self);
                 let _ = answer.send(asked);
             });
         if let Err(error) = spawned {

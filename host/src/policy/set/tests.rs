@@ -80,6 +80,20 @@ async fn decide(set: &Set, text: &Arc<Text>, notes: &Notes<'_>) -> Result<Decisi
 }
 
 #[tokio::test]
+async fn who_has_an_answer_holds_nothing_any_more() {
+    let set = set();
+    for _ in 0..20 {
+        let account = Account::new(64 << 20);
+        // So much that it is judged apart.
+        let text = wordy(500, &account);
+        let notes = Notes { account: &account, used: Mutex::default(), takes_all: false };
+        let before = account.used();
+        drop(decide(&set, &text, &notes).await.unwrap());
+        assert_eq!(account.used(), before);
+    }
+}
+
+#[tokio::test]
 async fn what_finds_no_room_for_its_answer_is_not_reserved() {
     let set = set();
     for takes_all in [true, false] {
