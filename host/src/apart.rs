@@ -179,8 +179,10 @@ impl Program {
     /// What the job says against its input, or what became of the child, in one line.
     pub(crate) fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
         let all = self.share.parts;
-        let done = match self.attempt(job, parts, self.share.take(1)) {
-            Err(Failed::Memory(_)) if all > 1 => self.attempt(job, parts, self.share.take(all)),
+        let first = self.attempt(job, parts, &self.share.take(1));
+        // Its part is free again.
+        let done = match first {
+            Err(Failed::Memory(_)) if all > 1 => self.attempt(job, parts, &self.share.take(all)),
             other => other,
         };
         done.map_err(|failed| match failed {
@@ -188,7 +190,7 @@ impl Program {
         })
     }
 
-    fn attempt(&self, job: Job, parts: &[&[u8]], taken: Taken<'_>) -> Result<Vec<u8>, Failed> {
+    fn attempt(&self, job: Job, parts: &[&[u8]], taken: &Taken<'_>) -> Result<Vec<u8>, Failed> {
         let size = parts.iter().map(|part| part.len()).sum::<usize>();
         if u64::try_from(size).is_ok_and(|size| size > MAX_INPUT) {
             return Err("its input is too large".into());
@@ -444,6 +446,40 @@ mod tests {
         let missing = Program::at(folder.path().join("missing"), usize::MAX);
         let error = missing.ask(Job::Settings, &[]).unwrap_err();
         assert!(error.starts_with("no process for it"), "{error}");
+    }
+
+    /// Parts of the memory add up to all of it. One that needs more than its part waits for all, also where
+    /// others come meanwhile.
+    #[test]
+    fn one_that_needs_more_gets_all_of_it_alone() {
+        let _alone = ONE_AT_A_TIME.lock();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("needs");
+        // Says what it has got, where it is enough.
+        let script = "#!/bin/sh\ncat >/dev/null\n[ $3 -ge 192000000 ] || kill -ABRT $$\nprintf '\\0\\11\\0\\0\\0\\0\\0\\0\\0%s' $3\n";
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let of = |memory: usize, parts: usize| Program {
+            share: Arc::new(Share { parts, free: Mutex::new(parts), ..Share::of(memory) }),
+            ..Program::at(path.clone(), 0)
+        };
+        let all = of(192_000_000, 3);
+        std::thread::scope(|scope| {
+            let ask = || all.ask(Job::Compile, &[b"input"]);
+            let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            for asked in asked {
+                assert_eq!(asked.join().unwrap().unwrap(), b"192000000");
+            }
+        });
+        assert_eq!(*all.share.free.lock(), 3);
+        let error = of(191_000_000, 3).ask(Job::Compile, &[b"input"]).unwrap_err();
+        assert!(error.starts_with("it takes more than "), "{error}");
+        let most = of(usize::MAX, 1).ask(Job::Compile, &[b"input"]).unwrap();
+        assert_eq!(most, (512 << 20).to_string().into_bytes(), "a job has a limit of its own");
+        for (memory, most) in [(0, 1), (48 << 20, 1), (96 << 20, 2), (usize::MAX, CHILDREN)] {
+            let share = Share::of(memory);
+            assert!((1..=most).contains(&share.parts), "{share:?}");
+        }
     }
 
     #[test]
