@@ -9,15 +9,17 @@
     reason = "tests may panic"
 )]
 
+use std::io::BufRead as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use opgate::cluster;
 use opgate::engine::Compiler;
-use opgate::policy::{Configuration, Decision, Set};
+use opgate::policy::{Configuration, Decision, Loading, Set};
 use opgate::review::{self, Review};
 use opgate_tests::{bombs, configuration, create_bundle, good_spec, hostile};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fn load(policies: &[Value]) -> Set {
     let text = configuration(policies);
@@ -390,7 +392,8 @@ fn load_within(memory: usize, policies: &[Value]) -> Set {
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
     let compiler = Compiler::apart_by(env!("CARGO_BIN_EXE_opgate-under-test").into(), memory);
     let context = cluster::Options::of(cluster::Source::Absent);
-    Set::load_with(&configuration, None, compiler, 64, context).unwrap()
+    let loading = Loading::default();
+    Set::load_with(&configuration, None, compiler, 64, context, &loading).unwrap()
 }
 
 /// Components that are valid, and made to harm whoever compiles or loads them. Those that pass the gate
@@ -500,4 +503,50 @@ async fn schemas_that_explode_harm_nobody_else() {
     assert!(broken.error.contains("its settings schema "), "{}", broken.error);
     assert_is_for_people(&broken.error);
     assert_eq!(set.policies().len(), 1);
+}
+
+/// A policy that takes long to load keeps neither the others from being loaded nor the process from
+/// living: it says what it waits for.
+#[tokio::test]
+async fn policies_load_side_by_side_and_readiness_says_which() {
+    let certificates = opgate_tests::Certificates::new();
+    let folder = tempfile::tempdir().unwrap();
+    let slow = |name: &str| json!({"name": name, "module": hostile("loops-in-describe"), "limits": {"time": "30s"}});
+    let path = folder.path().join("opgate.yaml");
+    let policies = [slow("slow-a"), slow("slow-b"), opgate_tests::builtin()];
+    std::fs::write(&path, configuration(&policies)).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_opgate-under-test"));
+    command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
+    command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
+    command.args(["--ops-listen", "127.0.0.1:0"]);
+    command.arg("--tls-dir").arg(certificates.folder.path());
+    command.arg("--cache-dir").arg(folder.path().join("cache")).arg("--config").arg(&path);
+    let mut server = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = lines.find_map(|line| {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        assert_ne!(line["message"], "serving");
+        (line["message"] == "loading policies").then(|| line["ops"].as_str().unwrap().to_owned())
+    });
+    let ops = line.expect("it says where it can be asked");
+    let get = async |path: &str| {
+        let mut stream = tokio::net::TcpStream::connect(&ops).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: opgate\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    opgate_tests::reviews::until("both are being loaded", async || {
+        let answer = get("/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        ["slow-a", "slow-b"]
+            .iter()
+            .all(|p| answer.contains(&format!("policy {p}: is being loaded")))
+            && !answer.contains("bundle-immutability")
+    })
+    .await;
+    assert!(get("/livez").await.starts_with("HTTP/1.1 200 "));
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

@@ -247,7 +247,12 @@ fn objects_that_the_server_has_no_memory_for_are_nobodys_fault() {
 fn figures() {
     let limits = Limits { time: Duration::from_secs(10), ..Limits::default() };
     let mut rows = Vec::new();
-    for (what, value) in worst(FULL) {
+    // What an API server sends at the most of two objects, and what the server takes.
+    let sizes = [3 << 20, FULL];
+    for (size, (what, value)) in sizes
+        .into_iter()
+        .flat_map(|size| worst(size).into_iter().map(move |worst| (size >> 20, worst)))
+    {
         for function in [
             "kind", "text", "integer", "number", "length", "keys", "raw", "size", "at", "table",
             "equal",
@@ -268,12 +273,14 @@ fn figures() {
             };
             let whole = took(Budget::of(limits));
             let given_up = took(Budget { time: Time::Try(Duration::from_millis(2)), ..patient() });
-            rows.push((given_up, whole, function, what));
+            rows.push((given_up, whole, function, what, size));
         }
     }
     rows.sort_unstable();
-    for (given_up, whole, function, what) in rows.iter().rev() {
-        println!("{function:8} of {what:12}: {whole:>9.1?} to the end, {given_up:>9.1?} of 2 ms");
+    for (given_up, whole, function, what, size) in rows.iter().rev() {
+        println!(
+            "{size} MiB, {function:8} of {what:12}: {whole:>9.1?} to the end, {given_up:>9.1?} of 2 ms"
+        );
     }
 }
 

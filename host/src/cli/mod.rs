@@ -30,7 +30,7 @@ use crate::cluster;
 use crate::engine::Compiler;
 use crate::files::read::Reader;
 use crate::policy::units::parse_bytes;
-use crate::policy::{Configuration, ModuleSource, PolicyConfig, Profile, Set, SetError};
+use crate::policy::{Configuration, Loading, ModuleSource, PolicyConfig, Profile, Set, SetError};
 use crate::server::Room;
 use crate::text::causes;
 
@@ -130,8 +130,9 @@ impl ConfigArgs {
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }
 
-    fn set(&self, queue: usize, context: cluster::Options, room: Room) -> Result<Set, Failure> {
-        self.set_of(&self.configuration()?, queue, context, room)
+    fn set(&self, context: cluster::Options) -> Result<Set, Failure> {
+        let room = Room::of(Path::new("/"));
+        self.set_of(&self.configuration()?, 1, context, room, &Loading::default())
     }
 
     fn set_of(
@@ -140,10 +141,11 @@ impl ConfigArgs {
         queue: usize,
         context: cluster::Options,
         room: Room,
+        loading: &Loading,
     ) -> Result<Set, Failure> {
         let cache = self.cache(configuration);
         let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
-        let set = Set::load_with(configuration, cache, compiler, queue, context);
+        let set = Set::load_with(configuration, cache, compiler, queue, context, loading);
         set.map_err(|error| match error {
             SetError::Config(error) => Failure::usage(error),
             SetError::Engine(error) => Failure::engine(error),
@@ -161,7 +163,8 @@ impl ConfigArgs {
         source: cluster::Source,
     ) -> Result<Set, Failure> {
         let room = Room::of(Path::new("/"));
-        let set = self.set_of(configuration, usize::MAX, cluster::Options::of(source), room)?;
+        let (options, loading) = (cluster::Options::of(source), Loading::default());
+        let set = self.set_of(configuration, usize::MAX, options, room, &loading)?;
         let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
         let lines: Vec<_> = broken.collect();
         if lines.is_empty() {

@@ -62,14 +62,9 @@ enum Format {
 impl PolicyArgs {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
-            Command::List { config, output } => list(
-                &config.set(
-                    1,
-                    cluster::Options::of(cluster::Source::Absent),
-                    Room::of(Path::new("/")),
-                )?,
-                output,
-            ),
+            Command::List { config, output } => {
+                list(&config.set(cluster::Options::of(cluster::Source::Absent))?, output)
+            }
             Command::Inspect { config, output, policy } => inspect(&config, output, &policy),
             Command::Pack { module, output } => pack(&module, output),
         }
@@ -133,11 +128,7 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
     let shown = if Path::new(name).is_file() {
         of_file(Path::new(name))?
     } else {
-        let set = config.set(
-            1,
-            cluster::Options::of(cluster::Source::Absent),
-            Room::of(Path::new("/")),
-        )?;
+        let set = config.set(cluster::Options::of(cluster::Source::Absent))?;
         let policy = named(&set, name)?;
         Shown {
             source: policy.source.to_string(),

@@ -17,8 +17,9 @@ use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
 use crate::cluster::{self, Bounds, Connection, Interrupted, Source};
 use crate::files::read::Reader;
+use crate::policy::Loading;
 use crate::policy::units::{parse_bytes, parse_duration};
-use crate::server::{Options, Room, Server};
+use crate::server::{Options, Room, Server, Starting};
 
 /// Arguments of `opgate serve`.
 #[derive(Debug, Args)]
@@ -211,7 +212,13 @@ impl Serve {
         let cluster_source = context.source()?;
         let clients = clients.clients()?;
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
-        let mut set = config.set(queue, context.options(cluster_source, bounds), room)?;
+        let configuration = config.configuration()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let loading = Arc::new(Loading::default());
+        let starting = runtime.block_on(Starting::bind(ops_listen, loading.clone()));
+        let starting = starting.map_err(Failure::usage)?;
+        let options = context.options(cluster_source, bounds);
+        let mut set = config.set_of(&configuration, queue, options, room, &loading)?;
         if cluster_source.is_none() {
             input::context(&context.context, &Reader::default())?.fill(set.cluster());
         }
@@ -237,7 +244,6 @@ impl Serve {
             connections = options.max_connections,
             "memory"
         );
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             // Where nothing is read, no credentials are needed.
             let reads = !set.cluster().kinds().is_empty();
@@ -261,7 +267,8 @@ impl Serve {
                     "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
                 );
             }
-            let server = Server::bind(options, set, certificate).await.map_err(Failure::usage)?;
+            let server = Server::started(options, set, certificate, starting);
+            let server = server.map_err(Failure::usage)?;
             let stop = stop()?;
             server.run(stop, reload_on_hangup()?).await.map_err(Failure::usage)?;
             Ok(Outcome::Ok)

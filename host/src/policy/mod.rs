@@ -14,6 +14,7 @@ mod descriptor;
 mod fair;
 mod lane;
 mod load;
+mod loading;
 mod schema;
 mod set;
 pub(crate) mod units;
@@ -31,6 +32,7 @@ pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
 pub(crate) use load::read as read_component;
+pub use loading::Loading;
 pub(crate) use schema::settings_job;
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 

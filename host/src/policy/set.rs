@@ -8,13 +8,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::config::{ConfigErrors, Configuration};
+use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::decision::{Builder, Finding};
 use super::fair::{Tenant, Tenants};
 use super::lane::Asked as Called;
 use super::load::{Loaded, load};
+use super::loading::Loading;
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
 use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
 use crate::engine::{Compiler, Engine, EngineError, Fault, Inputs, Pool};
@@ -116,10 +118,11 @@ impl Set {
         queue: usize,
         context: cluster::Options,
     ) -> Result<Self, SetError> {
-        Self::load_with(configuration, cache, Compiler::Here, queue, context)
+        Self::load_with(configuration, cache, Compiler::Here, queue, context, &Loading::default())
     }
 
-    /// [`Set::load`] for components that strangers have written: they are compiled elsewhere.
+    /// [`Set::load`] for components that strangers have written: they are compiled elsewhere. `loading` tells
+    /// meanwhile what it waits for.
     ///
     /// # Errors
     /// As for [`Set::load`].
@@ -129,6 +132,7 @@ impl Set {
         compiler: Compiler,
         queue: usize,
         context: cluster::Options,
+        loading: &Loading,
     ) -> Result<Self, SetError> {
         let instances = configuration.policies.iter().map(|p| p.limits.concurrency).sum();
         let memory = configuration.policies.iter().map(|p| p.limits.memory).max();
@@ -137,12 +141,12 @@ impl Set {
         let engine = Arc::new(engine);
         let (mut policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = ConfigErrors::default();
-        for config in &configuration.policies {
-            if config.mode == Mode::Off {
-                off.push(config.name.clone());
-                continue;
-            }
-            match load(&engine, configuration, config, queue) {
+        let asked = |config: &&PolicyConfig| config.mode != Mode::Off;
+        let configs: Vec<_> = configuration.policies.iter().filter(asked).collect();
+        off.extend(configuration.policies.iter().filter(|c| !asked(c)).map(|c| c.name.clone()));
+        let one = |config: &PolicyConfig| load(&engine, configuration, config, queue);
+        for (config, loaded) in configs.iter().zip(side_by_side(&configs, loading, one)) {
+            match loaded {
                 Ok(Loaded::Policy(policy)) => policies.push(*policy),
                 Ok(Loaded::Broken(error)) => {
                     broken.push(Broken {
@@ -308,6 +312,54 @@ impl Set {
         let hint = crate::text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
         Err(DecideError::NoPolicy { name: crate::text::one_line(name, 64), hint })
     }
+}
+
+/// Components from files that are loaded at a time: one that takes long, which its author decides, does not
+/// keep the others waiting.
+const LOADED_AT_A_TIME: usize = 4;
+
+/// Loads policies, those from files side by side. What came of each, in their order.
+fn side_by_side<T: Send>(
+    configs: &[&PolicyConfig],
+    loading: &Loading,
+    load: impl Fn(&PolicyConfig) -> T + Sync,
+) -> Vec<T> {
+    loading.expect(configs.iter().map(|config| config.name.as_str()));
+    let one = |config: &PolicyConfig| {
+        loading.began(&config.name);
+        let loaded = load(config);
+        loading.ended(&config.name);
+        loaded
+    };
+    let is_file = |config: &PolicyConfig| matches!(config.module, ModuleSource::File(_));
+    let next = AtomicUsize::new(0);
+    let files = || {
+        let mut loaded = Vec::new();
+        while let number = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(config) = configs.get(number)
+        {
+            if is_file(config) {
+                loaded.push((number, one(config)));
+            }
+        }
+        loaded
+    };
+    let count = configs.iter().filter(|config| is_file(config)).count();
+    let mut all = std::thread::scope(|scope| {
+        let threads = 0..count.min(LOADED_AT_A_TIME);
+        let threads: Vec<_> = threads.map(|_| scope.spawn(files)).collect();
+        let builtin = configs.iter().enumerate().filter(|(_, config)| !is_file(config));
+        let mut all: Vec<_> = builtin.map(|(number, config)| (number, one(config))).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(loaded) => all.extend(loaded),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, loaded)| loaded).collect()
 }
 
 fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyFault {

@@ -455,7 +455,7 @@ fn json(body: Vec<u8>) -> Response {
 }
 
 /// A line of text for the person who reads the API server's error.
-fn plain(code: StatusCode, text: &str) -> Response {
+pub(super) fn plain(code: StatusCode, text: &str) -> Response {
     typed(code, "text/plain; charset=utf-8", text.to_owned())
 }
 

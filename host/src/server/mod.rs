@@ -33,6 +33,7 @@ mod pause;
 mod places;
 mod readiness;
 mod reload;
+mod starting;
 
 use std::future::Future;
 use std::io;
@@ -55,6 +56,7 @@ use listener::{Ops, Phase, Port};
 use liveness::Liveness;
 use places::{Bounds, Places};
 use reload::Files;
+pub use starting::Starting;
 
 use crate::policy::Set;
 use crate::supervise::Supervisor;
@@ -164,6 +166,20 @@ impl Server {
         set: Set,
         certificate: Arc<Reloader>,
     ) -> Result<Self, ServerError> {
+        let starting = Starting::bind(options.ops_listen, Arc::default()).await?;
+        Self::started(options, set, certificate, starting)
+    }
+
+    /// [`Server::bind`] with the ops port that was answered so far.
+    ///
+    /// # Errors
+    /// Where a port cannot be bound.
+    pub fn started(
+        options: Options,
+        set: Set,
+        certificate: Arc<Reloader>,
+        starting: Starting,
+    ) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Listen { address: options.listen, source };
         let socket = bind_socket(options.listen).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
@@ -173,9 +189,8 @@ impl Server {
         } else {
             Webhook::Closed(socket)
         };
-        let ops = TcpListener::bind(options.ops_listen).await;
         let failed = |source| ServerError::Listen { address: options.ops_listen, source };
-        let ops = ops.map_err(failed)?;
+        let ops = starting.listener().map_err(failed)?;
         let tls = server_config(certificate.clone(), options.clients.clone())?;
         let app = App::new(set, &options);
         app.metrics.certificate_ends(certificate.current().not_after());

@@ -1,0 +1,46 @@
+//! Which policies are being loaded, for whoever waits for them.
+
+use parking_lot::Mutex;
+
+/// The policies that do not serve yet.
+#[derive(Debug, Default)]
+pub struct Loading(Mutex<Vec<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    policy: String,
+    began: bool,
+}
+
+impl Loading {
+    /// Why nothing is ready, a line each.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let entries = self.0.lock();
+        if entries.is_empty() {
+            return vec!["the server is starting".to_owned()];
+        }
+        let line = |Entry { policy, began }: &Entry| {
+            let what = if *began { "is being loaded" } else { "waits to be loaded" };
+            format!("policy {policy}: {what}")
+        };
+        entries.iter().map(line).collect()
+    }
+
+    /// These are going to be loaded.
+    pub(super) fn expect<'p>(&self, policies: impl Iterator<Item = &'p str>) {
+        let entry = |policy: &str| Entry { policy: policy.to_owned(), began: false };
+        *self.0.lock() = policies.map(entry).collect();
+    }
+
+    pub(super) fn began(&self, policy: &str) {
+        let mut entries = self.0.lock();
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.policy == policy) {
+            entry.began = true;
+        }
+    }
+
+    pub(super) fn ended(&self, policy: &str) {
+        self.0.lock().retain(|entry| entry.policy != policy);
+    }
+}

@@ -1,0 +1,65 @@
+//! The ops port of a server whose policies are still being loaded, which may take a while: the process
+//! lives, and says what it waits for. Nobody else is let in: the webhook port is not open.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use prometheus_client::metrics::counter::Counter;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::app::plain;
+use super::descriptors::Connections;
+use super::listener::Ops;
+use super::places::{self, Bounds, Places};
+use super::{OPS_LIFETIME, ServerError};
+use crate::policy::Loading;
+
+/// Connections before there is a server. Nobody but the kubelet has a reason to come.
+const CONNECTIONS: usize = 64;
+
+/// A server that is being started. The ops port is answered until this goes.
+#[derive(Debug)]
+pub struct Starting {
+    listener: std::net::TcpListener,
+    _tasks: JoinSet<()>,
+}
+
+impl Starting {
+    /// Takes the ops port.
+    ///
+    /// # Errors
+    /// Where it cannot be bound.
+    pub async fn bind(address: SocketAddr, loading: Arc<Loading>) -> Result<Self, ServerError> {
+        let failed = |source| ServerError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = listener.into_std().map_err(failed)?;
+        let port = TcpListener::from_std(listener.try_clone().map_err(failed)?).map_err(failed)?;
+        let ready = move || {
+            let lines = loading.lines();
+            async move { plain(StatusCode::SERVICE_UNAVAILABLE, &lines.join("\n")) }
+        };
+        let elsewhere = async || plain(StatusCode::NOT_FOUND, "there is GET /livez and /readyz");
+        let router = Router::new()
+            .route("/livez", get(async || plain(StatusCode::OK, "ok")))
+            .route("/readyz", get(ready))
+            .fallback(elsewhere);
+        let bounds = Bounds::of(Connections::of(CONNECTIONS).ops, OPS_LIFETIME);
+        let places = Places::new(bounds, Counter::default());
+        let ops = Arc::new(Ops::new(port, router, places.clone(), places.clone()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(ops.serve());
+        tasks.spawn(places::sweep([places.clone(), places]));
+        tracing::info!(ops = %listener.local_addr().unwrap_or(address), "loading policies");
+        Ok(Self { listener, _tasks: tasks })
+    }
+
+    /// The port, for the server.
+    pub(super) fn listener(self) -> io::Result<TcpListener> {
+        TcpListener::from_std(self.listener)
+    }
+}
