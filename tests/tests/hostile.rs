@@ -494,15 +494,19 @@ async fn waiting_for_a_processor_uses_no_time() {
 /// through ends with the limits of the child.
 #[tokio::test]
 async fn schemas_that_explode_harm_nobody_else() {
-    let path = hostile("explodes-in-schema");
-    let set = load_apart(&[
-        json!({"name": "broken", "module": path, "settings": {"a": "b"}}),
-        opgate_tests::builtin(),
-    ]);
-    let broken = &set.broken()[0];
-    assert!(broken.error.contains("its settings schema "), "{}", broken.error);
-    assert_is_for_people(&broken.error);
-    assert_eq!(set.policies().len(), 1);
+    for (module, says) in [
+        ("explodes-in-patterns", "its settings schema has more than 128 patterns"),
+        ("explodes-in-schema", "its settings schema "),
+    ] {
+        let set = load_apart(&[
+            json!({"name": "broken", "module": hostile(module), "settings": {"a": "b"}}),
+            opgate_tests::builtin(),
+        ]);
+        let broken = &set.broken()[0];
+        assert!(broken.error.contains(says), "{module}: {}", broken.error);
+        assert_is_for_people(&broken.error);
+        assert_eq!(set.policies().len(), 1);
+    }
 }
 
 /// A policy that takes long to load keeps neither the others from being loaded nor the process from
