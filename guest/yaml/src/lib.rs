@@ -15,6 +15,7 @@
 
 mod compose;
 mod error;
+mod merge;
 mod parser;
 mod scalar;
 mod scanner;

@@ -1,0 +1,135 @@
+//! Maps with `<<`: their own members and those that it refers to, as one.
+//!
+//! ```text
+//! JSON of a map, and its places ─▶ member by member, the last of a name in the place of the first ─▶ JSON
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::compose::Composed;
+
+/// The members of a map, of which the last one of a name counts.
+pub(crate) struct Merged<'j> {
+    json: &'j [u8],
+    places: &'j [u32],
+    order: Vec<(Range<usize>, Range<usize>)>,
+    known: BTreeMap<&'j [u8], usize>,
+}
+
+impl<'j> Merged<'j> {
+    pub(crate) fn new(json: &'j [u8], places: &'j [u32]) -> Self {
+        Self { json, places, order: Vec::new(), known: BTreeMap::new() }
+    }
+
+    pub(crate) fn set(&mut self, json: Range<usize>, places: Range<usize>) {
+        let text = self.json.get(json.clone()).unwrap_or_default();
+        let name = text.get(..string(text)).unwrap_or_default();
+        if let Some(member) = self.known.get(name).and_then(|at| self.order.get_mut(*at)) {
+            *member = (json, places);
+        } else {
+            self.known.insert(name, self.order.len());
+            self.order.push((json, places));
+        }
+    }
+
+    /// Adds the members of a map, or of the maps in a list, of which the first ones come last. Gives
+    /// the bytes that were looked at.
+    pub(crate) fn add_all(
+        &mut self,
+        json: Range<usize>,
+        places: Range<usize>,
+    ) -> Result<usize, &'static str> {
+        const WRONG: &str = "map merge requires map or sequence of maps as the value";
+        let looked_at = json.len();
+        let parts = match self.json.get(json.start) {
+            Some(b'{') => vec![(json, places)],
+            Some(b'[') => {
+                let mut parts = children(self.json, self.places, json, places);
+                // The element has a place of its own.
+                for (_, places) in &mut parts {
+                    places.start = (places.start + 1).min(places.end);
+                }
+                parts.reverse();
+                parts
+            }
+            _ => return Err(WRONG),
+        };
+        for (json, places) in parts {
+            if self.json.get(json.start) != Some(&b'{') {
+                return Err(WRONG);
+            }
+            for (json, places) in children(self.json, self.places, json, places) {
+                self.set(json, places);
+            }
+        }
+        Ok(looked_at)
+    }
+
+    /// Writes the map.
+    pub(crate) fn write(&self, out: &mut Composed) {
+        out.json.push(b'{');
+        for (at, (json, places)) in self.order.iter().enumerate() {
+            if at > 0 {
+                out.json.push(b',');
+            }
+            out.json.extend_from_slice(self.json.get(json.clone()).unwrap_or_default());
+            out.places.extend_from_slice(self.places.get(places.clone()).unwrap_or_default());
+        }
+        out.json.push(b'}');
+    }
+}
+
+/// Bytes of the string at the start of a text.
+fn string(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
+        at += found;
+        if text.get(at) == Some(&b'"') {
+            return at + 1;
+        }
+        at += 2;
+    }
+    text.len()
+}
+
+/// The members or elements of a value of our own JSON, each with its places.
+fn children(
+    json: &[u8],
+    all: &[u32],
+    range: Range<usize>,
+    places: Range<usize>,
+) -> Vec<(Range<usize>, Range<usize>)> {
+    let mut found = Vec::new();
+    let (mut depth, mut at) = (0usize, range.start);
+    let (mut start, mut nodes) = (range.start + 1, 0usize);
+    let first =
+        |count: usize| if all.is_empty() { 0 } else { (places.start + count).min(places.end) };
+    let mut before = 0;
+    while at < range.end {
+        match json.get(at) {
+            Some(b'"') => {
+                at += string(json.get(at..range.end).unwrap_or_default());
+                continue;
+            }
+            Some(b'{' | b'[') => {
+                depth += 1;
+                nodes += usize::from(!matches!(json.get(at + 1), Some(b'}' | b']')));
+            }
+            Some(b',') => {
+                if depth == 1 {
+                    found.push((start..at, first(before)..first(nodes)));
+                    (start, before) = (at + 1, nodes);
+                }
+                nodes += 1;
+            }
+            Some(b'}' | b']') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    if nodes > 0 {
+        found.push((start..range.end.saturating_sub(1), first(before)..first(nodes)));
+    }
+    found
+}
