@@ -130,7 +130,7 @@ fn work_grows_with_the_text() {
         let document = Document::parse(&json).unwrap();
         let patient = meter(u64::MAX);
         work(document.root_for(&patient));
-        // Twenty-five is the most: a name of no letters for every five bytes, to be sorted.
+        // Each value is split once, and looked at once.
         let bytes = 32 * u64::try_from(json.len()).unwrap();
         let cells =
             if what == "a table of nothing" { 64 * u64::try_from(MANY).unwrap() } else { 0 };
