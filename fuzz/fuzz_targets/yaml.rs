@@ -1,16 +1,19 @@
 //! YAML and the places in it: `yaml::documents`, `strict`, `read`, and `Located`.
 //!
 //! The oracles: what is made is JSON, and no more than was allowed; there is a place for every value,
-//! inside of the text and at the start of a character; the ways to read agree; a text that is JSON
-//! stays what it is.
+//! inside of the text and at the start of a character; line and column of each, which are found in one
+//! pass and by blocks, are those that are counted from the start of the text; the ways to read agree. (What
+//! the places are is tried by `places`.)
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use opgate_fuzz::large;
-use serde_json::Value;
+use opgate_fuzz::{Json, large, line_and_column};
+use serde::de::IgnoredAny;
 use yaml::{Document, Words};
 
 const ROOM: usize = 64 << 10;
+/// Values of a document of which line and column are counted.
+const VALUES: usize = 256;
 
 fuzz_target!(|text: &str| {
     read(text);
@@ -28,50 +31,38 @@ fn read(text: &str) {
     }
     let Ok(parts) = parts else { return };
     let first = strict.expect("all documents can be read");
-    let first: Value = serde_json::from_slice(&first).expect("JSON");
-    if !first.is_null() {
+    if first != b"null" {
         let part = parts.first().expect("it is not empty");
-        assert_eq!(first, serde_json::from_str::<Value>(&part.json).expect("JSON"));
+        assert_eq!(first, part.json.as_bytes());
     }
     for part in &parts {
         assert!(part.json.len() <= ROOM + 6 * text.len(), "more than was allowed");
-        let value: Value = serde_json::from_str(&part.json).expect("JSON");
-        assert_eq!(part.places.len(), 1 + children(&value), "{value}");
+        serde_json::from_str::<IgnoredAny>(&part.json).expect("JSON");
+        if let Some(json) = Json::read(&part.json) {
+            assert!(!json.has_twice(), "{}", part.json);
+            assert_eq!(part.places.len(), json.pointers().len(), "{}", part.json);
+        }
         for place in &part.places {
             let place = usize::try_from(*place).expect("a place");
             assert!(text.is_char_boundary(place), "{place} in {text:?}");
         }
     }
-    if let [part] = parts.as_slice()
-        && let Ok(value) = serde_json::from_str::<Value>(&part.json)
-    {
-        let mut pointers = vec![String::new()];
-        all(&value, "", &mut pointers);
-        let lines = u64::try_from(text.matches('\n').count()).expect("lines") + 1;
-        for (line, column) in opgate::fuzzing::located(text, &pointers).unwrap_or_default() {
-            assert!((1..=lines).contains(&line) && column > 0, "{line}:{column}");
-        }
-    }
+    located(text);
 }
 
-/// Members and elements, at any depth.
-fn children(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => items.iter().map(|item| 1 + children(item)).sum(),
-        Value::Object(members) => members.values().map(|item| 1 + children(item)).sum(),
-        _ => 0,
-    }
-}
-
-fn all(value: &Value, at: &str, pointers: &mut Vec<String>) {
-    let mut add = |name: &str, value: &Value| {
-        let pointer = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-        pointers.push(pointer.clone());
-        all(value, &pointer, pointers);
-    };
-    match value {
-        Value::Array(items) => items.iter().enumerate().for_each(|(i, v)| add(&i.to_string(), v)),
-        Value::Object(members) => members.iter().for_each(|(name, v)| add(name, v)),
-        _ => {}
+/// Each value of a single document has the line and the column of its offset.
+fn located(text: &str) {
+    let parts = yaml::documents(text, Words::Few, ROOM).unwrap_or_default();
+    let [part] = parts.as_slice() else { return };
+    let Some(json) = Json::read(&part.json) else { return };
+    let pointers = json.pointers();
+    let found = opgate::fuzzing::located(text, &pointers).expect("it was read before");
+    assert_eq!(found.len(), part.places.len());
+    // Counting takes a pass over the text each time.
+    let some = pointers.len() / VALUES + 1;
+    let all = pointers.iter().zip(&part.places).zip(found);
+    for ((pointer, place), found) in all.step_by(some) {
+        let place = usize::try_from(*place).expect("a place");
+        assert_eq!(found, line_and_column(text, place), "{pointer} of {text:?}");
     }
 }
