@@ -31,10 +31,16 @@ impl<'c, T> Counted<'c, T> {
     /// Adds an item; `None` where there is no room for more.
     #[inline]
     pub(crate) fn push(&mut self, item: T) -> Option<()> {
+        self.push_with(|| item)
+    }
+
+    /// Adds an item that is made where it will be.
+    #[inline]
+    pub(crate) fn push_with(&mut self, item: impl FnOnce() -> T) -> Option<()> {
         if self.items.len() == self.items.capacity() {
             self.widen()?;
         }
-        self.items.push(item);
+        self.items.push(item());
         Some(())
     }
 
@@ -57,7 +63,7 @@ impl<'c, T> Counted<'c, T> {
 
     #[cold]
     fn widen(&mut self) -> Option<()> {
-        let capacity = self.items.capacity().saturating_mul(2).max(8);
+        let capacity = self.items.capacity().saturating_mul(2).max(4);
         let bytes = capacity.saturating_mul(size_of::<T>());
         let before = self.size();
         if bytes.saturating_add(self.beside) > FREE {

@@ -14,9 +14,45 @@ use crate::scan::skip_spaces;
 /// a list of a million numbers has a million of them.
 #[derive(Default)]
 pub(crate) struct Node {
-    start: u32,
-    end: u32,
+    span: Span,
     made: OnceLock<Box<Made>>,
+}
+
+/// Where something starts and ends in a text: two offsets of 32 bits in one number, written and read at
+/// once. As two numbers side by side they took a third of the time of a look, because what is written in
+/// two parts and read as one waits for memory.
+#[derive(Clone, Copy, Default)]
+struct Span(u64);
+
+impl Span {
+    fn new(start: u32, end: u32) -> Self {
+        Self(u64::from(start) << 32 | u64::from(end))
+    }
+
+    /// Offsets beyond 4 GiB do not occur (the largest body is far below); they read as nothing.
+    fn of(start: usize, end: usize) -> Self {
+        match (u32::try_from(start), u32::try_from(end)) {
+            (Ok(start), Ok(end)) => Self::new(start, end),
+            _ => Self::default(),
+        }
+    }
+
+    fn start(self) -> u32 {
+        u32::try_from(self.0 >> 32).unwrap_or_default()
+    }
+
+    fn end(self) -> u32 {
+        u32::try_from(self.0 & u64::from(u32::MAX)).unwrap_or_default()
+    }
+
+    fn range(self) -> Range<usize> {
+        let number = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
+        number(self.start())..number(self.end())
+    }
+
+    fn of_text(self, text: &str) -> &str {
+        text.get(self.range()).unwrap_or_default()
+    }
 }
 
 /// What has to be made of a text and is kept.
@@ -51,13 +87,13 @@ pub(crate) struct Member {
 
 enum Name {
     /// Place in the text, without the quotes.
-    Plain(u32, u32),
+    Plain(Span),
     Unescaped(Box<str>),
 }
 
 impl Default for Name {
     fn default() -> Self {
-        Self::Plain(0, 0)
+        Self::Plain(Span::default())
     }
 }
 
@@ -75,11 +111,11 @@ pub(crate) fn position(members: &[Member], text: &str, name: &str) -> Option<usi
 impl Member {
     fn is_named(&self, text: &str, name: &str) -> bool {
         match &self.name {
-            Name::Plain(start, end) => {
-                // In a text that is no JSON a name may be half a pair of quotes.
-                let length =
-                    end.checked_sub(*start).and_then(|length| usize::try_from(length).ok());
-                length == Some(name.len()) && bytes(text, *start, *end) == Some(name.as_bytes())
+            Name::Plain(span) => {
+                // In a text that is no JSON a name may be half a pair of quotes, and end before it starts.
+                let place = span.range();
+                let length = place.end.checked_sub(place.start);
+                length == Some(name.len()) && text.as_bytes().get(place) == Some(name.as_bytes())
             }
             Name::Unescaped(unescaped) => **unescaped == *name,
         }
@@ -87,24 +123,10 @@ impl Member {
 
     pub(crate) fn name<'t>(&'t self, text: &'t str) -> &'t str {
         match &self.name {
-            Name::Plain(start, end) => slice(text, *start, *end),
+            Name::Plain(span) => span.of_text(text),
             Name::Unescaped(name) => name,
         }
     }
-}
-
-fn range(start: u32, end: u32) -> Range<usize> {
-    let number = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
-    number(start)..number(end)
-}
-
-fn slice(text: &str, start: u32, end: u32) -> &str {
-    text.get(range(start, end)).unwrap_or_default()
-}
-
-/// [`slice`] without a look at whether it begins and ends with a character.
-fn bytes(text: &str, start: u32, end: u32) -> Option<&[u8]> {
-    text.as_bytes().get(range(start, end))
 }
 
 impl Node {
@@ -116,31 +138,27 @@ impl Node {
         Self::at(start, start.saturating_add(part.trim_ascii().len()))
     }
 
-    /// Offsets beyond 4 GiB do not occur (the largest body is far below); they would read as null.
     fn at(start: usize, end: usize) -> Self {
-        match (u32::try_from(start), u32::try_from(end)) {
-            (Ok(start), Ok(end)) => Self { start, end, made: OnceLock::new() },
-            _ => Self { start: 0, end: 0, made: OnceLock::new() },
-        }
+        Self { span: Span::of(start, end), made: OnceLock::new() }
     }
 
     pub(crate) fn text<'t>(&self, text: &'t str) -> &'t str {
-        slice(text, self.start, self.end)
+        self.span.of_text(text)
     }
 
     /// The same place, not yet looked at.
     pub(crate) fn again(&self) -> Self {
-        Self { start: self.start, end: self.end, made: OnceLock::new() }
+        Self { span: self.span, made: OnceLock::new() }
     }
 
     /// Where it starts.
     pub(crate) fn start(&self) -> u32 {
-        self.start
+        self.span.start()
     }
 
     /// Where it stands.
     pub(crate) fn range(&self) -> Range<usize> {
-        range(self.start, self.end)
+        self.span.range()
     }
 
     /// What is here. What is made for it is paid for; what cannot be paid is not kept and reads as null.
@@ -187,10 +205,10 @@ impl Node {
         let json = self.text(text);
         match json.as_bytes().first() {
             Some(b'{') => {
-                members(text, self.start, cost).map(|(list, bytes)| (Made::Object(list), bytes))
+                members(text, self.start(), cost).map(|(list, bytes)| (Made::Object(list), bytes))
             }
             Some(b'[') => {
-                items(text, self.start, cost).map(|(list, bytes)| (Made::List(list), bytes))
+                items(text, self.start(), cost).map(|(list, bytes)| (Made::List(list), bytes))
             }
             _ => unescaped(json, cost).map(|(text, bytes)| (Made::Text(text), bytes)),
         }
@@ -296,7 +314,7 @@ fn items(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Node]> {
     let mut level = Level::inside(text, start, cost);
     let mut nodes = Counted::new(cost.charge);
     while let Some(range) = level.value().ok()? {
-        nodes.push(Node::at(range.start, range.end))?;
+        nodes.push_with(|| Node::at(range.start, range.end))?;
     }
     let (nodes, bytes) = nodes.finish(AROUND)?;
     Some((nodes.into_boxed_slice(), bytes))
@@ -309,7 +327,7 @@ fn members(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Member]> {
         let Some(value) = level.value().ok()? else { break };
         let name = Name::of(text, name, cost)?;
         let beside = name.beside();
-        members.push(Member { name, value: Node::at(value.start, value.end) })?;
+        members.push_with(|| Member { name, value: Node::at(value.start, value.end) })?;
         if beside > 0 {
             members.beside(beside)?;
         }
@@ -344,13 +362,10 @@ impl Name {
     /// The name in a range of the text, quotes included.
     fn of(text: &str, range: Range<usize>, cost: Cost<'_>) -> Option<Self> {
         let quoted = text.get(range.clone()).unwrap_or_default();
-        let inside = (range.start.checked_add(1), range.end.checked_sub(1));
-        let ends = |(start, end): (Option<usize>, Option<usize>)| {
-            Some((u32::try_from(start?).ok()?, u32::try_from(end?).ok()?))
-        };
+        let inside = range.start.checked_add(1).zip(range.end.checked_sub(1));
         let is_plain = memchr::memchr(b'\\', quoted.as_bytes()).is_none();
-        match ends(inside).filter(|_| is_plain) {
-            Some((start, end)) => Some(Self::Plain(start, end)),
+        match inside.filter(|_| is_plain) {
+            Some((start, end)) => Some(Self::Plain(Span::of(start, end))),
             None => unescape_for(quoted, cost).map(Self::Unescaped),
         }
     }
