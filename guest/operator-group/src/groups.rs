@@ -173,14 +173,15 @@ pub(crate) enum Extent {
 
 /// See [`Extent`]. OLM writes the names in byte order, the empty one first.
 pub(crate) fn status_extent(group: &Document) -> Extent {
-    let count = match group.kind(STATUS) {
-        Kind::List => group.length(STATUS).unwrap_or_default(),
-        _ => 0,
-    };
-    match (count, group.text("/status/namespaces/0")) {
-        (0, _) => Extent::Unknown,
-        (_, Some(first)) if !first.is_empty() => Extent::Names,
-        (1, Some(_)) => Extent::All,
-        _ => Extent::Mixed,
+    if group.kind(STATUS) != Kind::List {
+        return Extent::Unknown;
+    }
+    match group.text("/status/namespaces/0") {
+        Some(first) if !first.is_empty() => Extent::Names,
+        first => match (group.length(STATUS), first) {
+            (None | Some(0), _) => Extent::Unknown,
+            (Some(1), Some(_)) => Extent::All,
+            _ => Extent::Mixed,
+        },
     }
 }
