@@ -1,6 +1,6 @@
 //! What one policy sees: its own declarations over the kinds that all share, and one reader per call.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use opgate_context::{Key, Match, Object, Query, Resource, Selector};
@@ -27,7 +27,8 @@ const EACH: usize = 64;
 #[derive(Debug, Default)]
 pub struct View {
     cluster: Option<Arc<Cluster>>,
-    windows: HashMap<Resource, Arc<Window>>,
+    /// A few: to compare them takes less than to make a key for a map.
+    windows: Vec<(Resource, Arc<Window>)>,
     /// Declared, but only for rules that are off.
     off: Vec<Resource>,
 }
@@ -263,17 +264,17 @@ impl Reader {
         };
         let mut bytes = asked.labels.as_ref().map_or(0, String::len);
         // It holds what the selector takes.
-        let mut labels = Document::default();
+        let mut labels = None;
         if let Some(json) = asked.labels {
             let charge = Charge::on(account);
             if !charge.grow(json.len()) {
                 return Ok(Ok(Found::nothing(window)));
             }
-            match Document::metered(json, charge, meter) {
-                Ok(parsed) => labels = parsed,
+            let parsed = match Document::metered(json, charge, meter) {
+                Ok(parsed) => labels.insert(parsed),
                 Err(why) => return Ok(Err(ReadError::Invalid(why.to_string()))),
-            }
-            match opgate_context::selector(labels.root_for(meter)) {
+            };
+            match opgate_context::selector(parsed.root_for(meter)) {
                 Ok(selector) => query.labels = selector,
                 Err(why) => return Ok(Err(ReadError::Invalid(why))),
             }
@@ -286,19 +287,17 @@ impl Reader {
                 return Ok(Err(ReadError::Denied(text)));
             };
             bytes = values.iter().fold(bytes, |sum, value| sum.saturating_add(value.len()));
-            let values: HashSet<_> = values.into_iter().take_while(|_| meter.spend(32)).collect();
-            query.matches.push(Match { index, values: Arc::new(values), absent });
+            // Of its size from the beginning: a set that grows is hashed again and again.
+            let mut set = HashSet::with_capacity(values.len());
+            set.extend(values.into_iter().take_while(|_| meter.spend(32)));
+            query.matches.push(Match { index, values: Arc::new(set), absent });
         }
         let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
         let Lens { world, fresh } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope, meter);
-        if query.after.is_none() {
-            // A later page is of the same question.
-            let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
-            let values = values.saturating_add(bytes / VALUE).saturating_add(1);
-            self.note(window.kind, values, || Question::Query(Box::new(query.clone())));
-        }
+        // A later page is of the same question.
+        let is_first = query.after.is_none();
         let mut objects = Vec::new();
         loop {
             // A page may end amid the copies of an object; the next one shows the others.
@@ -316,11 +315,18 @@ impl Reader {
             // Where some were left out the page is filled up from what follows.
             query.limit = limit.saturating_sub(objects.len());
             if !full || query.limit == 0 || page_end < query.after || meter.is_stopped() {
-                drop(labels);
-                return Ok(Ok(Found { window: window.clone(), objects }));
+                break;
             }
             query.after = page_end;
         }
+        drop(labels);
+        if is_first {
+            let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
+            let values = values.saturating_add(bytes / VALUE).saturating_add(1);
+            // Of an answer that there is none the call ends, and rests on nothing.
+            self.note(window.kind, values, || Question::Query(Box::new(query)));
+        }
+        Ok(Ok(Found { window: window.clone(), objects }))
     }
 
     fn touch(&mut self, kind: usize, keys: impl IntoIterator<Item = Key>, meter: &Meter) {
@@ -386,18 +392,23 @@ pub(crate) struct Asked {
 impl View {
     fn window(&self, resource: &wit::GroupVersionResource) -> Result<&Arc<Window>, ReadError> {
         let wit::GroupVersionResource { group, version, resource } = resource;
-        let line = |text: &String| crate::text::one_line(text, 128);
-        let asked =
-            Resource { group: line(group), version: line(version), resource: line(resource) };
-        match self.windows.get(&asked) {
+        let is_it = |known: &Resource| {
+            known.resource == *resource && known.group == *group && known.version == *version
+        };
+        let asked = || {
+            let line = |text: &String| crate::text::one_line(text, 128);
+            Resource { group: line(group), version: line(version), resource: line(resource) }
+        };
+        match self.windows.iter().find(|(known, _)| is_it(known)) {
             Some(_) if self.is_absent() => {
-                Err(ReadError::Absent(format!("{asked}: there is no cluster to ask")))
+                Err(ReadError::Absent(format!("{}: there is no cluster to ask", asked())))
             }
-            Some(window) => Ok(window),
-            None if self.off.contains(&asked) => Err(ReadError::Absent(format!(
-                "{asked} is not read: the rules that need it are off"
+            Some((_, window)) => Ok(window),
+            None if self.off.iter().any(is_it) => Err(ReadError::Absent(format!(
+                "{} is not read: the rules that need it are off",
+                asked()
             ))),
-            None => Err(ReadError::Denied(format!("{asked} is not among the declared reads"))),
+            None => Err(ReadError::Denied(format!("{} is not among the declared reads", asked()))),
         }
     }
 

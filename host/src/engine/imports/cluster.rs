@@ -17,6 +17,9 @@ const NAME: usize = 4 << 10;
 const CONDITIONS: usize = 16;
 const VALUES: usize = 65_536;
 
+/// Bytes of values that are paid for together.
+const AT_ONCE: usize = 4 << 10;
+
 /// Bytes that a name of an answer takes beside its content.
 const EACH: usize = 64;
 
@@ -90,6 +93,8 @@ impl Import {
             state.charge(self, bytes)?;
             state.spend(bytes)
         };
+        // A value that is short is paid for together with others.
+        let mut due = 0_usize;
         let optional = |store: &Context<'_>, text: &Option<WasmStr>, most| {
             let text = text
                 .as_ref()
@@ -114,16 +119,22 @@ impl Import {
         let mut conditions = Vec::with_capacity(matches.len());
         for found in &matches {
             take(store.data(), found.values.len().saturating_mul(each))?;
-            let values: Vec<WasmStr> =
-                found.values.iter(&mut *store)?.collect::<wasmtime::Result<_>>()?;
+            let mut values = Vec::with_capacity(found.values.len());
+            for value in found.values.iter(&mut *store)? {
+                values.push(value?);
+            }
             let mut texts = Vec::with_capacity(values.len());
             for value in &values {
                 let text = self.text(store, "a query", value, HOSTCALL_BYTES)?;
-                take(store.data(), text.len())?;
+                due = due.saturating_add(text.len());
+                if due > AT_ONCE {
+                    take(store.data(), std::mem::take(&mut due))?;
+                }
                 texts.push(text.into_owned());
             }
             conditions.push((self.name(store, &found.index)?, texts, found.absent));
         }
+        take(store.data(), due)?;
         let after = query.after.as_ref().map(|after| {
             let (namespace, name) = (&after.namespace, &after.name);
             Ok::<_, wasmtime::Error>((self.name(store, namespace)?, self.name(store, name)?))
