@@ -464,7 +464,7 @@ async fn announced_bodies_keep_nobody_out() {
         stream.write_all(&vec![b' '; 5_000_000]).await.unwrap();
         stream.flush().await.unwrap();
     }
-    while server.metric("opgate_shed_total").await != Some(1.0) {}
+    while server.metric("opgate_shed_total").await < Some(1.0) {}
 }
 
 /// Certificates of any kind of key, and a client that does not say which name it wants.
