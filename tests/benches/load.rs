@@ -221,9 +221,10 @@ fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
             .spawn()
             .unwrap();
         let stderr = child.stderr.take().unwrap();
-        let line =
-            std::io::BufRead::lines(std::io::BufReader::new(stderr)).next().unwrap().unwrap();
-        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+        let lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()));
+        // The ops port answers before: it says what is being loaded.
+        let line = lines.map(Result::unwrap).find(|line| line["address"].is_string()).unwrap();
         let ops = line["ops"].as_str().unwrap();
         let mut stream = std::net::TcpStream::connect(ops).unwrap();
         std::io::Write::write_all(&mut stream, b"GET /readyz HTTP/1.0\r\n\r\n").unwrap();
