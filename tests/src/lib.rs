@@ -316,6 +316,22 @@ impl Server {
     }
 }
 
+/// A TLS client that trusts one CA.
+#[must_use]
+pub fn client(authority: &Authority, alpn: &[&[u8]]) -> rustls::ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    let ca = CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap();
+    roots.add(ca).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+    config
+}
+
 /// A TLS connection that trusts one CA.
 ///
 /// # Errors
@@ -338,16 +354,7 @@ pub async fn tls_over(
     authority: &Authority,
     alpn: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
-    let mut roots = rustls::RootCertStore::empty();
-    let ca = CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap();
-    roots.add(ca).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+    let config = client(authority, alpn);
     tcp.set_nodelay(true)?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(HOST).unwrap(), tcp).await
 }

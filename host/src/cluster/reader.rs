@@ -323,7 +323,7 @@ impl Reader {
         if is_first {
             let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
             let values = values.saturating_add(bytes / VALUE).saturating_add(1);
-            // Of an answer that there is none the call ends, and rests on nothing.
+            // Where there was no answer, the call has ended and rests on nothing.
             self.note(window.kind, values, || Question::Query(Box::new(query)));
         }
         Ok(Ok(Found { window: window.clone(), objects }))

@@ -358,8 +358,8 @@ impl Module {
         if !matches!(done.result, Err(Fault::Size(_))) {
             return done;
         }
-        // Which import was passed too much, if it was not the answer that is too large, is found out by
-        // calling again: to know it at the first time would cost each call 3 % more.
+        // An import was passed too much, or the answer is too large. A second call, with hooks and in what
+        // is left of the time, tells which: hooks in every call would make it 3 % longer.
         self.run(budget, payer, &clock, done.reader, imports::bound_by_name, &call)
     }
 

@@ -12,8 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use opgate_tests::fake::FakeCluster;
 use opgate_tests::reviews::{self, Given, OLM, group};
 use opgate_tests::{HOST, Server, create_bundle, good_spec};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -71,16 +70,7 @@ pub(crate) struct Field {
 
 impl Field {
     pub(crate) fn of(server: &Server, stop: Arc<AtomicBool>) -> Self {
-        let mut roots = rustls::RootCertStore::empty();
-        let ca = server.certificates.authority.certificate();
-        roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        let config = opgate_tests::client(&server.certificates.authority, &[b"h2"]);
         Self {
             address: server.address,
             ops: server.ops,
