@@ -140,10 +140,13 @@ pub struct Decision {
 impl Decision {
     /// Takes room for an answer of so many bytes; says whether it is there.
     pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize) -> bool {
-        if self.answer.is_none() {
-            let charge = Charge::on(account);
-            self.answer = charge.grow(HEAD.saturating_add(bytes)).then(|| Arc::new(charge));
-        }
+        let charge = Charge::on(account);
+        self.answer = charge.grow(HEAD.saturating_add(bytes)).then(|| Arc::new(charge));
+        self.has_room()
+    }
+
+    /// Whether it has room for its answer.
+    pub(super) fn has_room(&self) -> bool {
         self.answer.is_some()
     }
 

@@ -511,11 +511,12 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
 /// Takes room for the answer: what is decided is answered.
 fn make_room(review: &Review<'_>, decision: &mut Decision) -> Result<(), Overload> {
     let Some(account) = review.account() else { return Ok(()) };
-    // Where something was refused, what was looked at may have seemed empty.
-    if account.is_exhausted() || !decision.make_room(account, response::size(review, decision)) {
-        return Err(Overload::Memory);
-    }
-    Ok(())
+    // Where something was refused, what was looked at may have seemed empty. An answer is measured once.
+    let is_whole = !account.is_exhausted();
+    let has_room = |decision: &mut Decision| {
+        decision.has_room() || decision.make_room(account, response::size(review, decision))
+    };
+    if is_whole && has_room(decision) { Ok(()) } else { Err(Overload::Memory) }
 }
 
 /// Kinds that policies read and whose objects come under review: two requests can get in each
