@@ -20,11 +20,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use constraint_limits::ConstraintLimits;
+use opgate_constraint_limits::ConstraintLimits;
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::{base64, gzip, large};
 use opgate_sdk::{Document, GroupVersionResource, Operation, Policy, Request, Verdict};
-use registry_bundle::RegistryBundle;
+use opgate_registry_bundle::RegistryBundle;
 use serde_json::{Value, json};
 
 const OLM: &str = "operators.coreos.com";

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use constraint_limits::ConstraintLimits;
-use file_based_catalog::FileBasedCatalog;
+use opgate_constraint_limits::ConstraintLimits;
+use opgate_file_based_catalog::FileBasedCatalog;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use opgate::fuzzing::{Question, catalog, detect};
 use opgate_fuzz::hash;

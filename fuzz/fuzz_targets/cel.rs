@@ -5,8 +5,8 @@
 //! of properties is the opposite of what its negation says.
 #![no_main]
 
-use constraints::cel::{self, Budget, Failure, Fault, Program, Properties};
-use constraints::{Options, check};
+use opgate_constraint::cel::{self, Budget, Failure, Fault, Program, Properties};
+use opgate_constraint::{Options, check};
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::large;
 

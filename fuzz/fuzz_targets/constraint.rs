@@ -1,4 +1,4 @@
-//! The value of an `olm.constraint`, and lists of properties: `constraints::check` with all options,
+//! The value of an `olm.constraint`, and lists of properties: `opgate_constraint::check` with all options,
 //! `properties::each` in both forms, `eval`, and the reader of JSON beneath them.
 //!
 //! The oracles are `serde_json` for what is JSON and what it says, and what must hold between
@@ -10,12 +10,12 @@
 
 use std::borrow::Cow;
 
-use constraints::constraint::Body;
-use constraints::eval::{self, Property};
+use opgate_constraint::constraint::Body;
+use opgate_constraint::eval::{self, Property};
 use opgate_sdk::go::folds_to;
-use constraints::json::{self, Index, Kind, Reading, Tree};
-use constraints::properties::{self, Form};
-use constraints::{Constraint, Finding, Options, Report, check};
+use opgate_constraint::json::{self, Index, Kind, Reading, Tree};
+use opgate_constraint::properties::{self, Form};
+use opgate_constraint::{Constraint, Finding, Options, Report, check};
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::large;
 use serde_json::Value;

@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use opgate_context::{Declaration, Index};
+use opgate_cluster::{Declaration, Index};
 use opgate_document::Document;
 
 fuzz_target!(|json: &str| {

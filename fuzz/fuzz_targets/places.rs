@@ -1,14 +1,14 @@
 //! Places in YAML, beside those that a writer knows.
 //!
 //! An input is what a writer chooses: values, styles, comments, anchors, line ends. It writes YAML, and
-//! notes what JSON it is and where it wrote each value. The oracle: `yaml::documents` reads that JSON and
+//! notes what JSON it is and where it wrote each value. The oracle: `opgate_yaml::documents` reads that JSON and
 //! finds these places, and `Located` says line and column of each as counted from the start of the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::{Json, line_and_column};
 use serde_json::Value;
-use yaml::Words;
+use opgate_yaml::Words;
 
 /// Levels that are written, and values.
 const DEPTH: usize = 7;
@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let mut writer = Writer { choices: input.iter(), ..Writer::default() };
     let parts = writer.stream();
     let text = writer.out;
-    let found = yaml::documents(&text, Words::All, 1 << 20);
+    let found = opgate_yaml::documents(&text, Words::All, 1 << 20);
     let found = found.unwrap_or_else(|error| panic!("{}: {text}", error.upstream()));
     assert_eq!(found.len(), parts.len(), "{text}");
     for (found, written) in found.iter().zip(&parts) {

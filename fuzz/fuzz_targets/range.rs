@@ -7,8 +7,8 @@
 
 use std::cmp::Ordering;
 
-use constraints::range::Range;
-use constraints::version::{Identifier, Version};
+use opgate_constraint::range::Range;
+use opgate_constraint::version::{Identifier, Version};
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::large;
 

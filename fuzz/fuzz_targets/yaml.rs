@@ -1,4 +1,4 @@
-//! YAML and the places in it: `yaml::documents`, `strict`, `read`, and `Located`.
+//! YAML and the places in it: `opgate_yaml::documents`, `strict`, `read`, and `Located`.
 //!
 //! The oracles: what is made is JSON, and no more than was allowed; there is a place for every value,
 //! inside of the text and at the start of a character; line and column of each, which are found in one
@@ -9,7 +9,7 @@
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::{Json, large, line_and_column};
 use serde::de::IgnoredAny;
-use yaml::{Document, Words};
+use opgate_yaml::{Document, Words};
 
 const ROOM: usize = 64 << 10;
 /// Values of a document of which line and column are counted.
@@ -23,9 +23,9 @@ fuzz_target!(|text: &str| {
 });
 
 fn read(text: &str) {
-    let parts = yaml::documents(text, Words::All, ROOM);
-    let strict = yaml::strict(text, ROOM);
-    let lenient = yaml::read(text, ROOM);
+    let parts = opgate_yaml::documents(text, Words::All, ROOM);
+    let strict = opgate_yaml::strict(text, ROOM);
+    let lenient = opgate_yaml::read(text, ROOM);
     if let (Ok(json), Some(Document::Json(lenient))) = (&strict, &lenient) {
         assert_eq!(json, lenient);
     }
@@ -52,7 +52,7 @@ fn read(text: &str) {
 
 /// Each value of a single document has the line and the column of its offset.
 fn located(text: &str) {
-    let parts = yaml::documents(text, Words::Few, ROOM).unwrap_or_default();
+    let parts = opgate_yaml::documents(text, Words::Few, ROOM).unwrap_or_default();
     let [part] = parts.as_slice() else { return };
     let Some(json) = Json::read(&part.json) else { return };
     let pointers = json.pointers();

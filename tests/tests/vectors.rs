@@ -9,7 +9,7 @@
     reason = "tests may panic"
 )]
 
-#[path = "../../guest/operator-group/tests/cases/mod.rs"]
+#[path = "../../guest/policies/operator-group/tests/cases/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the policy's own tests")]
 mod cases;
 

@@ -187,7 +187,7 @@ mod host {
 mod host {
     use std::cell::RefCell;
 
-    use opgate_context as context;
+    use opgate_cluster as context;
 
     use super::{Cluster, wit};
     use crate::{ClusterRead, Document};
@@ -283,10 +283,10 @@ pub struct Cluster {
 #[derive(Debug)]
 struct Watched {
     resource: crate::GroupVersionResource,
-    labels: opgate_context::Selector,
+    labels: opgate_cluster::Selector,
     namespace: Option<String>,
-    declaration: opgate_context::Declaration,
-    store: opgate_context::Store,
+    declaration: opgate_cluster::Declaration,
+    store: opgate_cluster::Store,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -301,22 +301,22 @@ impl Cluster {
     pub fn new(reads: &[ClusterRead], settings: &Document) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|&t| t.to_owned()).collect::<Vec<_>>();
         let watched = |read: &ClusterRead| {
-            let index = |index: &crate::Index| opgate_context::Index {
+            let index = |index: &crate::Index| opgate_cluster::Index {
                 name: index.name.to_owned(),
                 field: index.field.to_owned(),
                 separator: index.separator.to_owned(),
             };
             let indexes: Vec<_> = read.indexes.iter().map(index).collect();
             let declaration =
-                opgate_context::Declaration::new(&owned(read.fields), &owned(read.keys), &indexes)
+                opgate_cluster::Declaration::new(&owned(read.fields), &owned(read.keys), &indexes)
                     .expect("the pointers are good");
             let labels = if read.labels.is_empty() { "{}" } else { read.labels };
             let labels = opgate_document::Document::parse(labels).expect("JSON");
             Watched {
                 resource: read.resource(),
-                labels: opgate_context::selector(labels.root()).expect("a selector"),
+                labels: opgate_cluster::selector(labels.root()).expect("a selector"),
                 namespace: read.namespace.map(|setting| setting.of(settings)),
-                store: opgate_context::Store::new(declaration.index_count()),
+                store: opgate_cluster::Store::new(declaration.index_count()),
                 declaration,
             }
         };

@@ -90,7 +90,6 @@ pub mod bindings {
     });
 }
 
-pub use ::go;
 pub use bindings::opgate::policy::document::Kind;
 pub use bindings::opgate::policy::types::{
     DefaultLevel, GroupVersionKind, GroupVersionResource, Level, Operation, Request, SettingsError,
@@ -98,7 +97,8 @@ pub use bindings::opgate::policy::types::{
 };
 pub use describe::{ClusterRead, Descriptor, Index, MatchRule, Rule, Setting};
 pub use document::{Document, Items, escape};
-pub use opgate_labels::Selector;
+pub use opgate_upstream::go;
+pub use opgate_upstream::labels::Selector;
 #[cfg(feature = "json")]
 pub use raw::Raw;
 pub use rows::{Row, Rows};

@@ -7,12 +7,13 @@ use crate::cases::{Case, all_cases};
 use crate::{TENANT, or_empty};
 
 const BUNDLES: [&str; 4] = [
-    include_str!("../../../guest/bundle-immutability/tests/cases/bundle_create.json"),
-    include_str!("../../../guest/bundle-immutability/tests/cases/bundle_update.json"),
-    include_str!("../../../guest/bundle-immutability/tests/cases/cluster.json"),
-    include_str!("../../../guest/bundle-immutability/tests/cases/deployment.json"),
+    include_str!("../../../guest/policies/bundle-immutability/tests/cases/bundle_create.json"),
+    include_str!("../../../guest/policies/bundle-immutability/tests/cases/bundle_update.json"),
+    include_str!("../../../guest/policies/bundle-immutability/tests/cases/cluster.json"),
+    include_str!("../../../guest/policies/bundle-immutability/tests/cases/deployment.json"),
 ];
-const CONSTRAINTS: &str = include_str!("../../../guest/constraint-limits/tests/cases/rules.json");
+const CONSTRAINTS: &str =
+    include_str!("../../../guest/policies/constraint-limits/tests/cases/rules.json");
 
 /// A rule, and a request that breaks it.
 #[derive(Debug, Clone)]

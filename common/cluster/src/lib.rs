@@ -1,0 +1,365 @@
+//! Objects of a cluster as policies see them: only the fields that were declared, found by name,
+//! namespace, labels and declared indexes.
+//!
+//! ```text
+//! JSON of an object ─▶ Declaration::project ─▶ Object ─▶ Store ─ get / select(Query) ─▶ Object
+//! ```
+//!
+//! This crate is used by the host, which fills stores from watches or files, and by the guest SDK in
+//! native unit tests, so that a policy gets the same answers in both. It waits for nothing and
+//! knows no network.
+
+mod pattern;
+mod store;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use opgate_document::{Document, Kind, Text, Value, equal};
+pub use opgate_upstream::labels::Selector;
+
+use pattern::{Keep, Pattern};
+pub use store::{Match, Query, Store};
+
+/// `group/version/resource`, for example `operators.coreos.com/v1/operatorgroups`; the core group is
+/// empty and not written: `v1/namespaces`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Resource {
+    /// API group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Plural, lower case.
+    pub resource: String,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.group.is_empty() {
+            write!(f, "{}/", self.group)?;
+        }
+        write!(f, "{}/{}", self.version, self.resource)
+    }
+}
+
+/// Namespace (empty for a cluster-scoped object) and name. Ordered by bytes, namespace first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: Box<str>,
+    /// Name.
+    pub name: Box<str>,
+}
+
+impl Key {
+    /// A key.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// A value by which objects are found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Index {
+    /// Its name in queries.
+    pub name: String,
+    /// JSON pointer of a text; a token `*` stands for every element of a list or member of an
+    /// object.
+    pub field: String,
+    /// Where it is not empty, the text is a list separated by this; spaces in it do not count, and
+    /// empty elements are left out.
+    pub separator: String,
+}
+
+/// What is kept of the objects of one resource.
+#[derive(Debug, Clone)]
+pub struct Declaration {
+    fields: Vec<String>,
+    keys: Vec<String>,
+    keep: Keep,
+    indexes: Vec<(Index, Pattern)>,
+}
+
+/// Fields that are always kept.
+const ALWAYS: [&str; 6] = [
+    "/metadata/name",
+    "/metadata/namespace",
+    "/metadata/uid",
+    "/metadata/resourceVersion",
+    "/metadata/labels",
+    "/metadata/deletionTimestamp",
+];
+
+/// Levels of one JSON pointer, so that a projection does not recurse deeper.
+const MAX_LEVELS: usize = 32;
+
+impl Declaration {
+    /// What a policy declares: JSON pointers of fields that are kept, JSON pointers of objects of
+    /// which only the names of the members are kept, indexes.
+    ///
+    /// # Errors
+    /// A pointer that is none, or is too deep.
+    pub fn new(fields: &[String], keys: &[String], indexes: &[Index]) -> Result<Self, String> {
+        let mut keep = Keep::default();
+        for field in ALWAYS {
+            keep.add(&Pattern::parse(field)?, false);
+        }
+        for field in fields {
+            keep.add(&Pattern::parse(field)?, false);
+        }
+        for field in keys {
+            keep.add(&Pattern::parse(field)?, true);
+        }
+        let index = |index: &Index| Ok::<_, String>((index.clone(), Pattern::parse(&index.field)?));
+        let indexes = indexes.iter().map(index).collect::<Result<_, _>>()?;
+        Ok(Self { fields: fields.to_vec(), keys: keys.to_vec(), keep, indexes })
+    }
+
+    /// What both declare, for a store that serves both. The indexes of `self` keep their positions.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut union = self.clone();
+        union.keep.merge(&other.keep);
+        for (from, to) in [(&other.fields, &mut union.fields), (&other.keys, &mut union.keys)] {
+            for field in from {
+                if !to.contains(field) {
+                    to.push(field.clone());
+                }
+            }
+        }
+        for (index, pattern) in &other.indexes {
+            if union.index_like(index).is_none() {
+                union.indexes.push((index.clone(), pattern.clone()));
+            }
+        }
+        union
+    }
+
+    /// Whether objects that were projected with `self` hold nothing beyond what `other` declares.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.fields.iter().all(|field| other.fields.contains(field))
+            && self.keys.iter().all(|field| other.keys.contains(field))
+    }
+
+    /// An index of this declaration, by its name.
+    #[must_use]
+    pub fn index(&self, name: &str) -> Option<&Index> {
+        self.indexes.iter().map(|(index, _)| index).find(|index| index.name == name)
+    }
+
+    /// Position of the index over the same values, whatever its name.
+    #[must_use]
+    pub fn index_like(&self, wanted: &Index) -> Option<usize> {
+        let same =
+            |index: &Index| index.field == wanted.field && index.separator == wanted.separator;
+        self.indexes.iter().position(|(index, _)| same(index))
+    }
+
+    /// Number of indexes.
+    #[must_use]
+    pub fn index_count(&self) -> usize {
+        self.indexes.len()
+    }
+
+    /// What is kept of an object. The rest is stepped over, however deep it nests.
+    ///
+    /// # Errors
+    /// Where it has no name, or what would be kept nests too deep for a document.
+    pub fn project(&self, object: Value<'_>) -> Result<Object, Unreadable> {
+        let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
+        let name = text("/metadata/name").ok_or(Unreadable::NoName)?;
+        let key = Key::new(text("/metadata/namespace").unwrap_or_default(), name);
+        let kept = self.keep(object)?;
+        let labels = object.get("/metadata/labels").into_iter().flat_map(|l| l.members());
+        let labels = labels.filter_map(|(name, value)| Some((name.into(), value.text()?.into())));
+        let tokens = self.indexes.iter().map(|(index, pattern)| pattern.tokens(object, index));
+        Ok(Object {
+            key: Arc::new(key),
+            labels: labels.collect(),
+            resource_version: text("/metadata/resourceVersion").unwrap_or_default().into(),
+            uid: text("/metadata/uid").unwrap_or_default().into(),
+            tokens: tokens.collect(),
+            text: Arc::new(kept),
+        })
+    }
+}
+
+impl Declaration {
+    /// The fields of an object that are kept, and nothing to find it by.
+    ///
+    /// # Errors
+    /// Where they nest too deep for a document.
+    pub fn keep(&self, object: Value<'_>) -> Result<Text, Unreadable> {
+        let mut json = String::new();
+        self.keep.write(object, &mut json);
+        json.shrink_to_fit();
+        Text::new(json).map_err(|_| Unreadable::Depth)
+    }
+}
+
+/// Why nothing of an object can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It has no `metadata.name`.
+    NoName,
+    /// A field that would be kept nests too deep.
+    Depth,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoName => f.write_str("it has no metadata.name"),
+            Self::Depth => write!(
+                f,
+                "a field that policies read nests deeper than {} levels",
+                opgate_document::MAX_DEPTH
+            ),
+        }
+    }
+}
+
+/// What is kept of one object. Cheap to share, never changes.
+#[derive(Debug)]
+pub struct Object {
+    key: Arc<Key>,
+    /// Sorted by key.
+    labels: Box<[(Box<str>, Box<str>)]>,
+    resource_version: Box<str>,
+    uid: Box<str>,
+    /// Per index, sorted, each once.
+    tokens: Box<[Box<[Box<str>]>]>,
+    text: Arc<Text>,
+}
+
+impl Object {
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The object in a namespace, where it does not say itself in which one it is.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        if self.key.namespace.is_empty() && !namespace.is_empty() {
+            self.key = Arc::new(Key::new(namespace, &self.key.name));
+        }
+        self
+    }
+
+    /// `metadata.resourceVersion`, empty where there is none.
+    #[must_use]
+    pub fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    /// `metadata.uid`, empty where there is none.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Whether the same is kept of both. What is kept of an object has its uid, its version and its
+    /// labels in it.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        *self.key == *other.key && **self.text == **other.text && self.tokens == other.tokens
+    }
+
+    /// Whether the same is kept of both but for their versions: a policy would say the same of them.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self) -> bool {
+        if self.is_same(other) {
+            return true;
+        }
+        if *self.key != *other.key || self.tokens != other.tokens {
+            return false;
+        }
+        let (left, right) = (self.document(), other.document());
+        let (left, right) = (left.root(), right.root());
+        match (left.get("/metadata"), right.get("/metadata")) {
+            (Some(ours), Some(theirs)) => {
+                alike(ours, theirs, "resourceVersion") && alike(left, right, "metadata")
+            }
+            _ => false,
+        }
+    }
+
+    /// The fields that are kept, as a document.
+    #[must_use]
+    pub fn document(&self) -> Document {
+        Document::part(self.text.clone(), 0..self.text.len())
+    }
+
+    /// A label's value.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let found = self.labels.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
+        self.labels.get(found).map(|(_, value)| &**value)
+    }
+
+    /// Bytes that it takes, as far as they depend on its content; for metrics.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let labels: usize = self.labels.iter().map(|(k, v)| 2 * (k.len() + v.len()) + 96).sum();
+        let tokens = self.tokens.iter().flat_map(|tokens| tokens.iter());
+        let tokens: usize = tokens.map(|token| token.len() + 64).sum();
+        let key = self.key.namespace.len() + self.key.name.len();
+        size_of::<Self>() + self.text.len() + labels + tokens + key + self.resource_version.len()
+    }
+}
+
+/// Reads a `metav1.LabelSelector`. Members other than `matchLabels` and `matchExpressions` do not
+/// count, as for the API server, which prunes them.
+///
+/// # Errors
+/// Upstream's text.
+pub fn selector(value: Value<'_>) -> Result<Selector, String> {
+    let mut selector = Selector::default();
+    // What is made of each of them is paid for by whoever pays for the document.
+    let is_paid = |value: Value<'_>, text: &str| value.spend(4) && value.pay(text.len() + EACH);
+    for (key, value) in value.get("/matchLabels").into_iter().flat_map(|labels| labels.members()) {
+        if !is_paid(value, key) {
+            break;
+        }
+        selector.label(key, value.text().unwrap_or_default())?;
+    }
+    for expression in value.get("/matchExpressions").into_iter().flat_map(|list| list.items()) {
+        let text = |pointer: &str| expression.get(pointer).and_then(|v| v.text());
+        let (key, operator) = (text("/key").unwrap_or_default(), text("/operator"));
+        if !is_paid(expression, key) {
+            break;
+        }
+        let values = expression.get("/values").into_iter().flat_map(|values| values.items());
+        let values = values.filter_map(|value| Some((value, value.text()?)));
+        let values = values.take_while(|(value, text)| is_paid(*value, text));
+        selector.expression(key, operator.unwrap_or_default(), values.map(|(_, text)| text))?;
+    }
+    Ok(selector)
+}
+
+/// Bytes that a requirement or a value of a selector takes beside its text.
+const EACH: usize = 128;
+
+/// Whether a value stands for something.
+fn is_something(value: Value<'_>) -> bool {
+    value.kind() != Kind::Null
+}
+
+/// Whether two objects have the same members, besides one.
+fn alike(left: Value<'_>, right: Value<'_>, besides: &str) -> bool {
+    let names = |value: Value<'_>| {
+        let names = value.members().map(|(name, _)| name.to_owned());
+        names.filter(|name| name != besides).collect::<BTreeSet<_>>()
+    };
+    let is_alike = |name: &String| {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        equal(left.get(&pointer), right.get(&pointer))
+    };
+    let ours = names(left);
+    ours == names(right) && ours.iter().all(is_alike)
+}

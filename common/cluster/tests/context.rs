@@ -1,0 +1,278 @@
+//! Objects, projections, indexes, queries.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use opgate_cluster::{Declaration, Index, Key, Match, Object, Query, Store, Unreadable, selector};
+use opgate_document::Document;
+use proptest::prelude::*;
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+fn index(name: &str, field: &str, separator: &str) -> Index {
+    Index { name: name.into(), field: field.into(), separator: separator.into() }
+}
+
+fn project(declaration: &Declaration, json: &str) -> Object {
+    declaration.project(Document::parse(json).unwrap().root()).unwrap()
+}
+
+#[test]
+fn only_declared_fields_are_kept() {
+    let always = r#""metadata":{"labels":{"a":"b"},"name":"n","namespace":"ns","uid":"u"}"#;
+    let metadata = r#""metadata":{"uid":"u","name":"n","namespace":"ns","labels":{"a":"b"},"annotations":{"x/y":"1","z":"2"},"managedFields":[{}]}"#;
+    let cases: [(&[&str], &[&str], &str, &str); 7] = [
+        (&[], &[], r#""spec":{"a":1}"#, ""),
+        (&["/spec"], &[], r#""spec":{"b":[1, 2]},"status":{}"#, r#","spec":{"b":[1, 2]}"#),
+        (
+            &["/spec/list/*/name"],
+            &[],
+            r#""spec":{"list":[{"name":"a","text":"long"},{"text":"b"},7],"other":1}"#,
+            r#","spec":{"list":[{"name":"a"},{},null]}"#,
+        ),
+        (
+            &["/spec/map/*/kept"],
+            &[],
+            r#""spec":{"map":{"a":{"kept":1,"not":2},"b":{}}}"#,
+            r#","spec":{"map":{"a":{"kept":1},"b":{}}}"#,
+        ),
+        (
+            &[],
+            &["/data", "/binaryData"],
+            r#""data":{"b":"secret","a\"":"long"}"#,
+            r#","data":{"a\"":true,"b":true}"#,
+        ),
+        (&["/spec/a", "/spec"], &[], r#""spec":{"a":1,"b":2}"#, r#","spec":{"a":1,"b":2}"#),
+        (&["/spec/a"], &[], r#""spec":null"#, ""),
+    ];
+    for (fields, keys, rest, kept) in cases {
+        let declaration = Declaration::new(&owned(fields), &owned(keys), &[]).unwrap();
+        let object = project(&declaration, &format!("{{{metadata},{rest}}}"));
+        let (before, after) = kept
+            .strip_prefix(r#","data""#)
+            .map_or((String::new(), kept), |_| (format!("{},", kept.trim_start_matches(',')), ""));
+        let expected = format!("{{{before}{always}{after}}}");
+        assert_eq!(object.document().root().raw(), expected, "{fields:?} {keys:?}");
+    }
+    let declaration = Declaration::new(&owned(&["/metadata/annotations/x~1y"]), &[], &[]).unwrap();
+    let object = project(&declaration, &format!("{{{metadata}}}"));
+    let document = object.document();
+    assert_eq!(document.get("/metadata/annotations").unwrap().raw(), r#"{"x/y":"1"}"#);
+}
+
+#[test]
+fn what_is_no_pointer_is_refused() {
+    for pointer in ["", "spec", &"/x".repeat(33)] {
+        assert!(Declaration::new(&owned(&[pointer]), &[], &[]).is_err(), "{pointer}");
+        let index = index("i", pointer, "");
+        assert!(Declaration::new(&[], &[], &[index]).is_err(), "{pointer}");
+    }
+}
+
+#[test]
+fn what_has_no_name_is_no_object() {
+    let declaration = Declaration::new(&[], &[], &[]).unwrap();
+    for json in ["{}", r#"{"metadata":{"name":1}}"#, "[]", "null"] {
+        let found = declaration.project(Document::parse(json).unwrap().root());
+        assert_eq!(found.err(), Some(Unreadable::NoName), "{json}");
+    }
+}
+
+#[test]
+fn indexes_find_by_texts_lists_and_separated_texts() {
+    let indexes = [
+        index("provided", "/metadata/annotations/olm.providedAPIs", ","),
+        index("targets", "/status/namespaces/*", ""),
+    ];
+    let declaration = Declaration::new(&[], &[], &indexes).unwrap();
+    let mut store = Store::new(declaration.index_count());
+    for (name, apis, targets) in [
+        ("a", " Goose . v1.birds.com,, Moose.v1.mammals.com ", r#"["x","y"]"#),
+        ("b", "Goose.v1.birds.com", "[\"\"]"),
+        ("c", "", "null"),
+    ] {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"ns-{name}","annotations":{{"olm.providedAPIs":"{apis}"}}}},"status":{{"namespaces":{targets}}}}}"#
+        );
+        store.insert(project(&declaration, &json));
+    }
+    let find = |conditions: &[(usize, &[&str], bool)]| {
+        let condition = |(index, values, absent): &(usize, &[&str], bool)| Match {
+            index: *index,
+            values: Arc::new(owned(values).into_iter().collect()),
+            absent: *absent,
+        };
+        let matches = conditions.iter().map(condition).collect();
+        let found = store.select(&Query { matches, ..Query::default() });
+        found.iter().map(|object| object.key().name.to_string()).collect::<String>()
+    };
+    assert_eq!(find(&[(0, &["Goose.v1.birds.com"], false)]), "ab");
+    assert_eq!(find(&[(0, &["Moose.v1.mammals.com", "Goose.v1.birds.com"], false)]), "ab");
+    assert_eq!(find(&[(0, &[], true)]), "c");
+    assert_eq!(find(&[(1, &[""], false)]), "b", "the empty text is a value");
+    assert_eq!(find(&[(1, &["x"], true)]), "ac");
+    assert_eq!(find(&[(0, &["Goose.v1.birds.com"], false), (1, &["y"], false)]), "a");
+    assert_eq!(find(&[(7, &["x"], true)]), "", "an index that is not there finds nothing");
+}
+
+/// A small world, so that keys, labels and values collide.
+#[derive(Debug, Clone)]
+struct Small {
+    namespace: u8,
+    name: u8,
+    label: Option<u8>,
+    values: Vec<u8>,
+}
+
+fn small() -> impl Strategy<Value = Small> {
+    let values = proptest::collection::vec(0..3u8, 0..3);
+    (0..3u8, 0..4u8, proptest::option::of(0..2u8), values)
+        .prop_map(|(namespace, name, label, values)| Small { namespace, name, label, values })
+}
+
+fn json(small: &Small) -> String {
+    let label = small.label.map_or(String::new(), |label| format!(r#""l":"{label}""#));
+    let values: Vec<_> = small.values.iter().map(|v| format!("\"{v}\"")).collect();
+    format!(
+        r#"{{"metadata":{{"name":"{}","namespace":"{}","labels":{{{label}}}}},"v":[{}]}}"#,
+        small.name,
+        small.namespace,
+        values.join(",")
+    )
+}
+
+type Condition = Option<(HashSet<String>, bool)>;
+
+proptest! {
+    /// Whatever was inserted, replaced and removed before, a query gives what looking at every object
+    /// gives, in order, page by page.
+    #[test]
+    fn a_query_gives_what_looking_at_everything_gives(
+        inserted in proptest::collection::vec((small(), any::<bool>()), 0..24),
+        namespace in proptest::option::of(0..3u8),
+        label in proptest::option::of(0..2u8),
+        condition in proptest::option::of((proptest::collection::hash_set("[0-2]", 0..3), any::<bool>())),
+        page in 1..5usize,
+    ) {
+        let condition: Condition = condition;
+        let declaration = Declaration::new(&[], &[], &[index("v", "/v/*", "")]).unwrap();
+        let mut store = Store::new(1);
+        let mut world = std::collections::BTreeMap::new();
+        for (object, stays) in &inserted {
+            let key = (object.namespace, object.name);
+            if *stays {
+                store.insert(project(&declaration, &json(object)));
+                world.insert(key, object.clone());
+            } else {
+                let key = Key::new(&object.namespace.to_string(), &object.name.to_string());
+                store.remove(&key);
+                world.remove(&(object.namespace, object.name));
+            }
+        }
+        let expected: Vec<_> = world
+            .values()
+            .filter(|o| namespace.is_none_or(|ns| ns == o.namespace))
+            .filter(|o| label.is_none_or(|label| o.label == Some(label)))
+            .filter(|o| condition.as_ref().is_none_or(|(values, absent)| {
+                (*absent && o.values.is_empty())
+                    || o.values.iter().any(|v| values.contains(&v.to_string()))
+            }))
+            .map(|o| (o.namespace.to_string(), o.name.to_string()))
+            .collect();
+        let labels = label.map_or_else(String::new, |l| format!(r#"{{"matchLabels":{{"l":"{l}"}}}}"#));
+        let labels = if labels.is_empty() { "{}".to_owned() } else { labels };
+        let labels = selector(Document::parse(&labels).unwrap().root()).unwrap();
+        let matches = condition.map(|(values, absent)| Match { index: 0, values: Arc::new(values), absent });
+        let mut query = Query {
+            namespace: namespace.map(|ns| ns.to_string()),
+            labels,
+            matches: matches.into_iter().collect(),
+            after: None,
+            limit: page,
+        };
+        let mut found = Vec::new();
+        loop {
+            let objects = store.select(&query);
+            prop_assert!(objects.len() <= page);
+            let keys = objects.iter().map(|o| (o.key().namespace.to_string(), o.key().name.to_string()));
+            found.extend(keys);
+            match objects.last() {
+                Some(last) if objects.len() == page => query.after = Some(last.key().clone()),
+                _ => break,
+            }
+        }
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(store.len(), world.len());
+        let empty = world.is_empty();
+        prop_assert_eq!(store.bytes() == 0, empty, "bytes are those of the objects that are there");
+    }
+}
+
+#[test]
+fn what_nobody_declared_may_nest_as_deep_as_it_likes() {
+    let deep = |levels: usize| format!("{}1{}", "{\"a\":[".repeat(levels), "]}".repeat(levels));
+    let declaration = Declaration::new(&owned(&["/spec/kept"]), &[], &[]).unwrap();
+    let object = |managed: usize, kept: usize| {
+        let (managed, kept) = (deep(managed), deep(kept));
+        let json = format!(
+            r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{managed}}}],"name":"n"}},"spec":{{"kept":{kept},"other":{managed}}}}}"#
+        );
+        declaration.project(Document::deep(json).unwrap().root())
+    };
+    let found = object(100_000, 10).unwrap();
+    let expected = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"kept":{}}}}}"#, deep(10));
+    assert_eq!(found.document().root().raw(), expected);
+    assert_eq!(object(1, 300).err(), Some(Unreadable::Depth));
+}
+
+/// One value of several texts of the same element.
+#[test]
+fn an_index_may_be_made_of_several_texts() {
+    let index = index("service", "/owned/*/{group}~1{version}", "");
+    let declaration = Declaration::new(&[], &[], &[index]).unwrap();
+    let mut store = Store::new(1);
+    store.insert(project(
+        &declaration,
+        r#"{"metadata":{"name":"n"},"owned":[{"group":"a.b","version":"v1"},{"version":"v2"},{"group":"c"},7,{"group":1}]}"#,
+    ));
+    for (value, found) in [
+        ("a.b/v1", true),
+        ("/v2", true),
+        ("c/", true),
+        ("a.b/v2", false),
+        ("a.b", false),
+        ("/", true),
+    ] {
+        let values = Arc::new(HashSet::from([value.to_owned()]));
+        let matches = vec![Match { index: 0, values, absent: false }];
+        let query = Query { matches, ..Query::default() };
+        assert_eq!(!store.select(&query).is_empty(), found, "{value}");
+    }
+}
+
+#[test]
+fn a_version_alone_makes_no_difference() {
+    let declaration = Declaration::new(&owned(&["/spec"]), &[], &[]).unwrap();
+    let object = |version: &str, uid: &str, spec: &str| {
+        project(
+            &declaration,
+            &format!(
+                r#"{{"metadata":{{"name":"n","uid":"{uid}","resourceVersion":"{version}"}},"spec":{spec}}}"#
+            ),
+        )
+    };
+    let first = object("1", "u", r#"{"a":[1,2],"b":{}}"#);
+    for (other, alike) in [
+        (object("2", "u", r#"{"a":[1,2],"b":{}}"#), true),
+        (object("", "u", r#"{"b":{},"a":[1, 2]}"#), true),
+        (object("1", "v", r#"{"a":[1,2],"b":{}}"#), false),
+        (object("1", "u", r#"{"a":[2,1],"b":{}}"#), false),
+        (object("1", "u", r#"{"a":[1,2]}"#), false),
+    ] {
+        assert_eq!(first.is_alike(&other), alike, "{other:?}");
+        assert_eq!(other.is_alike(&first), alike, "{other:?}");
+    }
+}

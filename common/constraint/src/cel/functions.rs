@@ -1,0 +1,424 @@
+//! What operators and functions do with values, and how they fail: with the texts of cel-go.
+//!
+//! Before there are values, what is `dyn` fits everywhere; here it turns out whether it does.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use super::time::{Span, Stamp, is_part};
+use super::value::{Value, truncated};
+use crate::version::Version;
+use opgate_upstream::go::shortened;
+
+/// Bytes of a value that a message repeats.
+const SHOWN: usize = 256;
+const NO_OVERLOAD: &str = "no such overload";
+const INTEGERS: &str = "integer overflow";
+const UNSIGNED: &str = "unsigned integer overflow";
+
+type Found = Result<Value, String>;
+
+fn no_overload<T>() -> Result<T, String> {
+    Err(NO_OVERLOAD.to_owned())
+}
+
+/// What is said where a value does not know an operator. Some types answer for themselves.
+fn unknown<T>(name: &str, value: &Value) -> Result<T, String> {
+    match value {
+        Value::Text(_) | Value::Duration(_) | Value::Timestamp(_) => no_overload(),
+        _ => Err(format!("{NO_OVERLOAD}: {name}")),
+    }
+}
+
+fn text(text: String) -> Value {
+    Value::Text(text.into())
+}
+
+/// A value as Go prints it with `%v`.
+pub(super) fn printed(value: &Value) -> String {
+    let joined = |items: Vec<String>| items.join(" ");
+    match value {
+        Value::Null => "NULL_VALUE".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Uint(value) => value.to_string(),
+        Value::Double(value) => double(*value),
+        Value::Text(text) => shortened(text, SHOWN),
+        Value::Bytes(bytes) => {
+            format!("[{}]", joined(bytes.iter().take(SHOWN).map(u8::to_string).collect()))
+        }
+        // Of what is in them one level is shown.
+        Value::List(list) => {
+            let shown = |item: &Value| match item {
+                Value::List(_) | Value::Map(_) => "…".to_owned(),
+                item => printed(item),
+            };
+            shortened(
+                &format!("[{}]", joined(list.items.iter().take(16).map(shown).collect())),
+                SHOWN,
+            )
+        }
+        Value::Map(_) => "map[…]".to_owned(),
+        Value::Duration(span) => span.shown(),
+        Value::Timestamp(stamp) => stamp.shown(),
+        Value::Type(name) => (*name).to_owned(),
+    }
+}
+
+/// A double as Go prints it with `%v` and `%g`: with as many digits as it takes, and with an exponent
+/// below 1e-4 and from 1e6 on.
+fn double(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value < 0.0 { "-Inf" } else { "+Inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if (-4..6).contains(&exponent) {
+        return value.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// `+`, `-`, `*`, `/` and `%`.
+pub(super) fn arithmetic(sign: &str, left: &Value, right: &Value) -> Found {
+    let name = format!("_{sign}_");
+    match left {
+        Value::Int(left) => match right {
+            Value::Int(right) => integers(sign, *left, *right),
+            _ => no_overload(),
+        },
+        Value::Uint(left) => match right {
+            Value::Uint(right) => unsigned(sign, *left, *right),
+            _ => no_overload(),
+        },
+        Value::Double(_) if sign == "%" => unknown(&name, left),
+        Value::Double(left) => match right {
+            Value::Double(right) => Ok(Value::Double(match sign {
+                "+" => left + right,
+                "-" => left - right,
+                "*" => left * right,
+                _ => left / right,
+            })),
+            _ => no_overload(),
+        },
+        Value::Duration(_) | Value::Timestamp(_) => times(sign, left, right),
+        Value::Text(_) | Value::Bytes(_) | Value::List(_) if sign == "+" => joined(left, right),
+        _ => unknown(&name, left),
+    }
+}
+
+fn integers(sign: &str, left: i64, right: i64) -> Found {
+    let result = match sign {
+        "+" => left.checked_add(right),
+        "-" => left.checked_sub(right),
+        "*" => left.checked_mul(right),
+        "/" if right == 0 => return Err("division by zero".to_owned()),
+        "/" => left.checked_div(right),
+        _ if right == 0 => return Err("modulus by zero".to_owned()),
+        _ => left.checked_rem(right),
+    };
+    result.map(Value::Int).ok_or_else(|| INTEGERS.to_owned())
+}
+
+fn unsigned(sign: &str, left: u64, right: u64) -> Found {
+    let result = match sign {
+        "+" => left.checked_add(right),
+        "-" => left.checked_sub(right),
+        "*" => left.checked_mul(right),
+        "/" if right == 0 => return Err("division by zero".to_owned()),
+        "/" => left.checked_div(right),
+        _ if right == 0 => return Err("modulus by zero".to_owned()),
+        _ => left.checked_rem(right),
+    };
+    result.map(Value::Uint).ok_or_else(|| UNSIGNED.to_owned())
+}
+
+fn times(sign: &str, left: &Value, right: &Value) -> Found {
+    use Value::{Duration, Timestamp};
+    let spans = |result: Option<i64>| result.map(Span).map(Duration).ok_or(INTEGERS);
+    let found = match (sign, left, right) {
+        ("+", Duration(left), Duration(right)) => spans(left.0.checked_add(right.0)),
+        ("-", Duration(left), Duration(right)) => spans(left.0.checked_sub(right.0)),
+        ("+", Duration(span), Timestamp(stamp)) | ("+", Timestamp(stamp), Duration(span)) => {
+            stamp.plus(*span).map(Timestamp)
+        }
+        ("-", Timestamp(stamp), Duration(span)) => {
+            let back = span.0.checked_neg().map(Span).ok_or(INTEGERS);
+            back.and_then(|span| stamp.plus(span)).map(Timestamp)
+        }
+        ("-", Timestamp(left), Timestamp(right)) => left.minus(*right).map(Duration),
+        _ => Err(NO_OVERLOAD),
+    };
+    found.map_err(str::to_owned)
+}
+
+fn joined(left: &Value, right: &Value) -> Found {
+    match (left, right) {
+        (Value::Text(left), Value::Text(right)) => Ok(text(format!("{left}{right}"))),
+        (Value::Bytes(left), Value::Bytes(right)) => {
+            Ok(Value::Bytes([left.as_ref(), right.as_ref()].concat().into()))
+        }
+        _ => no_overload(),
+    }
+}
+
+/// `<`, `<=`, `>` and `>=`.
+pub(super) fn comparison(sign: &str, left: &Value, right: &Value) -> Found {
+    let ordered = matches!(
+        left,
+        Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::Double(_)
+            | Value::Text(_)
+            | Value::Bytes(_)
+            | Value::Duration(_)
+            | Value::Timestamp(_)
+    );
+    if !ordered {
+        return unknown(&format!("_{sign}_"), left);
+    }
+    let is_nan = |value: &Value| matches!(value, Value::Double(value) if value.is_nan());
+    let both = left.as_double().is_some() && right.as_double().is_some();
+    if is_nan(left) || both && is_nan(right) {
+        return Err("NaN values cannot be ordered".to_owned());
+    }
+    let Some(order) = left.order(right) else { return no_overload() };
+    Ok(Value::Bool(match sign {
+        "<" => order == Ordering::Less,
+        "<=" => order != Ordering::Greater,
+        ">" => order == Ordering::Greater,
+        _ => order != Ordering::Less,
+    }))
+}
+
+/// `-x`.
+pub(super) fn negated(value: &Value) -> Found {
+    match value {
+        Value::Int(value) => value.checked_neg().map(Value::Int).ok_or_else(|| INTEGERS.to_owned()),
+        Value::Double(value) => Ok(Value::Double(-value)),
+        Value::Duration(span) => {
+            let back = span.0.checked_neg();
+            back.map(Span).map(Value::Duration).ok_or_else(|| INTEGERS.to_owned())
+        }
+        Value::Bool(_) => no_overload(),
+        value => unknown("-_", value),
+    }
+}
+
+/// `x[y]` and `x.y`.
+pub(super) fn indexed(value: &Value, index: &Value) -> Found {
+    let plain = matches!(
+        index,
+        Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Text(_)
+    );
+    if !plain {
+        return Err(format!("invalid qualifier type: {}", go_type(index)));
+    }
+    match value {
+        Value::Map(map) => {
+            let found = map.get(index).cloned();
+            found.ok_or_else(|| format!("no such key: {}", printed(index)))
+        }
+        Value::List(list) => {
+            let at = match index {
+                Value::Int(_) | Value::Uint(_) | Value::Double(_) => index
+                    .as_int()
+                    .ok_or_else(|| format!("unsupported index value {} in list", printed(index)))?,
+                _ => return Err(format!("unsupported index type '{}' in list", index.kind())),
+            };
+            let found = usize::try_from(at).ok().and_then(|at| list.items.get(at)).cloned();
+            found.ok_or_else(|| format!("index out of bounds: {}", printed(index)))
+        }
+        _ => Err(format!("no such key: {}", printed(index))),
+    }
+}
+
+/// What Go calls the type of a value.
+pub(super) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "types.Null",
+        Value::Bool(_) => "types.Bool",
+        Value::Int(_) => "types.Int",
+        Value::Uint(_) => "types.Uint",
+        Value::Double(_) => "types.Double",
+        Value::Text(_) => "types.String",
+        Value::Bytes(_) => "types.Bytes",
+        Value::Duration(_) => "types.Duration",
+        Value::Timestamp(_) => "types.Timestamp",
+        Value::List(_) => "*types.baseList",
+        Value::Map(_) => "*types.baseMap",
+        Value::Type(_) => "*types.Type",
+    }
+}
+
+/// `has(x.y)`.
+pub(super) fn has(value: &Value, field: &str) -> Found {
+    match value {
+        Value::Map(map) => Ok(Value::Bool(map.get(&Value::text(field)).is_some())),
+        Value::List(_) => Err("unsupported index type 'string' in list".to_owned()),
+        _ => Ok(Value::Bool(false)),
+    }
+}
+
+/// Every function but `matches`.
+pub(super) fn called(name: &str, args: &[Value]) -> Found {
+    match (name, args) {
+        ("dyn", [value]) => Ok(value.clone()),
+        ("type", [value]) => Ok(Value::Type(value.kind())),
+        ("size", [value]) => size(value),
+        ("contains" | "startsWith" | "endsWith", [value, part]) => {
+            let (Value::Text(value), Value::Text(part)) = (value, part) else {
+                return no_overload();
+            };
+            Ok(Value::Bool(match name {
+                "contains" => value.contains(part.as_ref()),
+                "startsWith" => value.starts_with(part.as_ref()),
+                _ => value.ends_with(part.as_ref()),
+            }))
+        }
+        ("semver_compare", [left, right]) => {
+            let version = |value: &Value| {
+                let text = match value {
+                    Value::Text(text) => Rc::clone(text),
+                    value => printed(value).into(),
+                };
+                Version::parse_tolerant(&text)
+                    .map_err(|_| format!("unable to parse '{}' to semver format", printed(value)))
+            };
+            let (left, right) = (version(left)?, version(right)?);
+            Ok(Value::Int(match left.cmp(&right) {
+                Ordering::Less => -1,
+                Ordering::Equal => 0,
+                Ordering::Greater => 1,
+            }))
+        }
+        (_, [value, zone @ ..]) if is_part(name) => part(name, value, zone),
+        (_, [value]) => converted(name, value),
+        _ => no_overload(),
+    }
+}
+
+fn size(value: &Value) -> Found {
+    let size = match value {
+        Value::Text(text) => text.chars().count(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::List(list) => list.items.len(),
+        Value::Map(map) => map.entries.len(),
+        value => return unknown("size", value),
+    };
+    Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+}
+
+fn part(name: &str, value: &Value, zone: &[Value]) -> Found {
+    match (value, zone) {
+        (Value::Timestamp(stamp), []) => stamp.part(name, None).map(Value::Int),
+        (Value::Timestamp(stamp), [Value::Text(zone)]) => {
+            stamp.part(name, Some(zone)).map(Value::Int)
+        }
+        (Value::Duration(span), []) => {
+            span.part(name).map(Value::Int).ok_or_else(|| NO_OVERLOAD.to_owned())
+        }
+        (value, _) => unknown(name, value),
+    }
+}
+
+/// `int(x)`, `string(x)` and the like.
+fn converted(name: &str, value: &Value) -> Found {
+    let fails = |to: &str| Err(format!("type conversion error from '{}' to '{to}'", value.kind()));
+    let overflow = |text: &str| Err(text.to_owned());
+    let unsupported = || Err(format!("{NO_OVERLOAD}: {name}({})", value.kind()));
+    match name {
+        "bool" => match value {
+            Value::Bool(_) => Ok(value.clone()),
+            Value::Text(text) => match text.as_ref() {
+                "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Value::Bool(true)),
+                "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Value::Bool(false)),
+                _ => fails("bool"),
+            },
+            _ => unsupported(),
+        },
+        "bytes" => match value {
+            Value::Bytes(_) => Ok(value.clone()),
+            Value::Text(text) => Ok(Value::Bytes(text.as_bytes().into())),
+            _ => unsupported(),
+        },
+        "int" => match value {
+            Value::Int(_) => Ok(value.clone()),
+            Value::Uint(value) => {
+                i64::try_from(*value).map(Value::Int).or_else(|_| overflow(INTEGERS))
+            }
+            Value::Double(value) => {
+                // Both ends are out of range, as in cel-go.
+                let whole = truncated(*value).filter(|v| *v > i128::from(i64::MIN));
+                let whole = whole.and_then(|v| i64::try_from(v).ok());
+                whole.map_or_else(|| overflow(INTEGERS), |whole| Ok(Value::Int(whole)))
+            }
+            Value::Text(text) => text.parse().map(Value::Int).or_else(|_| fails("int")),
+            Value::Timestamp(stamp) => Ok(Value::Int(stamp.instant().0)),
+            Value::Duration(span) => Ok(Value::Int(span.0)),
+            _ => unsupported(),
+        },
+        "uint" => match value {
+            Value::Uint(_) => Ok(value.clone()),
+            Value::Int(value) => {
+                u64::try_from(*value).map(Value::Uint).or_else(|_| overflow(UNSIGNED))
+            }
+            Value::Double(value) => {
+                let whole = truncated(*value).filter(|_| *value >= 0.0);
+                let whole = whole.and_then(|v| u64::try_from(v).ok());
+                whole.map_or_else(|| overflow(UNSIGNED), |whole| Ok(Value::Uint(whole)))
+            }
+            Value::Text(text) if text.starts_with('+') => fails("uint"),
+            Value::Text(text) => text.parse().map(Value::Uint).or_else(|_| fails("uint")),
+            _ => unsupported(),
+        },
+        "double" => match value {
+            Value::Text(text) => match text.parse::<f64>() {
+                // What is too large is an error in Go; what says that it is infinite is not.
+                Ok(found) if !found.is_infinite() || text.contains(['n', 'N']) => {
+                    Ok(Value::Double(found))
+                }
+                _ => fails("double"),
+            },
+            value => value.as_double().map_or_else(unsupported, |found| Ok(Value::Double(found))),
+        },
+        "string" => match value {
+            Value::Text(_) => Ok(value.clone()),
+            Value::Bytes(bytes) => std::str::from_utf8(bytes)
+                .map(Value::text)
+                .map_err(|_| "invalid UTF-8 in bytes, cannot convert to string".to_owned()),
+            Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::Double(_)
+            | Value::Duration(_)
+            | Value::Timestamp(_) => Ok(text(printed(value))),
+            _ => unsupported(),
+        },
+        "duration" => match value {
+            Value::Duration(_) => Ok(value.clone()),
+            Value::Text(text) => {
+                let span = Span::parse(text).map(Value::Duration);
+                span.map_or_else(|| fails("google.protobuf.Duration"), Ok)
+            }
+            Value::Int(_) => fails("google.protobuf.Duration"),
+            _ => unsupported(),
+        },
+        "timestamp" => match value {
+            Value::Timestamp(_) => Ok(value.clone()),
+            Value::Text(text) => match Stamp::parse(text) {
+                Some(stamp) => stamp.map(Value::Timestamp).map_err(str::to_owned),
+                None => fails("google.protobuf.Timestamp"),
+            },
+            Value::Int(seconds) => Stamp::at(*seconds).map(Value::Timestamp).map_err(str::to_owned),
+            _ => unsupported(),
+        },
+        _ => unsupported(),
+    }
+}

@@ -1,0 +1,554 @@
+//! The value of an `olm.constraint`: its size, its shape, and what it asks for.
+//!
+//! ```text
+//! raw bytes ─▶ size (CON-01) ─▶ JSON (CON-02, CON-16) ─▶ shape ─┬─▶ findings, with JSON pointers
+//!                                                               └─▶ Constraint, to be evaluated
+//! ```
+//!
+//! The size is looked at before anything else, so that a value of any length is refused at once. A
+//! constraint may nest thousands of levels deep within its size: nothing here is recursive, nested
+//! constraints wait in a list and end in another one, parents before children.
+
+use crate::cel;
+use crate::json::{Index, Kind, Reading, Tree};
+use crate::names::Gvk;
+use crate::range::Range;
+use opgate_upstream::go::{folds_to, quote, shortened};
+
+/// What upstream's code allows: 128 KiB, though it says 64.
+pub const UPSTREAM_MAX_BYTES: usize = 131_072;
+/// Findings of one constraint.
+const MOST: usize = 20;
+/// Bytes of a name that a message repeats.
+const SHOWN: usize = 256;
+const PARSE: &str = "parse olm.constraint: ";
+const CONVERT: &str = "convert olm.constraint to resolver predicate: ";
+
+/// How strictly a constraint is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Largest value, in bytes.
+    pub max_bytes: usize,
+    /// Compound levels above which there is a warning.
+    pub warn_depth: usize,
+    /// Levels of JSON.
+    pub max_depth: usize,
+    /// Accept what upstream accepts: any case of keys, several types at once, empty fields, empty
+    /// lists, and bytes after the value.
+    pub upstream: bool,
+    /// Accept the spellings `package.name` and `package.version` of the documents.
+    pub documented_keys: bool,
+    /// Give advice on ranges of packages as well, CON-26 and CON-27.
+    pub advice: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_bytes: 65_536,
+            warn_depth: 10,
+            max_depth: 10_000,
+            upstream: false,
+            documented_keys: true,
+            advice: false,
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Id of the rule.
+    pub rule: &'static str,
+    /// JSON pointer inside the value.
+    pub pointer: String,
+    /// One sentence; upstream's where upstream has one.
+    pub message: String,
+}
+
+/// A package with a range of versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    /// Name of the package.
+    pub name: String,
+    /// The range as it is written.
+    pub range: String,
+    /// The range, where it can be read.
+    pub parsed: Option<Range>,
+}
+
+/// What a constraint asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// That an API is provided.
+    Gvk(Gvk),
+    /// That a package is there.
+    Package(Package),
+    /// That an expression is true.
+    Cel(String),
+    /// That all of these hold.
+    All(Vec<usize>),
+    /// That one of these holds.
+    Any(Vec<usize>),
+    /// That none of these holds.
+    Not(Vec<usize>),
+}
+
+/// A constraint, or one inside another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// What is said where it does not hold.
+    pub failure_message: String,
+    /// What it asks for.
+    pub body: Body,
+}
+
+/// A constraint with everything in it: the outermost comes first, parents before children.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constraint {
+    /// All of it.
+    pub nodes: Vec<Node>,
+}
+
+impl Constraint {
+    /// Every API that is named.
+    pub fn gvks(&self) -> impl Iterator<Item = &Gvk> {
+        self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Gvk(gvk) => Some(gvk),
+            _ => None,
+        })
+    }
+
+    /// Every package that is named.
+    pub fn packages(&self) -> impl Iterator<Item = &Package> {
+        self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Package(package) => Some(package),
+            _ => None,
+        })
+    }
+}
+
+/// What there is to say about a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// What it asks for, unless it cannot be read at all.
+    pub constraint: Option<Constraint>,
+}
+
+/// Where a constraint stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Nothing,
+    AllOrAny,
+    Not,
+}
+
+/// A field of an object: its name in Go, and other spellings.
+type Field = (&'static str, &'static [&'static str]);
+
+const CONSTRAINT: [Field; 7] = [
+    ("failureMessage", &[]),
+    ("gvk", &[]),
+    ("package", &[]),
+    ("all", &[]),
+    ("any", &[]),
+    ("not", &[]),
+    ("cel", &[]),
+];
+const GVK: [Field; 3] = [("group", &[]), ("version", &[]), ("kind", &[])];
+const PACKAGE: [Field; 2] = [("packageName", &["name"]), ("versionRange", &["version"])];
+const COMPOUND: [Field; 1] = [("constraints", &[])];
+const CEL: [Field; 1] = [("rule", &[])];
+
+/// Looks at the raw text of a value.
+#[must_use]
+pub fn check(raw: &[u8], options: &Options) -> Report {
+    let refused = |rule, pointer, message| {
+        let findings = vec![Finding { rule, pointer, message }];
+        Report { findings, constraint: None }
+    };
+    if raw.len() > options.max_bytes {
+        return refused("CON-01", String::new(), too_large(options.max_bytes));
+    }
+    let reading = Reading { max_depth: options.max_depth, trailing: options.upstream };
+    let tree = match Tree::parse(raw, reading) {
+        Ok(tree) => tree,
+        Err(error) => {
+            let rule = if error.is_depth() { "CON-16" } else { "CON-02" };
+            let message = format!("{PARSE}{}", error.of_decoder());
+            return refused(rule, error.pointer, message);
+        }
+    };
+    Checker { tree: &tree, options, findings: Vec::new(), nodes: Vec::new(), deepest: (0, 0) }.run()
+}
+
+/// The text about a value of more bytes than are allowed.
+#[must_use]
+pub fn too_large(max_bytes: usize) -> String {
+    format!("{PARSE}olm.constraint value is greater than max constraint size {max_bytes} bytes")
+}
+
+struct Pending {
+    at: Index,
+    /// Its place among the nodes.
+    node: usize,
+    /// Compound constraints around it.
+    depth: usize,
+    within: Within,
+}
+
+struct Checker<'t, 'j> {
+    tree: &'t Tree<'j>,
+    options: &'t Options,
+    findings: Vec<(Index, Finding)>,
+    nodes: Vec<Node>,
+    /// The most compound levels, and where.
+    deepest: (usize, Index),
+}
+
+/// The fields of an object that are set, in the order of the table, and whether there are others.
+struct Fields<const N: usize> {
+    set: [Option<Index>; N],
+    strange: bool,
+}
+
+impl<const N: usize> Fields<N> {
+    fn get(&self, field: usize) -> Option<Index> {
+        self.set.get(field).copied().flatten()
+    }
+}
+
+impl Checker<'_, '_> {
+    fn run(mut self) -> Report {
+        if self.tree.kind(0) == Kind::Null && !self.options.upstream {
+            self.add("CON-02", 0, |_| {
+                format!("{PARSE}json: cannot unmarshal null into Go value of type constraints.Constraint")
+            });
+            return self.finish();
+        }
+        let empty = Node { failure_message: String::new(), body: Body::Empty };
+        self.nodes.push(empty.clone());
+        let mut waiting = vec![Pending { at: 0, node: 0, depth: 0, within: Within::Nothing }];
+        while let Some(pending) = waiting.pop() {
+            let first = waiting.len();
+            let (body, failure_message) = self.constraint(&pending, &mut waiting, &empty);
+            // The first of the nested ones is to be looked at first.
+            if let Some(nested) = waiting.get_mut(first..) {
+                nested.reverse();
+            }
+            if let Some(node) = self.nodes.get_mut(pending.node) {
+                *node = Node { failure_message, body };
+            }
+        }
+        let (depth, at) = self.deepest;
+        if depth > self.options.warn_depth {
+            let most = self.options.warn_depth;
+            self.add("CON-15", at, |_| {
+                format!("olm.constraint is nested {depth} compound levels deep, more than {most}")
+            });
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Report {
+        self.findings.sort_by_key(|(at, _)| *at);
+        let readable = !self.nodes.is_empty()
+            && !self.findings.iter().any(|(_, f)| matches!(f.rule, "CON-02" | "CON-03" | "CON-06"));
+        Report {
+            findings: self.findings.into_iter().map(|(_, finding)| finding).collect(),
+            constraint: readable.then_some(Constraint { nodes: self.nodes }),
+        }
+    }
+
+    /// A finding about a value.
+    fn add(&mut self, rule: &'static str, at: Index, message: impl FnOnce(&str) -> String) {
+        // Warnings must not crowd out what denies.
+        let same = self.findings.iter().filter(|(_, finding)| finding.rule == rule).count();
+        if same < MOST {
+            let pointer = self.tree.pointer(at);
+            let message = message(&pointer);
+            self.findings.push((at, Finding { rule, pointer, message }));
+        }
+    }
+
+    /// The fields of an object; `None` where it is none. `of` is its type in Go.
+    fn fields<const N: usize>(
+        &mut self,
+        at: Index,
+        of: &str,
+        table: &[Field; N],
+    ) -> Option<Fields<N>> {
+        let tree = self.tree;
+        let kind = tree.kind(at);
+        if !matches!(kind, Kind::Object | Kind::Null) {
+            let word = kind.word();
+            self.add("CON-02", at, |pointer| match path(pointer).as_str() {
+                "" => format!("{PARSE}json: cannot unmarshal {word} into Go value of type constraints.{of}"),
+                path => format!(
+                    "{PARSE}json: cannot unmarshal {word} into Go struct field Constraint.{path} of type constraints.{of}"
+                ),
+            });
+            return None;
+        }
+        let mut fields = Fields { set: [None; N], strange: false };
+        for child in tree.children(at) {
+            let key = tree.key(child);
+            let matches = |name: &str| key == name || self.options.upstream && folds_to(&key, name);
+            let slot = table.iter().position(|(name, others)| {
+                matches(name)
+                    || self.options.documented_keys && others.iter().any(|other| matches(other))
+            });
+            let Some(slot) = slot.and_then(|slot| fields.set.get_mut(slot)) else {
+                fields.strange = true;
+                self.add("CON-03", child, |_| {
+                    format!("{PARSE}json: unknown field {}", quote(&shortened(&key, SHOWN)))
+                });
+                continue;
+            };
+            if slot.is_some() && !self.options.upstream {
+                fields.strange = true;
+                self.add("CON-03", child, |_| {
+                    format!("{PARSE}json: duplicate field {}", quote(&key))
+                });
+            }
+            // As in Go, null leaves a text as it is and takes an object away.
+            *slot = (tree.kind(child) != Kind::Null).then_some(child);
+        }
+        Some(fields)
+    }
+
+    /// A leaf; empty where it is not set, `None` where it is no text.
+    fn leaf(&mut self, at: Option<Index>, of: &str) -> Option<String> {
+        let Some(at) = at else { return Some(String::new()) };
+        let text = self.tree.text(at);
+        if text.is_none() {
+            let word = self.tree.kind(at).word();
+            self.add("CON-06", at, |pointer| {
+ let path = path(pointer);
+                format!("{PARSE}json: cannot unmarshal {word} into Go struct field {of}.{path} of type string")
+            });
+        }
+        text
+    }
+
+    fn constraint(
+        &mut self,
+        pending: &Pending,
+        waiting: &mut Vec<Pending>,
+        empty: &Node,
+    ) -> (Body, String) {
+        let at = pending.at;
+        let Some(fields) = self.fields(at, "Constraint", &CONSTRAINT) else {
+            return (Body::Empty, String::new());
+        };
+        let failure_message = self.leaf(fields.get(0), "Constraint").unwrap_or_default();
+        // In the order in which upstream looks at them.
+        let set = CONSTRAINT.iter().zip(fields.set).skip(1);
+        let set = set.filter_map(|((name, _), index)| index.map(|index| (*name, index)));
+        let count = set.clone().count();
+        if count == 0 && !fields.strange {
+            self.add("CON-04", at, |_| format!("{CONVERT}constraint is empty"));
+        }
+        if count > 1 && !self.options.upstream {
+            let names: Vec<_> = set.clone().map(|(name, _)| name).collect();
+            self.add("CON-05", at, |_| {
+                format!(
+                    "olm.constraint must set exactly one of gvk, package, cel, all, any, not; found {}",
+                    names.join(", ")
+                )
+            });
+        }
+        let mut body = None;
+        for (name, index) in set {
+            // Upstream reads everything and goes by the first alone.
+            let counts = body.is_none() || !self.options.upstream;
+            let found = match name {
+                "gvk" => self.gvk(index, counts),
+                "package" => self.package(index, counts),
+                "cel" => self.cel(index, counts),
+                _ => self.compound(name, index, counts, pending, waiting, empty),
+            };
+            body.get_or_insert(found);
+        }
+        (body.unwrap_or(Body::Empty), failure_message)
+    }
+
+    fn gvk(&mut self, at: Index, counts: bool) -> Body {
+        let Some(fields) = self.fields(at, "GVKConstraint", &GVK) else { return Body::Empty };
+        let mut missing = false;
+        let mut texts = [const { String::new() }; 3];
+        for (field, (text, (name, _))) in texts.iter_mut().zip(GVK).enumerate() {
+            let Some(found) = self.leaf(fields.get(field), "GVKConstraint") else {
+                missing = true;
+                continue;
+            };
+            if counts && found.is_empty() && !fields.strange && !self.options.upstream {
+                self.add("CON-07", fields.get(field).unwrap_or(at), |_| {
+                    format!("olm.constraint gvk.{name} must be a non-empty string")
+                });
+            }
+            *text = found;
+        }
+        let [group, version, kind] = texts;
+        let gvk = Gvk { group, version, kind };
+        if counts && !missing {
+            for (field, message) in gvk.faults() {
+                let index = GVK.iter().position(|(name, _)| *name == field);
+                let place = index.and_then(|index| fields.get(index)).unwrap_or(at);
+                self.add("CON-22", place, |_| message);
+            }
+        }
+        Body::Gvk(gvk)
+    }
+
+    fn package(&mut self, at: Index, counts: bool) -> Body {
+        let of = "PackageConstraint";
+        let Some(fields) = self.fields(at, of, &PACKAGE) else { return Body::Empty };
+        let name = self.leaf(fields.get(0), of);
+        let range = self.leaf(fields.get(1), of);
+        if counts
+            && name.as_ref().is_some_and(String::is_empty)
+            && !fields.strange
+            && !self.options.upstream
+        {
+            self.add("CON-08", fields.get(0).unwrap_or(at), |_| {
+                "olm.constraint package.packageName must be a non-empty string".to_owned()
+            });
+        }
+        let mut parsed = None;
+        // Where a field is misspelt, that is what to say, and not that its place is empty.
+        let judged = fields.get(1).is_some() || !fields.strange;
+        if let Some(range) = range.as_ref().filter(|_| counts && judged) {
+            let place = fields.get(1).unwrap_or(at);
+            match Range::parse(range) {
+                Ok(found) => {
+                    if let Some(message) = surprise(range, &found) {
+                        self.add("CON-10", place, |_| message);
+                    }
+                    if self.options.advice {
+                        let name = name.as_deref().unwrap_or_default();
+                        for (rule, message) in advice(name, &found) {
+                            self.add(rule, place, |_| message);
+                        }
+                    }
+                    parsed = Some(found);
+                }
+                Err(error) => self.add("CON-09", place, |_| format!("{CONVERT}{error}")),
+            }
+        }
+        Body::Package(Package {
+            name: name.unwrap_or_default(),
+            range: range.unwrap_or_default(),
+            parsed,
+        })
+    }
+
+    fn cel(&mut self, at: Index, counts: bool) -> Body {
+        let Some(fields) = self.fields(at, "Cel", &CEL) else { return Body::Empty };
+        let Some(rule) = self.leaf(fields.get(0), "Cel") else { return Body::Empty };
+        if counts && (fields.get(0).is_some() || !fields.strange) {
+            let place = fields.get(0).unwrap_or(at);
+            match cel::check(&rule) {
+                Ok(()) => {}
+                Err(cel::Fault::Wrong(error)) => {
+                    self.add("CON-11", place, |_| format!("{CONVERT}{error}"));
+                }
+                Err(cel::Fault::NotBool) => {
+                    self.add("CON-12", place, |_| cel::NOT_BOOL.to_owned());
+                }
+            }
+        }
+        Body::Cel(rule)
+    }
+
+    fn compound(
+        &mut self,
+        name: &'static str,
+        at: Index,
+        counts: bool,
+        pending: &Pending,
+        waiting: &mut Vec<Pending>,
+        empty: &Node,
+    ) -> Body {
+        let Some(fields) = self.fields(at, "CompoundConstraint", &COMPOUND) else {
+            return Body::Empty;
+        };
+        let depth = pending.depth + 1;
+        if depth > self.deepest.0 {
+            self.deepest = (depth, at);
+        }
+        if name == "not" && pending.within != Within::AllOrAny {
+            self.add("CON-14", at, |_| {
+                "the not compound constraint should only be used within all or any constraints"
+                    .to_owned()
+            });
+        }
+        let tree = self.tree;
+        let list = fields.get(0);
+        if let Some(list) = list.filter(|&list| tree.kind(list) != Kind::List) {
+            let word = tree.kind(list).word();
+            self.add("CON-02", list, |pointer| {
+ let path = path(pointer);
+                format!("{PARSE}json: cannot unmarshal {word} into Go struct field CompoundConstraint.{path} of type []constraints.Constraint")
+            });
+            return Body::Empty;
+        }
+        let within = if name == "not" { Within::Not } else { Within::AllOrAny };
+        let mut nested = Vec::new();
+        for child in list.into_iter().flat_map(|list| tree.children(list)) {
+            let node = self.nodes.len();
+            self.nodes.push(empty.clone());
+            nested.push(node);
+            waiting.push(Pending { at: child, node, depth, within });
+        }
+        if nested.is_empty() && counts && !fields.strange && !self.options.upstream {
+            self.add("CON-13", list.unwrap_or(at), |_| {
+                format!("olm.constraint {name}.constraints must contain one or more constraints")
+            });
+        }
+        match name {
+            "all" => Body::All(nested),
+            "any" => Body::Any(nested),
+            _ => Body::Not(nested),
+        }
+    }
+}
+
+/// The names that Go gives to the fields from the outermost value to the one at the pointer.
+fn path(pointer: &str) -> String {
+    let is_name = |token: &&str| !token.is_empty() && !token.bytes().all(|b| b.is_ascii_digit());
+    pointer.split('/').filter(is_name).collect::<Vec<_>>().join(".")
+}
+
+/// The warning about a range that does not mean what it says, CON-10.
+#[must_use]
+pub fn surprise(text: &str, range: &Range) -> Option<String> {
+    if range.surprises.is_empty() {
+        return None;
+    }
+    let text = quote(&shortened(text, SHOWN));
+    let surprises = range.surprises.join("; ");
+    Some(format!("range {text} is accepted but does not mean what it says: {surprises}"))
+}
+
+/// What the documents recommend about the range of a package, CON-26 and CON-27.
+#[must_use]
+pub fn advice(name: &str, range: &Range) -> Vec<(&'static str, String)> {
+    let name = || quote(&shortened(name, SHOWN));
+    let mut advice = Vec::new();
+    if !range.has_minimum() {
+        advice.push(("CON-26", format!("package dependency on {} has no minimum version", name())));
+    }
+    if range.is_narrow() {
+        let message = format!(
+            "package dependency on {} has a narrow maximum version; whenever possible, do not set a maximum version",
+            name()
+        );
+        advice.push(("CON-27", message));
+    }
+    advice
+}

@@ -1,0 +1,332 @@
+//! Lists of properties, `[{"type": …, "value": …}]`, as annotations and install plans carry them.
+//!
+//! They are read from raw text in one pass, without keeping any of it: a list may have a million
+//! entries, and a value may nest as deep as it likes.
+
+use std::ops::Range;
+
+use crate::constraint::{self, Finding, Options};
+use crate::json::{self, Child, Kind};
+use crate::range;
+use opgate_upstream::go::{folds_to, quote, shortened};
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `{"properties": […]}`.
+    Wrapped,
+    /// `[…]`.
+    Bare,
+}
+
+/// A property.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Property<'p> {
+    /// Its place in the list.
+    pub index: usize,
+    /// Its type.
+    pub kind: &'p str,
+    /// The text of its value; empty where there is none.
+    pub value: &'p [u8],
+}
+
+const WRAPPER: &str = r#"struct { Properties []projection.property "json:\"properties\"" }"#;
+
+/// Calls `visit` with each property that has a type or a value, in order. Members that are no part
+/// of a property do not count.
+///
+/// # Errors
+/// What Go's decoder says, without the words around it. Where the text is JSON, properties that can
+/// be read were visited.
+pub fn each(json: &[u8], form: Form, mut visit: impl FnMut(Property<'_>)) -> Result<(), String> {
+    let mut listing = Listing::of(json, form);
+    json::read(json, json::Reading::WHOLE, &mut listing).map_err(|error| error.to_string())?;
+    let outermost = json::kind(json).unwrap_or(Kind::Null);
+    let target = match form {
+        Form::Wrapped if !matches!(outermost, Kind::Object | Kind::Null) => {
+            let word = outermost.word();
+            return Err(format!("json: cannot unmarshal {word} into Go value of type {WRAPPER}"));
+        }
+        Form::Wrapped => "Go struct field .properties of type ",
+        Form::Bare => "Go value of type ",
+    };
+    if !matches!(listing.kind, Kind::List | Kind::Null) {
+        let word = listing.kind.word();
+        return Err(format!("json: cannot unmarshal {word} into {target}[]projection.property"));
+    }
+    for Item { index, kind, value } in listing.items {
+        let kind = json::decoded(json.get(kind).unwrap_or_default());
+        let value = json.get(value).unwrap_or_default();
+        visit(Property { index, kind: &kind, value });
+    }
+    match listing.wrong {
+        None => Ok(()),
+        Some((Wrong::Item, kind)) => {
+            let word = kind.word();
+            Err(format!("json: cannot unmarshal {word} into {target}projection.property"))
+        }
+        Some((Wrong::Type, kind)) => Err(format!(
+            "json: cannot unmarshal {} into Go struct field property.properties.type of type string",
+            kind.word()
+        )),
+    }
+}
+
+/// Where the parts of a property stand in the text; empty where there are none.
+#[derive(Debug, Default)]
+struct Item {
+    index: usize,
+    kind: Range<usize>,
+    value: Range<usize>,
+}
+
+/// What is no property.
+#[derive(Debug, Clone, Copy)]
+enum Wrong {
+    /// An element that is no object.
+    Item,
+    /// A type that is no text.
+    Type,
+}
+
+/// Which part of a property a member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Type,
+    Value,
+}
+
+/// Finds the properties while the text is read, so that it is read once. Of members of one name the
+/// last counts.
+#[derive(Debug)]
+struct Listing<'j> {
+    json: &'j [u8],
+    /// Lists and objects that are open around the list of properties.
+    level: usize,
+    /// Those that are open now.
+    depth: usize,
+    /// What the list is: nothing until it was seen.
+    kind: Kind,
+    /// Whether the value that comes next, or is open, is the list.
+    listed: bool,
+    /// Elements of the list so far.
+    count: usize,
+    item: Item,
+    /// What the type of the open property is.
+    kind_of_type: Kind,
+    part: Option<Part>,
+    start: usize,
+    items: Vec<Item>,
+    /// The first thing that is wrong, and what it is.
+    wrong: Option<(Wrong, Kind)>,
+}
+
+impl<'j> Listing<'j> {
+    fn of(json: &'j [u8], form: Form) -> Self {
+        Self {
+            json,
+            level: usize::from(form == Form::Wrapped),
+            depth: 0,
+            kind: Kind::Null,
+            listed: form == Form::Bare,
+            count: 0,
+            item: Item::default(),
+            kind_of_type: Kind::Null,
+            part: None,
+            start: 0,
+            items: Vec::new(),
+            wrong: None,
+        }
+    }
+
+    /// A value begins.
+    fn begin(&mut self, kind: Kind, at: usize) {
+        match self.depth.checked_sub(self.level) {
+            Some(0) if self.listed => {
+                (self.kind, self.count, self.wrong) = (kind, 0, None);
+                self.items.clear();
+            }
+            Some(1) if self.listed && self.kind == Kind::List => {
+                self.item = Item { index: self.count, ..Item::default() };
+                self.kind_of_type = Kind::Null;
+                self.count += 1;
+                if !matches!(kind, Kind::Object | Kind::Null) {
+                    self.wrong.get_or_insert((Wrong::Item, kind));
+                }
+            }
+            Some(2) if self.part.is_some() => {
+                self.start = at;
+                // As in Go, null leaves the type as it is.
+                if self.part == Some(Part::Type) && kind != Kind::Null {
+                    self.kind_of_type = kind;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A value ends.
+    fn end(&mut self, kind: Kind, end: usize) {
+        match self.depth.checked_sub(self.level) {
+            Some(0) => self.listed = self.level == 0,
+            Some(1) if self.listed && self.kind == Kind::List && kind == Kind::Object => {
+                let item = std::mem::take(&mut self.item);
+                if !matches!(self.kind_of_type, Kind::Text | Kind::Null) {
+                    self.wrong.get_or_insert((Wrong::Type, self.kind_of_type));
+                } else if !item.kind.is_empty() || !item.value.is_empty() {
+                    self.items.push(item);
+                }
+            }
+            Some(2) => match self.part.take() {
+                Some(Part::Type) if kind != Kind::Null => self.item.kind = self.start..end,
+                Some(Part::Value) => self.item.value = self.start..end,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+impl json::Sink for Listing<'_> {
+    fn key(&mut self, key: Range<usize>) {
+        let named = |name: &str| {
+            let key = self.json.get(key.clone()).unwrap_or_default();
+            let key = json::decoded(key);
+            key == name || folds_to(&key, name)
+        };
+        match self.depth.checked_sub(self.level) {
+            Some(0) => self.listed = named("properties"),
+            Some(2) if self.listed && self.kind == Kind::List => {
+                self.part = if named("type") {
+                    Some(Part::Type)
+                } else {
+                    named("value").then_some(Part::Value)
+                };
+            }
+            _ => {}
+        }
+    }
+    fn open(&mut self, kind: Kind, at: usize) {
+        self.begin(kind, at);
+        self.depth += 1;
+    }
+    fn close(&mut self, kind: Kind, end: usize) {
+        self.depth -= 1;
+        self.end(kind, end);
+    }
+    fn scalar(&mut self, kind: Kind, range: Range<usize>) {
+        self.begin(kind, range.start);
+        self.end(kind, range.end);
+    }
+}
+
+/// Whether Go takes a member for this field.
+fn named(child: &Child<'_>, field: &str) -> bool {
+    child.key.is_some_and(|key| folds_to(&json::decoded(key), field))
+}
+
+/// The last member that is wanted, which is the one that counts.
+fn last_child<'j>(
+    json: &'j [u8],
+    wanted: impl Fn(Child<'j>) -> bool,
+) -> Result<Option<Child<'j>>, String> {
+    let mut found = None;
+    let visited = json::each_child(json, |child| {
+        if wanted(child) {
+            found = Some(child);
+        }
+    });
+    visited.map_err(|error| error.to_string())?;
+    Ok(found)
+}
+
+/// The Go types into which the values of older properties are read.
+const PACKAGE: &str = r#"struct { PackageName string "json:\"packageName\""; VersionRange string "json:\"versionRange\"" }"#;
+const GVK: &str = r#"struct { Group string "json:\"group\""; Version string "json:\"version\""; Kind string "json:\"kind\"" }"#;
+const LABEL: &str = r#"struct { Label string "json:\"label\"" }"#;
+
+/// What is wrong with the value of a property; nothing, where OLM does not look at its type.
+#[must_use]
+pub fn check(property: Property<'_>, options: &Options) -> Vec<Finding> {
+    let value = property.value;
+    match property.kind {
+        "olm.constraint" => constraint::check(value, options).findings,
+        "olm.package.required" => package(value, options),
+        "olm.gvk.required" => {
+            fields(value, GVK, &["group", "version", "kind"]).err().into_iter().collect()
+        }
+        "olm.label.required" => fields(value, LABEL, &["label"]).err().into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn finding(rule: &'static str, pointer: &str, message: String) -> Finding {
+    Finding { rule, pointer: pointer.to_owned(), message }
+}
+
+/// The texts of an object, as `json.Unmarshal` reads them; empty ones where there are none.
+fn fields<const N: usize>(
+    value: &[u8],
+    of: &str,
+    names: &[&'static str; N],
+) -> Result<[String; N], Finding> {
+    let wrong = |error: String| finding("CON-18", "", error);
+    json::check(value, json::Reading::WHOLE).map_err(|error| wrong(error.to_string()))?;
+    let kind = json::kind(value).unwrap_or(Kind::Null);
+    if !matches!(kind, Kind::Object | Kind::Null) {
+        let word = kind.word();
+        return Err(wrong(format!("json: cannot unmarshal {word} into Go value of type {of}")));
+    }
+    let mut texts = [const { String::new() }; N];
+    for (text, name) in texts.iter_mut().zip(names) {
+        let found = last_child(value, |child| named(&child, name) && child.kind != Kind::Null);
+        let Some(found) = found.map_err(wrong)? else { continue };
+        if found.kind != Kind::Text {
+            let word = found.kind.word();
+            let error = format!(
+                "json: cannot unmarshal {word} into Go struct field .{name} of type string"
+            );
+            return Err(finding("CON-18", &format!("/{name}"), error));
+        }
+        *text = json::text(found.raw);
+    }
+    Ok(texts)
+}
+
+fn package(value: &[u8], options: &Options) -> Vec<Finding> {
+    let [name, range] = match fields(value, PACKAGE, &["packageName", "versionRange"]) {
+        Ok(texts) => texts,
+        Err(finding) => return vec![finding],
+    };
+    let mut findings = Vec::new();
+    match range::Range::parse(&range) {
+        Ok(parsed) => {
+            ranged(&name, &range, &parsed, options.advice, "/versionRange", &mut findings);
+        }
+        Err(error) => findings.push(finding("CON-18", "/versionRange", error)),
+    }
+    findings
+}
+
+/// What there is to say about a range that can be read: CON-10 and, where `advice` is wanted,
+/// CON-26 and CON-27.
+pub fn ranged(
+    name: &str,
+    text: &str,
+    range: &range::Range,
+    advice: bool,
+    pointer: &str,
+    findings: &mut Vec<Finding>,
+) {
+    findings.extend(constraint::surprise(text, range).map(|m| finding("CON-10", pointer, m)));
+    if advice {
+        let advice = constraint::advice(name, range).into_iter();
+        findings.extend(advice.map(|(rule, message)| finding(rule, pointer, message)));
+    }
+}
+
+/// The name of a property's type, for messages.
+#[must_use]
+pub fn shown(kind: &str) -> String {
+    quote(&shortened(kind, 64))
+}

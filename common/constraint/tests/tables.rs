@@ -1,0 +1,488 @@
+//! Upstream's tables, the documents' examples, and properties that hold for every input.
+
+use opgate_constraint::constraint::{Body, Options, check};
+use opgate_constraint::properties::{self, Form};
+use opgate_constraint::range::Range;
+use opgate_constraint::version::Version;
+use proptest::prelude::*;
+
+const LAST: &str = "Last element in range is '||'";
+
+fn found(raw: &[u8], options: &Options) -> Vec<(&'static str, String, String)> {
+    check(raw, options).findings.into_iter().map(|f| (f.rule, f.pointer, f.message)).collect()
+}
+
+fn rules(json: &str) -> Vec<&'static str> {
+    found(json.as_bytes(), &Options::default()).into_iter().map(|f| f.0).collect()
+}
+
+#[test]
+fn ranges_fail_with_upstreams_texts() {
+    for (range, error) in [
+        ("", LAST),
+        ("1", LAST),
+        ("x", LAST),
+        (" ", LAST),
+        ("1.0.0 ||", LAST),
+        ("|| 1.0.0", "First element in range is '||'"),
+        ("||", "First element in range is '||'"),
+        ("foo", r#"Could not get version from string: "foo""#),
+        (">1.0.0-fix", r#"Could not get version from string: ">=""#),
+        ("1.0.0-fix", r#"Could not get version from string: "<""#),
+        (
+            ">v0.1.0",
+            r#"Could not parse Range ">v0.1.0": Could not parse comparator ">v" in ">v0.1.0""#,
+        ),
+        ("^1.2.3", r#"Could not parse Range "^1.2.3": Could not parse comparator "^" in "^1.2.3""#),
+        ("~1.2", r#"Could not parse Range "~1.2": Could not parse comparator "~" in "~1.2""#),
+        (
+            ">1.00.1",
+            r#"Could not parse Range ">1.00.1": Could not parse version "1.00.1" in ">1.00.1": Minor number must not contain leading zeroes "00""#,
+        ),
+        ("4.1.x to 4.1.2", r#"Could not get version from string: "to""#),
+    ] {
+        assert_eq!(Range::parse(range).unwrap_err(), error, "{range}");
+    }
+}
+
+#[test]
+fn ranges_contain_what_upstream_says() {
+    for (range, inside, outside) in [
+        (">=1.0.0", vec!["1.0.0", "9.0.0"], vec!["0.9.9", "1.0.0-a"]),
+        ("> 1.0.0 !1.2.1", vec!["1.0.1", "1.2.2"], vec!["1.0.0", "1.2.1"]),
+        (">=4.1.0 <4.1.2", vec!["4.1.1"], vec!["4.1.2", "4.0.9"]),
+        ("1.0.0 || 2.0.0", vec!["1.0.0", "2.0.0"], vec!["1.5.0"]),
+        (">   1.0.0", vec!["1.0.1"], vec!["1.0.0"]),
+        ("1.x", vec!["1.0.0", "1.9.0"], vec!["0.9.0", "2.0.0"]),
+        ("1.2.x", vec!["1.2.0", "1.2.9"], vec!["1.3.0"]),
+        ("1.x.x", vec!["1.0.0", "1.0.9"], vec!["1.1.0"]),
+        ("^1.2.x", vec!["1.2.0"], vec!["1.2.1"]),
+        ("~1.x", vec!["1.0.0"], vec!["1.1.0"]),
+        ("! 1.0.0", vec!["1.0.0"], vec!["1.0.1"]),
+        ("!1.x", vec![], vec!["0.1.0", "1.0.0", "2.0.0"]),
+        (">1.x", vec!["2.0.0"], vec!["1.9.0"]),
+        ("<=1.x", vec!["1.9.0"], vec!["2.0.0"]),
+        (">=1.0.0-fix", vec!["1.0.0"], vec!["1.0.0-a"]),
+        ("1.0.0 || || 2.0.0", vec!["1.0.0", "2.0.0"], vec!["3.0.0"]),
+        ("1.0.0 || >=2.0.0 !=2.1.0", vec!["1.0.0", "2.0.0", "2.2.0"], vec!["1.0.1", "2.1.0"]),
+    ] {
+        let parsed = Range::parse(range).unwrap_or_else(|e| panic!("{range}: {e}"));
+        for (versions, expected) in [(inside, true), (outside, false)] {
+            for version in versions {
+                let parsed_version = Version::parse(version).unwrap();
+                assert_eq!(parsed.contains(&parsed_version), expected, "{version} in {range}");
+                assert_eq!(spanned(&parsed, &parsed_version), expected, "{version} in {range}");
+            }
+        }
+    }
+}
+
+/// Whether one of the intervals of a range has a version.
+fn spanned(range: &Range, version: &Version) -> bool {
+    range.spans().into_iter().any(|(low, high)| {
+        low.is_none_or(|(low, included)| version > low || included && version == low)
+            && high.is_none_or(|(high, included)| version < high || included && version == high)
+    })
+}
+
+#[test]
+fn surprises_are_told() {
+    for (range, surprise) in [
+        (">=4.1.0 <4.1.2", vec![]),
+        ("1.x", vec![]),
+        (">=1.0.0-linux", vec![]),
+        ("^1.2.x", vec![r#""^1.2.x" means exactly 1.2.0"#]),
+        ("~1.x", vec![r#""~1.x" means exactly 1.0.0"#]),
+        ("1.x.x", vec![r#""1.x.x" means 1.0.x"#]),
+        ("! 1.0.0", vec![r#"the lone "!" is dropped"#]),
+        ("!1.x", vec![r#""!1.x" holds for no version"#]),
+    ] {
+        assert_eq!(Range::parse(range).unwrap().surprises, surprise, "{range}");
+    }
+}
+
+#[test]
+fn bounds_of_ranges() {
+    for (range, minimum, narrow) in [
+        (">0.27.0", true, false),
+        ("0.5.2", true, false),
+        ("<2.0.0", false, false),
+        (">=1.0.0 <1.1.0", true, true),
+        (">1.0.0 <2.0.0", true, false),
+        ("> 1.0.0 !1.2.1", true, false),
+        ("!1.0.0", false, false),
+        ("1.2.x", true, true),
+        (">=1.0.0 <1.1.0 || >=1.1.0 <3.0.0", true, false),
+        ("1.0.0 || <2.0.0", false, false),
+    ] {
+        let parsed = Range::parse(range).unwrap();
+        assert_eq!((parsed.has_minimum(), parsed.is_narrow()), (minimum, narrow), "{range}");
+    }
+}
+
+const GVK: &str = r#"{"gvk":{"group":"a.b","version":"v1","kind":"K"}}"#;
+
+#[test]
+fn sound_constraints_are_accepted() {
+    for json in [
+        r#"{"failureMessage":"x","gvk":{"group":"example.com","version":"v1","kind":"Foo"}}"#,
+        r#"{"package":{"packageName":"foo","versionRange":">=1.0.0"}}"#,
+        r#"{"package":{"name":"blue","versionRange":"<1.0.0"}}"#,
+        r#"{"package":{"name":"blue","version":"> 1.0.0 !1.2.1"}}"#,
+        r#"{"failureMessage":"require to have \"certified\"","cel":{"rule":"properties.exists(p, p.type == \"certified\")"}}"#,
+        r#"{"any":{"constraints":[{"all":{"constraints":[{"package":{"name":"blue","versionRange":">=1.0.0"}},{"gvk":{"group":"blues.example.com","version":"v1beta1","kind":"Blue"}}]}}]}}"#,
+        r#"{"all":{"constraints":[{"not":{"constraints":[{"gvk":{"group":"greens.example.com","version":"v1alpha1","kind":"greens"}}]}}]}}"#,
+        r#"{"gvk":null,"cel":{"rule":"true"},"failureMessage":null}"#,
+    ] {
+        assert_eq!(rules(json), Vec::<&str>::new(), "{json}");
+    }
+}
+
+#[test]
+fn unsound_constraints_are_refused_with_upstreams_texts() {
+    let parse = |text: &str| format!("parse olm.constraint: {text}");
+    let convert = |text: &str| format!("convert olm.constraint to resolver predicate: {text}");
+    let one = |text: &str| {
+        format!(
+            "olm.constraint must set exactly one of gvk, package, cel, all, any, not; found {text}"
+        )
+    };
+    for (json, rule, pointer, message) in [
+        ("", "CON-02", "", parse("EOF")),
+        ("{", "CON-02", "", parse("unexpected EOF")),
+        (
+            "[]",
+            "CON-02",
+            "",
+            parse("json: cannot unmarshal array into Go value of type constraints.Constraint"),
+        ),
+        (
+            r#""x""#,
+            "CON-02",
+            "",
+            parse("json: cannot unmarshal string into Go value of type constraints.Constraint"),
+        ),
+        (
+            "1",
+            "CON-02",
+            "",
+            parse("json: cannot unmarshal number into Go value of type constraints.Constraint"),
+        ),
+        (
+            "null",
+            "CON-02",
+            "",
+            parse("json: cannot unmarshal null into Go value of type constraints.Constraint"),
+        ),
+        (
+            "{} x",
+            "CON-02",
+            "",
+            parse("invalid character 'x' after top-level value"),
+        ),
+        (
+            r#"{"gvk":5}"#,
+            "CON-02",
+            "/gvk",
+            parse("json: cannot unmarshal number into Go struct field Constraint.gvk of type constraints.GVKConstraint"),
+        ),
+        (
+            r#"{"failureMessage":"something","arbitrary":{}}"#,
+            "CON-03",
+            "/arbitrary",
+            parse(r#"json: unknown field "arbitrary""#),
+        ),
+        (
+            r#"{"any":{"constraints":[{"gvk":{"group":"a.b","version":"v1","kind":"K","arbitrary":1}}]}}"#,
+            "CON-03",
+            "/any/constraints/0/gvk/arbitrary",
+            parse(r#"json: unknown field "arbitrary""#),
+        ),
+        (r#"{"none":{"constraints":[]}}"#, "CON-03", "/none", parse(r#"json: unknown field "none""#)),
+        (r#"{"GVK":{}}"#, "CON-03", "/GVK", parse(r#"json: unknown field "GVK""#)),
+        (
+            r#"{"cel":{"rule":"true"},"cel":{"rule":"true"}}"#,
+            "CON-03",
+            "/cel",
+            parse(r#"json: duplicate field "cel""#),
+        ),
+        ("{}", "CON-04", "", convert("constraint is empty")),
+        (r#"{"failureMessage":"nothing"}"#, "CON-04", "", convert("constraint is empty")),
+        (r#"{"gvk":null}"#, "CON-04", "", convert("constraint is empty")),
+        (
+            r#"{"all":{"constraints":[null]}}"#,
+            "CON-04",
+            "/all/constraints/0",
+            convert("constraint is empty"),
+        ),
+        (
+            r#"{"gvk":{"group":"a.b","version":"v1","kind":"K"},"package":{"packageName":"foo","versionRange":">=1.0.0"}}"#,
+            "CON-05",
+            "",
+            one("gvk, package"),
+        ),
+        (
+            r#"{"failureMessage":5,"cel":{"rule":"true"}}"#,
+            "CON-06",
+            "/failureMessage",
+            parse("json: cannot unmarshal number into Go struct field Constraint.failureMessage of type string"),
+        ),
+        (
+            r#"{"gvk":{"group":"","version":"v1","kind":"K"}}"#,
+            "CON-07",
+            "/gvk/group",
+            "olm.constraint gvk.group must be a non-empty string".to_owned(),
+        ),
+        (
+            r#"{"package":{"versionRange":">=1.0.0"}}"#,
+            "CON-08",
+            "/package",
+            "olm.constraint package.packageName must be a non-empty string".to_owned(),
+        ),
+        (
+            r#"{"package":{"packageName":"a","versionRange":""}}"#,
+            "CON-09",
+            "/package/versionRange",
+            convert(LAST),
+        ),
+        (r#"{"package":{"packageName":"a"}}"#, "CON-09", "/package", convert(LAST)),
+        (
+            r#"{"package":{"packageName":"a","versionRange":"^1.2.x"}}"#,
+            "CON-10",
+            "/package/versionRange",
+            r#"range "^1.2.x" is accepted but does not mean what it says: "^1.2.x" means exactly 1.2.0"#.to_owned(),
+        ),
+        (
+            r#"{"cel":{"rule":"doesnt_exist(properties)"}}"#,
+            "CON-11",
+            "/cel/rule",
+            convert("ERROR: <input>:1:13: undeclared reference to 'doesnt_exist' (in container '')\n | doesnt_exist(properties)\n | ............^"),
+        ),
+        (
+            r#"{"cel":{"rule":""}}"#,
+            "CON-11",
+            "/cel/rule",
+            convert("ERROR: <input>:1:1: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"),
+        ),
+        (
+            r#"{"cel":{"rule":"properties[0].value"}}"#,
+            "CON-12",
+            "/cel/rule",
+            "cel expressions must have type Bool".to_owned(),
+        ),
+        (
+            r#"{"all":{"constraints":[]}}"#,
+            "CON-13",
+            "/all/constraints",
+            "olm.constraint all.constraints must contain one or more constraints".to_owned(),
+        ),
+        (
+            r#"{"not":{"constraints":[{"gvk":{"group":"a.b","version":"v1","kind":"K"}}]}}"#,
+            "CON-14",
+            "/not",
+            "the not compound constraint should only be used within all or any constraints".to_owned(),
+        ),
+    ] {
+        let expected = [(rule, pointer.to_owned(), message)];
+        assert_eq!(found(json.as_bytes(), &Options::default()), expected, "{json}");
+    }
+    assert_eq!(rules(r#"{"gvk":{}}"#), ["CON-07"; 3]);
+    assert_eq!(rules(r#"{"gvk":{"group":"Foo_Bar","version":"1","kind":"K"}}"#), ["CON-22"; 2]);
+}
+
+#[test]
+fn upstream_accepts_more() {
+    let options = Options { upstream: true, max_bytes: 131_072, ..Options::default() };
+    for json in [
+        r#"{"GVK":{"Group":"a.b","version":"v1","kind":"K"}}"#,
+        r#"{"gvk":{}}"#,
+        r#"{"gvk":{},"package":{"versionRange":"nonsense"}}"#,
+        r#"{"package":{"versionRange":">=1.0.0"}}"#,
+        r#"{"all":{}}"#,
+        r#"{"all":{"constraints":null}}"#,
+        r#"{"gvk":{"group":"a.b"},"gvk":{"version":"v1"}}"#,
+        r#"{"gvk":{}} garbage"#,
+    ] {
+        assert_eq!(found(json.as_bytes(), &options), [], "{json}");
+    }
+    let null = found(b"null", &options);
+    assert_eq!(null[0].0, "CON-04", "{null:?}");
+    let code = Options { documented_keys: false, ..Options::default() };
+    let named = br#"{"package":{"name":"a","versionRange":">=1.0.0"}}"#;
+    assert_eq!(found(named, &code)[0].2, r#"parse olm.constraint: json: unknown field "name""#);
+}
+
+fn nested(levels: usize) -> String {
+    let open = r#"{"all":{"constraints":["#.repeat(levels);
+    format!("{open}{GVK}{}", "]}}".repeat(levels))
+}
+
+#[test]
+fn depth_has_two_limits() {
+    assert_eq!(rules(&nested(10)), Vec::<&str>::new());
+    let eleven = found(nested(11).as_bytes(), &Options::default());
+    let message = "olm.constraint is nested 11 compound levels deep, more than 10";
+    assert_eq!((eleven[0].0, eleven[0].2.as_str(), eleven.len()), ("CON-15", message, 1));
+    // As deep as 64 KiB can be.
+    let deepest = nested(2_500);
+    assert!(deepest.len() > 65_000 && deepest.len() <= 65_536, "{}", deepest.len());
+    assert_eq!(rules(&deepest), ["CON-15"]);
+    let twice = Options { max_bytes: 131_072, ..Options::default() };
+    let deep = found(nested(3_340).as_bytes(), &twice);
+    assert_eq!(
+        (deep[0].0, deep[0].2.as_str()),
+        ("CON-16", "parse olm.constraint: exceeded max depth")
+    );
+}
+
+#[test]
+fn sizes_are_decided_first() {
+    let message = "parse olm.constraint: olm.constraint value is greater than max constraint size 65536 bytes";
+    let mut value = format!("{GVK}{}", " ".repeat(65_536 - GVK.len())).into_bytes();
+    assert_eq!(found(&value, &Options::default()), []);
+    value.push(b' ');
+    assert_eq!(found(&value, &Options::default())[0].2, message);
+    let huge = vec![b'['; 10 << 20];
+    let start = std::time::Instant::now();
+    assert_eq!(found(&huge, &Options::default())[0].0, "CON-01");
+    assert!(start.elapsed().as_millis() < 5, "{:?}", start.elapsed());
+}
+
+#[test]
+fn hostile_breadth_is_read_once() {
+    for part in [r#"{"package":{}}"#, "{}", "1", r#"{"x":1}"#, r#"{"not":{}}"#] {
+        let count = 65_000 / (part.len() + 1);
+        let json = format!(r#"{{"all":{{"constraints":[{}]}}}}"#, vec![part; count].join(","));
+        let start = std::time::Instant::now();
+        let found = found(json.as_bytes(), &Options::default());
+        assert!(found.len() <= 40, "{part}: {}", found.len());
+        assert!(start.elapsed().as_secs() < 2, "{part}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn a_complex_constraint_is_taken_apart() {
+    let json = r#"{"all":{"constraints":[
+        {"package":{"packageName":"fuz","versionRange":">=1.0.0"}},
+        {"gvk":{"group":"fals.example.com","version":"v1","kind":"Fal"}},
+        {"all":{"constraints":[{"package":{"packageName":"foo","versionRange":">=1.0.0"}},
+            {"package":{"packageName":"buf","versionRange":">=1.0.0"}},
+            {"gvk":{"group":"foos.example.com","version":"v1","kind":"Foo"}}]}},
+        {"any":{"constraints":[{"gvk":{"group":"foos.example.com","version":"v1beta1","kind":"Foo"}}]}},
+        {"not":{"constraints":[{"gvk":{"group":"bazs.example.com","version":"v1alpha1","kind":"Baz"}}]}}]}}"#;
+    let report = check(json.as_bytes(), &Options::default());
+    assert_eq!(report.findings, []);
+    let constraint = report.constraint.unwrap();
+    let packages: Vec<_> = constraint.packages().map(|p| p.name.as_str()).collect();
+    assert_eq!(packages, ["fuz", "foo", "buf"]);
+    assert_eq!(constraint.gvks().count(), 4);
+    assert!(matches!(&constraint.nodes[0].body, Body::All(children) if children.len() == 5));
+}
+
+#[test]
+fn annotations_are_read_as_upstream_reads_them() {
+    let read = |json: &str, form| {
+        let mut found = Vec::new();
+        let result = properties::each(json.as_bytes(), form, |property| {
+            let value = String::from_utf8_lossy(property.value).into_owned();
+            found.push((property.index, property.kind.to_owned(), value));
+        });
+        result.map(|()| found)
+    };
+    let wrong = |json: &str| read(json, Form::Wrapped).unwrap_err();
+    assert_eq!(wrong(""), "unexpected end of JSON input");
+    assert_eq!(wrong("]"), "invalid character ']' looking for beginning of value");
+    assert!(wrong("5").starts_with("json: cannot unmarshal number into Go value of type struct"));
+    assert!(
+        wrong(r#"{"properties":5}"#)
+            .starts_with("json: cannot unmarshal number into Go struct field .properties")
+    );
+    assert!(wrong(r#"{"properties":[42]}"#).starts_with("json: cannot unmarshal number"));
+    assert!(wrong(r#"{"properties":[{"type":1}]}"#).ends_with("of type string"));
+    for none in ["{}", r#"{"properties":[]}"#, r#"{"properties":null}"#, "null", r#"{"x":[1]}"#] {
+        assert_eq!(read(none, Form::Wrapped), Ok(vec![]), "{none}");
+    }
+    let list = r#"[{"type":"a","value":4.8}, {"TYPE":"b","value": {"x": 1} ,"other":[]},{"type":"c"},{"type":"x","type":"d","value":null}]"#;
+    let expected = [("a", "4.8"), ("b", r#"{"x": 1}"#), ("c", ""), ("d", "null")];
+    let expected: Vec<_> = expected
+        .iter()
+        .enumerate()
+        .map(|(index, (kind, value))| (index, (*kind).to_owned(), (*value).to_owned()))
+        .collect();
+    assert_eq!(read(list, Form::Bare), Ok(expected.clone()));
+    assert_eq!(read(&format!(r#"{{"Properties":{list}}}"#), Form::Wrapped), Ok(expected));
+}
+
+/// A range as its author means it.
+#[derive(Debug, Clone)]
+struct Model(Vec<Vec<(&'static str, [u64; 3])>>);
+
+impl Model {
+    fn text(&self, space: &str) -> String {
+        let all = |all: &Vec<(&'static str, [u64; 3])>| {
+            let one = |(op, [a, b, c]): &(&str, [u64; 3])| format!("{op}{a}.{b}.{c}");
+            all.iter().map(one).collect::<Vec<_>>().join(space)
+        };
+        self.0.iter().map(all).collect::<Vec<_>>().join(" || ")
+    }
+
+    fn contains(&self, version: [u64; 3]) -> bool {
+        let holds = |(op, other): &(&str, [u64; 3])| match *op {
+            ">" => version > *other,
+            ">=" => version >= *other,
+            "<" => version < *other,
+            "<=" => version <= *other,
+            "!" | "!=" => version != *other,
+            _ => version == *other,
+        };
+        self.0.iter().any(|all| all.iter().all(holds))
+    }
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    let op = prop::sample::select(vec!["", "=", "==", "!", "!=", ">", ">=", "<", "<="]);
+    let one = (op, prop::array::uniform3(0..3_u64));
+    prop::collection::vec(prop::collection::vec(one, 1..4), 1..4).prop_map(Model)
+}
+
+proptest! {
+    #[test]
+    fn ranges_mean_what_a_simple_model_says(
+        model in model(),
+        version in prop::array::uniform3(0..3_u64),
+        spaces in 1..3_usize,
+    ) {
+        let range = Range::parse(&model.text(&" ".repeat(spaces))).unwrap();
+        let [major, minor, patch] = version;
+        let parsed = Version { major, minor, patch, pre: Vec::new(), has_build: false };
+        prop_assert_eq!(range.contains(&parsed), model.contains(version), "{:?}", range);
+        prop_assert_eq!(spanned(&range, &parsed), model.contains(version), "{:?}", range);
+        prop_assert!(range.surprises.is_empty());
+    }
+
+    #[test]
+    fn no_range_brings_it_down(text in "([<>=!|x. 0-9v^~-]|é|\t|\\|\\|){0,24}") {
+        let _ = Range::parse(&text).map(|range| (range.is_narrow(), range.has_minimum()));
+    }
+
+    #[test]
+    fn no_bytes_bring_it_down(bytes in prop::collection::vec(any::<u8>(), 0..128)) {
+        for upstream in [false, true] {
+            let _ = check(&bytes, &Options { upstream, ..Options::default() });
+        }
+    }
+
+    #[test]
+    fn no_json_brings_it_down(json in r#"(\{|\}|\[|\]|:|,|"(all|any|not|gvk|package|cel|constraints|rule|name)"|null|1){0,40}"#) {
+        for upstream in [false, true] {
+            let _ = check(json.as_bytes(), &Options { upstream, advice: true, ..Options::default() });
+        }
+    }
+
+    #[test]
+    fn the_size_alone_decides(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let options = Options { max_bytes: 32, ..Options::default() };
+        let large = found(&bytes, &options).iter().any(|(rule, ..)| *rule == "CON-01");
+        prop_assert_eq!(large, bytes.len() > 32);
+    }
+}

@@ -1,0 +1,207 @@
+//! What a scalar stands for, as go-yaml v2 resolves it, and how Go writes that in JSON.
+//!
+//! A plain scalar may be a word (`yes`, `~`), an integer (also octal, hexadecimal and binary, with `_`), a
+//! number with a point, or a text. Dates are texts, as `sigs.k8s.io/yaml` leaves them.
+
+use std::borrow::Cow;
+
+/// What a scalar stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'y> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Text(Cow<'y, str>),
+}
+
+/// Which words are truth values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// Those of YAML 1.1, as the tools of Kubernetes have them: `yes`, `off`, `y` as well.
+    All,
+    /// `true` and `false` only: for files of our own, where `off` is a level.
+    Few,
+}
+
+const PREFIX: &str = "tag:yaml.org,2002:";
+
+/// What a scalar stands for.
+///
+/// # Errors
+/// Where it is not what its tag says: upstream's text.
+pub(crate) fn resolve<'y>(
+    text: Cow<'y, str>,
+    is_plain: bool,
+    tag: Option<&str>,
+    words: Words,
+) -> Result<Value<'y>, String> {
+    let Some(tag) = tag else {
+        return Ok(if is_plain { plain(text, words) } else { Value::Text(text) });
+    };
+    let Some(name) = tag.strip_prefix(PREFIX) else { return Ok(Value::Text(text)) };
+    let wrong = |found: &str, text: &str| format!("cannot decode !!{found} `{text}` as a !!{name}");
+    match name {
+        "binary" => {
+            let mut bytes = Vec::new();
+            opgate_upstream::go::base64::decode(&text, &mut bytes)
+                .map_err(|_| "!!binary value contains invalid base64 data")?;
+            Ok(Value::Text(String::from_utf8_lossy(&bytes).into_owned().into()))
+        }
+        "bool" | "int" | "float" | "null" => {
+            let found = plain(text.clone(), words);
+            match (name, found) {
+                ("float", Value::Int(number)) => Ok(Value::Float(from_int(number))),
+                (_, found) if kind(&found) == name => Ok(found),
+                (_, found) => Err(wrong(kind(&found), &text)),
+            }
+        }
+        _ => Ok(Value::Text(text)),
+    }
+}
+
+#[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "as Go converts")]
+fn from_int(number: i64) -> f64 {
+    number as f64
+}
+
+fn kind(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Uint(_) => "int",
+        Value::Float(_) => "float",
+        Value::Text(_) => "str",
+    }
+}
+
+fn plain(text: Cow<'_, str>, words: Words) -> Value<'_> {
+    let Some(first) = text.bytes().next() else { return Value::Null };
+    let known = match first {
+        b'~' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'y' | b'Y' | b'o' | b'O' => {
+            word(&text, words)
+        }
+        b'.' => infinite(&text).or_else(|| float(&text)),
+        b'+' | b'-' => infinite(&text).or_else(|| number(&text)),
+        b'0'..=b'9' => number(&text),
+        _ => None,
+    };
+    known.unwrap_or(Value::Text(text))
+}
+
+fn word(text: &str, words: Words) -> Option<Value<'static>> {
+    Some(match text {
+        "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        _ if words == Words::Few => return None,
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Value::Bool(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Value::Bool(false),
+        _ => return None,
+    })
+}
+
+fn infinite(text: &str) -> Option<Value<'static>> {
+    Some(Value::Float(match text {
+        ".nan" | ".NaN" | ".NAN" => f64::NAN,
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => f64::INFINITY,
+        "-.inf" | "-.Inf" | "-.INF" => f64::NEG_INFINITY,
+        _ => return None,
+    }))
+}
+
+fn number(text: &str) -> Option<Value<'static>> {
+    let digits: Cow<'_, str> =
+        if text.contains('_') { text.replace('_', "").into() } else { text.into() };
+    integer(&digits).or_else(|| float(&digits))
+}
+
+/// `strconv.ParseInt` and `ParseUint` with base 0.
+fn integer(text: &str) -> Option<Value<'static>> {
+    let (sign, unsigned) = match text.bytes().next()? {
+        b'-' => ("-", text.get(1..)?),
+        b'+' => ("+", text.get(1..)?),
+        _ => ("", text),
+    };
+    let (radix, digits) = match unsigned.as_bytes() {
+        [b'0', b'x' | b'X', _, ..] => (16, unsigned.get(2..)?),
+        [b'0', b'o' | b'O', _, ..] => (8, unsigned.get(2..)?),
+        [b'0', b'b' | b'B', _, ..] => (2, unsigned.get(2..)?),
+        [b'0'] => return Some(Value::Int(0)),
+        [b'0', ..] => (8, unsigned.get(1..)?),
+        _ => (10, unsigned),
+    };
+    // A second sign is no digit.
+    if !digits.bytes().all(|digit| digit.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let found = u64::from_str_radix(digits, radix).ok()?;
+    match (i64::try_from(found), sign) {
+        (Ok(number), "-") => Some(Value::Int(-number)),
+        (Ok(number), _) => Some(Value::Int(number)),
+        (Err(_), "-") if found == i64::MIN.unsigned_abs() => Some(Value::Int(i64::MIN)),
+        (Err(_), "") => Some(Value::Uint(found)),
+        (Err(_), _) => None,
+    }
+}
+
+/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, of a size that a float can have.
+fn float(text: &str) -> Option<Value<'static>> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_mantissa = match mantissa.split_once('.') {
+        Some((whole, part)) => {
+            is_digits(whole) && is_digits(part) && !(whole.is_empty() && part.is_empty())
+        }
+        None => is_digits(mantissa) && !mantissa.is_empty(),
+    };
+    let is_exponent = exponent.is_none_or(|exponent| {
+        let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        !digits.is_empty() && is_digits(digits)
+    });
+    if !is_mantissa || !is_exponent {
+        return None;
+    }
+    text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::Float)
+}
+
+/// A finite number as `encoding/json` writes it.
+pub(crate) fn float_json(number: f64) -> String {
+    let size = number.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        with_sign(&format!("{number:e}"), 1)
+    } else {
+        number.to_string()
+    }
+}
+
+/// A number as `sigs.k8s.io/yaml` writes it in a key: `%g` of half the precision.
+pub(crate) fn float_key(number: f64) -> String {
+    #[allow(clippy::cast_possible_truncation, clippy::as_conversions, reason = "as Go rounds")]
+    let number = number as f32;
+    if !number.is_finite() {
+        let text = if number.is_nan() { ".nan" } else { ".inf" };
+        return format!("{}{text}", if number < 0.0 { "-" } else { "" });
+    }
+    let scientific = format!("{number:e}");
+    let exponent = scientific.split_once('e').and_then(|(_, exponent)| exponent.parse().ok());
+    if (-4..6).contains(&exponent.unwrap_or(0)) {
+        number.to_string()
+    } else {
+        with_sign(&scientific, 2)
+    }
+}
+
+/// Go writes a sign in every exponent, and at least so many digits.
+fn with_sign(scientific: &str, least: usize) -> String {
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        return scientific.to_owned();
+    };
+    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+    format!("{mantissa}e{sign}{digits:0>least$}")
+}

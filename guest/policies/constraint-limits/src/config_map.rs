@@ -1,0 +1,226 @@
+//! ConfigMaps into which OLM unpacks bundles, or that hold a catalog.
+//!
+//! ```text
+//! marked? ─▶ data ────────────────────────┐
+//!         └▶ binaryData ─▶ base64 ─▶ gzip ─┴─▶ JSON values ─▶ olm.bundle ─▶ olm.bundle.object
+//!                                         │         ▲   └──▶ ClusterServiceVersion ◀──┘
+//!                                         └─▶ YAML ─┘ see the crate `yaml`
+//! ```
+//!
+//! Every ConfigMap of the cluster comes by here, so one is looked at only where it has the marks: a
+//! label or an annotation of OLM's, a key of a catalog's, or a file that names a catalog's schema or
+//! a CSV.
+
+use opgate_constraint::json::{self, Child, Kind};
+use opgate_constraint::properties::{self, Form};
+use opgate_sdk::{Document, escape};
+
+use crate::annotations::{self, PROPERTIES};
+use crate::encoding::{Unpacked, base64, unpack};
+use crate::findings::Findings;
+
+const LABELS: [&str; 2] = ["/metadata/labels/olm.catalogSource", "/metadata/labels/olm.managed"];
+/// What the writer of bundles copies from their annotations.
+const ANNOTATION: &str = "operators.operatorframework.io.bundle.";
+/// Where OLM says that it has compressed what is in there.
+const ENCODING: &str = "olm.contentEncoding";
+const FILES: [&str; 3] = [".json", ".yaml", ".yml"];
+/// Where a catalog of source type `configmap` lists its ClusterServiceVersions.
+const CATALOG: &str = "clusterServiceVersions";
+/// What a file says that belongs to a bundle or a catalog. An escape may hide it.
+const WORDS: [&str; 4] = ["ClusterServiceVersion", "olm.bundle", "\\u", "\\x"];
+
+/// What a document in YAML must name to be parsed: a ClusterServiceVersion has a megabyte easily, and
+/// nearly none carries properties. An escape may hide a name.
+const NAMES: [&str; 8] = [
+    "olm.constraint",
+    "olm.package.required",
+    "olm.gvk.required",
+    "olm.label.required",
+    "operatorframework.io/properties",
+    "olm.properties",
+    "\\u",
+    "\\x",
+];
+
+/// Looks at every file that is new.
+pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findings<'_>) {
+    let marked = LABELS.iter().any(|label| map.has(label))
+        || map
+            .keys("/metadata/annotations")
+            .iter()
+            .any(|name| name.starts_with(ANNOTATION) || name == ENCODING);
+    let changed = |pointer: &str, field: &str, findings: &mut Findings<'_>| {
+        let text = findings.admits(map, pointer, field).then(|| map.text(pointer)).flatten()?;
+        (old.and_then(|old| old.text(pointer)).as_ref() != Some(&text)).then_some(text)
+    };
+    let is_file =
+        |key: &str| marked || key == CATALOG || FILES.iter().any(|suffix| key.ends_with(suffix));
+    for key in map.keys("/data").into_iter().filter(|key| is_file(key)) {
+        let field = format!("data[{key}]");
+        if let Some(text) = changed(&format!("/data/{}", escape(&key)), &field, findings) {
+            file(&text, &field, findings);
+        }
+    }
+    let most = findings.max_inflated();
+    let mut room = most;
+    let mut buffer = Vec::new();
+    // Without a mark, nobody unpacks what is compressed.
+    for key in map.keys("/binaryData").into_iter().filter(|_| marked) {
+        let field = format!("binaryData[{key}]");
+        let text = changed(&format!("/binaryData/{}", escape(&key)), &field, findings);
+        let Some(bytes) = text.and_then(|text| base64(text.as_bytes())) else { continue };
+        match unpack(&bytes, room, &mut buffer) {
+            Unpacked::File(content) => {
+                room = room.saturating_sub(content.len());
+                if let Ok(text) = std::str::from_utf8(content) {
+                    file(text, &field, findings);
+                }
+            }
+            Unpacked::TooLarge => {
+                let message = format!("the files in binaryData expand to more than {most} bytes");
+                findings.add("CON-01", &field, message);
+                return;
+            }
+            Unpacked::Broken => {}
+        }
+    }
+}
+
+fn file(text: &str, field: &str, findings: &mut Findings<'_>) {
+    if WORDS.iter().any(|word| text.contains(word)) {
+        each(text, field, findings, document);
+    }
+}
+
+/// The text of an object in a catalog, of which only a ClusterServiceVersion counts.
+pub(crate) fn object(text: &str, field: &str, findings: &mut Findings<'_>) {
+    if PROPERTIES.iter().any(|(name, _)| text.contains(name)) {
+        each(text, field, findings, csv);
+    }
+}
+
+/// Calls `visit` with every value of a text, as JSON: values that follow each other, or YAML.
+fn each(
+    text: &str,
+    field: &str,
+    findings: &mut Findings<'_>,
+    visit: impl Fn(&[u8], &str, &mut Findings<'_>),
+) {
+    let place = |index| if index == 0 { field.to_owned() } else { format!("{field}[{index}]") };
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut index = 0;
+    if rest.trim_start().starts_with(['{', '[']) {
+        while let Ok((value, after)) = json::first(rest.as_bytes()) {
+            // `{a: 1}` and `{…}`, line by line with `---`, are YAML.
+            let next = rest.len().saturating_sub(after.len());
+            rest = rest.get(next..).unwrap_or_default();
+            each_of(value, &place(index), findings, &visit);
+            index += 1;
+        }
+    }
+    let most = findings.max_inflated();
+    for part in opgate_yaml::split(rest) {
+        let field = place(index);
+        index += 1;
+        if !NAMES.iter().any(|name| part.contains(name)) {
+            continue;
+        }
+        match opgate_yaml::read(part, most) {
+            // OLM cannot read it either.
+            None => {}
+            Some(opgate_yaml::Document::Json(json)) => each_of(&json, &field, findings, &visit),
+            Some(opgate_yaml::Document::TooLarge) => {
+                let message = format!("the document expands to more than {most} bytes");
+                findings.add("CON-01", &field, message);
+            }
+        }
+    }
+}
+
+/// A value, or each element of a list.
+fn each_of(
+    value: &[u8],
+    field: &str,
+    findings: &mut Findings<'_>,
+    visit: &impl Fn(&[u8], &str, &mut Findings<'_>),
+) {
+    if json::kind(value) != Some(Kind::List) {
+        return visit(value, field, findings);
+    }
+    let mut index = 0;
+    // What is no JSON was told apart before.
+    let _ = json::each_child(value, |child| {
+        visit(child.raw, &format!("{field}[{index}]"), findings);
+        index += 1;
+    });
+}
+
+/// One document of a file.
+fn document(value: &[u8], field: &str, findings: &mut Findings<'_>) {
+    if says(value, "schema", "olm.bundle") {
+        bundle(value, field, findings);
+    } else {
+        csv(value, field, findings);
+    }
+}
+
+/// A bundle in a catalog: its properties, and what they carry of its ClusterServiceVersion.
+fn bundle(value: &[u8], field: &str, findings: &mut Findings<'_>) {
+    if let Ok(text) = std::str::from_utf8(value) {
+        annotations::list(text, Form::Wrapped, field, false, findings);
+    }
+    // What cannot be read is no property to OLM either.
+    let _ = properties::each(value, Form::Wrapped, |property| {
+        let field = format!("{field}.properties[{}].value", property.index);
+        match property.kind {
+            "olm.csv.metadata" => annotated(property.value, &field, findings),
+            "olm.bundle.object" => {
+                let data = member(property.value, "data").filter(|data| data.kind == Kind::Text);
+                let bytes = data.and_then(|data| base64(json::decoded(data.raw).as_bytes()));
+                let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+                if let Some(text) = text {
+                    object(&text, &format!("{field}.data"), findings);
+                }
+            }
+            _ => {}
+        }
+    });
+}
+
+fn csv(value: &[u8], field: &str, findings: &mut Findings<'_>) {
+    if says(value, "kind", "ClusterServiceVersion")
+        && let Some(metadata) = member(value, "metadata")
+    {
+        annotated(metadata.raw, &format!("{field}.metadata"), findings);
+    }
+}
+
+/// An object with the member `annotations`.
+fn annotated(object: &[u8], field: &str, findings: &mut Findings<'_>) {
+    let Some(annotations) = member(object, "annotations") else { return };
+    for (name, form) in PROPERTIES {
+        let found = member(annotations.raw, name).filter(|found| found.kind == Kind::Text);
+        if let Some(found) = found {
+            let field = format!("{field}.annotations[{name}]");
+            annotations::list(&json::decoded(found.raw), form, &field, true, findings);
+        }
+    }
+}
+
+/// Whether a member is this text.
+fn says(object: &[u8], name: &str, text: &str) -> bool {
+    member(object, name).is_some_and(|c| c.kind == Kind::Text && json::says(c.raw, text))
+}
+
+/// The member of an object; the last of that name.
+fn member<'j>(object: &'j [u8], name: &str) -> Option<Child<'j>> {
+    let mut found = None;
+    json::each_child(object, |child| {
+        if child.is_named(name) {
+            found = Some(child);
+        }
+    })
+    .ok()?;
+    found
+}

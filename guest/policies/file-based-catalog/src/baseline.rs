@@ -1,0 +1,222 @@
+//! What was published before: FBC-45 and FBC-46.
+//!
+//! Whoever installed a bundle must get away from it, and finds it as it was. New edges and new
+//! channels are what catalogs grow by, and nobody's concern here.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use opgate_constraint::range::Range;
+use opgate_constraint::version::Version;
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Row, Rows};
+
+use crate::blob::{self, Blob, place};
+use crate::catalog::Catalog;
+use crate::findings::Findings;
+use crate::graph::Graph;
+
+/// What tells properties and related images apart.
+const TOLD_APART: [&str; 9] = [
+    "/type",
+    "/value",
+    "/value/group",
+    "/value/version",
+    "/value/kind",
+    "/value/packageName",
+    "/value/versionRange",
+    "/image",
+    "/name",
+];
+
+/// How often, in all bundles together, an item is compared with one that it is not: some 50 ms. A bundle
+/// of 100 constraints in the reverse order takes 5,000.
+const TRIES: u32 = 100_000;
+
+/// Judges a document against the published one.
+pub(crate) fn judge(
+    catalog: &Catalog,
+    document: &Document,
+    published: &Document,
+    findings: &mut Findings<'_>,
+) {
+    // A package may go as a whole.
+    let Some(package) = catalog.package() else { return };
+    let mut current = BTreeMap::new();
+    for bundle in &catalog.bundles {
+        current.entry(bundle.name.as_str()).or_insert(bundle);
+    }
+    let (mut connected, mut ranges) = (BTreeSet::new(), Vec::new());
+    for channel in &catalog.channels {
+        let graph = Graph::of(channel);
+        connected.append(&mut graph.connected());
+        ranges.extend(graph.heads().into_iter().filter_map(|head| head.skip_range.as_ref()));
+    }
+    let mut lost = Vec::new();
+    let mut names = BTreeSet::new();
+    let mut tries = TRIES;
+    let (table, old_table) = (blob::table(document), blob::table(published));
+    let rows: Vec<_> = table.iter().collect();
+    for (at, row) in (0..).zip(old_table.iter()) {
+        let old = Blob::new(published, at, row);
+        let name = old.text_of("name").unwrap_or_default();
+        let is_bundle = old.text_of("schema").as_deref() == Some(blob::BUNDLE);
+        if !is_bundle || name.is_empty() || !names.insert(name.clone()) {
+            continue;
+        }
+        if let Some(bundle) = current.get(name.as_str())
+            && let Some(row) = usize::try_from(bundle.at).ok().and_then(|at| rows.get(at))
+        {
+            let new = Blob::new(document, bundle.at, *row);
+            if let Some(member) = change(&old, &new, &mut tries) {
+                let message = format!(
+                    "bundle {} changed: bundle images and their metadata should be treated as immutable",
+                    quote(&name)
+                );
+                let field = match new.kind(member) {
+                    Kind::Missing => new.path(),
+                    _ => new.field(member),
+                };
+                findings.add("FBC-46", field, message);
+            }
+        }
+        if !connected.contains(name.as_str()) {
+            lost.push((name, version(&old)));
+        }
+    }
+    for name in stranded(&lost, &ranges) {
+        let message = format!(
+            "bundle {} of package {} has no update path to the current or newer channel head",
+            quote(&name),
+            quote(&package.name)
+        );
+        findings.add("FBC-45", place(package.at, ""), message);
+    }
+}
+
+/// The version that a published bundle says it has.
+fn version(bundle: &Blob<'_>) -> Option<Version> {
+    let properties = bundle.value().items(&bundle.pointer("properties"));
+    let mut packages =
+        properties.filter(|item| item.text("/type").as_deref() == Some(blob::PACKAGE));
+    Version::parse(&packages.next()?.text("/value/version")?).ok()
+}
+
+/// Those that no head skips by its range either, in the order given. Versions are sorted once, and
+/// each interval of each range is a cut through them.
+fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String> {
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let mut versions: Vec<_> = lost.iter().filter_map(|(_, version)| version.as_ref()).collect();
+    versions.sort();
+    versions.dedup();
+    let mut changes = vec![0_i64; versions.len() + 1];
+    for (low, high) in ranges.iter().flat_map(|range| range.spans()) {
+        let from = low.map_or(0, |(low, included)| {
+            versions.partition_point(|v| *v < low || *v == low && !included)
+        });
+        let to = high.map_or(versions.len(), |(high, included)| {
+            versions.partition_point(|v| *v < high || *v == high && included)
+        });
+        if from < to {
+            changes.get_mut(from).into_iter().for_each(|change| *change += 1);
+            changes.get_mut(to).into_iter().for_each(|change| *change -= 1);
+        }
+    }
+    let mut covered = BTreeSet::new();
+    let mut depth = 0;
+    for (version, change) in versions.iter().zip(changes) {
+        depth += change;
+        if depth > 0 {
+            covered.insert(*version);
+        }
+    }
+    let is_stranded =
+        |version: &Option<Version>| !version.as_ref().is_some_and(|v| covered.contains(v));
+    let names = lost.iter().filter(|(_, version)| is_stranded(version));
+    names.map(|(name, _)| name.clone()).collect()
+}
+
+/// The first member of a bundle that is not what it was.
+fn change(old: &Blob<'_>, new: &Blob<'_>, tries: &mut u32) -> Option<&'static str> {
+    ["image", "properties", "relatedImages"].into_iter().find(|member| {
+        let before = List { document: old.value(), pointer: old.pointer(member) };
+        let after = List { document: new.value(), pointer: new.pointer(member) };
+        !old.value().equal(&before.pointer, new.value(), &after.pointer)
+            && !same_items(&before, &after, tries)
+    })
+}
+
+/// A member that should be a list.
+struct List<'d> {
+    document: &'d Document,
+    pointer: String,
+}
+
+impl List<'_> {
+    fn length(&self) -> Option<u32> {
+        let is_list = self.document.kind(&self.pointer) == Kind::List;
+        self.document.length(&self.pointer).filter(|_| is_list)
+    }
+
+    fn rows(&self) -> Rows {
+        self.document.rows(&self.pointer, &TOLD_APART)
+    }
+
+    /// Whether an item is the same as one of another list.
+    fn equal(&self, at: u32, other: &Self, other_at: u32) -> bool {
+        let [pointer, other_pointer] =
+            [(self, at), (other, other_at)].map(|(list, at)| format!("{}/{at}", list.pointer));
+        self.document.equal(&pointer, other.document, &other_pointer)
+    }
+}
+
+/// Whether two lists differ in their order only: to OLM, they are sets.
+///
+/// Both are brought into one order by the texts that tell most items apart, whatever they are written
+/// like. Among those that it does not tell apart each is looked for; `tries` bounds how often in vain.
+fn same_items(before: &List<'_>, after: &List<'_>, tries: &mut u32) -> bool {
+    if before.length().is_none() || before.length() != after.length() {
+        return false;
+    }
+    let (old_rows, new_rows) = (before.rows(), after.rows());
+    let (old, new) = (in_order(&old_rows), in_order(&new_rows));
+    if old.len() != new.len() || old.iter().zip(&new).any(|(o, n)| compare(o, n).is_ne()) {
+        return false;
+    }
+    let mut new = new.as_slice();
+    for alike in old.chunk_by(|one, other| compare(one, other).is_eq()) {
+        let Some((candidates, rest)) = new.split_at_checked(alike.len()) else { return false };
+        new = rest;
+        let mut open: VecDeque<u32> = candidates.iter().map(|(_, at)| *at).collect();
+        for (_, at) in alike {
+            let mut left = open.len();
+            while let Some(candidate) = open.pop_front() {
+                if before.equal(*at, after, candidate) {
+                    break;
+                }
+                open.push_back(candidate);
+                left -= 1;
+                if left == 0 || *tries == 0 {
+                    return false;
+                }
+                *tries -= 1;
+            }
+        }
+    }
+    true
+}
+
+/// The items of a list, in an order that does not depend on theirs.
+fn in_order(rows: &Rows) -> Vec<(Row<'_>, u32)> {
+    let mut items: Vec<_> = rows.iter().zip(0..).collect();
+    items.sort_by(compare);
+    items
+}
+
+fn compare((one, _): &(Row<'_>, u32), (other, _): &(Row<'_>, u32)) -> Ordering {
+    let columns = 0..TOLD_APART.len();
+    let texts = columns.map(|column| one.text_or_empty(column).cmp(other.text_or_empty(column)));
+    texts.fold(Ordering::Equal, Ordering::then)
+}

@@ -1,0 +1,233 @@
+//! What only claims to be a copy gets nothing past a rule, in however many steps.
+//!
+//! A tenant writes one ClusterServiceVersion again and again, with and without each mark of OLM's
+//! copies and with sound and unsound content; the status he writes unseen. All that can be reached
+//! that way is walked through.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests may panic, and so may what they share"
+)]
+
+#[allow(dead_code, reason = "shared with the tables of rules")]
+mod cases;
+
+use std::collections::BTreeSet;
+
+use cases::{csv, group, parsed, request};
+use opgate_operator_group::OperatorGroup;
+use opgate_sdk::cluster::Cluster;
+use opgate_sdk::identities::UNLISTED;
+use opgate_sdk::{Level, Operation, Policy, Verdict, log};
+use serde_json::{Value, json};
+
+const OLM: &str =
+    "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount";
+const TENANT: &str = "mallory";
+
+/// What the version under review says. `O` suits the group of its namespace, `S` does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    label: Option<&'static str>,
+    annotation: Option<&'static str>,
+    reason: bool,
+    modes: &'static str,
+    terminating: bool,
+}
+
+impl State {
+    const PLAIN: Self =
+        Self { label: None, annotation: None, reason: false, modes: "O", terminating: false };
+    /// As OLM writes it.
+    const COPY: Self = Self {
+        label: Some("there"),
+        annotation: Some("there"),
+        reason: true,
+        modes: "S",
+        terminating: false,
+    };
+
+    fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for label in [None, Some("there"), Some("here"), Some("gone"), Some("")] {
+            for annotation in [None, Some("here"), Some("there"), Some("gone")] {
+                for (reason, terminating) in
+                    [(false, false), (true, false), (false, true), (true, true)]
+                {
+                    let modes = ["O", "S"];
+                    all.extend(modes.map(|modes| Self {
+                        label,
+                        annotation,
+                        reason,
+                        modes,
+                        terminating,
+                    }));
+                }
+            }
+        }
+        all
+    }
+
+    fn object(&self, namespace: &str) -> Value {
+        let mut short = json!({"csv": "c", "namespace": namespace, "modes": self.modes});
+        if let Some(label) = self.label {
+            short["labels"] = json!({"olm.copiedFrom": label});
+        }
+        if let Some(annotation) = self.annotation {
+            short["annotations"] = json!({"olm.operatorNamespace": annotation});
+        }
+        if self.reason {
+            short["reason"] = json!("Copied");
+        }
+        if self.terminating {
+            short["deleted"] = json!(true);
+        }
+        csv(short.as_object().expect("an object"))
+    }
+
+    /// OLM installs it.
+    fn works(&self) -> bool {
+        let elsewhere = self.annotation.is_some_and(|namespace| namespace != "here");
+        self.label.is_none() && !self.reason && !elsewhere
+    }
+}
+
+/// The versions `c` of the namespace `there`.
+fn originals() -> [Option<State>; 5] {
+    let sound = State::PLAIN;
+    let unsound = State { modes: "S", ..sound };
+    let copied = State { reason: true, ..unsound };
+    let elsewhere = State { annotation: Some("gone"), ..unsound };
+    [None, Some(sound), Some(unsound), Some(copied), Some(elsewhere)]
+}
+
+struct Place {
+    original: Option<State>,
+    settings: Value,
+}
+
+impl Place {
+    /// Runs a test with what is stored, the version under review among it.
+    fn within<T>(&self, old: Option<&State>, test: impl FnOnce() -> T) -> T {
+        let mut cluster = Cluster::new(OperatorGroup::describe().reads, &parsed(&json!({})));
+        cluster.insert("operatorgroups", &parsed(&group("here/g:[here]{}")));
+        let stored = [(&self.original, "there"), (&old.copied(), "here")];
+        for (state, namespace) in stored {
+            if let Some(state) = state {
+                cluster.insert("clusterserviceversions", &parsed(&state.object(namespace)));
+            }
+        }
+        cluster.during(test)
+    }
+
+    fn judge(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
+        let mut request = request("clusterserviceversions");
+        request.operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        (request.namespace, request.name) = ("here".to_owned(), "c".to_owned());
+        user.clone_into(&mut request.user.username);
+        let (object, old) =
+            (parsed(&object.object("here")), old.map(|o| parsed(&o.object("here"))));
+        OperatorGroup::validate(&request, Some(&object), old.as_ref(), &parsed(&self.settings))
+    }
+
+    fn ask(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
+        self.within(old, || self.judge(user, object, old))
+    }
+
+    /// Those of the states that a tenant can write.
+    fn allowed(&self, states: impl Iterator<Item = State>, old: Option<&State>) -> Vec<State> {
+        let allows = |object: &State| {
+            let found = self.judge(TENANT, object, old).violations;
+            found.iter().all(|v| v.level != Level::Deny)
+        };
+        self.within(old, || states.filter(allows).collect())
+    }
+
+    /// All that a tenant can bring about, from what is there and from nothing.
+    fn reachable(&self, from: &[State]) -> BTreeSet<State> {
+        let all = State::all();
+        let mut reached: BTreeSet<State> = from.iter().copied().collect();
+        // An API server takes no status, and no time of deletion, from who creates.
+        let fresh = all.iter().filter(|s| !s.reason && !s.terminating);
+        reached.extend(self.allowed(fresh.copied(), None));
+        let mut todo: Vec<State> = reached.iter().copied().collect();
+        while let Some(old) = todo.pop() {
+            let mut next =
+                vec![State { reason: !old.reason, ..old }, State { terminating: true, ..old }];
+            let updates = all.iter().copied();
+            // Neither do they change with anything else.
+            let updates = updates
+                .filter(|new| (new.reason, new.terminating) == (old.reason, old.terminating));
+            next.extend(self.allowed(updates, Some(&old)));
+            for state in next {
+                if reached.insert(state) {
+                    todo.push(state);
+                }
+            }
+        }
+        reached
+    }
+}
+
+#[test]
+fn nothing_unsound_works_after_any_number_of_steps() {
+    for original in originals() {
+        for settings in [json!({}), json!({"ratcheting": false})] {
+            let place = Place { original, settings };
+            let reached = place.reachable(&[State::COPY]);
+            let works: Vec<_> = reached.iter().filter(|s| s.works()).collect();
+            assert!(works.iter().all(|s| s.modes == "O"), "{original:?} {works:?}");
+            assert!(works.iter().any(|s| s.modes == "O"), "a sound one can be written");
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_believed_from_olm_and_by_its_original() {
+    let unsound = State { modes: "S", ..State::PLAIN };
+    let by_label = State { label: Some("there"), ..unsound };
+    let by_annotation = State { annotation: Some("there"), ..unsound };
+    let by_reason = State { reason: true, ..unsound };
+    let place = |original| Place { original, settings: json!({}) };
+    for copy in [by_label, by_annotation, by_reason, State::COPY] {
+        for original in originals() {
+            let place = place(original);
+            let told = |user: &str| {
+                let verdict = place.ask(user, &copy, None);
+                let denied = verdict.violations.iter().any(|v| v.level == Level::Deny);
+                let noted = verdict.audit_annotations.iter().any(|(key, _)| key == UNLISTED);
+                (denied, noted, log::taken().len())
+            };
+            assert_eq!(told(OLM), (false, false, 0), "{copy:?} {original:?}");
+            let named = copy != by_reason && original == Some(unsound);
+            assert_eq!(told(TENANT), (!named, true, 1), "{copy:?} {original:?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_cluster_a_copy_is_believed_from_olm_only() {
+    let object = parsed(&State { label: Some("there"), ..State::PLAIN }.object("here"));
+    let mut request = request("clusterserviceversions");
+    "here".clone_into(&mut request.namespace);
+    for (user, notes) in [(OLM, &[][..]), (TENANT, &["unlisted-identity", "not-evaluated"])] {
+        user.clone_into(&mut request.user.username);
+        let verdict = OperatorGroup::validate(&request, Some(&object), None, &parsed(&json!({})));
+        let keys: Vec<_> = verdict.audit_annotations.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!((keys.as_slice(), verdict.violations.len()), (notes, 0), "{user}");
+    }
+}
+
+/// A finalizer of a copy whose original is gone, or is another one by now.
+#[test]
+fn what_changes_nothing_passes_whatever_it_claims() {
+    for original in originals() {
+        let place = Place { original, settings: json!({}) };
+        let copies = State::all().into_iter().filter(|state| !state.works());
+        for copy in copies {
+            let verdict = place.ask(TENANT, &copy, Some(&copy));
+            assert_eq!(verdict, Verdict::default(), "{copy:?} {original:?}");
+        }
+    }
+}

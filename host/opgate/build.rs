@@ -1,0 +1,53 @@
+//! Builds the built-in policies and compiles them to native code, both embedded in the host.
+//!
+//! For each policy there are two files: the component, which is what the policy is (its digest is
+//! that of this file, and a host with other settings compiles it anew), and the image, which is
+//! what wasmtime made of it. The list of them is generated as `builtin.rs`.
+
+#[path = "src/engine/settings.rs"]
+mod settings;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+use opgate_pack::{Guest, components};
+use opgate_unsafe::Image;
+
+/// Packages under `guest/` that the host carries, in the order in which they serve.
+const POLICIES: [&str; 6] = [
+    "bundle-immutability",
+    "operator-group",
+    "constraint-limits",
+    "registry-bundle",
+    "plain-bundle",
+    "file-based-catalog",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/engine/settings.rs");
+    let target = env::var("TARGET")?;
+    println!("cargo::rustc-env=OPGATE_TARGET={target}");
+    let engine = wasmtime::Engine::new(&settings::config(&target, true)?)?;
+    let out = env::var("OUT_DIR")?;
+    let out = Path::new(&out);
+    let mut list = String::from("&[\n");
+    for policy in POLICIES {
+        for (_, component) in components(Guest::Package(&format!("opgate-{policy}")))? {
+            let wasm = out.join(format!("{policy}.wasm"));
+            let image = out.join(format!("{policy}.image"));
+            fs::write(&wasm, &component)?;
+            fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
+            let (wasm, image) = (wasm.display(), image.display());
+            writeln!(
+                list,
+                "    Builtin {{ name: \"{policy}\", component: include_bytes!(r\"{wasm}\"), image: opgate_unsafe::embedded_image!(r\"{image}\") }},"
+            )?;
+        }
+    }
+    list.push_str("]\n");
+    fs::write(out.join("builtin.rs"), list)?;
+    Ok(())
+}

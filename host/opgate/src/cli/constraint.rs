@@ -1,0 +1,167 @@
+//! `opgate constraint`: what an `olm.constraint` asks for, and whether properties fulfil it. The code
+//! is that of the policy `constraint-limits`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use opgate_constraint::constraint::{Finding, Options, check};
+use opgate_constraint::eval::{Property, evaluate, rendered};
+use opgate_constraint::levels::is_advice;
+use serde_json::{Value, json};
+
+use super::{Failure, Outcome};
+use crate::yaml::Located;
+
+/// Arguments of `opgate constraint`.
+#[derive(Debug, Args)]
+pub(super) struct ConstraintArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say which parts of a constraint hold, and why
+    Eval(Eval),
+}
+
+/// Status 0: it holds. 1: it does not, or is not valid. 3: that depends on an expression in CEL that was
+/// given up at a limit.
+#[derive(Debug, Args)]
+struct Eval {
+    /// The constraint (JSON or YAML): the value of an `olm.constraint`, or the whole property
+    #[arg(value_name = "FILE")]
+    constraint: PathBuf,
+    /// Properties of a bundle (JSON or YAML): a list, or an object with the list `properties`
+    #[arg(long, value_name = "FILE")]
+    properties: PathBuf,
+    /// Form of the output
+    #[arg(long, value_name = "FORM", default_value = "table")]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A tree for people
+    Table,
+    /// One object
+    Json,
+}
+
+fn denies(finding: &Finding) -> bool {
+    !is_advice(finding.rule)
+}
+
+impl ConstraintArgs {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        match self.command {
+            Command::Eval(eval) => eval.run(),
+        }
+    }
+}
+
+impl Eval {
+    fn run(self) -> Result<Outcome, Failure> {
+        let Self { constraint, properties, output } = self;
+        let value = constraint_value(&constraint)?;
+        let properties = read_properties(&properties)?;
+        let report = check(&value, &Options::default());
+        let denied = report.findings.iter().any(denies);
+        let outcomes =
+            report.constraint.as_ref().filter(|_| !denied).map(|c| evaluate(c, &properties));
+        let holds = outcomes.as_ref().and_then(|outcomes| outcomes.first()?.holds);
+        let mut out = anstream::stdout();
+        match output {
+            Format::Table => {
+                for finding in &report.findings {
+                    let level = if denies(finding) { "deny" } else { "warn" };
+                    writeln!(
+                        out,
+                        "{level} {} {}: {}",
+                        finding.rule, finding.pointer, finding.message
+                    )?;
+                }
+                if let Some(outcomes) = &outcomes {
+                    write!(out, "{}", rendered(outcomes))?;
+                }
+            }
+            Format::Json => {
+                let finding = |finding: &Finding| {
+                    json!({
+                        "rule": finding.rule,
+                        "level": if denies(finding) { "deny" } else { "warn" },
+                        "pointer": finding.pointer,
+                        "message": finding.message,
+                    })
+                };
+                let node = |outcome: &opgate_constraint::eval::Outcome| json!({"holds": outcome.holds, "why": outcome.why, "children": outcome.children});
+                let document = json!({
+                    "holds": holds,
+                    "violations": report.findings.iter().map(finding).collect::<Vec<_>>(),
+                    "nodes": outcomes.iter().flatten().map(node).collect::<Vec<_>>(),
+                });
+                writeln!(out, "{document:#}")?;
+            }
+        }
+        Ok(match (outcomes, holds) {
+            (Some(_), Some(true)) => Outcome::Ok,
+            (Some(_), None) => Outcome::Engine,
+            _ => Outcome::Denied,
+        })
+    }
+}
+
+/// The raw text of a constraint. JSON is taken as it is written, white space included; of YAML the
+/// compact JSON counts.
+fn constraint_value(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    if path.extension().is_some_and(|ending| ending == "json") {
+        // Read no further than the members of the property: its value may be as hostile as it likes.
+        let property: Option<Wrapped<'_>> = serde_json::from_slice(&bytes).ok();
+        let value = property.and_then(Wrapped::value_of_constraint);
+        return Ok(value.map_or_else(|| bytes.trim_ascii().to_vec(), <[u8]>::to_vec));
+    }
+    let read = read_yaml(path, bytes)?;
+    let is_property = read.get("type").and_then(Value::as_str) == Some("olm.constraint");
+    let value = read.get("value").filter(|_| is_property).unwrap_or(&read);
+    Ok(value.to_string().into_bytes())
+}
+
+#[derive(serde::Deserialize)]
+struct Wrapped<'a> {
+    r#type: String,
+    #[serde(borrow)]
+    value: &'a serde_json::value::RawValue,
+}
+
+impl<'a> Wrapped<'a> {
+    fn value_of_constraint(self) -> Option<&'a [u8]> {
+        (self.r#type == "olm.constraint").then(|| self.value.get().as_bytes())
+    }
+}
+
+fn read_properties(path: &Path) -> anyhow::Result<Vec<Property>> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let read = read_yaml(path, bytes)?;
+    let list = read.get("properties").unwrap_or(&read).as_array().cloned();
+    let list = list.with_context(|| format!("{}: no list of properties", path.display()))?;
+    let mut properties = Vec::with_capacity(list.len());
+    for (index, property) in list.iter().enumerate() {
+        let kind = property.get("type").and_then(Value::as_str).map(str::to_owned);
+        let kind = kind.with_context(|| format!("{}: /{index}/type is missing", path.display()))?;
+        let value = property.get("value").unwrap_or(&Value::Null).to_string().into_bytes();
+        properties.push(Property { kind, value });
+    }
+    Ok(properties)
+}
+
+fn read_yaml(path: &Path, bytes: Vec<u8>) -> anyhow::Result<Value> {
+    let named = path.display();
+    let text = String::from_utf8(bytes).with_context(|| format!("{named}: not UTF-8"))?;
+    let read = Located::read(&text).map_err(|error| {
+        anyhow::anyhow!("{named}:{}:{}: {}", error.line, error.column, error.why)
+    })?;
+    Ok(read.value)
+}

@@ -1,0 +1,278 @@
+//! Recorded reviews from files, folders and standard input.
+//!
+//! A file holds one review (JSON or YAML), several YAML documents, or one review a line (JSON
+//! Lines). Folders are read recursively in the order of names. Every review keeps where it came
+//! from; what cannot be read is reported and the rest goes on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use opgate_document::Document;
+use opgate_yaml::Words;
+
+use crate::cluster::Snapshot;
+use crate::files;
+use crate::files::folder::{Entry, Folder};
+use crate::files::read::{At, Reader, Use};
+use crate::lines::Lines;
+use crate::review::{self, ReviewError};
+use crate::yaml;
+
+/// A review's text, or why there is none.
+pub(super) struct Item {
+    /// `reviews/a.json`, `log.jsonl:17`, `all.yaml#2`, `-`.
+    pub(super) source: String,
+    /// The text, or the complete line of the error.
+    pub(super) text: Result<Vec<u8>, String>,
+    /// The file.
+    file: String,
+    /// Lines of the file in front of the text.
+    pub(super) lines_before: usize,
+}
+
+/// A context without anything in it.
+const NO_OBJECT: &str = "there is no object in it: a context is what `kubectl get -o yaml` prints";
+
+/// Endings of files that are read in folders.
+const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
+
+/// A file that is meant.
+#[derive(Debug)]
+pub(super) struct Input {
+    /// Its name in messages.
+    path: PathBuf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Stdin,
+    Named,
+    /// In a folder that was named: which of its files.
+    Below(Rc<Folder>, usize),
+}
+
+/// All files that are meant, in order. Files that a folder holds beside reviews are left out, and
+/// counted.
+///
+/// # Errors
+/// Where a folder that is named cannot be read.
+pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
+    let mut inputs = Vec::new();
+    let mut skipped = 0;
+    for path in paths {
+        if path == Path::new("-") {
+            inputs.push(Input { path: path.clone(), place: Place::Stdin });
+        } else if path.is_dir() {
+            skipped += below(path, &mut inputs)?;
+        } else {
+            inputs.push(Input { path: path.clone(), place: Place::Named });
+        }
+    }
+    Ok((inputs, skipped))
+}
+
+/// The files of a folder; gives how many are left out.
+fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
+    let folder = Rc::new(files::folder::walk(path)?);
+    // Hidden files do not count.
+    let is_hidden = |entry: &Entry| entry.path.split('/').any(|name| name.starts_with('.'));
+    // What cannot be looked into could hold reviews.
+    let is_meant = |entry: &Entry| {
+        let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
+        is_folder || is_review_file(Path::new(&entry.path))
+    };
+    let seen = folder.files.iter().enumerate().filter(|(_, entry)| !is_hidden(entry));
+    let (mut meant, others): (Vec<_>, Vec<_>) = seen.partition(|(_, entry)| is_meant(entry));
+    // Name by name: what is in a folder comes where the folder does.
+    meant.sort_by_key(|(_, entry)| entry.path.split('/').collect::<Vec<_>>());
+    inputs.extend(meant.into_iter().map(|(index, entry)| Input {
+        path: path.join(&entry.path),
+        place: Place::Below(folder.clone(), index),
+    }));
+    Ok(others.len())
+}
+
+impl Input {
+    fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
+        let opened = match &self.place {
+            Place::Stdin => return reader.stdin(),
+            Place::Named => At::Named(&self.path).open()?,
+            Place::Below(folder, index) => {
+                let entry = folder.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
+                if let Some(refused) = &entry.refused {
+                    return Err(io::Error::other(refused.why.clone()));
+                }
+                entry.at(folder).open()?
+            }
+        };
+        reader.read(opened, true, Use::Keep)
+    }
+}
+
+/// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them.
+///
+/// # Errors
+/// Everything that cannot be read, one line each.
+pub(super) fn context(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let mut errors = Vec::new();
+    let (files, skipped) = files(paths)?;
+    if skipped > 0 {
+        tracing::warn!(files = skipped, "left out of the context: not .json, .yaml or .yml");
+    }
+    for file in files {
+        for item in read(&file, reader) {
+            let added = item.object().and_then(|document| {
+                snapshot.add(document).map_err(|why| format!("{}: {why}", item.source))
+            });
+            if let Err(why) = added {
+                errors.push(why);
+            }
+        }
+    }
+    anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    Ok(snapshot)
+}
+
+fn ending(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
+fn is_review_file(path: &Path) -> bool {
+    ENDINGS.contains(&ending(path).as_str())
+}
+
+/// The reviews of one file.
+pub(super) fn read(input: &Input, reader: &Reader) -> Vec<Item> {
+    let source = input.path.display().to_string();
+    match input.bytes(reader) {
+        Ok(bytes) => split(&source, &ending(&input.path), bytes),
+        Err(error) => {
+            vec![Item {
+                text: Err(format!("{source}: {error}")),
+                file: source.clone(),
+                source,
+                lines_before: 0,
+            }]
+        }
+    }
+}
+
+fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<Item> {
+    let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
+    let is_yaml = matches!(ending, "yaml" | "yml")
+        || (!ENDINGS.contains(&ending) && first.is_some_and(|b| *b != b'{'));
+    if is_yaml {
+        return split_yaml(source, &bytes);
+    }
+    if matches!(ending, "jsonl" | "ndjson") || is_lines(&bytes) {
+        return split_lines(source, &bytes);
+    }
+    vec![Item {
+        source: source.to_owned(),
+        file: source.to_owned(),
+        text: Ok(bytes),
+        lines_before: 0,
+    }]
+}
+
+/// Whether the first line is a whole object and another one follows.
+fn is_lines(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let first = lines.next().unwrap_or_default();
+    let whole = || serde_json::from_slice::<serde::de::IgnoredAny>(first).is_ok();
+    lines.next().is_some() && whole()
+}
+
+fn split_lines(source: &str, bytes: &[u8]) -> Vec<Item> {
+    let lines = bytes.split(|b| *b == b'\n').enumerate();
+    let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+    let item = |(number, line): (usize, &[u8])| Item {
+        source: format!("{source}:{}", number + 1),
+        file: source.to_owned(),
+        text: Ok(line.to_vec()),
+        lines_before: number,
+    };
+    lines.map(item).collect()
+}
+
+fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
+    let fail = |why: String| {
+        vec![Item {
+            source: source.to_owned(),
+            file: source.to_owned(),
+            text: Err(why),
+            lines_before: 0,
+        }]
+    };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => return fail(format!("{source}: not UTF-8: {error}")),
+    };
+    let parts = match yaml::parts(text, Words::All) {
+        Ok(parts) => parts,
+        Err(error) => {
+            return fail(format!("{source}:{}:{}: {}", error.line, error.column, error.why));
+        }
+    };
+    if parts.is_empty() {
+        return fail(format!("{source}: {}", ReviewError::Empty));
+    }
+    let several = parts.len() > 1;
+    let lines = Lines::of(text);
+    let item = |(index, part): (usize, yaml::Part)| {
+        let (line, _) = lines.place(text, part.offset);
+        Item {
+            source: if several { format!("{source}#{}", index + 1) } else { source.to_owned() },
+            file: source.to_owned(),
+            text: Ok(part.json.as_bytes().to_vec()),
+            lines_before: usize::try_from(line.saturating_sub(1)).unwrap_or_default(),
+        }
+    };
+    parts.into_iter().enumerate().map(item).collect()
+}
+
+impl Item {
+    /// An error with its place in front.
+    pub(super) fn error(&self, error: &ReviewError) -> String {
+        let file = &self.file;
+        match error {
+            ReviewError::Syntax { line, column, why } => {
+                format!("{file}:{}:{column}: not JSON: {why}", line + self.lines_before)
+            }
+            ReviewError::Depth(offset) | ReviewError::Encoding(offset) => {
+                let text = self.text.as_deref().unwrap_or_default();
+                let before = text.get(..*offset).unwrap_or_default();
+                let lines = memchr::memchr_iter(b'\n', before).count();
+                let column = before.iter().rev().take_while(|b| **b != b'\n').count() + 1;
+                format!("{file}:{}:{column}: {error}", lines + 1 + self.lines_before)
+            }
+            other => format!("{}: {other}", self.source),
+        }
+    }
+
+    /// The text as a document.
+    fn object(&self) -> Result<Document, String> {
+        if self.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
+            return Err(format!("{}: {NO_OBJECT}", self.source));
+        }
+        let text = self
+            .checked()
+            .map_err(|why| why.replace(&ReviewError::Empty.to_string(), NO_OBJECT))?;
+        serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
+            let (line, column) = (error.line() + self.lines_before, error.column());
+            format!("{}:{line}:{column}: not JSON: {error}", self.file)
+        })?;
+        let end = text.len();
+        Ok(Document::part(text, 0..end))
+    }
+
+    /// The checked text.
+    pub(super) fn checked(&self) -> Result<Arc<opgate_document::Text>, String> {
+        let bytes = self.text.clone()?;
+        review::text(bytes).map_err(|error| self.error(&error))
+    }
+}

@@ -1,0 +1,182 @@
+//! Direct reads: what the API server itself has, where the watch is not enough.
+//!
+//! ```text
+//! question (kind, scope) ─▶ Slot ─ a read that began after it was asked? ─ yes ─▶ its answer
+//!                             └──── no ─▶ one read for all who wait ─▶ Api
+//! ```
+//!
+//! A hundred requests that ask the same at the same time cause two reads: the one that was under way
+//! when most of them asked, and the one after it, which all of them take.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::future::{BoxFuture, join_all};
+use opgate_cluster::Key;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::lens::{Fresh, Listing, Needed, Scope};
+use super::{Cluster, Kind};
+
+/// Reads under way at one time: a list of thousands of objects is work for the API server, too.
+const AT_ONCE: usize = 8;
+
+/// Who is asked.
+pub trait Api: Send + Sync {
+    /// What there is now, and up to which version that holds.
+    fn list<'a>(
+        &'a self,
+        kind: &'a Kind,
+        scope: &'a Scope,
+    ) -> BoxFuture<'a, Result<Listing, String>>;
+}
+
+/// What is asked of which kind.
+type Question = (usize, Scope);
+
+/// How many ask it.
+type Askers = usize;
+
+/// Direct reads, shared by all who ask the same.
+pub struct Direct {
+    api: Box<dyn Api>,
+    slots: Mutex<HashMap<Question, (Arc<Slot>, Askers)>>,
+    places: Semaphore,
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Direct").finish_non_exhaustive()
+    }
+}
+
+/// What was read, and when the read began.
+#[derive(Debug, Clone)]
+struct Read {
+    began: Instant,
+    found: Result<Arc<Listing>, String>,
+}
+
+/// One question.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Number of the read that began last.
+    begun: AtomicU64,
+    /// Number and result of the one that ended last. Held during a read: one at a time.
+    last: tokio::sync::Mutex<Option<(u64, Read)>>,
+}
+
+/// One who asks; the last one, also when it gives up, takes the question away.
+struct Asking<'d> {
+    direct: &'d Direct,
+    question: Question,
+    slot: Arc<Slot>,
+}
+
+impl<'d> Asking<'d> {
+    fn new(direct: &'d Direct, question: Question) -> Self {
+        let mut slots = direct.slots.lock();
+        let (slot, askers) = slots.entry(question.clone()).or_default();
+        *askers += 1;
+        let slot = slot.clone();
+        drop(slots);
+        Self { direct, question, slot }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut slots = self.direct.slots.lock();
+        if let Some((_, askers)) = slots.get_mut(&self.question) {
+            *askers = askers.saturating_sub(1);
+            if *askers == 0 {
+                slots.remove(&self.question);
+            }
+        }
+    }
+}
+
+impl Direct {
+    /// Reads from an API server.
+    #[must_use]
+    pub fn new(api: impl Api + 'static) -> Self {
+        let (slots, places) = (Mutex::default(), Semaphore::new(AT_ONCE));
+        Self { api: Box::new(api), slots, places }
+    }
+
+    /// All that is needed.
+    ///
+    /// # Errors
+    /// Where the API server does not answer; the text says what.
+    pub async fn fresh(
+        &self,
+        cluster: &Cluster,
+        needed: &Needed,
+        deadline: Instant,
+    ) -> Result<Fresh, String> {
+        let mut questions = Vec::new();
+        for (kind, scopes) in &needed.0 {
+            // What is part of another question is answered with it.
+            let wide = scopes
+                .iter()
+                .filter(|scope| !scopes.iter().any(|other| other != *scope && other.covers(scope)));
+            questions.extend(wide.map(|scope| (*kind, scope.clone())));
+        }
+        let asked = questions.into_iter().map(|(kind, scope)| async move {
+            let read = self.read(cluster, kind, &scope).await;
+            Some((kind, scope, read?.found))
+        });
+        let all = tokio::time::timeout_at(deadline, join_all(asked)).await;
+        let all = all.map_err(|_| "the API server did not answer in time".to_owned())?;
+        let mut fresh = Fresh::default();
+        for (kind, scope, found) in all.into_iter().flatten() {
+            fresh.0.entry(kind).or_default().push((scope, found?));
+        }
+        Ok(fresh)
+    }
+
+    /// Reads one object, and lets its kind know.
+    ///
+    /// # Errors
+    /// Where the API server does not answer; the text says what.
+    pub async fn learn(&self, cluster: &Cluster, kind: usize, key: &Key) -> Result<(), String> {
+        let scope = Scope::Object(key.clone());
+        if let Some(Read { began, found }) = self.read(cluster, kind, &scope).await
+            && let Some(kind) = cluster.kinds().get(kind)
+        {
+            kind.learn(key, found?.as_ref(), began);
+        }
+        Ok(())
+    }
+
+    /// A read that begins after this was asked.
+    async fn read(&self, cluster: &Cluster, kind: usize, scope: &Scope) -> Option<Read> {
+        let of = cluster.kinds().get(kind)?;
+        let asking = Asking::new(self, (kind, scope.clone()));
+        let slot = &asking.slot;
+        let wanted = slot.begun.load(Ordering::SeqCst) + 1;
+        let mut last = slot.last.lock().await;
+        if let Some((number, read)) = &*last
+            && *number >= wanted
+        {
+            return Some(read.clone());
+        }
+        // The semaphore is never closed.
+        let _place = self.places.acquire().await.ok()?;
+        let number = slot.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let began = Instant::now();
+        let found = self.api.list(of, scope).await.map(Arc::new);
+        let read = Read { began, found };
+        *last = Some((number, read.clone()));
+        Some(read)
+    }
+
+    /// How many questions are under way.
+    #[must_use]
+    pub fn questions(&self) -> usize {
+        self.slots.lock().len()
+    }
+}

@@ -1,0 +1,325 @@
+//! What policies may ask about the cluster: exactly what their descriptors declare.
+//!
+//! ```text
+//! descriptor.reads ─▶ Reading (per policy) ─▶ Kind (one per resource, however many policies read it)
+//!
+//!   live: list and watch ─┐
+//!   snapshot: files       ┴▶ Kind: objects, and reservations of what was just allowed
+//!                                │
+//!   direct: the API server ──▶ Lens (a World, what was read directly) ─▶ Reader (per call) ─▶ policy
+//! ```
+//!
+//! A policy gets an answer from a current view, or none: where a resource is not synced, or was last
+//! heard of too long ago, the call ends as a fault and the policy's `onError` decides.
+//!
+//! Two requests that arrive together must not both be judged by a cluster without the other: what is
+//! allowed is *reserved* ([`Cluster::reserve`]), and until one knows whether it was stored, a verdict
+//! must hold both with it and without it ([`decide()`]).
+
+mod claims;
+mod decide;
+mod direct;
+mod kind;
+mod lens;
+mod live;
+mod pages;
+pub(crate) mod reader;
+mod reservations;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod token;
+pub(crate) mod wire;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_cluster::{Declaration, Key, Resource, Selector};
+use opgate_document::Document;
+
+pub use claims::{Claim, Claims};
+pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
+pub use direct::{Api, Direct};
+pub use kind::{Counters, Kind, NotCurrent, Standing, Status};
+pub use lens::{Fresh, Lens, Listing, Needed, Scope, World};
+pub use live::{Connection, ConnectionError, Watches};
+pub use reader::{Reader, View};
+pub use reservations::{Bounds, Question};
+pub use snapshot::Snapshot;
+pub(crate) use snapshot::plural;
+
+use crate::review::{Operation, Review};
+
+/// What one policy reads of one resource, with its settings applied.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// Which resource.
+    pub resource: Resource,
+    /// Fields and indexes.
+    pub declaration: Declaration,
+    /// Only objects with these labels.
+    pub labels: Selector,
+    /// Only in this namespace.
+    pub namespace: Option<String>,
+}
+
+/// Where the objects come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// From nowhere: rules that need the cluster are not evaluated.
+    Absent,
+    /// From files, complete as they are.
+    Snapshot,
+    /// From an API server.
+    Live,
+}
+
+/// How a view of the cluster is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Where the objects come from.
+    pub source: Source,
+    /// A resource that was not heard of for longer has no answer.
+    pub max_age: Duration,
+    /// How long an object that was allowed may take to be stored.
+    pub reservation: Duration,
+    /// How much may be reserved.
+    pub bounds: Bounds,
+    /// What becomes of questions about a resource whose watch fails.
+    pub interrupted: Interrupted,
+}
+
+impl Options {
+    /// The defaults: five minutes without a word are too old (an API server sends a bookmark every
+    /// minute), and what an API server was allowed to store is stored milliseconds later, unless
+    /// another webhook takes its time.
+    #[must_use]
+    pub fn of(source: Source) -> Self {
+        Self {
+            source,
+            max_age: Duration::from_secs(300),
+            reservation: Duration::from_secs(2),
+            bounds: Bounds::AUTHENTICATED,
+            interrupted: Interrupted::Read,
+        }
+    }
+}
+
+/// Everything that is read of the cluster, for all policies.
+#[derive(Debug)]
+pub struct Cluster {
+    kinds: Vec<Arc<Kind>>,
+    positions: HashMap<Resource, usize>,
+    options: Options,
+    /// Held while a reservation is compared and made.
+    reserving: parking_lot::Mutex<()>,
+    claims: Claims,
+}
+
+/// A request that was allowed and changes an object.
+#[derive(Debug)]
+pub struct Write {
+    /// Kinds that keep such objects.
+    kinds: Vec<usize>,
+    key: Key,
+    object: Option<Arc<Document>>,
+    old: Option<Arc<Document>>,
+}
+
+/// Nothing more can be reserved for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom;
+
+/// What became of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserved {
+    /// It is made, or none is needed.
+    Made,
+    /// Something was reserved since that may change what was asked: it has to be asked again.
+    Outdated,
+    /// It may change what somebody has asked who was in the way of others too often: those go first.
+    Claimed,
+}
+
+/// Reservations of all kinds have so many times the room of one.
+const ALL: usize = 2;
+
+impl Cluster {
+    /// A view for all readings; one kind per resource, with what any of them needs.
+    #[must_use]
+    pub fn new(readings: &[Reading], options: Options) -> Self {
+        let mut merged: Vec<Reading> = Vec::new();
+        for reading in readings {
+            match merged.iter_mut().find(|known| known.resource == reading.resource) {
+                None => merged.push(reading.clone()),
+                Some(known) => {
+                    known.declaration = known.declaration.union(&reading.declaration);
+                    if known.labels != reading.labels {
+                        known.labels = Selector::default();
+                    }
+                    if known.namespace != reading.namespace {
+                        known.namespace = None;
+                    }
+                }
+            }
+        }
+        let positions = merged.iter().enumerate().map(|(i, r)| (r.resource.clone(), i)).collect();
+        let kinds = merged.into_iter().map(|reading| Arc::new(Kind::new(reading, options)));
+        Self {
+            kinds: kinds.collect(),
+            positions,
+            options,
+            reserving: parking_lot::Mutex::default(),
+            claims: Claims::default(),
+        }
+    }
+
+    /// The resources that are read.
+    #[must_use]
+    pub fn kinds(&self) -> &[Arc<Kind>] {
+        &self.kinds
+    }
+
+    /// How the view is kept.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    fn position(&self, resource: &Resource) -> Option<usize> {
+        self.positions.get(resource).copied()
+    }
+
+    /// Kinds of the object under review, whatever the version in which it was sent.
+    fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = usize> {
+        let of = |kind: &Kind| {
+            let resource = kind.resource();
+            resource.group == review.resource.group && resource.resource == review.resource.name
+        };
+        (0..).zip(&self.kinds).filter(move |(_, kind)| of(kind)).map(|(position, _)| position)
+    }
+
+    /// What has to be reserved where a review is allowed; `None` where evaluations see nothing of it:
+    /// it changes nothing that any policy reads, or will not be stored.
+    #[must_use]
+    pub fn change(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Arc<Document>>,
+        old: Option<&Arc<Document>>,
+    ) -> Option<Write> {
+        let is_write = matches!(review.operation, Operation::Create | Operation::Update)
+            && review.sub_resource.is_empty();
+        if self.options.source != Source::Live || review.dry_run || !is_write {
+            return None;
+        }
+        let (object, key) = (object?, key_of(review));
+        let differ = |position: &usize| {
+            let kind = self.kinds.get(*position);
+            let new =
+                |kind: &Arc<Kind>| kind.differ(old?.root(), object.root(), &key.namespace).into();
+            kind.and_then(new).unwrap_or(true)
+        };
+        let kinds: Vec<_> = self.kinds_of(review).filter(differ).collect();
+        let (object, old) = (Some(object.clone()), old.cloned());
+        (!kinds.is_empty()).then_some(Write { kinds, key, object, old })
+    }
+
+    /// How many reservations there have been and were settled, kind by kind.
+    #[must_use]
+    pub fn counters(&self) -> Vec<Counters> {
+        self.kinds.iter().map(|kind| kind.counters()).collect()
+    }
+
+    /// Remembers what was allowed until one knows what became of it, provided that nothing was
+    /// reserved since `seen` that may change the answer to what the evaluation has `asked`, and that nobody
+    /// else has a claim on what it would change.
+    ///
+    /// # Errors
+    /// Where nothing more can be reserved.
+    pub fn reserve(
+        &self,
+        write: &Write,
+        seen: &[Counters],
+        asked: &[(usize, Question)],
+        claim: Option<&Claim<'_>>,
+    ) -> Result<Reserved, NoRoom> {
+        let Some(object) = &write.object else { return Ok(Reserved::Made) };
+        let _one_at_a_time = self.reserving.lock();
+        let of = |kind: usize| {
+            asked.iter().filter(move |(of, _)| *of == kind).map(|(_, question)| question)
+        };
+        let is_old = |(position, kind): (usize, &Arc<Kind>)| {
+            of(position).next().is_some() && kind.is_touched(seen.get(position), &of(position))
+        };
+        if (0..).zip(&self.kinds).any(is_old) {
+            return Ok(Reserved::Outdated);
+        }
+        let version = |old: &Arc<Document>| {
+            old.get("/metadata/resourceVersion").and_then(|v| v.text().map(str::to_owned))
+        };
+        let before = write.old.as_ref().and_then(version).unwrap_or_default();
+        let old = || write.old.as_ref().map(|old| old.root());
+        let kinds = || {
+            let kind = |position: &usize| Some((*position, self.kinds.get(*position)?));
+            write.kinds.iter().filter_map(kind)
+        };
+        if self.claims.are_there() {
+            let made = kinds().filter_map(|(position, kind)| {
+                Some((position, kind.made(&write.key, object.root(), old(), &before)?))
+            });
+            if self.claims.forbid(&made.collect::<Vec<_>>(), claim) {
+                return Ok(Reserved::Claimed);
+            }
+        }
+        let bytes = self.kinds.iter().fold(0_usize, |sum, kind| sum + kind.reserved_bytes());
+        if bytes >= self.options.bounds.bytes.saturating_mul(ALL) {
+            return Err(NoRoom);
+        }
+        for (_, kind) in kinds() {
+            kind.reserve(&write.key, object, old(), &before).map_err(|_| NoRoom)?;
+        }
+        Ok(Reserved::Made)
+    }
+
+    /// Applies an allowed review to a snapshot, as the API server would have stored it.
+    pub fn evolve(&self, review: &Review<'_>) {
+        if review.dry_run || review.operation == Operation::Connect {
+            return;
+        }
+        let (inputs, key) = (review.inputs(), key_of(review));
+        let object = inputs.object.filter(|_| review.operation != Operation::Delete);
+        for kind in self.kinds_of(review).filter_map(|kind| self.kinds.get(kind)) {
+            match &object {
+                Some(object) => kind.apply(object.root(), &key.namespace),
+                None if review.sub_resource.is_empty() => kind.delete(&key, "", ""),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether all that policies read has been listed.
+    #[must_use]
+    pub fn is_seen(&self) -> bool {
+        self.options.source != Source::Live || self.kinds.iter().all(|kind| kind.was_seen())
+    }
+
+    /// Waits until all that policies read has been listed.
+    pub async fn seen(&self) {
+        for kind in &self.kinds {
+            loop {
+                let told = kind.settled().notified();
+                if self.options.source != Source::Live || kind.was_seen() {
+                    break;
+                }
+                told.await;
+            }
+        }
+    }
+}
+
+/// The object under review.
+fn key_of(review: &Review<'_>) -> Key {
+    Key::new(review.own_namespace(), &review.name)
+}

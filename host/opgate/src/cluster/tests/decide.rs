@@ -1,0 +1,345 @@
+//! Ends of decisions that the model does not reach.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use opgate_cluster::Query;
+use tokio::time::Instant;
+
+use super::*;
+
+/// Denies where there is anything but what it writes itself.
+struct Alone<'a> {
+    cluster: &'a Cluster,
+    judged: AtomicUsize,
+}
+
+impl<'a> Alone<'a> {
+    fn new(cluster: &'a Cluster) -> Self {
+        Self { cluster, judged: AtomicUsize::new(0) }
+    }
+}
+
+impl Judge for Alone<'_> {
+    type Verdict = String;
+    type Overload = Unsettled;
+
+    async fn judge(&self, lens: &Lens) -> Result<Asked<String>, Unsettled> {
+        self.judged.fetch_add(1, Ordering::Relaxed);
+        let asked = vec![(0, Scope::All)];
+        let questions = vec![(0, Question::Query(Box::default()))];
+        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));
+        let kind = &self.cluster.kinds[0];
+        match kind.select(&Query::default(), usize::MAX, fresh, lens.world, None) {
+            Ok(found) => {
+                let allows = found.objects.iter().all(|object| *object.key().name == *"mine");
+                let touched = found.touched.into_iter().map(|key| (0, key)).collect();
+                let verdict = if allows { "allowed" } else { "denied" }.to_owned();
+                Ok(Asked { verdict, allows, is_sound: true, asked, questions, touched })
+            }
+            Err(why) => {
+                let (verdict, touched) = (format!("{why:?}"), Vec::new());
+                Ok(Asked { verdict, allows: false, is_sound: false, asked, questions, touched })
+            }
+        }
+    }
+
+    fn without_answer(&self, _: String, why: &str) -> String {
+        why.to_owned()
+    }
+
+    fn resting_on(&self, verdict: String, objects: &[String]) -> String {
+        format!("{verdict}: {}", objects.join(", "))
+    }
+
+    fn without_room(&self, _: String) -> Result<String, Unsettled> {
+        Err(Unsettled::NoRoom)
+    }
+
+    fn change(&self, _: &mut String) -> Result<Option<Write>, Unsettled> {
+        let object = Some(object("mine", "", "m", "x"));
+        Ok(Some(Write { kinds: vec![0], key: key("mine"), object, old: None }))
+    }
+}
+
+/// Answers with nothing, or not at all.
+struct Answers(Option<&'static str>);
+
+impl Api for Answers {
+    fn list<'a>(&'a self, kind: &'a Kind, _: &'a Scope) -> BoxFuture<'a, Result<Listing, String>> {
+        let listing = Listing { version: "9".to_owned(), ..kind.empty() };
+        let answer = self.0.map_or(Ok(listing), |why| Err(why.to_owned()));
+        Box::pin(async move { answer })
+    }
+}
+
+fn view(options: Options) -> Cluster {
+    let cluster = cluster(options);
+    list(&cluster.kinds[0], "1", &[]);
+    cluster
+}
+
+async fn ask(
+    cluster: &Cluster,
+    direct: Option<&Direct>,
+    seconds: u64,
+) -> Result<String, Unsettled> {
+    let exactness = Exactness { direct, always: false, contested: &[0] };
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    decide(cluster, exactness, deadline, &Alone::new(cluster)).await
+}
+
+fn reserved(cluster: &Cluster) -> usize {
+    cluster.kinds[0].status().reservations
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_reserved_for_who_has_given_up() {
+    let cluster = view(Options::of(Source::Live));
+    assert_eq!(ask(&cluster, None, 0).await, Err(Unsettled::Late));
+    assert_eq!(reserved(&cluster), 0);
+    assert_eq!(ask(&cluster, None, 1).await, Ok("allowed".to_owned()));
+    assert_eq!(reserved(&cluster), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_room_there_is_no_verdict() {
+    let bounds = Bounds { count: 0, bytes: 0 };
+    let cluster = view(Options { bounds, ..Options::of(Source::Live) });
+    assert_eq!(ask(&cluster, None, 1).await, Err(Unsettled::NoRoom));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_known_is_denied_in_time() {
+    let reserve = |cluster: &Cluster, name: &str| {
+        let other = object(name, "", "o", "x");
+        cluster.kinds[0].reserve(&key(name), &other, None, "").unwrap();
+    };
+    let rests = Ok("denied: r ns/other".to_owned());
+    let silent = Direct::new(Answers(Some("500: no answer")));
+    let empty = Direct::new(Answers(None));
+    for (direct, seconds, expected, took) in [
+        // Nobody to ask.
+        (None, 10, &rests, 0..=60),
+        (Some(&silent), 10, &rests, 50..=60),
+        // It could still be stored when the time is up.
+        (Some(&empty), 1, &rests, 50..=60),
+        (Some(&empty), 10, &Ok("allowed".to_owned()), 2_000..=2_010),
+    ] {
+        let cluster = view(Options::of(Source::Live));
+        reserve(&cluster, "other");
+        let began = Instant::now();
+        assert_eq!(ask(&cluster, direct, seconds).await, *expected);
+        let milliseconds = began.elapsed().as_millis();
+        assert!(took.contains(&milliseconds), "{expected:?} after {milliseconds} ms");
+    }
+    // So is what hangs on too many.
+    let cluster = view(Options::of(Source::Live));
+    for number in 0..40 {
+        reserve(&cluster, &format!("other-{number}"));
+    }
+    let denied = ask(&cluster, Some(&empty), 10).await.unwrap();
+    assert_eq!(denied, "denied: r ns/other-0, r ns/other-1, r ns/other-10");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_is_replaced_or_a_fault() {
+    let direct = Direct::new(Answers(None));
+    let silent = Direct::new(Answers(Some("500: no answer")));
+    let failing = "the watch of g/v1/r fails, it was last heard of 6 s ago: cut";
+    for (interrupted, direct, expected) in [
+        (Interrupted::Read, Some(&direct), "allowed"),
+        (Interrupted::Read, Some(&silent), &format!("{failing}; read directly: 500: no answer")),
+        (Interrupted::Read, None, failing),
+        (Interrupted::Fail, Some(&direct), failing),
+    ] {
+        let cluster = view(Options { interrupted, ..Options::of(Source::Live) });
+        cluster.kinds[0].apply(object("stored", "2", "s", "x").root(), "");
+        cluster.kinds[0].failed("cut".to_owned());
+        assert_eq!(ask(&cluster, direct, 10).await.unwrap(), "denied", "it may pass");
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert_eq!(ask(&cluster, direct, 10).await.unwrap(), expected);
+    }
+}
+
+/// Asks for all of a spec, and allows whatever there is.
+struct Asks<'a> {
+    cluster: &'a Cluster,
+    name: String,
+    spec: &'a str,
+    takes: Duration,
+    judged: AtomicUsize,
+}
+
+impl<'a> Asks<'a> {
+    fn new(cluster: &'a Cluster, name: &str, spec: &'a str, milliseconds: u64) -> Self {
+        let takes = Duration::from_millis(milliseconds);
+        Self { cluster, name: name.to_owned(), spec, takes, judged: AtomicUsize::new(0) }
+    }
+
+    async fn decide(&self, seconds: u64) -> Result<(), Unsettled> {
+        let exactness = Exactness { direct: None, always: false, contested: &[0] };
+        decide(self.cluster, exactness, Instant::now() + Duration::from_secs(seconds), self).await
+    }
+}
+
+impl Judge for Asks<'_> {
+    type Verdict = ();
+    type Overload = Unsettled;
+
+    async fn judge(&self, _: &Lens) -> Result<Asked<()>, Unsettled> {
+        self.judged.fetch_add(1, Ordering::Relaxed);
+        let matches = vec![opgate_cluster::Match {
+            index: 0,
+            values: Arc::new([self.spec.to_owned()].into()),
+            absent: false,
+        }];
+        let query = Query { matches, ..Query::default() };
+        tokio::time::sleep(self.takes).await;
+        Ok(Asked {
+            verdict: (),
+            allows: true,
+            is_sound: true,
+            asked: vec![(0, Scope::All)],
+            questions: vec![(0, Question::Query(Box::new(query)))],
+            touched: Vec::new(),
+        })
+    }
+
+    fn without_answer(&self, (): (), _: &str) {}
+
+    fn resting_on(&self, (): (), _: &[String]) {}
+
+    fn without_room(&self, (): ()) -> Result<(), Unsettled> {
+        Err(Unsettled::NoRoom)
+    }
+
+    fn change(&self, (): &mut ()) -> Result<Option<Write>, Unsettled> {
+        let object = Some(object(&self.name, "", &self.name, self.spec));
+        Ok(Some(Write { kinds: vec![0], key: key(&self.name), object, old: None }))
+    }
+}
+
+/// Small writes without a pause, until dropped; each is decided as any other.
+async fn writes(cluster: &Cluster, spec: &str) -> usize {
+    let mut number = 0;
+    loop {
+        let write = Asks::new(cluster, &format!("w{number}"), spec, 0);
+        match write.decide(5).await {
+            Ok(()) => number += 1,
+            Err(Unsettled::NoRoom) => return number,
+            Err(other) => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(6)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_elsewhere_repeats_nothing() {
+    let cluster = view(Options::of(Source::Live));
+    let slow = Asks::new(&cluster, "slow", "mine", 40);
+    tokio::select! {
+        biased;
+        decided = slow.decide(5) => assert_eq!(decided, Ok(())),
+        count = writes(&cluster, "theirs") => panic!("{count}"),
+    }
+    assert_eq!(slow.judged.into_inner(), 1);
+    assert!(reserved(&cluster) > 5, "meanwhile others wrote");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_in_the_way_of_others_goes_first() {
+    let cluster = view(Options::of(Source::Live));
+    let slow = Asks::new(&cluster, "slow", "shared", 40);
+    let other = Asks::new(&cluster, "other", "shared", 30);
+    let began = Instant::now();
+    tokio::select! {
+        biased;
+        decided = async { tokio::join!(slow.decide(5), other.decide(5)) } => {
+            assert_eq!(decided, (Ok(()), Ok(())));
+        }
+        count = writes(&cluster, "shared") => panic!("{count}"),
+    }
+    let judged = slow.judged.into_inner().max(other.judged.into_inner());
+    assert!(judged <= 6, "{judged} rounds");
+    assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+    assert!(!cluster.claims.are_there());
+}
+
+/// A claim of one that hangs, or that went away, holds up nobody for long.
+#[tokio::test(start_paused = true)]
+async fn a_claim_ends() {
+    let cluster = view(Options::of(Source::Live));
+    let everything = || vec![(0, Question::Anything)];
+    let hangs = cluster.claims.claim(everything());
+    let began = Instant::now();
+    assert_eq!(Asks::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
+    assert_eq!(began.elapsed().as_secs(), 1);
+    drop(hangs);
+    let gone = cluster.claims.claim(everything());
+    let waits = Asks::new(&cluster, "b", "x", 0);
+    let began = Instant::now();
+    let goes = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(gone);
+    };
+    let (decided, ()) = tokio::join!(waits.decide(5), goes);
+    assert_eq!((decided, began.elapsed().as_millis()), (Ok(()), 20));
+    let all: Vec<_> = (0..100).filter_map(|_| cluster.claims.claim(everything())).collect();
+    assert_eq!(all.len(), 64, "there is an end");
+}
+
+/// What was allowed already, once more, changes nothing.
+#[tokio::test(start_paused = true)]
+async fn the_same_again_is_no_change() {
+    let cluster = view(Options::of(Source::Live));
+    let again = || Asks::new(&cluster, "again", "mine", 0);
+    assert_eq!(again().decide(5).await, Ok(()));
+    let slow = Asks::new(&cluster, "slow", "mine", 40);
+    let repeats = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        again().decide(5).await
+    };
+    assert_eq!(tokio::join!(slow.decide(5), repeats), (Ok(()), Ok(())));
+    assert_eq!(slow.judged.into_inner(), 1);
+    assert_eq!(reserved(&cluster), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservations_end_without_anybody_who_asks() {
+    let cluster = view(Options::of(Source::Live));
+    assert_eq!(Asks::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    cluster.kinds[0].expire();
+    assert_eq!(reserved(&cluster), 1, "the watch has not spoken: it may be stored");
+    tokio::time::advance(Duration::from_secs(300)).await;
+    cluster.kinds[0].expire();
+    assert_eq!(reserved(&cluster), 0, "no view is as old");
+}
+
+/// All kinds together have room for twice as much as one.
+#[tokio::test(start_paused = true)]
+async fn all_kinds_together_have_an_end() {
+    let bounds = Bounds { count: 1_000, bytes: 20_000 };
+    let reading = |name: &str| {
+        let resource = Resource { group: "g".into(), version: "v1".into(), resource: name.into() };
+        let declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
+        Reading { resource, declaration, labels: Selector::default(), namespace: None }
+    };
+    let readings: Vec<_> = (0..8).map(|number| reading(&format!("r{number}"))).collect();
+    let cluster = Cluster::new(&readings, Options { bounds, ..Options::of(Source::Live) });
+    let mut made = 0;
+    for number in 0..800 {
+        // Of many namespaces: one has only its share.
+        let name = format!("{number}-{}", "x".repeat(200));
+        let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"n{number}"}}}}"#);
+        let object = Some(Arc::new(Document::parse(&json).unwrap()));
+        let key = Key::new(&format!("n{number}"), &name);
+        let write = Write { kinds: vec![number % 8], key, object, old: None };
+        made += usize::from(cluster.reserve(&write, &cluster.counters(), &[], None).is_ok());
+    }
+    let bytes: usize = cluster.kinds.iter().map(|kind| kind.reserved_bytes()).sum();
+    assert!(made > 20 && (40_000..42_000).contains(&bytes), "{made} of {bytes} bytes");
+}

@@ -1,0 +1,395 @@
+//! What a kind shows in each world, and how current it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_cluster::{Object, Query};
+
+use super::*;
+use crate::cluster::kind::NotCurrent;
+
+const APPLIED: World = World::Applied(0);
+
+fn live() -> Arc<Kind> {
+    let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
+    list(&kind, "1", &[]);
+    kind
+}
+
+/// Of objects without the label `hidden`.
+fn visible() -> Arc<Kind> {
+    let selector = r#"{"matchExpressions":[{"key":"hidden","operator":"DoesNotExist"}]}"#;
+    let kind = labelled(Options::of(Source::Live), selector).kinds.remove(0);
+    list(&kind, "1", &[]);
+    kind
+}
+
+/// Names and specs of all objects in a world.
+fn shown(kind: &Kind, world: World) -> String {
+    let found = kind.select(&Query::default(), usize::MAX, None, world, None).unwrap();
+    texts(&found.objects)
+}
+
+fn texts(objects: &[Arc<Object>]) -> String {
+    let spec = |o: &Arc<Object>| o.document().get("/spec").unwrap().text().unwrap().to_owned();
+    let one = |o: &Arc<Object>| format!("{}={}", o.key().name, spec(o));
+    objects.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn all(kind: &Kind) -> [String; 3] {
+    [World::Stored, APPLIED, World::Together].map(|world| shown(kind, world))
+}
+
+fn reserve(kind: &Kind, name: &str, uid: &str, before: &str, spec: &str) {
+    let object = object(name, before, uid, spec);
+    kind.reserve(&key(name), &object, None, before).unwrap();
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_hides_nothing_that_is_stored() {
+    let kind = live();
+    kind.apply(object("a", "2", "u", "old").root(), "");
+    kind.apply(object("b", "3", "v", "other").root(), "");
+    reserve(&kind, "a", "u", "2", "new");
+    let both = "a=old a=new b=other";
+    assert_eq!(all(&kind), ["a=old b=other", "a=new b=other", both]);
+    assert_eq!(shown(&kind, World::Apart), both);
+    let single =
+        [(World::Stored, "old"), (APPLIED, "new"), (World::Together, "new"), (World::Apart, "old")];
+    for (world, spec) in single {
+        let got = kind.get(&key("a"), None, world).unwrap();
+        assert_eq!(texts(&[got.object.unwrap()]), format!("a={spec}"));
+        assert!(got.touches);
+    }
+    assert!(!kind.get(&key("b"), None, World::Stored).unwrap().touches);
+
+    // A second request about the same object leaves the first one in its place.
+    reserve(&kind, "a", "u", "2", "third");
+    assert_eq!(shown(&kind, APPLIED), "a=new b=other");
+    assert_eq!(shown(&kind, World::Applied(1)), "a=third b=other");
+    assert_eq!(shown(&kind, World::Together), "a=old a=new a=third b=other");
+
+    // However small the pages are, all copies are on them.
+    for limit in 1..4 {
+        let (mut after, mut skip, mut found) = (None, usize::MAX, Vec::new());
+        loop {
+            let query = Query { limit, after: after.clone(), ..Query::default() };
+            let page = kind.select(&query, skip, None, World::Together, None).unwrap();
+            found.extend(page.objects.iter().cloned());
+            if page.objects.len() < limit {
+                break;
+            }
+            after = page.objects.last().map(|object| object.key().clone());
+            skip = page.copies_of_last;
+        }
+        assert_eq!(texts(&found), "a=old a=new a=third b=other", "pages of {limit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_found_by_what_it_was_or_will_be_is_touched() {
+    let kind = live();
+    kind.apply(object("a", "2", "u", "old").root(), "");
+    reserve(&kind, "a", "u", "2", "new");
+    for (spec, worlds) in [("old", ["a=old", "", "a=old"]), ("new", ["", "a=new", "a=new"])] {
+        let values = Arc::new(std::iter::once(spec.to_owned()).collect());
+        let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
+        let query = Query { matches, ..Query::default() };
+        for (world, expected) in [World::Stored, APPLIED, World::Together].into_iter().zip(worlds) {
+            let found = kind.select(&query, usize::MAX, None, world, None).unwrap();
+            assert_eq!(texts(&found.objects), expected, "{spec} in {world:?}");
+            assert_eq!(found.touched, [key("a")], "{spec} in {world:?}");
+        }
+    }
+    let elsewhere = Query { namespace: Some("other".to_owned()), ..Query::default() };
+    let found = kind.select(&elsewhere, usize::MAX, None, World::Together, None).unwrap();
+    assert!(found.touched.is_empty() && found.objects.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_leaves_the_view_takes_away_in_one_world_only() {
+    let kind = visible();
+    kind.apply(object("a", "2", "u", "old").root(), "");
+    let json = r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"2","labels":{"hidden":""}},"spec":"old"}"#;
+    kind.reserve(&key("a"), &Document::parse(json).unwrap(), None, "2").unwrap();
+    assert_eq!(all(&kind), ["a=old", "", "a=old"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_settle_what_they_show_or_overtake_and_nothing_else() {
+    let kind = live();
+    let pending = |name: &str| kind.pending(&key(name)).0;
+    // A new object is settled by itself, not by another one of its name (409).
+    reserve(&kind, "a", "new", "", "wanted");
+    kind.apply(object("a", "2", "old", "stored").root(), "");
+    assert_eq!(pending("a"), 1);
+    assert_eq!(all(&kind), ["a=stored", "a=wanted", "a=stored a=wanted"]);
+    kind.delete(&key("a"), "3", "old");
+    assert_eq!(pending("a"), 1, "now there is room for it");
+    kind.apply(object("a", "4", "new", "wanted").root(), "");
+    assert_eq!(pending("a"), 0);
+    // A change is settled by whatever comes after what it changes.
+    reserve(&kind, "a", "new", "4", "changed");
+    kind.apply(object("a", "4", "new", "wanted").root(), "");
+    assert_eq!(pending("a"), 1, "an old event settles nothing");
+    kind.apply(object("a", "5", "new", "changed by another").root(), "");
+    assert_eq!(pending("a"), 0);
+    reserve(&kind, "a", "new", "5", "again");
+    kind.delete(&key("a"), "6", "new");
+    assert_eq!((pending("a"), shown(&kind, World::Together)), (0, String::new()));
+    // Where the uid is not known, any object of the name settles a new one.
+    reserve(&kind, "b", "", "", "wanted");
+    kind.apply(object("b", "7", "u", "wanted").root(), "");
+    assert_eq!(pending("b"), 0);
+
+    // So do lists.
+    reserve(&kind, "new", "n", "", "wanted");
+    reserve(&kind, "unseen", "x", "", "wanted");
+    reserve(&kind, "b", "u", "7", "changed");
+    reserve(&kind, "gone", "g", "5", "changed");
+    list(&kind, "9", &[object("new", "8", "n", "wanted"), object("b", "7", "u", "wanted")]);
+    assert_eq!(["new", "unseen", "b", "gone"].map(pending), [0, 1, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_ends_when_the_watch_has_spoken_after_its_time() {
+    let kind = live();
+    reserve(&kind, "a", "u", "", "refused by another webhook");
+    pass(1).await;
+    kind.bookmark("2");
+    assert_eq!(kind.pending(&key("a")).0, 1, "it may still be stored");
+    pass(60).await;
+    assert_eq!(kind.pending(&key("a")).0, 1, "the watch has said nothing since");
+    kind.failed("forbidden".to_owned());
+    assert_eq!(kind.pending(&key("a")).0, 1, "and a failure tells nothing");
+    kind.bookmark("3");
+    assert_eq!(kind.pending(&key("a")).0, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_direct_read_settles_what_it_can_know() {
+    let kind = live();
+    let read = |objects: &[Arc<Document>], version: &str| {
+        let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
+        for object in objects {
+            kind.take(&mut listing, object.root(), "");
+        }
+        kind.learn(&key("a"), &listing, tokio::time::Instant::now());
+    };
+    let pending = || kind.pending(&key("a")).0;
+    reserve(&kind, "a", "u", "", "wanted");
+    read(&[], "5");
+    assert_eq!(pending(), 1, "it may be on its way");
+    read(&[object("a", "4", "other", "stored")], "5");
+    assert_eq!(pending(), 1, "it may follow another one of its name");
+    assert_eq!(shown(&kind, World::Stored), "a=stored", "what was read counts before the watch");
+    pass(3).await;
+    read(&[], "5");
+    assert_eq!((pending(), shown(&kind, World::Together)), (0, String::new()), "it never came");
+
+    reserve(&kind, "a", "u", "", "wanted");
+    read(&[object("a", "6", "u", "wanted")], "6");
+    assert_eq!(pending(), 0);
+    assert_eq!(all(&kind), ["a=wanted", "a=wanted", "a=wanted"]);
+    kind.apply(object("a", "4", "old", "late event").root(), "");
+    assert_eq!(shown(&kind, World::Stored), "a=wanted", "the watch is still behind");
+    kind.delete(&key("a"), "7", "u");
+    assert_eq!(shown(&kind, World::Stored), "", "now it is ahead");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_directly_counts_until_the_watch_is_as_far() {
+    let kind = live();
+    kind.apply(object("a", "5", "u", "watched").root(), "");
+    let fresh = |version: &str, objects: &[Arc<Document>]| {
+        let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
+        for object in objects {
+            kind.take(&mut listing, object.root(), "");
+        }
+        listing
+    };
+    let newer = fresh("7", &[object("a", "6", "u", "read"), object("b", "7", "v", "read")]);
+    let see = |listing: &Listing| {
+        let query = Query::default();
+        let found = kind.select(&query, usize::MAX, Some(listing), World::Stored, None).unwrap();
+        texts(&found.objects)
+    };
+    assert_eq!(see(&newer), "a=read b=read");
+    // Reserved and settled since the read: the watch is ahead of it, and nothing is missed.
+    kind.apply(object("c", "8", "w", "meanwhile").root(), "");
+    assert_eq!(see(&newer), "a=watched c=meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_faults_questions_about_it_and_no_others() {
+    let kind = live();
+    kind.apply(object("a", "2", "u", "readable").root(), "");
+    let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
+    let json = format!(
+        r#"{{"metadata":{{"name":"bad","namespace":"elsewhere","resourceVersion":"3"}},"spec":{deep}}}"#
+    );
+    let bad = Document::deep(json).unwrap();
+    kind.apply(bad.root(), "");
+    let ask = |namespace: Option<&str>| {
+        let query = Query { namespace: namespace.map(str::to_owned), ..Query::default() };
+        kind.select(&query, usize::MAX, None, World::Stored, None).map(|found| found.objects.len())
+    };
+    let why = "g/v1/r holds elsewhere/bad, which cannot be read: a field that policies read nests deeper than 512 levels";
+    let error = NotCurrent::Unknown(why.to_owned());
+    assert_eq!(ask(Some("ns")), Ok(1));
+    assert_eq!(ask(Some("elsewhere")), Err(error.clone()));
+    assert_eq!(ask(None), Err(error.clone()));
+    let bad_key = Key::new("elsewhere", "bad");
+    assert_eq!(kind.get(&bad_key, None, World::Stored).err(), Some(error));
+    assert!(kind.get(&Key::new("elsewhere", "x"), None, World::Stored).is_ok());
+    assert_eq!(kind.status().unreadable, 1);
+    // In a list it is stepped over alike; and it is good again once it can be read or is gone.
+    let mut listing = kind.empty();
+    kind.take(&mut listing, bad.root(), "");
+    kind.replace(listing, tokio::time::Instant::now());
+    assert_eq!((ask(Some("ns")), kind.status().unreadable), (Ok(0), 1));
+    kind.delete(&bad_key, "4", "");
+    assert_eq!((ask(None), kind.status().unreadable), (Ok(0), 0));
+}
+
+/// What is not to be seen by its labels is not gone: a change that shows it again is still to come.
+#[tokio::test(start_paused = true)]
+async fn what_may_be_hidden_by_its_labels_is_not_taken_for_gone() {
+    let kind = visible();
+    let pending = || kind.pending(&key("a")).0;
+    let now = tokio::time::Instant::now;
+    reserve(&kind, "a", "u", "6", "visible again");
+    // The event that hid it comes late; a read and a list do not show it yet.
+    kind.delete(&key("a"), "6", "u");
+    kind.learn(&key("a"), &Listing { version: "7".to_owned(), ..kind.empty() }, now());
+    list(&kind, "7", &[]);
+    assert_eq!(pending(), 1);
+    pass(3).await;
+    kind.learn(&key("a"), &Listing { version: "8".to_owned(), ..kind.empty() }, now());
+    assert_eq!(pending(), 0, "it never came");
+    reserve(&kind, "a", "u", "8", "again");
+    kind.delete(&key("a"), "9", "u");
+    assert_eq!(pending(), 0, "this is a later end");
+}
+
+/// A list shows what was there when it began, however long it takes.
+#[tokio::test(start_paused = true)]
+async fn a_slow_list_settles_nothing_that_came_after_its_beginning() {
+    let kind = live();
+    let began = tokio::time::Instant::now();
+    pass(1).await;
+    reserve(&kind, "new", "n", "", "wanted");
+    reserve(&kind, "changed", "c", "20", "wanted");
+    let mut there = Listing { version: "22".to_owned(), ..kind.empty() };
+    kind.take(&mut there, object("known", "21", "k", "read directly").root(), "");
+    reserve(&kind, "known", "k", "", "read directly");
+    kind.learn(&key("known"), &there, tokio::time::Instant::now());
+    pass(30).await;
+    kind.replace(Listing { version: "10".to_owned(), ..kind.empty() }, began);
+    let pending = |name: &str| kind.pending(&key(name)).0;
+    assert_eq!((pending("new"), pending("changed")), (1, 1));
+    assert_eq!(shown(&kind, World::Stored), "known=read directly");
+    // The watch goes on from there.
+    kind.bookmark("30");
+    assert_eq!((pending("new"), pending("changed")), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etcd_that_was_restored_begins_anew() {
+    let kind = live();
+    kind.apply(object("a", "900", "u", "later").root(), "");
+    let mut there = Listing { version: "1000".to_owned(), ..kind.empty() };
+    kind.take(&mut there, object("b", "1000", "v", "later").root(), "");
+    reserve(&kind, "b", "v", "", "later");
+    kind.learn(&key("b"), &there, tokio::time::Instant::now());
+    reserve(&kind, "a", "u", "900", "changed");
+    list(&kind, "500", &[object("a", "400", "u", "earlier")]);
+    assert_eq!(all(&kind), ["a=earlier", "a=earlier", "a=earlier"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_named_by_another_name_is_not_reserved() {
+    let kind = live();
+    let forged = object("a", "", "u", "x");
+    for number in 0..300 {
+        kind.reserve(&key(&format!("z{number}")), &forged, None, "").unwrap();
+    }
+    assert_eq!((shown(&kind, World::Together), kind.status().reservations), (String::new(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_no_room_without_end() {
+    let bounds = Bounds { count: 16, bytes: 100_000 };
+    let kind = cluster(Options { bounds, ..Options::of(Source::Live) }).kinds.remove(0);
+    list(&kind, "1", &[]);
+    let try_one = |namespace: &str, name: &str, spec: &str| {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"spec":"{spec}"}}"#
+        );
+        let object = Document::parse(&json).unwrap();
+        kind.reserve(&Key::new(namespace, name), &object, None, "").is_ok()
+    };
+    assert!(["1", "2", "3", "4"].iter().all(|spec| try_one("a", "a", spec)));
+    assert!(!try_one("a", "a", "5"), "of one object");
+    assert!(try_one("a", "a", "4"), "the same again is no other");
+    assert!(!try_one("a", "b", "1"), "of one namespace");
+    assert!((0..12).all(|number| try_one(&format!("n{number}"), "x", "x")));
+    assert!(!try_one("n12", "x", "x"), "of all");
+    assert_eq!(kind.status().reservations, 16);
+    pass(20).await;
+    assert!(!try_one("n12", "x", "x"), "the watch has not spoken");
+    kind.bookmark("2");
+    let large = "x".repeat(200_000);
+    assert!(try_one("n12", "x", &large), "alone, whatever its size");
+    assert!(!try_one("n13", "x", "x"), "in bytes");
+    assert_eq!(kind.status().reservations, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_no_answer_without_a_current_view() {
+    let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
+    let ask =
+        |kind: &Kind| kind.get(&key("a"), None, World::Stored).map(|found| found.object.is_some());
+    let listing = NotCurrent::Listing("g/v1/r is not synced yet".to_owned());
+    assert_eq!(ask(&kind), Err(listing), "soon there is one");
+    kind.failed("forbidden: because".to_owned());
+    let unknown = |why: &str| Err(NotCurrent::Unknown(why.to_owned()));
+    assert_eq!(ask(&kind), unknown("g/v1/r is not synced yet: forbidden: because"));
+    kind.absent();
+    assert_eq!(ask(&kind), Ok(false), "a resource that is not installed has no objects");
+    assert_eq!(kind.status().standing, Standing::NotInstalled);
+
+    pass(200).await;
+    kind.failed("no answer".to_owned());
+    assert!(!kind.is_interrupted());
+    pass(6).await;
+    assert!(kind.is_interrupted() && kind.status().interrupted.is_some());
+    assert_eq!(ask(&kind), Ok(false), "it is still current");
+    kind.steady();
+    assert!(!kind.is_interrupted());
+    pass(100).await;
+    kind.failed("no answer".to_owned());
+    assert_eq!(ask(&kind), unknown("g/v1/r was last heard of 306 s ago: no answer"));
+    let listing = Listing { version: "9".to_owned(), ..kind.empty() };
+    let read = kind.get(&key("a"), Some(&listing), World::Stored);
+    assert!(read.is_ok(), "what was read directly needs no watch");
+
+    let files = cluster(Options::of(Source::Snapshot)).kinds.remove(0);
+    pass(1_000_000).await;
+    assert_eq!(ask(&files), Ok(false), "files do not age");
+}
+
+#[test]
+fn half_of_an_object_is_not_reserved() {
+    let cluster = cluster(Options::of(Source::Live));
+    let kind = &cluster.kinds[0];
+    let account = opgate_document::Account::new(1 << 20);
+    let whole = object("a", "", "a", "x").charged_to(&account);
+    assert!(!account.take(2 << 20), "a look at it has found no room");
+    assert!(kind.reserve(&key("a"), &whole, None, "").is_err());
+    assert_eq!(kind.status().reservations, 0);
+}

@@ -1,0 +1,394 @@
+//! A model of an API server with any order of reviews, answers, writes that are stored, refused by
+//! others, refused for a name that exists (409) or lost, of events that come late, and of lists:
+//!
+//! * what is stored never breaks the rule: no verdict is laxer than the stored object and the pending
+//!   one allow, either of them;
+//! * a denial has a reason: something that was stored or shown while it was decided, or a request
+//!   that could still be stored.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use opgate_cluster::{Match, Object, Query};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+
+/// The rule: no more than so many (`most`) objects of different names have the same spec. Spec 0 is
+/// free.
+const FREE: u8 = 0;
+
+/// How long after an answer an API server may store: less than a reservation.
+const SLOWEST_WRITE: u16 = 1_900;
+
+#[derive(Debug, Clone)]
+struct Step {
+    /// Milliseconds after the step before.
+    after: u16,
+    what: What,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    /// A request; `create` where it wants a new object, whether there is one or not.
+    Request { name: u8, spec: u8, create: bool, fate: Fate },
+    /// Somebody deletes an object.
+    Delete { name: u8 },
+    /// Events come so much later from now on.
+    Lag(u16),
+    /// The watch begins anew with a list.
+    List,
+    /// The watch is cut: no events until the next list.
+    Cut,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Stored(u16),
+    RefusedByAnother,
+    Lost,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let fate = prop_oneof![
+        4 => (0..SLOWEST_WRITE).prop_map(Fate::Stored),
+        4 => (0..20_u16).prop_map(Fate::Stored),
+        1 => Just(Fate::RefusedByAnother),
+        2 => Just(Fate::Lost),
+    ];
+    let request = (0..4_u8, 0..3_u8, any::<bool>(), fate)
+        .prop_map(|(name, spec, create, fate)| What::Request { name, spec, create, fate });
+    let what = prop_oneof![
+        8 => request,
+        2 => (0..4_u8).prop_map(|name| What::Delete { name }),
+        1 => (0..900_u16).prop_map(What::Lag),
+        1 => Just(What::List),
+        1 => Just(What::Cut),
+    ];
+    let after = prop_oneof![3 => 0..3_u16, 2 => 0..200_u16, 1 => 0..4_000_u16];
+    prop::collection::vec((after, what).prop_map(|(after, what)| Step { after, what }), 1..40)
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Stored {
+    version: u64,
+    uid: String,
+    spec: u8,
+}
+
+/// The API server.
+#[derive(Debug, Default)]
+struct Server {
+    version: u64,
+    objects: BTreeMap<String, Stored>,
+    /// What the watch has still to say.
+    events: VecDeque<Event>,
+    /// Requests that were allowed, and until when they could be stored.
+    under_way: Vec<(String, u8, Instant)>,
+    /// What was stored or shown, and until when.
+    past: Vec<(String, u8, Instant)>,
+    lag: Duration,
+    is_cut: bool,
+    most: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Put(String, Stored),
+    Gone(String, u64, String),
+}
+
+impl Server {
+    fn put(&mut self, name: &str, uid: &str, spec: u8) -> Duration {
+        self.version += 1;
+        let new = Stored { version: self.version, uid: uid.to_owned(), spec };
+        if let Some(old) = self.objects.insert(name.to_owned(), new.clone()) {
+            self.forget(name, old.spec);
+        }
+        self.events.push_back(Event::Put(name.to_owned(), new));
+        self.lag
+    }
+
+    fn delete(&mut self, name: &str) -> Option<Duration> {
+        let old = self.objects.remove(name)?;
+        self.version += 1;
+        self.forget(name, old.spec);
+        self.events.push_back(Event::Gone(name.to_owned(), self.version, old.uid));
+        Some(self.lag)
+    }
+
+    /// The watch may show it for a while.
+    fn forget(&mut self, name: &str, spec: u8) {
+        // Longer than any lag, or for ever where it is cut.
+        let until = if self.is_cut { 3_600 } else { 1 };
+        self.past.push((name.to_owned(), spec, Instant::now() + Duration::from_secs(until)));
+    }
+
+    /// What the watch has not told by now it does not tell any more.
+    fn cut(&mut self) {
+        self.is_cut = true;
+        for (_, _, until) in &mut self.past {
+            *until = (*until).max(Instant::now() + Duration::from_secs(3_600));
+        }
+    }
+
+    /// Whether there is a reason to refuse a request since `began`.
+    fn has_reason(&self, name: &str, spec: u8, began: Instant) -> bool {
+        let stored = self.objects.iter().map(|(other, stored)| (other, stored.spec));
+        let others = [&self.under_way, &self.past].into_iter().flatten();
+        let others = others.filter(|(_, _, until)| *until >= began);
+        let all = stored.chain(others.map(|(other, theirs, _)| (other, *theirs)));
+        let rivals = all.filter(|(other, theirs)| *other != name && *theirs == spec);
+        rivals.map(|(other, _)| other).collect::<BTreeSet<_>>().len() >= self.most
+    }
+
+    fn check(&self) {
+        for spec in 1..u8::MAX {
+            let count = self.objects.values().filter(|stored| stored.spec == spec).count();
+            assert!(count <= self.most, "the rule is broken: {:?}", self.objects);
+        }
+    }
+}
+
+type Shared = Arc<Mutex<Server>>;
+
+struct Model(Shared);
+
+impl Model {
+    fn now(&self, kind: &Kind, scope: &Scope) -> Listing {
+        let server = self.0.lock();
+        let mut listing = Listing { version: server.version.to_string(), ..kind.empty() };
+        let asked = |name: &&String| scope.covers(&Scope::Object(key(name)));
+        for name in server.objects.keys().filter(asked) {
+            kind.take(&mut listing, document(name, &server.objects[name]).root(), "");
+        }
+        listing
+    }
+}
+
+impl Api for Model {
+    fn list<'a>(
+        &'a self,
+        kind: &'a Kind,
+        scope: &'a Scope,
+    ) -> BoxFuture<'a, Result<Listing, String>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            let listing = self.now(kind, scope);
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            Ok(listing)
+        })
+    }
+}
+
+fn document(name: &str, stored: &Stored) -> Arc<Document> {
+    object(name, &stored.version.to_string(), &stored.uid, &stored.spec.to_string())
+}
+
+/// The rule as a policy asks it: who else has this spec?
+struct Rule<'r> {
+    cluster: &'r Cluster,
+    name: String,
+    spec: u8,
+    most: usize,
+    object: Arc<Document>,
+    old: Option<Arc<Document>>,
+}
+
+impl Judge for Rule<'_> {
+    type Verdict = bool;
+    type Overload = Unsettled;
+
+    async fn judge(&self, lens: &Lens) -> Result<Asked<bool>, Unsettled> {
+        let values = Arc::new(std::iter::once(self.spec.to_string()).collect());
+        let matches = vec![Match { index: 0, values, absent: false }];
+        let query = Query { matches, ..Query::default() };
+        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));
+        let found =
+            self.cluster.kinds[0].select(&query, usize::MAX, fresh, lens.world, None).unwrap();
+        let names = found.objects.iter().map(|object: &Arc<Object>| &object.key().name);
+        let others: BTreeSet<_> = names.filter(|name| ***name != *self.name).collect();
+        let allows = self.spec == FREE || others.len() < self.most;
+        // Judging takes its time.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let touched = found.touched.into_iter().map(|key| (0, key)).collect();
+        let asked = vec![(0, Scope::All)];
+        // Exactly what was asked: what is reserved about other specs does not matter.
+        let questions = vec![(0, Question::Query(Box::new(query)))];
+        Ok(Asked { verdict: allows, allows, is_sound: true, asked, questions, touched })
+    }
+
+    fn without_answer(&self, _: bool, why: &str) -> bool {
+        panic!("{why}")
+    }
+
+    fn resting_on(&self, verdict: bool, _: &[String]) -> bool {
+        verdict
+    }
+
+    fn without_room(&self, _: bool) -> Result<bool, Unsettled> {
+        Err(Unsettled::NoRoom)
+    }
+
+    fn change(&self, _: &mut bool) -> Result<Option<Write>, Unsettled> {
+        let (object, old) = (Some(self.object.clone()), self.old.clone());
+        Ok(Some(Write { kinds: vec![0], key: key(&self.name), object, old }))
+    }
+}
+
+struct Play {
+    cluster: Arc<Cluster>,
+    direct: Arc<Direct>,
+    server: Shared,
+    consistent: bool,
+    uids: RefCell<u32>,
+}
+
+impl Play {
+    /// A request from its review to its end.
+    async fn request(self: Rc<Self>, name: u8, spec: u8, create: bool, fate: Fate) {
+        let (name, began) = (format!("n{name}"), Instant::now());
+        let old = self.server.lock().objects.get(&name).cloned().filter(|_| !create);
+        if old.is_none() && !create {
+            return;
+        }
+        let uid = if let Some(old) = &old {
+            old.uid.clone()
+        } else {
+            *self.uids.borrow_mut() += 1;
+            format!("u{}", self.uids.borrow())
+        };
+        let version = old.as_ref().map(|old| old.version.to_string()).unwrap_or_default();
+        let rule = Rule {
+            cluster: &self.cluster,
+            name: name.clone(),
+            spec,
+            most: self.server.lock().most,
+            object: object(&name, &version, &uid, &spec.to_string()),
+            old: old.as_ref().map(|old| document(&name, old)),
+        };
+        let exactness =
+            Exactness { direct: Some(&self.direct), always: self.consistent, contested: &[0] };
+        let deadline = began + Duration::from_secs(5);
+        let verdict = decide(&self.cluster, exactness, deadline, &rule).await;
+        let now = Instant::now();
+        match verdict {
+            Ok(true) => {}
+            Ok(false) => {
+                let reason = self.server.lock().has_reason(&name, spec, began);
+                assert!(reason, "{name}={spec} is refused for nothing after {:?}", now - began);
+                return;
+            }
+            Err(Unsettled::NoRoom) => return,
+            Err(other) => panic!("{other:?}"),
+        }
+        let until = now + self.cluster.options.reservation;
+        self.server.lock().under_way.push((name.clone(), spec, until));
+        let Fate::Stored(delay) = fate else { return };
+        tokio::time::sleep(Duration::from_millis(delay.into())).await;
+        let mut server = self.server.lock();
+        // As an API server stores: a new name, or the very version that was looked at.
+        if server.objects.get(&name) == old.as_ref() {
+            let lag = server.put(&name, &uid, spec);
+            server.check();
+            drop(server);
+            self.deliver(lag);
+        }
+    }
+
+    /// The next event is shown after a while, in its turn.
+    fn deliver(self: &Rc<Self>, lag: Duration) {
+        let this = self.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(lag).await;
+            let mut server = this.server.lock();
+            if server.is_cut {
+                return;
+            }
+            let kind = &this.cluster.kinds[0];
+            match server.events.pop_front() {
+                Some(Event::Put(name, stored)) => {
+                    kind.apply(document(&name, &stored).root(), "");
+                }
+                Some(Event::Gone(name, version, uid)) => {
+                    kind.delete(&key(&name), &version.to_string(), &uid);
+                }
+                None => {}
+            }
+        });
+    }
+
+    fn list(&self) {
+        let mut server = self.server.lock();
+        (server.is_cut, server.lag) = (false, Duration::ZERO);
+        server.events.clear();
+        let now = Instant::now();
+        server.past.retain_mut(|(_, _, until)| {
+            *until = (*until).min(now + Duration::from_secs(1));
+            true
+        });
+        let objects: Vec<_> =
+            server.objects.iter().map(|(n, stored)| document(n, stored)).collect();
+        list(&self.cluster.kinds[0], &server.version.to_string(), &objects);
+    }
+}
+
+async fn play(steps: &[Step], consistent: bool, most: usize) {
+    let server = Shared::new(Mutex::new(Server { version: 1, most, ..Server::default() }));
+    let world = Rc::new(Play {
+        cluster: Arc::new(cluster(Options::of(Source::Live))),
+        direct: Arc::new(Direct::new(Model(server.clone()))),
+        server,
+        consistent,
+        uids: RefCell::default(),
+    });
+    world.list();
+    let mut requests = Vec::new();
+    for step in steps {
+        tokio::time::sleep(Duration::from_millis(step.after.into())).await;
+        match step.what.clone() {
+            What::Request { name, spec, create, fate } => {
+                let request = world.clone().request(name, spec, create, fate);
+                requests.push(tokio::task::spawn_local(request));
+            }
+            What::Delete { name } => {
+                let lag = world.server.lock().delete(&format!("n{name}"));
+                if let Some(lag) = lag {
+                    world.deliver(lag);
+                }
+            }
+            // Events keep their order: a shorter lag holds from the next list on.
+            What::Lag(lag) => {
+                let mut server = world.server.lock();
+                server.lag = server.lag.max(Duration::from_millis(lag.into()));
+            }
+            What::List => world.list(),
+            What::Cut => world.server.lock().cut(),
+        }
+    }
+    for request in requests {
+        request.await.unwrap();
+    }
+    assert_eq!(world.direct.questions(), 0);
+}
+
+fn run(steps: &[Step], consistent: bool, most: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, play(steps, consistent, most));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_allowed_is_what_is_stored(steps in steps(), consistent: bool, most in 1..3_usize) {
+        run(&steps, consistent, most);
+    }
+}

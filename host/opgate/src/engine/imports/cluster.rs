@@ -1,0 +1,254 @@
+//! Other objects of the cluster, as the call's reader answers.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use opgate_cluster::{Key, Object};
+use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmList, WasmStr};
+
+use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal};
+use super::{Context, Fault, Handle, Import, State, types};
+use crate::cluster::reader::{Asked, Found, Payer, ReadError};
+use crate::cluster::{NotCurrent, Reader};
+use crate::engine::limits::HOSTCALL_BYTES;
+
+/// Bytes of a name, conditions of a query, values of a condition.
+const NAME: usize = 4 << 10;
+const CONDITIONS: usize = 16;
+const VALUES: usize = 65_536;
+
+/// Bytes of values that are paid for together.
+const AT_ONCE: usize = 4 << 10;
+
+/// Bytes that a name of an answer takes beside its content.
+const EACH: usize = 64;
+
+/// What stands in the memory of the guest, not yet copied.
+#[derive(ComponentType, Lift)]
+#[component(record)]
+struct ResourceInGuest {
+    group: WasmStr,
+    version: WasmStr,
+    resource: WasmStr,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+struct NameInGuest {
+    namespace: WasmStr,
+    name: WasmStr,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+struct MatchInGuest {
+    index: WasmStr,
+    values: WasmList<WasmStr>,
+    absent: bool,
+}
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+struct QueryInGuest {
+    namespace: Option<WasmStr>,
+    labels: Option<WasmStr>,
+    matches: WasmList<MatchInGuest>,
+    after: Option<NameInGuest>,
+    limit: u32,
+}
+
+pub(super) fn define(cluster: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    cluster.func_wrap("get", get)?;
+    cluster.func_wrap("list", list)?;
+    cluster.func_wrap("names", names)
+}
+
+impl Import {
+    fn name(self, store: &Context<'_>, name: &WasmStr) -> wasmtime::Result<String> {
+        Ok(self.text(store, "a name", name, NAME)?.into_owned())
+    }
+
+    fn resource(
+        self,
+        store: &Context<'_>,
+        resource: &ResourceInGuest,
+    ) -> wasmtime::Result<types::GroupVersionResource> {
+        Ok(types::GroupVersionResource {
+            group: self.name(store, &resource.group)?,
+            version: self.name(store, &resource.version)?,
+            resource: self.name(store, &resource.resource)?,
+        })
+    }
+
+    /// Copies a query; all of it together has no more bytes than one call may pass. It is paid for as it
+    /// is copied.
+    fn query(self, store: &mut Context<'_>, query: &QueryInGuest) -> wasmtime::Result<Asked> {
+        let mut left = HOSTCALL_BYTES;
+        let too_large = || {
+            let most = crate::policy::units::bytes(HOSTCALL_BYTES);
+            Fault::Limit(self, format!("a query of more than {most}"))
+        };
+        let mut take = |state: &State, bytes: usize| {
+            left = left.checked_sub(bytes).ok_or_else(too_large)?;
+            state.charge(self, bytes)?;
+            state.spend(bytes)
+        };
+        // A value that is short is paid for together with others.
+        let mut due = 0_usize;
+        let optional = |store: &Context<'_>, text: &Option<WasmStr>, most| {
+            let text = text
+                .as_ref()
+                .map(|text| self.text(store, "a query", text, most).map(Cow::into_owned));
+            text.transpose()
+        };
+        let labels = optional(store, &query.labels, HOSTCALL_BYTES)?;
+        take(store.data(), labels.as_ref().map_or(0, String::len))?;
+        let namespace = optional(store, &query.namespace, NAME)?;
+        self.count("conditions", query.matches.len(), CONDITIONS)?;
+        let matches = query.matches.iter(&mut *store)?;
+        let matches: Vec<MatchInGuest> = matches.collect::<wasmtime::Result<_>>()?;
+        let mut values = 0_usize;
+        for found in &matches {
+            self.count("values of a condition", found.values.len(), VALUES)?;
+            values = values.saturating_add(found.values.len());
+        }
+        let each = size_of::<String>();
+        if values.saturating_mul(each) > HOSTCALL_BYTES {
+            return Err(too_large().into());
+        }
+        let mut conditions = Vec::with_capacity(matches.len());
+        for found in &matches {
+            take(store.data(), found.values.len().saturating_mul(each))?;
+            let mut values = Vec::with_capacity(found.values.len());
+            for value in found.values.iter(&mut *store)? {
+                values.push(value?);
+            }
+            let mut texts = Vec::with_capacity(values.len());
+            for value in &values {
+                let text = self.text(store, "a query", value, HOSTCALL_BYTES)?;
+                due = due.saturating_add(text.len());
+                if due > AT_ONCE {
+                    take(store.data(), std::mem::take(&mut due))?;
+                }
+                texts.push(text.into_owned());
+            }
+            conditions.push((self.name(store, &found.index)?, texts, found.absent));
+        }
+        take(store.data(), due)?;
+        let after = query.after.as_ref().map(|after| {
+            let (namespace, name) = (&after.namespace, &after.name);
+            Ok::<_, wasmtime::Error>((self.name(store, namespace)?, self.name(store, name)?))
+        });
+        let after = after.transpose()?;
+        let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+        Ok(Asked { namespace, labels, matches: conditions, after, limit })
+    }
+}
+
+/// What the cluster answers to a question. Where it has no current view, or the answer was too much for
+/// whoever asks, the call ends here.
+fn ask(
+    state: &mut State,
+    import: Import,
+    question: impl FnOnce(&mut Reader, Payer<'_>) -> Result<Result<Found, ReadError>, NotCurrent>,
+) -> Result<Result<Found, Refusal>, Fault> {
+    let State { reader, meter, account, .. } = state;
+    let Some(reader) = reader.as_mut() else {
+        // Without one nothing was declared.
+        return Ok(Err(Refusal::Denied("nothing is declared in `reads`".to_owned())));
+    };
+    let answer = question(reader, Payer { meter, account });
+    state.spend(1)?;
+    if state.account.is_exhausted() {
+        return Err(state.out_of_memory(import));
+    }
+    match answer {
+        Ok(answer) => Ok(answer.map_err(|error| match error {
+            ReadError::Absent(why) => Refusal::Absent(why),
+            ReadError::Denied(why) => Refusal::Denied(why),
+            ReadError::Invalid(why) => Refusal::Invalid(why),
+        })),
+        Err(NotCurrent::Listing(why)) => Err(Fault::Listing(why)),
+        Err(NotCurrent::Unknown(why)) => Err(Fault::Context(why)),
+    }
+}
+
+impl State {
+    /// A handle of a stored object.
+    fn lend_stored(
+        &mut self,
+        import: Import,
+        found: &Found,
+        object: &Object,
+    ) -> Result<Resource<Handle>, Fault> {
+        let payer = Payer { meter: &self.meter, account: &self.account };
+        let document = found.document(object, payer);
+        self.spend(1)?;
+        let document = document.ok_or_else(|| self.out_of_memory(import))?;
+        self.push(import, Handle::whole(Arc::new(document)))
+    }
+}
+
+type Answer<T> = wasmtime::Result<(Result<T, Refusal>,)>;
+
+fn get(
+    mut store: Context<'_>,
+    (resource, namespace, name): (ResourceInGuest, WasmStr, WasmStr),
+) -> Answer<Option<Resource<Handle>>> {
+    let import = Import("cluster", "get");
+    let resource = import.resource(&store, &resource)?;
+    let (namespace, name) = (import.name(&store, &namespace)?, import.name(&store, &name)?);
+    let state = store.data_mut();
+    state.begin();
+    let found =
+        ask(state, import, |reader, payer| reader.get(&resource, &namespace, &name, payer))?;
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return Ok((Err(error),)),
+    };
+    let object = found.objects().first();
+    let object = object.map(|object| state.lend_stored(import, &found, object)).transpose()?;
+    Ok((Ok(object),))
+}
+
+fn list(
+    mut store: Context<'_>,
+    (resource, query): (ResourceInGuest, QueryInGuest),
+) -> Answer<Vec<Resource<Handle>>> {
+    let import = Import("cluster", "list");
+    let resource = import.resource(&store, &resource)?;
+    store.data().begin();
+    let query = import.query(&mut store, &query)?;
+    let state = store.data_mut();
+    let found = match ask(state, import, |reader, payer| reader.list(&resource, query, payer))? {
+        Ok(found) => found,
+        Err(error) => return Ok((Err(error),)),
+    };
+    let handles = found.objects().iter().map(|object| state.lend_stored(import, &found, object));
+    Ok((Ok(handles.collect::<Result<_, _>>()?),))
+}
+
+fn names(
+    mut store: Context<'_>,
+    (resource, query): (ResourceInGuest, QueryInGuest),
+) -> Answer<Vec<ObjectName>> {
+    let import = Import("cluster", "names");
+    let resource = import.resource(&store, &resource)?;
+    store.data().begin();
+    let query = import.query(&mut store, &query)?;
+    let state = store.data_mut();
+    let found = match ask(state, import, |reader, payer| reader.names(&resource, query, payer))? {
+        Ok(found) => found,
+        Err(error) => return Ok((Err(error),)),
+    };
+    let size = |key: &Key| key.namespace.len() + key.name.len() + EACH;
+    state.charge(import, found.objects().iter().map(|object| size(object.key())).sum())?;
+    let mut names = Vec::with_capacity(found.objects().len());
+    for object in found.objects() {
+        let key = object.key();
+        state.spend(size(key) / 2)?;
+        let (namespace, name) = (key.namespace.to_string(), key.name.to_string());
+        names.push(ObjectName { namespace, name });
+    }
+    Ok((Ok(names),))
+}

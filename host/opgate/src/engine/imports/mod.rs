@@ -1,0 +1,126 @@
+//! What wasmtime makes of `wit/policy.wit`, and what the imports do.
+//!
+//! Imports are look-ups in memory; none waits. Texts that a guest passes stay in its memory until their
+//! length is known to be fit ([`WasmStr`]), so that a refusal names the import and the limit. What an
+//! import does for the guest is paid for: work with the call's meter, memory with its account.
+//!
+//! ```text
+//! guest ─▶ texts within bounds ─▶ look (meter, account) ─▶ State::believe ─▶ answer (account) ─▶ guest
+//! ```
+
+mod cluster;
+mod document;
+mod log;
+
+use std::borrow::Cow;
+
+use wasmtime::component::{Linker, WasmStr};
+use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
+
+use super::fault::{Fault, Import};
+use super::limits::{HOSTCALL_BYTES, POINTER};
+#[allow(unreachable_pub, reason = "the generated module re-exports it")]
+pub use super::state::Handle;
+use super::state::State;
+use crate::policy::units::bytes;
+
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::unreachable,
+    clippy::allow_attributes_without_reason,
+    missing_docs,
+    unsafe_code,
+    unused_qualifications,
+    reason = "generated code"
+)]
+mod generated {
+    wasmtime::component::bindgen!({
+        path: "../../wit/policy.wit",
+        world: "cluster-policy",
+        with: { "opgate:policy/document.document": super::Handle },
+        imports: { default: trappable },
+    });
+}
+
+pub(crate) use generated::ClusterPolicyPre;
+pub use generated::opgate::policy::types;
+pub(crate) use generated::{ClusterPolicy, opgate::policy::log::Severity};
+
+/// The version of the contract.
+macro_rules! interface {
+    ($name:literal) => {
+        concat!("opgate:policy/", $name, "@0.1.0")
+    };
+}
+
+/// The store of a call, as an import gets it.
+type Context<'s> = StoreContextMut<'s, State>;
+
+/// Bytes that texts of an import may have while they are still in the guest's memory. Its own limit of
+/// memory is far below.
+const WITHIN_GUEST: usize = 1 << 40;
+
+/// Defines all imports.
+pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    // It has types only.
+    linker.instance(interface!("types"))?;
+    document::define(&mut linker.instance(interface!("document"))?)?;
+    log::define(&mut linker.instance(interface!("log"))?)?;
+    cluster::define(&mut linker.instance(interface!("cluster"))?)
+}
+
+/// Bounds what is copied out of the guest, as [`HOSTCALL_BYTES`] for the whole store does, so that
+/// an import that is passed more is named. wasmtime counts both what is passed to an import and the answer
+/// of the guest by one number. With these hooks, the former is counted by the imports alone, which know
+/// who they are.
+pub(super) fn bound_by_name(store: &mut Store<State>) {
+    store.set_hostcall_fuel(HOSTCALL_BYTES);
+    store.call_hook(|mut store, hook| {
+        match hook {
+            CallHook::CallingHost => store.set_hostcall_fuel(WITHIN_GUEST),
+            CallHook::ReturningFromWasm => store.set_hostcall_fuel(HOSTCALL_BYTES),
+            CallHook::CallingWasm | CallHook::ReturningFromHost => {}
+        }
+        Ok(())
+    });
+}
+
+impl Import {
+    /// A text of the guest that may have so many bytes.
+    fn text<'s>(
+        self,
+        store: &'s Context<'_>,
+        what: &str,
+        text: &WasmStr,
+        most: usize,
+    ) -> wasmtime::Result<Cow<'s, str>> {
+        let text = text.to_str(store.as_context())?;
+        if text.len() > most {
+            let why = format!("{what} of {} bytes, more than {}", text.len(), bytes(most));
+            return Err(Fault::Limit(self, why).into());
+        }
+        Ok(text)
+    }
+
+    fn pointer<'s>(
+        self,
+        store: &'s Context<'_>,
+        pointer: &WasmStr,
+    ) -> wasmtime::Result<Cow<'s, str>> {
+        self.text(store, "a pointer", pointer, POINTER)
+    }
+
+    /// Fails where a list of the guest is too long.
+    fn count(self, what: &str, count: usize, most: usize) -> Result<(), Fault> {
+        if count > most {
+            return Err(Fault::Limit(self, format!("{count} {what}, more than {most}")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,525 @@
+//! What is in a file: documents (JSON values one after another, YAML documents), text, or neither.
+//!
+//! The JSON of a document is a part of the file where the file is JSON, and is made from the YAML
+//! otherwise. Places inside of documents are found out only for what is reported ([`super::place`]).
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use opgate_document::{Document, Text};
+use opgate_yaml::Words;
+use serde_json::value::RawValue;
+
+use super::read::{At, Reader, Use};
+use crate::lines::Lines;
+use crate::yaml::{self, Offsets, YamlError};
+
+/// Largest text that a document holds.
+const MAX_TEXT: u64 = 64 << 10;
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// Relative to the bundle or catalog, with `/`.
+    pub(crate) path: String,
+    /// As messages name it.
+    pub(crate) shown: String,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// What is in it.
+    pub(crate) content: Content,
+    pub(super) lines: OnceLock<Lines>,
+}
+
+/// What is in a file.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// JSON or YAML.
+    Documents(Documents),
+    /// What should be JSON or YAML, and is not.
+    Broken(Broken),
+    /// Any other text that is not too large.
+    Text(String),
+    /// Anything else.
+    Other,
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// From 1.
+    pub(crate) line: u64,
+    /// From 1.
+    pub(crate) column: u64,
+    /// What is wrong.
+    pub(crate) why: String,
+    /// The text, where it is one.
+    pub(crate) text: Option<Arc<str>>,
+}
+
+impl Broken {
+    fn at(line: u64, column: u64, why: impl Into<String>) -> Self {
+        Self { line, column, why: why.into(), text: None }
+    }
+}
+
+/// Documents of a file, empty ones left out.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    /// The file.
+    pub(crate) text: Arc<Text>,
+    list: Vec<Part>,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// A value in a file of JSON, in bytes.
+    Json(Range<usize>),
+    /// What was made from YAML, and where it starts.
+    Yaml { start: usize, json: Arc<Text>, offsets: Offsets },
+}
+
+impl Documents {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// A document as JSON.
+    pub(crate) fn json(&self, index: usize) -> &str {
+        match self.list.get(index) {
+            Some(Part::Json(range)) => self.text.get(range.clone()).unwrap_or_default(),
+            Some(Part::Yaml { json, .. }) => json,
+            None => "null",
+        }
+    }
+
+    /// Every document as JSON.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|index| self.json(index))
+    }
+
+    /// A document, to be looked at.
+    pub(crate) fn document(&self, index: usize) -> Document {
+        match self.list.get(index) {
+            Some(Part::Json(range)) => Document::part(self.text.clone(), range.clone()),
+            Some(Part::Yaml { json, .. }) => Document::part(json.clone(), 0..json.len()),
+            None => Document::default(),
+        }
+    }
+
+    /// Every document, to be looked at.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = Document> {
+        (0..self.len()).map(|index| self.document(index))
+    }
+
+    /// Offset where a document starts.
+    pub(crate) fn start(&self, index: usize) -> usize {
+        match self.list.get(index) {
+            Some(Part::Json(range)) => range.start,
+            Some(Part::Yaml { start, .. }) => *start,
+            None => 0,
+        }
+    }
+
+    /// Where the values of a document are, where it is YAML.
+    pub(crate) fn offsets(&self, index: usize) -> Option<&Offsets> {
+        match self.list.get(index) {
+            Some(Part::Yaml { offsets, .. }) => Some(offsets),
+            _ => None,
+        }
+    }
+}
+
+/// Which files are JSON or YAML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Those whose names say so.
+    ByName,
+    /// Every one.
+    Documents,
+}
+
+impl File {
+    /// Reads a file; what is wrong with it becomes its content.
+    pub(crate) fn read(
+        at: At<'_>,
+        path: String,
+        shown: String,
+        expect: Expect,
+        reader: &Reader,
+    ) -> Self {
+        let documents = expect == Expect::Documents || has_documents(&path);
+        let mut size = 0;
+        let opened = at.open().inspect(|opened| size = opened.size);
+        let content = match opened {
+            Ok(opened) if !documents && opened.size > MAX_TEXT => Ok(Content::Other),
+            Ok(opened) => reader.read(opened, true, Use::Keep).map(|bytes| {
+                if documents {
+                    return Content::of(bytes, &path, reader);
+                }
+                match String::from_utf8(bytes) {
+                    Ok(text) if !text.contains('\0') => Content::Text(text),
+                    _ => Content::Other,
+                }
+            }),
+            Err(error) => Err(error),
+        };
+        let broken = |error: std::io::Error| Content::Broken(Broken::at(1, 1, error.to_string()));
+        Self { path, shown, size, content: content.unwrap_or_else(broken), lines: OnceLock::new() }
+    }
+
+    /// Its lines. They are counted when somebody asks.
+    pub(crate) fn lines(&self) -> &Lines {
+        self.lines.get_or_init(|| Lines::of(self.text().unwrap_or_default()))
+    }
+
+    /// The documents, where it has any.
+    pub(crate) fn documents(&self) -> Option<&Documents> {
+        match &self.content {
+            Content::Documents(documents) => Some(documents),
+            _ => None,
+        }
+    }
+
+    /// Why it cannot be read, where it cannot.
+    pub(crate) fn broken(&self) -> Option<&Broken> {
+        match &self.content {
+            Content::Broken(broken) => Some(broken),
+            _ => None,
+        }
+    }
+
+    /// A line that says why it cannot be read, where it cannot.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let broken = self.broken()?;
+        Some(format!("{}:{}:{}: {}", self.shown, broken.line, broken.column, broken.why))
+    }
+
+    /// The text of the file, as far as it is known.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Documents(documents) => Some(&documents.text),
+            Content::Broken(broken) => broken.text.as_deref(),
+            Content::Text(text) => Some(text),
+            Content::Other => None,
+        }
+    }
+}
+
+/// Whether the name of a file says that it is JSON or YAML.
+pub(crate) fn has_documents(path: &str) -> bool {
+    let ending = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
+    ["json", "yaml", "yml"].iter().any(|known| ending == *known)
+}
+
+impl Content {
+    fn of(bytes: Vec<u8>, path: &str, reader: &Reader) -> Self {
+        let text = match Self::text_of(bytes) {
+            Ok(text) => text,
+            Err(broken) => return Self::Broken(broken),
+        };
+        match documents(text, path, reader) {
+            Ok(documents) => Self::Documents(documents),
+            Err((text, broken)) => Self::Broken(Broken { text: Some(text.into()), ..broken }),
+        }
+    }
+
+    fn text_of(bytes: Vec<u8>) -> Result<String, Broken> {
+        let mut text = String::from_utf8(bytes).map_err(|error| {
+            let end = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().get(..end).unwrap_or_default();
+            let before = String::from_utf8_lossy(before);
+            let (line, column) = super::place::line_and_column(&before, before.len());
+            Broken::at(line, column, "not UTF-8: save the file as UTF-8")
+        })?;
+        if text.starts_with('\u{feff}') {
+            text.remove(0);
+        }
+        Ok(text)
+    }
+}
+
+/// The documents of a text, or the text with what is wrong.
+fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (String, Broken)> {
+    let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
+    // A flow mapping of YAML starts like an object of JSON.
+    let looks_like_json = text.trim_start().starts_with(['{', '[']);
+    let text = if is_json || looks_like_json {
+        match Text::values(text, yaml::MAX_DEPTH) {
+            Ok((text, values)) => return Ok(of_json(text, values)),
+            Err(text) => text,
+        }
+    } else {
+        text
+    };
+    let read = match memchr::memchr(0, text.as_bytes()) {
+        Some(offset) => {
+            let (line, column) = super::place::line_and_column(&text, offset);
+            Err(Broken::at(line, column, "not a text: there is a byte 0 in it"))
+        }
+        None if is_json => json(&text),
+        None => yaml(&text, reader),
+    };
+    match read {
+        Ok(list) => Ok(Documents { text: Arc::new(Text::plain(text)), list }),
+        Err(broken) => Err((text, broken)),
+    }
+}
+
+fn of_json(text: Text, values: Vec<Range<usize>>) -> Documents {
+    let is_null = |range: &Range<usize>| text.get(range.clone()) == Some("null");
+    let list = values.into_iter().filter(|range| !is_null(range)).map(Part::Json).collect();
+    Documents { text: Arc::new(text), list }
+}
+
+/// What is wrong with a text that is no JSON.
+fn json(text: &str) -> Result<Vec<Part>, Broken> {
+    for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
+        let raw = value
+            .map_err(|error| {
+                let why = error.to_string();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                let number = |n: usize| u64::try_from(n.max(1)).unwrap_or(u64::MAX);
+                Broken::at(number(error.line()), number(error.column()), format!("not JSON: {why}"))
+            })?
+            .get();
+        if let Some(offset) = too_deep(raw) {
+            let start = raw.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
+            let (line, column) = super::place::line_and_column(text, start + offset);
+            let why = format!("nests deeper than {} levels", yaml::MAX_DEPTH);
+            return Err(Broken::at(line, column, why));
+        }
+    }
+    // The parser finds nothing wrong: a test sees to it that this does not happen.
+    Err(Broken::at(1, 1, "not JSON"))
+}
+
+/// Offset of the first bracket that nests too deep.
+fn too_deep(json: &str) -> Option<usize> {
+    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    for (offset, byte) in json.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                depth += 1;
+                if depth > yaml::MAX_DEPTH {
+                    return Some(offset);
+                }
+            }
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
+    let chunks = chunks(text);
+    let read = |range: &Range<usize>| {
+        let parts = yaml_of(text, range.clone())?;
+        // What is made of it is kept as well.
+        let size = |part: &Part| match part {
+            Part::Yaml { json, offsets, .. } => json.len().saturating_add(offsets.size()),
+            Part::Json(_) => 0,
+        };
+        let size: usize = parts.iter().map(size).sum();
+        let taken = reader.take(u64::try_from(size).unwrap_or(u64::MAX), Use::Keep);
+        taken.map_err(|error| YamlError { line: 1, column: 1, why: error.to_string() })?;
+        Ok(parts)
+    };
+    let lists = if text.len() < PARALLEL {
+        chunks.iter().map(read).collect()
+    } else {
+        super::parallel::map(&chunks, read)
+    };
+    let mut all = Vec::with_capacity(lists.len());
+    for (list, range) in lists.into_iter().zip(&chunks) {
+        // The first error in the file.
+        all.extend(list.map_err(|error| broken_yaml(text, range.start, &error))?);
+    }
+    Ok(all)
+}
+
+/// What is wrong with the part of a file that starts at an offset.
+fn broken_yaml(file: &str, start: usize, error: &YamlError) -> Broken {
+    let (line, _) = super::place::line_and_column(file, start);
+    Broken::at(line + error.line - 1, error.column, format!("not YAML: {}", error.why))
+}
+
+/// A YAML text of this size is read by several threads. Smaller ones are many, and read beside each
+/// other.
+const PARALLEL: usize = 4 << 20;
+
+/// Where the documents are: a line that starts with `---` is never inside of one. Directives, which
+/// nobody writes, stand in front of such a line.
+fn chunks(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let is_marker = |at: usize| {
+        let after = bytes.get(at..).unwrap_or_default();
+        after.starts_with(b"---") && after.get(3).is_none_or(u8::is_ascii_whitespace)
+    };
+    let starts = memchr::memchr_iter(b'\n', bytes).map(|newline| newline + 1);
+    let has_directives = text.starts_with('%') || text.contains("\n%");
+    let starts: Vec<usize> = if has_directives {
+        vec![0]
+    } else {
+        [0].into_iter().chain(starts.filter(|at| is_marker(*at))).collect()
+    };
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect()
+}
+
+/// The documents of a part of a file.
+fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, YamlError> {
+    let start = range.start;
+    let parts = yaml::parts(file.get(range).unwrap_or_default(), Words::All)?;
+    let part = |part: yaml::Part| Part::Yaml {
+        start: start + part.offset,
+        json: part.json,
+        offsets: part.offsets.moved(start),
+    };
+    Ok(parts.into_iter().map(part).collect())
+}
+
+/// Calls `look` with the documents of a file until it finds something. No more of the file is parsed.
+///
+/// # Errors
+/// Where the file cannot be read so far.
+pub(crate) fn peek<T>(
+    at: At<'_>,
+    path: &Path,
+    reader: &Reader,
+    mut look: impl FnMut(&str) -> Option<T>,
+) -> Result<Option<T>, Broken> {
+    let unreadable = |e: std::io::Error| Broken::at(1, 1, e.to_string());
+    let bytes = at.open().and_then(|opened| reader.read(opened, true, Use::Look));
+    let text = Content::text_of(bytes.map_err(unreadable)?)?;
+    if text.trim_start().starts_with('{') {
+        let values = serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>();
+        // Flow mappings of YAML and other errors are left to the second look.
+        let found = values.map_while(Result::ok).find_map(|raw| look(raw.get()));
+        if found.is_some() {
+            return Ok(found);
+        }
+        let none = Reader::new(usize::MAX);
+        let documents = documents(text, &path.to_string_lossy(), &none);
+        let documents = documents.map_err(|(_, broken)| broken)?;
+        let is_yaml = |index: &usize| documents.offsets(*index).is_some();
+        let found = (0..documents.len()).filter(is_yaml).find_map(|i| look(documents.json(i)));
+        return Ok(found);
+    }
+    for range in chunks(&text) {
+        let start = range.start;
+        let parts = yaml_of(&text, range).map_err(|error| broken_yaml(&text, start, &error))?;
+        for part in parts {
+            if let Part::Yaml { json, .. } = part
+                && let Some(found) = look(&json)
+            {
+                return Ok(Some(found));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Temporary;
+    use super::*;
+
+    fn read(name: &str, content: impl AsRef<[u8]>) -> File {
+        let folder = Temporary::empty();
+        folder.write(name, content);
+        let path = folder.path().join(name);
+        let read = |path: &std::path::PathBuf| {
+            let at = At::Named(path);
+            File::read(at, name.to_owned(), name.to_owned(), Expect::ByName, &Reader::default())
+        };
+        super::super::parallel::map(&[path], read).remove(0)
+    }
+
+    fn documents(name: &str, content: &str) -> Vec<String> {
+        let file = read(name, content);
+        let documents = file.documents().unwrap_or_else(|| panic!("{content:?}: {file:?}"));
+        documents.all().map(str::to_owned).collect()
+    }
+
+    fn broken(name: &str, content: impl AsRef<[u8]>) -> (u64, u64, String) {
+        let file = read(name, content);
+        let broken = file.broken().unwrap_or_else(|| panic!("{file:?}"));
+        (broken.line, broken.column, broken.why.clone())
+    }
+
+    #[test]
+    fn json_and_yaml_hold_several_documents() {
+        assert_eq!(documents("a.json", "{\"a\": 1}{}\n[2] null"), ["{\"a\": 1}", "{}", "[2]"]);
+        assert_eq!(
+            documents("a.yaml", "---\n# x\n---\na: 1\n---\n---\nb: yes\n"),
+            [r#"{"a":1}"#, r#"{"b":true}"#]
+        );
+        assert_eq!(documents("a.yml", "{a: 1, b: [x]}\n"), [r#"{"a":1,"b":["x"]}"#]);
+        assert_eq!(documents("a.YAML", "{\"a\":\n\t1}{\"b\": 2}"), ["{\"a\":\n\t1}", "{\"b\": 2}"]);
+        assert_eq!(
+            documents("a.yaml", "\u{feff}a: 1\r\nb:\r\n  - x\r\n"),
+            [r#"{"a":1,"b":["x"]}"#]
+        );
+        assert_eq!(documents("a.yaml", "a: &x {b: 1}\nc: *x\n"), [r#"{"a":{"b":1},"c":{"b":1}}"#]);
+        assert_eq!(documents("a.yaml", ""), [""; 0]);
+        assert_eq!(documents("a.json", "  \n"), [""; 0]);
+    }
+
+    #[test]
+    fn markers_end_documents_wherever_they_stand() {
+        let text = "a: |\n  ---\n  x\n--- # two\nb: \"y\n  --- z\"\n---\tc: 1\n----: d\n";
+        let ranges = chunks(text);
+        assert_eq!(ranges.len(), 3);
+        assert_eq!(
+            documents("a.yaml", "%YAML 1.2\n---\na: 1\n...\n%YAML 1.2\n---\nb: 2\n"),
+            [r#"{"a":1}"#, r#"{"b":2}"#]
+        );
+        let many: String = (0..30_000).map(|_| "---\na: 1\n").collect();
+        assert_eq!(documents("a.yaml", &many).len(), 30_000);
+        assert_eq!(broken("a.yaml", many + "---\n\n\nb: [").0, 60_004);
+    }
+
+    #[test]
+    fn what_is_broken_has_a_place() {
+        assert_eq!(broken("a.json", "{\"a\": 1,\n \"b\" 2}").0, 2);
+        assert_eq!(broken("a.json", "{}x").0, 1);
+        let (line, _, why) = broken("a.yaml", "a:\n\tb: 1\n");
+        assert!(line == 2 && why.starts_with("not YAML: "), "{line} {why}");
+        assert_eq!(broken("a.yaml", "a: 1\nb: {{ .Values.x }}\n").0, 2);
+        assert_eq!(
+            broken("a.yaml", b"a: 1\nb: \xff\n"),
+            (2, 4, "not UTF-8: save the file as UTF-8".to_owned())
+        );
+        assert_eq!(broken("a.yaml", b"a: 1\n\0").0, 2);
+        assert_eq!(broken("a.json", "[".repeat(300) + &"]".repeat(300)).1, 257);
+        broken("a.yaml", "[".repeat(100_000));
+        broken("a.yaml", "- ".repeat(100_000));
+        let bomb: String = (1..20).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+            format!("{text}a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}]\n", p = i - 1)
+        });
+        broken("a.yaml", bomb);
+    }
+
+    #[test]
+    fn other_files_are_texts_or_neither() {
+        assert!(matches!(read("Dockerfile", "FROM scratch\n").content, Content::Text(_)));
+        assert!(matches!(read("a.png", b"\x89PNG\0").content, Content::Other));
+        assert!(matches!(read("a.md", "x".repeat(70_000)).content, Content::Other));
+    }
+
+    #[test]
+    fn deep_schemas_are_read() {
+        let deep = "{\"a\":".repeat(200) + "1" + &"}".repeat(200);
+        assert_eq!(documents("a.json", &deep).len(), 1);
+        let yaml: String =
+            (0..150).flat_map(|level| [" ".repeat(level), "a:\n".to_owned()]).collect();
+        assert_eq!(documents("a.yaml", &yaml).len(), 1);
+    }
+}

@@ -1,0 +1,236 @@
+//! Policies: what they are, how they are configured, which of them serve, what becomes of their
+//! verdicts.
+//!
+//! ```text
+//! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ Set ─ decide(review) ─▶ Decision
+//!                                            │                  ▲
+//!                                            └─ lane: time, threads ─ fair: permits by tenant
+//! ```
+
+pub mod builtin;
+mod config;
+mod decision;
+mod descriptor;
+mod fair;
+mod lane;
+mod load;
+mod loading;
+mod schema;
+mod set;
+pub(crate) mod units;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use opgate_document::Document;
+use serde::Deserialize;
+
+pub use config::{ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile};
+pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Violation};
+pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
+pub use lane::{Lane, Overload};
+pub use load::describe;
+pub(crate) use load::read as read_component;
+pub use loading::Loading;
+pub(crate) use schema::settings_job;
+pub use set::{Broken, DecideError, Observer, Set, SetError};
+
+use crate::cluster::{Reading, View};
+use crate::engine::{Limits, Module};
+use crate::review::Review;
+
+/// What a policy's verdict does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Denials deny.
+    #[default]
+    Enforce,
+    /// Denials become warnings.
+    Warn,
+    /// Only log, metrics and audit annotations.
+    Audit,
+    /// The policy is not asked.
+    Off,
+}
+
+impl Mode {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Warn => "warn",
+            Self::Audit => "audit",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// What a policy's fault does. In the modes warn and audit a fault never blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnError {
+    /// The call of the webhook fails, so that its `failurePolicy` decides.
+    #[default]
+    FailurePolicy,
+    /// The request is denied.
+    Deny,
+    /// The request is allowed, with a warning.
+    Allow,
+}
+
+impl OnError {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FailurePolicy => "failurePolicy",
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
+}
+
+/// The level that a configuration gives to a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleLevel {
+    /// Violations deny.
+    Deny,
+    /// Violations warn.
+    Warn,
+    /// Violations are dropped.
+    Off,
+}
+
+impl RuleLevel {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Warn => "warn",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// A policy that serves.
+#[derive(Debug)]
+pub struct Policy {
+    /// Name in URLs, logs and metrics.
+    pub name: String,
+    /// Where its component came from.
+    pub source: ModuleSource,
+    /// What it says about itself.
+    pub descriptor: Descriptor,
+    /// The requests that it wants to see with its settings and the levels of its rules.
+    pub requests: Vec<Requests>,
+    /// What it reads of the cluster with them.
+    pub readings: Vec<Reading>,
+    /// What it would read for rules that are off.
+    pub off: Vec<opgate_cluster::Resource>,
+    /// What its verdicts do.
+    pub mode: Mode,
+    /// What its faults do.
+    pub on_error: OnError,
+    /// Limits of one call.
+    pub limits: Limits,
+    /// When it was loaded.
+    pub loaded_at: SystemTime,
+    /// Its code.
+    pub module: Module,
+    /// Where its calls run.
+    pub lane: Lane,
+    levels: BTreeMap<String, RuleLevel>,
+    settings: Arc<Document>,
+    /// Rules that never deny, whatever the policy says: those that warn by default, have no level in the
+    /// configuration, and none of the settings that could make them deny.
+    advice: BTreeSet<String>,
+    /// The settings, with these rules off.
+    without_advice: Arc<Document>,
+    excluded_namespaces: Vec<String>,
+    excluded_users: Vec<String>,
+    view: Arc<View>,
+    last_error: parking_lot::Mutex<Option<String>>,
+}
+
+/// Requests that a policy wants to see, with its settings applied.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    /// What the descriptor says.
+    pub rule: MatchRule,
+    /// Only in this namespace.
+    pub namespace: Option<String>,
+    /// Whether they shall rather fail than pass without the policy.
+    pub can_deny: bool,
+}
+
+impl Requests {
+    fn matches(&self, review: &Review<'_>) -> bool {
+        self.namespace.as_deref().is_none_or(|ns| *ns == *review.namespace)
+            && self.rule.matches(review)
+    }
+}
+
+impl Policy {
+    /// Whether the policy wants to see a review.
+    #[must_use]
+    pub fn matches(&self, review: &Review<'_>) -> bool {
+        self.mode != Mode::Off
+            && self.requests.iter().any(|requests| requests.matches(review))
+            && !(self.excluded_users.iter().any(|user| *user == review.username)
+                || (!review.namespace.is_empty()
+                    && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
+    }
+
+    /// The rules that look at a review and only warn.
+    pub(crate) fn advice_on(&self, review: &Review<'_>) -> BTreeSet<&str> {
+        let requests = self.requests.iter().filter(|requests| requests.matches(review));
+        let looks_at = |rule: &String| {
+            requests.clone().any(|r| r.rule.rules.is_empty() || r.rule.rules.contains(rule))
+        };
+        self.advice.iter().filter(|rule| looks_at(rule)).map(String::as_str).collect()
+    }
+
+    fn has_advice_on(&self, review: &Review<'_>) -> bool {
+        !self.advice.is_empty() && !self.advice_on(review).is_empty()
+    }
+
+    /// Namespaces whose requests the policy does not see.
+    #[must_use]
+    pub fn excluded_namespaces(&self) -> &[String] {
+        &self.excluded_namespaces
+    }
+
+    /// Whether the policy can keep a request from passing, by verdict or by fault.
+    #[must_use]
+    pub fn can_block(&self) -> bool {
+        self.mode == Mode::Enforce && self.on_error != OnError::Allow
+    }
+
+    /// Whether what the policy denies is denied. A request that such a policy had no time for does not
+    /// pass, whatever its faults do: how busy it is lies in the hands of those whom it judges.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.mode == Mode::Enforce
+    }
+
+    /// The level that the configuration gives to a rule, if any.
+    #[must_use]
+    pub fn level(&self, rule: &str) -> Option<RuleLevel> {
+        self.levels.get(rule).copied()
+    }
+
+    /// What went wrong last, for `/policies`.
+    #[must_use]
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().clone()
+    }
+
+    pub(crate) fn note_error(&self, error: String) {
+        *self.last_error.lock() = Some(error);
+    }
+}

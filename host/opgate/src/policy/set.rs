@@ -1,0 +1,543 @@
+//! The policies that serve, and the way of a review through them.
+//!
+//! ```text
+//! review ─▶ every policy that matches ─▶ decision
+//!                 ▲                          │
+//!                 └── cluster::decide: once for each way the cluster may be ◀┘
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
+use super::decision::{Builder, Finding};
+use super::fair::{Tenant, Tenants};
+use super::lane::Asked as Called;
+use super::load::{Loaded, load};
+use super::loading::Loading;
+use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
+use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
+use crate::engine::{Compiler, Engine, EngineError, Fault, Inputs, Pool};
+use crate::review::{Operation, Review, response};
+
+/// A policy whose component cannot be used.
+#[derive(Debug)]
+pub struct Broken {
+    /// Its name.
+    pub name: String,
+    /// Where its component came from.
+    pub source: String,
+    /// Its mode.
+    pub mode: Mode,
+    /// What its faults do.
+    pub on_error: OnError,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+impl Broken {
+    /// Nobody knows which requests the policy would have wanted to see: it fails on all of them.
+    fn fault(&self) -> PolicyFault {
+        PolicyFault { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
+    }
+
+    /// Whether the administrator wants requests to fail rather than pass without this policy.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        self.mode == Mode::Enforce && self.on_error != OnError::Allow
+    }
+}
+
+/// Why there is no set of policies.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    /// The configuration does not fit the policies.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// wasmtime does not start.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Why a review got no decision.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    /// Too much to do.
+    #[error(transparent)]
+    Overload(#[from] Overload),
+    /// There is no such policy.
+    #[error("there is no policy {name:?}{hint}")]
+    NoPolicy {
+        /// What was asked for.
+        name: String,
+        /// What is near.
+        hint: String,
+    },
+}
+
+/// What is told about each call of a policy, for metrics.
+pub trait Observer {
+    /// A policy was called, and has given a verdict or failed.
+    fn called(&self, policy: &Policy, took: Duration);
+}
+
+/// Nobody listens.
+impl Observer for () {
+    fn called(&self, _: &Policy, _: Duration) {}
+}
+
+/// The policies that serve.
+#[derive(Debug)]
+pub struct Set {
+    policies: Vec<Arc<Policy>>,
+    broken: Vec<Broken>,
+    off: Vec<String>,
+    engine: Arc<Engine>,
+    cluster: Arc<Cluster>,
+    /// Asked where the watch is not enough.
+    direct: Option<Direct>,
+    /// Asked about whatever requests like those under review change.
+    is_consistent: bool,
+    /// Kinds (positions) that reviews change and policies read.
+    contested: Vec<usize>,
+    tenants: Tenants,
+}
+
+impl Set {
+    /// Loads the policies of a configuration. `queue` is how many calls may wait for each;
+    /// `context` says where the objects of the cluster come from that they read.
+    ///
+    /// # Errors
+    /// Where the configuration does not fit, or there is no engine. A policy whose component cannot
+    /// be used is no error: the others serve, and it is among [`Set::broken`].
+    pub fn load(
+        configuration: &Configuration,
+        cache: Option<PathBuf>,
+        queue: usize,
+        context: cluster::Options,
+    ) -> Result<Self, SetError> {
+        Self::load_with(configuration, cache, Compiler::Here, queue, context, &Loading::default())
+    }
+
+    /// [`Set::load`] for components that strangers have written: they are compiled elsewhere. `loading` tells
+    /// meanwhile what it waits for.
+    ///
+    /// # Errors
+    /// As for [`Set::load`].
+    pub fn load_with(
+        configuration: &Configuration,
+        cache: Option<PathBuf>,
+        compiler: Compiler,
+        queue: usize,
+        context: cluster::Options,
+        loading: &Loading,
+    ) -> Result<Self, SetError> {
+        let instances = configuration.policies.iter().map(|p| p.limits.concurrency).sum();
+        let memory = configuration.policies.iter().map(|p| p.limits.memory).max();
+        let memory = memory.unwrap_or(1 << 20);
+        let engine = Engine::start(Pool { instances, memory }, cache)?.with_compiler(compiler);
+        let engine = Arc::new(engine);
+        let (mut policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
+        let mut errors = ConfigErrors::default();
+        let asked = |config: &&PolicyConfig| config.mode != Mode::Off;
+        let configs: Vec<_> = configuration.policies.iter().filter(asked).collect();
+        off.extend(configuration.policies.iter().filter(|c| !asked(c)).map(|c| c.name.clone()));
+        let one = |config: &PolicyConfig| load(&engine, configuration, config, queue);
+        for (config, loaded) in configs.iter().zip(side_by_side(&configs, loading, one)) {
+            match loaded {
+                Ok(Loaded::Policy(policy)) => policies.push(*policy),
+                Ok(Loaded::Broken(error)) => {
+                    broken.push(Broken {
+                        name: config.name.clone(),
+                        source: config.module.to_string(),
+                        mode: config.mode,
+                        on_error: config.on_error,
+                        error,
+                    });
+                }
+                Err(wrong) => errors.extend(wrong),
+            }
+        }
+        errors.or(())?;
+        let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
+        let cluster = Arc::new(Cluster::new(&readings, context));
+        for policy in &mut policies {
+            let view = View::new(&cluster, &policy.readings, std::mem::take(&mut policy.off));
+            policy.view = Arc::new(view);
+        }
+        let contested = contested(&cluster, &policies);
+        let policies = policies.into_iter().map(Arc::new).collect();
+        Ok(Self {
+            policies,
+            broken,
+            off,
+            engine,
+            cluster,
+            direct: None,
+            is_consistent: false,
+            contested,
+            tenants: Tenants::default(),
+        })
+    }
+
+    /// What the policies read of the cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// From now on the API server itself can be asked, where the watch is not enough; with
+    /// `consistently` it is asked about the objects that decide, wherever two requests of the same
+    /// kind could get in each other's way.
+    pub fn read_directly(&mut self, api: impl cluster::Api + 'static, consistently: bool) {
+        self.direct = Some(Direct::new(api));
+        self.is_consistent = consistently;
+    }
+
+    /// Policies that serve, in the order of the configuration.
+    #[must_use]
+    pub fn policies(&self) -> &[Arc<Policy>] {
+        &self.policies
+    }
+
+    /// Policies that cannot.
+    #[must_use]
+    pub fn broken(&self) -> &[Broken] {
+        &self.broken
+    }
+
+    /// The engine under all of them.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Decides a review: asks every policy that matches, or only the one that is named.
+    ///
+    /// # Errors
+    /// Where there is too much to do, or there is no policy of the name. A policy that fails, or cannot
+    /// be used, is no error but part of the decision.
+    pub async fn decide(
+        &self,
+        review: &Review<'_>,
+        only: Option<&str>,
+        deadline: Instant,
+        observer: &impl Observer,
+    ) -> Result<Decision, DecideError> {
+        let mut builder = Builder::default();
+        let asked = match only.map(|name| self.find(name)).transpose()? {
+            None => {
+                for broken in &self.broken {
+                    builder.fault(broken.fault(), broken.mode, broken.on_error);
+                }
+                self.policies.as_slice()
+            }
+            Some(Found::Policy(policy)) => std::slice::from_ref(policy),
+            Some(Found::Off) => &[],
+            Some(Found::Broken(broken)) => {
+                builder.fault(broken.fault(), broken.mode, broken.on_error);
+                &[]
+            }
+        };
+        let matching: Vec<_> = asked.iter().filter(|p| p.matches(review)).collect();
+        if matching.is_empty() {
+            let mut decision = builder.build();
+            make_room(review, &mut decision)?;
+            return Ok(decision);
+        }
+        let inputs = Arc::new(review.inputs());
+        let tenant = self.tenants.of(review.own_namespace(), &review.username);
+        let bench =
+            Bench { set: self, review, builder, matching, inputs, tenant, deadline, observer };
+        let exactness = Exactness {
+            direct: self.direct.as_ref(),
+            always: self.is_consistent,
+            contested: &self.contested,
+        };
+        let judged = cluster::decide(&self.cluster, exactness, deadline.into(), &bench).await?;
+        let mut decision = judged.decision;
+        make_room(review, &mut decision)?;
+        Ok(decision)
+    }
+
+    /// Puts the answers into a decision; gives the overload that keeps a policy from blocking.
+    fn take(
+        builder: &mut Builder,
+        matching: &[&Arc<Policy>],
+        answers: &[Answer],
+    ) -> Option<Overload> {
+        let mut overload = None;
+        for (policy, answer) in matching.iter().zip(answers) {
+            match &answer.finding {
+                Ok(Ok(finding)) => builder.finding(policy, finding.clone()),
+                Ok(Err(Fault::Listing(resource))) if policy.is_enforced() => {
+                    let (policy, resource) = (policy.name.clone(), resource.clone());
+                    overload = overload.or(Some(Overload::Listing { policy, resource }));
+                }
+                Ok(Err(fault)) if fault.is_overload() && policy.is_enforced() => {
+                    let (policy, why) = (policy.name.clone(), fault.to_string());
+                    overload = overload.or(Some(Overload::Starved { policy, why }));
+                }
+                Err(error) if policy.is_enforced() => overload = overload.or(Some(error.clone())),
+                Err(error) => {
+                    let fault = fault_of(policy, error.to_string(), "overload");
+                    builder.fault(fault, policy.mode, policy.on_error);
+                }
+                Ok(Err(fault)) => {
+                    // How much a policy has to do lies in the hands of those whom it judges.
+                    let on_error = match policy.on_error {
+                        OnError::Allow if !fault.is_its_own() => OnError::FailurePolicy,
+                        on_error => on_error,
+                    };
+                    let fault = fault_of(policy, fault.to_string(), fault.class());
+                    builder.fault(fault, policy.mode, on_error);
+                }
+            }
+        }
+        overload
+    }
+
+    fn find(&self, name: &str) -> Result<Found<'_>, DecideError> {
+        if let Some(policy) = self.policies.iter().find(|p| p.name == name) {
+            return Ok(Found::Policy(policy));
+        }
+        if let Some(broken) = self.broken.iter().find(|b| b.name == name) {
+            return Ok(Found::Broken(broken));
+        }
+        if self.off.iter().any(|off| off == name) {
+            return Ok(Found::Off);
+        }
+        let hint = crate::text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
+        Err(DecideError::NoPolicy { name: crate::text::one_line(name, 64), hint })
+    }
+}
+
+/// Components from files that are loaded at a time: one that takes long, which its author decides, does not
+/// keep the others waiting.
+const LOADED_AT_A_TIME: usize = 4;
+
+/// Loads policies, those from files side by side. What came of each, in their order.
+fn side_by_side<T: Send>(
+    configs: &[&PolicyConfig],
+    loading: &Loading,
+    load: impl Fn(&PolicyConfig) -> T + Sync,
+) -> Vec<T> {
+    loading.expect(configs.iter().map(|config| config.name.as_str()));
+    let one = |config: &PolicyConfig| {
+        loading.began(&config.name);
+        let loaded = load(config);
+        loading.ended(&config.name);
+        loaded
+    };
+    let is_file = |config: &PolicyConfig| matches!(config.module, ModuleSource::File(_));
+    let next = AtomicUsize::new(0);
+    let files = || {
+        let mut loaded = Vec::new();
+        while let number = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(config) = configs.get(number)
+        {
+            if is_file(config) {
+                loaded.push((number, one(config)));
+            }
+        }
+        loaded
+    };
+    let count = configs.iter().filter(|config| is_file(config)).count();
+    let mut all = std::thread::scope(|scope| {
+        let threads = 0..count.min(LOADED_AT_A_TIME);
+        let threads: Vec<_> = threads.map(|_| scope.spawn(files)).collect();
+        let builtin = configs.iter().enumerate().filter(|(_, config)| !is_file(config));
+        let mut all: Vec<_> = builtin.map(|(number, config)| (number, one(config))).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(loaded) => all.extend(loaded),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, loaded)| loaded).collect()
+}
+
+fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyFault {
+    PolicyFault { policy: policy.name.clone(), cause, class }
+}
+
+/// A policy by its name.
+enum Found<'s> {
+    Policy(&'s Arc<Policy>),
+    Broken(&'s Broken),
+    /// Configured, but not asked: everything is allowed, as it is at `/validate`.
+    Off,
+}
+
+/// The policies that judge one review.
+struct Bench<'b, O> {
+    set: &'b Set,
+    review: &'b Review<'b>,
+    /// What is said whatever they say.
+    builder: Builder,
+    matching: Vec<&'b Arc<Policy>>,
+    inputs: Arc<Inputs>,
+    /// Who pays for it.
+    tenant: Tenant,
+    deadline: Instant,
+    observer: &'b O,
+}
+
+impl<O: Observer> Judge for Bench<'_, O> {
+    type Verdict = Judged;
+    type Overload = Overload;
+
+    async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
+        let calls = self.matching.iter().map(|policy| ask(policy, self, lens));
+        let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
+        let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();
+        let questions =
+            answers.iter_mut().flat_map(|answer| std::mem::take(&mut answer.questions)).collect();
+        let touched = answers.iter().flat_map(|answer| answer.touched.clone()).collect();
+        let mut builder = self.builder.clone();
+        let overload = Set::take(&mut builder, &self.matching, &answers);
+        let decision = builder.build();
+        if let Some(overload) = overload
+            && decision.denial.is_none()
+        {
+            // What one policy denies is denied whatever the others would say.
+            return Err(overload);
+        }
+        let is_sound = decision.failure.is_none();
+        let allows = is_sound && decision.denial.is_none();
+        let verdict = Judged { decision, answers };
+        Ok(Asked { verdict, allows, is_sound, asked, questions, touched })
+    }
+
+    fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
+        for (policy, answer) in self.matching.iter().zip(&mut judged.answers) {
+            if answer.asked.iter().any(|(kind, _)| self.set.contested.contains(kind)) {
+                let fault = Fault::Context(why.to_owned());
+                policy.note_error(fault.to_string());
+                answer.finding = Ok(Err(fault));
+            }
+        }
+        let mut builder = self.builder.clone();
+        // Who had too much to do would have been told so before.
+        let _ = Set::take(&mut builder, &self.matching, &judged.answers);
+        Judged { decision: builder.build(), ..judged }
+    }
+
+    fn resting_on(&self, mut judged: Judged, objects: &[String]) -> Judged {
+        if let Some(denial) = &mut judged.decision.denial {
+            let objects = objects.join(", ");
+            let why = format!(
+                "\nthis rests on {objects}: allowed just now, and not known to be stored; try again"
+            );
+            denial.message.push_str(&why);
+        }
+        judged
+    }
+
+    fn change(&self, judged: &mut Judged) -> Result<Option<Write>, Overload> {
+        let Inputs { object, old_object, .. } = self.inputs.as_ref();
+        let write = self.set.cluster.change(self.review, object.as_ref(), old_object.as_ref());
+        if write.is_some() {
+            // What cannot be answered is not stored, and so must not be reserved.
+            make_room(self.review, &mut judged.decision)?;
+        }
+        Ok(write)
+    }
+
+    fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
+        // Who can block nothing shall not block by what others have reserved.
+        if self.matching.iter().any(|policy| policy.is_enforced()) {
+            return Err(Overload::NoRoom);
+        }
+        Ok(judged)
+    }
+}
+
+/// What all of them said in one look at the cluster.
+struct Judged {
+    decision: Decision,
+    answers: Vec<Answer>,
+}
+
+/// What one policy answered.
+struct Answer {
+    finding: Result<Result<Finding, Fault>, Overload>,
+    asked: Vec<(usize, cluster::Scope)>,
+    questions: Vec<(usize, cluster::Question)>,
+    touched: Vec<(usize, opgate_cluster::Key)>,
+}
+
+/// Asks one policy, writes its log lines, and takes over its verdict.
+async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Lens) -> Answer {
+    let Bench { inputs, tenant, deadline, observer, .. } = bench;
+    let started = Instant::now();
+    let asked = lane::validate(policy, inputs, lens, (bench.review, *tenant), *deadline).await;
+    let Called { call, dropped } = match asked {
+        Ok(asked) => asked,
+        Err(overload) => {
+            let (asked, questions, touched) = Default::default();
+            return Answer { finding: Err(overload), asked, questions, touched };
+        }
+    };
+    super::load::log(&policy.name, &call.log);
+    let mut finding =
+        call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()));
+    if let (Ok(finding), Some(fault)) = (&mut finding, dropped) {
+        let rules = policy.advice_on(bench.review);
+        tracing::warn!(
+            policy = policy.name, rules = ?rules, cause = %fault,
+            "a call failed, and did not without the rules that only warn"
+        );
+        finding.without(policy, rules, &fault);
+    }
+    observer.called(policy, started.elapsed());
+    if let Err(fault) = &finding {
+        policy.note_error(fault.to_string());
+        let uid = crate::text::one_line(&inputs.request.uid, 128);
+        tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
+    }
+    let reader = call.reader.as_ref();
+    let asked = reader.map(|reader| reader.asked().to_vec()).unwrap_or_default();
+    let touched = reader.map(|reader| reader.touched().to_vec()).unwrap_or_default();
+    let questions = call.reader.map(cluster::Reader::questions).unwrap_or_default();
+    Answer { finding: Ok(finding), asked, questions, touched }
+}
+
+/// Takes room for the answer: what is decided is answered.
+fn make_room(review: &Review<'_>, decision: &mut Decision) -> Result<(), Overload> {
+    let Some(account) = review.account() else { return Ok(()) };
+    // Where something was refused, what was looked at may have seemed empty. An answer is measured once.
+    let is_whole = !account.is_exhausted();
+    let has_room = |decision: &mut Decision| {
+        decision.has_room() || decision.make_room(account, response::size(review, decision))
+    };
+    if is_whole && has_room(decision) { Ok(()) } else { Err(Overload::Memory) }
+}
+
+/// Kinds that policies read and whose objects come under review: two requests can get in each
+/// other's way there.
+fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
+    let is_reviewed = |kind: &cluster::Kind| {
+        let resource = kind.resource();
+        policies.iter().flat_map(|policy| &policy.requests).any(|requests| {
+            let has = |list: &[String], name: &str| list.iter().any(|l| l == "*" || l == name);
+            has(&requests.rule.groups, &resource.group)
+                && has(&requests.rule.resources, &resource.resource)
+                && requests
+                    .rule
+                    .operations
+                    .iter()
+                    .any(|o| matches!(o, Operation::Create | Operation::Update))
+        })
+    };
+    let kinds = cluster.kinds().iter().enumerate();
+    kinds.filter(|(_, kind)| is_reviewed(kind)).map(|(position, _)| position).collect()
+}
+
+#[cfg(test)]
+mod tests;

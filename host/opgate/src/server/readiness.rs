@@ -1,0 +1,95 @@
+//! Whether the server should get requests, and how each resource stands that policies read.
+//!
+//! A server that cannot read one resource still serves: the policies that need it fail where they
+//! need it, and a replica elsewhere would know no more. Only one that has not begun to serve, that
+//! knows nothing at all of the cluster, or that lacks a policy, is left out of its Service. One that
+//! has just begun to see the cluster gets some time to see all of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Kind, Source, Standing};
+use crate::policy::Set;
+
+/// Why the server is not ready, a line each; nothing where it is.
+pub(super) fn why_not(
+    set: &Set,
+    draining: &AtomicBool,
+    open: &AtomicBool,
+    sync_timeout: Duration,
+) -> Vec<String> {
+    if draining.load(Ordering::Relaxed) {
+        return vec!["draining".to_owned()];
+    }
+    let missed = set.broken().iter().filter(|b| b.is_missed());
+    let mut lines: Vec<_> = missed.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
+    if !open.load(Ordering::Relaxed) {
+        lines.push("the webhook port is not open yet".to_owned());
+        lines.extend(unseen(set));
+    } else if is_blind(set.cluster(), sync_timeout) {
+        lines.extend(unseen(set));
+    }
+    lines
+}
+
+/// Whether none of the resources has ever been seen, or the first one just now and others not yet. A
+/// new server without permissions shall not take the place of one that has them.
+fn is_blind(cluster: &Cluster, sync_timeout: Duration) -> bool {
+    let longest = cluster.kinds().iter().filter_map(|kind| kind.status().seen).max();
+    !cluster.is_seen() && longest.is_none_or(|longest| longest < sync_timeout)
+}
+
+/// Resources that were never seen, by the policies that can block and need them.
+pub(super) fn unseen(set: &Set) -> Vec<String> {
+    if set.cluster().options().source != Source::Live {
+        return Vec::new();
+    }
+    let blocking = set.policies().iter().filter(|policy| policy.can_block());
+    let needs = blocking.flat_map(|policy| {
+        policy.readings.iter().map(move |reading| (policy.name.as_str(), &reading.resource))
+    });
+    let why = |(policy, resource): (&str, &opgate_cluster::Resource)| {
+        let kind = set.cluster().kinds().iter().find(|kind| kind.resource() == resource)?;
+        let status = kind.status();
+        (!status.standing.was_seen())
+            .then(|| format!("policy {policy}: {resource} {}", status.error.unwrap_or_default()))
+    };
+    needs.filter_map(why).collect()
+}
+
+/// A line for each resource: `[+]` where it has an answer, `[-]` where it has none, `[!]` where its
+/// watch fails.
+pub(super) fn resources(set: &Set) -> Vec<String> {
+    if set.cluster().options().source != Source::Live {
+        return Vec::new();
+    }
+    set.cluster().kinds().iter().map(|kind| resource(set, kind)).collect()
+}
+
+fn resource(set: &Set, kind: &Kind) -> String {
+    let status = kind.status();
+    let (mark, text) = match (status.standing, status.interrupted) {
+        (Standing::Listing | Standing::Unseen | Standing::TooOld, _) => ("-", String::new()),
+        (_, Some(since)) => ("!", format!("interrupted for {} s", since.as_secs())),
+        (Standing::NotInstalled, None) => ("+", "not installed".to_owned()),
+        (Standing::Current, None) => ("+", format!("current, {} objects", status.objects)),
+    };
+    let unreadable = match status.unreadable {
+        0 => String::new(),
+        some => format!(", {some} of them cannot be read"),
+    };
+    let error = status.error.filter(|_| mark != "+").map(|error| match text.as_str() {
+        "" => error,
+        _ => format!(": {error}"),
+    });
+    let needed: Vec<_> = set
+        .policies()
+        .iter()
+        .filter(|policy| policy.readings.iter().any(|r| r.resource == *kind.resource()))
+        .map(|policy| policy.name.as_str())
+        .collect();
+    let needed =
+        if mark == "+" { String::new() } else { format!("; needed by {}", needed.join(", ")) };
+    let error = error.unwrap_or_default();
+    format!("[{mark}]{} {text}{unreadable}{error}{needed}", kind.resource())
+}

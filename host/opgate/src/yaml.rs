@@ -1,0 +1,300 @@
+//! YAML (and with it JSON) with places, for the host: `opgate-yaml` reads it, here its offsets become
+//! lines and columns.
+//!
+//! ```text
+//! text ─▶ documents: JSON, and an offset for each value in it ─▶ Places: the offset of a JSON pointer
+//!                                                             ─▶ Lines: line and column
+//! ```
+
+use std::sync::Arc;
+
+use opgate_document::{Document, Kind, Text, Value};
+use opgate_yaml::Words;
+
+use crate::lines::Lines;
+
+/// Deepest nesting.
+pub(crate) const MAX_DEPTH: usize = opgate_yaml::DEPTH;
+
+/// Bytes of JSON that any document may become. Beyond that what a text spells out counts.
+const SPARE: usize = 1 << 20;
+
+/// How many bytes of JSON a byte of YAML without aliases is at most: `{a,b}` has members with values.
+const GROWTH: usize = 6;
+
+/// A text that is not YAML: what is wrong, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub(crate) struct YamlError {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+    pub(crate) why: String,
+}
+
+/// A document of a file.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// What it says.
+    pub(crate) json: Arc<Text>,
+    /// Where its values are, in bytes of the text.
+    pub(crate) offsets: Offsets,
+    /// Where it starts, in bytes.
+    pub(crate) offset: usize,
+}
+
+/// Reads the documents of a text of any size; empty ones are left out. The error has its place in the
+/// text.
+pub(crate) fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
+    let room = yaml.len().saturating_mul(GROWTH).saturating_add(SPARE);
+    let documents = opgate_yaml::documents(yaml, words, room).map_err(|error| {
+        let (line, column) = Lines::of(yaml).place(yaml, error.offset());
+        YamlError { line, column, why: crate::text::one_line(&error.why(), 512) }
+    })?;
+    let part = |part: opgate_yaml::Part| {
+        let json = Text::new(part.json).map(Arc::new).unwrap_or_default();
+        Part { json, offsets: Offsets(part.places), offset: part.offset }
+    };
+    Ok(documents.into_iter().map(part).collect())
+}
+
+/// Where the values of a document are: of the document itself, and then, in the order of its JSON, of
+/// each member its name and of each element its value.
+#[derive(Debug, Default)]
+pub(crate) struct Offsets(Vec<u32>);
+
+impl Offsets {
+    /// Bytes that it holds.
+    pub(crate) fn size(&self) -> usize {
+        self.0.len() * size_of::<u32>()
+    }
+
+    /// The same, with so many bytes in front of the text.
+    pub(crate) fn moved(mut self, by: usize) -> Self {
+        let by = u32::try_from(by).unwrap_or(u32::MAX);
+        self.0.iter_mut().for_each(|offset| *offset = offset.saturating_add(by));
+        self
+    }
+
+    fn get(&self, number: usize) -> usize {
+        let offset = self.0.get(number).or(self.0.first()).copied().unwrap_or_default();
+        usize::try_from(offset).unwrap_or_default()
+    }
+}
+
+/// Bytes of JSON between two places of which is known how many values start in front of them.
+const STRIDE: usize = 4 << 10;
+
+/// Finds the number of a value in the order of the JSON. The first question takes one pass over it, every
+/// other one looks at a few thousand bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    /// Offsets outside of texts, and how many values start in front of them.
+    known: Vec<(usize, usize)>,
+}
+
+impl Numbers {
+    pub(crate) fn of(json: &str) -> Self {
+        let mut known = vec![(0, 0)];
+        let mut next = STRIDE;
+        count(json.as_bytes(), 0, json.len(), |at, values| {
+            if at >= next {
+                known.push((at, values));
+                next = at + STRIDE;
+            }
+        });
+        Self { known }
+    }
+
+    /// How many members and elements start up to a value, itself among them: its number among the
+    /// offsets.
+    fn number(&self, json: &str, value: usize) -> usize {
+        let index = self.known.partition_point(|(at, _)| *at <= value).saturating_sub(1);
+        let (from, before) = self.known.get(index).copied().unwrap_or_default();
+        before + count(json.as_bytes(), from, value, |_, _| {})
+    }
+}
+
+/// Members and elements that start between two places outside of texts; tells of places on the way.
+fn count(json: &[u8], from: usize, to: usize, mut tell: impl FnMut(usize, usize)) -> usize {
+    let (mut at, mut values) = (from, 0);
+    while at < to {
+        tell(at, values);
+        match json.get(at) {
+            Some(b'"') => at = after_text(json, at),
+            Some(b'{' | b'[') => {
+                values += usize::from(!matches!(json.get(at + 1), Some(b'}' | b']')));
+                at += 1;
+            }
+            Some(b',') => {
+                values += 1;
+                at += 1;
+            }
+            _ => at += 1,
+        }
+    }
+    values
+}
+
+fn after_text(json: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
+        at += found;
+        if json.get(at) == Some(&b'"') {
+            return at + 1;
+        }
+        at += 2;
+    }
+    json.len()
+}
+
+impl Numbers {
+    /// Where in the text a value of the document is.
+    pub(crate) fn offset(&self, json: &str, offsets: &Offsets, value: usize) -> usize {
+        offsets.get(self.number(json, value))
+    }
+}
+
+/// A value with the places of its parts.
+#[derive(Debug)]
+pub(crate) struct Located {
+    /// The value.
+    pub(crate) value: serde_json::Value,
+    document: Document,
+    part: Part,
+    numbers: Numbers,
+    text: String,
+    lines: Arc<Lines>,
+}
+
+impl Located {
+    /// Reads a text that has one document, in which `off` and `no` are texts, as in
+    /// `rules: {RPK-07: off}`.
+    pub(crate) fn read(yaml: &str) -> Result<Self, YamlError> {
+        let mut parts = parts(yaml, Words::Few)?;
+        let lines = Arc::new(Lines::of(yaml));
+        if let Some(second) = parts.get(1) {
+            let (line, column) = lines.place(yaml, second.offset);
+            let why = "a second document: leave one, or write a file for each".to_owned();
+            return Err(YamlError { line, column, why });
+        }
+        let nothing = || Part {
+            json: Text::new("null".to_owned()).map(Arc::new).unwrap_or_default(),
+            offsets: Offsets::default(),
+            offset: 0,
+        };
+        Ok(Self::of(parts.pop().unwrap_or_else(nothing), yaml, lines))
+    }
+
+    fn of(part: Part, yaml: &str, lines: Arc<Lines>) -> Self {
+        let document = Document::part(part.json.clone(), 0..part.json.len());
+        let numbers = Numbers::of(&part.json);
+        let value = value_of(document.root());
+        Self { value, document, numbers, part, text: yaml.to_owned(), lines }
+    }
+
+    /// Place of the value at a pointer, or of the nearest one around it.
+    pub(crate) fn place(&self, pointer: &str) -> (u64, u64) {
+        let mut pointer = pointer;
+        let value = loop {
+            match (self.document.get(pointer), pointer.rsplit_once('/')) {
+                (Some(value), _) => break value.range().start,
+                (None, Some((around, _))) => pointer = around,
+                (None, None) => break 0,
+            }
+        };
+        let offset = self.numbers.offset(&self.part.json, &self.part.offsets, value);
+        self.lines.place(&self.text, offset)
+    }
+}
+
+/// The value as `serde_json` has it. Recursion is bounded by the bound on depth.
+fn value_of(value: Value<'_>) -> serde_json::Value {
+    match value.kind() {
+        Kind::Object => {
+            let members = value.members().map(|(name, member)| (name.to_owned(), value_of(member)));
+            serde_json::Value::Object(members.collect())
+        }
+        Kind::List => value.items().map(value_of).collect(),
+        _ => serde_json::from_str(&value.raw()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_know_their_places() {
+        let located = Located::read("a: 1\nb:\n  - x\n  - c/d: {e: true}\n").unwrap();
+        assert_eq!(located.value, serde_json::json!({"a": 1, "b": ["x", {"c/d": {"e": true}}]}));
+        for (pointer, expected) in [
+            ("/a", (1, 1)),
+            ("/b", (2, 1)),
+            ("/b/0", (3, 5)),
+            ("/b/1/c~1d", (4, 5)),
+            ("/b/1/c~1d/e", (4, 11)),
+            ("/b/1/c~1d/missing", (4, 5)),
+        ] {
+            assert_eq!(located.place(pointer), expected, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn words_are_texts() {
+        let located =
+            Located::read("a: off\nb: no\nc: true\nd: null\ne: ~\nf: 1.5\ng: \"1\"\n").unwrap();
+        let expected = serde_json::json!({"a": "off", "b": "no", "c": true, "d": null, "e": null, "f": 1.5, "g": "1"});
+        assert_eq!(located.value, expected);
+    }
+
+    #[test]
+    fn errors_speak_to_the_writer_of_the_file() {
+        let why = |yaml: &str| parts(yaml, Words::All).unwrap_err().why;
+        assert_eq!(why(&"[".repeat(300)), "nests deeper than 256 levels");
+        assert_eq!(why("a: &a\n  b: *a\n"), "anchor 'a' value contains itself");
+        assert_eq!(why("a: 1\na: 2\n"), "duplicate mapping key: a");
+        assert_eq!(why("a: .nan\n"), "non-finite float `.nan` is no number of JSON");
+        let bomb: String = (1..12).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+            let p = i - 1;
+            text + &format!("a{i}: &a{i} [*a{p}, *a{p}, *a{p}, *a{p}, *a{p}, *a{p}]\n")
+        });
+        assert!(why(&bomb).starts_with("its aliases or anchors stand for more"));
+        let two = Located::read("a: 1\n---\nb: 1\n").unwrap_err();
+        assert_eq!((two.line, two.column), (3, 1));
+        assert_eq!(two.why, "a second document: leave one, or write a file for each");
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_with_its_place() {
+        let error = Located::read("a: 1\nb: [1\n").unwrap_err();
+        assert!(error.line >= 2, "{error:?}");
+        let error = Located::read("a: 1\na: 2\n").unwrap_err();
+        assert_eq!(error.line, 2, "{error:?}");
+    }
+
+    /// The size of a text bounds what it may hold, nothing else does.
+    #[test]
+    fn large_texts_are_read_and_bombs_are_not() {
+        let list = "- {a: 1, b: [x, y]}\n".repeat(60_000);
+        assert_eq!(Located::read(&list).unwrap().value.as_array().map(Vec::len), Some(60_000));
+        let stream = "---\na: 1\n".repeat(5_000);
+        assert_eq!(parts(&stream, Words::All).unwrap().len(), 5_000);
+        let deep = |levels: usize| format!("{}x{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(Located::read(&deep(256)).is_ok());
+        let error = Located::read(&deep(257)).unwrap_err();
+        assert_eq!(error.why, "nests deeper than 256 levels");
+        // Of what takes least in YAML JSON makes most.
+        for (unit, (from, to)) in [("a{},", ('{', '}')), ("{}.0e20,", ('[', ']'))] {
+            let body: String = (0..30_000).map(|n| unit.replace("{}", &n.to_string())).collect();
+            let yaml = format!("{from}{body}{to}");
+            assert!(Located::read(&yaml).is_ok(), "{unit}");
+        }
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..9 {
+            let line = format!("*a{}, ", level - 1).repeat(10);
+            bomb.extend([&format!("a{level}: &a{level} ["), line.trim_end_matches(", "), "]\n"]);
+        }
+        let error = Located::read(&bomb).unwrap_err();
+        assert!(error.why.starts_with("its aliases or anchors stand for more"), "{}", error.why);
+    }
+}

@@ -1,0 +1,196 @@
+//! Builds guests from within build scripts: the host's, which embeds the built-in policies, and
+//! that of the tests, which need hostile ones.
+//!
+//! ```text
+//! package names ─▶ cargo build --target wasm32-unknown-unknown ─▶ core modules ─▶ components
+//! ```
+//!
+//! All guests share one target folder, `<target>/guest`, so that debug, release and clippy builds
+//! do not each build them again.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Layout of a guest's memory: 64 KiB of stack first, then data and heap inside 128 KiB of initial
+/// memory: exactly the part that the host resets in place, so that a call which needs no more costs
+/// no system call.
+const LINKER: [&str; 2] = ["-zstack-size=65536", "--initial-memory=131072"];
+
+/// Guests that need more: 64 levels of CEL run out of 64 KiB of stack, and data with a reader of YAML
+/// do not fit into the other 64 KiB.
+const DEEP: [&str; 2] = ["-zstack-size=458752", "--initial-memory=786432"];
+const DEEP_GUESTS: [&str; 2] = ["opgate-constraint-limits", "opgate-file-based-catalog"];
+
+/// Why a guest could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Wasm target is missing and could not be added.
+    #[error("the target {TARGET} is missing: run `rustup target add {TARGET}`")]
+    Target,
+    /// Cargo failed; it has said why.
+    #[error("building the guests failed: {0}")]
+    Cargo(String),
+    /// A file could not be read, or a program not be started.
+    #[error("{what}: {source}")]
+    Io {
+        /// The file or program.
+        what: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The module does not follow `wit/policy.wit`.
+    #[error("{module} does not make a component: {why}")]
+    Component {
+        /// The module.
+        module: String,
+        /// What `wit-component` says.
+        why: String,
+    },
+}
+
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    let what = what.into();
+    |source| Error::Io { what, source }
+}
+
+/// What to build of a package.
+#[derive(Debug, Clone, Copy)]
+pub enum Guest<'a> {
+    /// The library of the package.
+    Package(&'a str),
+    /// All examples of a package, each a guest of its own.
+    Examples {
+        /// Name of the package.
+        package: &'a str,
+        /// Its folder in the workspace.
+        folder: &'a str,
+    },
+}
+
+/// Builds guests; gives name and component of each, in the order of the files' names.
+///
+/// To be called from a build script: it reads the variables that cargo sets there, and tells cargo
+/// when to run the script again.
+///
+/// # Errors
+/// Where the target is missing, cargo fails, or a module does not follow `wit/policy.wit`.
+pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let workspace = workspace()?;
+    for input in ["Cargo.toml", "Cargo.lock", "common", "guest", "wit"] {
+        println!("cargo::rerun-if-changed={}", workspace.join(input).display());
+    }
+    ensure_target()?;
+    let target_dir = target_dir()?;
+    let package = match guest {
+        Guest::Package(package) | Guest::Examples { package, .. } => package,
+    };
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(&workspace).args(["build", "--quiet", "--profile", "guest"]);
+    cargo.args(["--target", TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
+    match guest {
+        Guest::Package(_) => cargo.arg("--lib"),
+        Guest::Examples { .. } => cargo.arg("--examples"),
+    };
+    // What the outer build was told is not meant for the guests: flags for the host's compiler,
+    // clippy in front of it, another target folder.
+    for name in ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER", "CLIPPY_ARGS", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(name);
+    }
+    let linker = if DEEP_GUESTS.contains(&package) { DEEP } else { LINKER };
+    let flags: Vec<_> = linker.iter().map(|flag| format!("-Clink-arg={flag}")).collect();
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
+    let status = cargo.status().map_err(io_error("cargo"))?;
+    if !status.success() {
+        return Err(Error::Cargo(status.to_string()));
+    }
+    let built = target_dir.join(TARGET).join("guest");
+    let modules = match guest {
+        Guest::Package(name) => vec![built.join(format!("{}.wasm", name.replace('-', "_")))],
+        Guest::Examples { folder, .. } => {
+            let folder = workspace.join(folder);
+            println!("cargo::rerun-if-changed={}", folder.display());
+            examples(&folder, &built.join("examples"))?
+        }
+    };
+    modules.iter().map(|module| encode(module)).collect()
+}
+
+/// The modules of the examples that a package has now (older ones may lie beside them).
+fn examples(package: &Path, built: &Path) -> Result<Vec<PathBuf>, Error> {
+    let sources = package.join("examples");
+    let entries = fs::read_dir(&sources).map_err(io_error(sources.display().to_string()))?;
+    let mut modules = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(io_error(sources.display().to_string()))?.path();
+        if let Some(stem) = path.file_stem().filter(|_| path.extension() == Some("rs".as_ref())) {
+            let stem = stem.to_string_lossy().replace('-', "_");
+            modules.push(built.join(stem).with_extension("wasm"));
+        }
+    }
+    modules.sort();
+    Ok(modules)
+}
+
+fn encode(module: &Path) -> Result<(String, Vec<u8>), Error> {
+    let bytes = fs::read(module).map_err(io_error(module.display().to_string()))?;
+    let name = module.file_stem().unwrap_or_default().to_string_lossy().replace('_', "-");
+    let component = component(&bytes)
+        .map_err(|why| Error::Component { module: module.display().to_string(), why })?;
+    Ok((name, component))
+}
+
+/// Makes a component of a core module that carries the bindings of `wit/policy.wit`.
+///
+/// # Errors
+/// What `wit-component` says against the module.
+pub fn component(module: &[u8]) -> Result<Vec<u8>, String> {
+    let encoder = wit_component::ComponentEncoder::default().module(module);
+    encoder.and_then(|e| e.validate(true).encode()).map_err(|e| format!("{e:#}"))
+}
+
+/// Adds the Wasm target to the toolchain where it is missing.
+fn ensure_target() -> Result<(), Error> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let printed = Command::new(rustc)
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .output()
+        .map_err(io_error("rustc"))?;
+    let libraries = PathBuf::from(String::from_utf8_lossy(&printed.stdout).trim());
+    if printed.status.success() && libraries.is_dir() {
+        return Ok(());
+    }
+    let mut rustup = Command::new("rustup");
+    rustup.args(["target", "add", TARGET]);
+    if let Some(toolchain) = env::var_os("RUSTUP_TOOLCHAIN") {
+        rustup.arg("--toolchain").arg(toolchain);
+    }
+    // Without rustup the line of the error says what is missing.
+    let added = rustup.output().is_ok_and(|output| output.status.success());
+    if added { Ok(()) } else { Err(Error::Target) }
+}
+
+/// The folder with the workspace's `Cargo.lock`, above the package that is being built.
+fn workspace() -> Result<PathBuf, Error> {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let found = package.ancestors().find(|folder| folder.join("wit/policy.wit").is_file());
+    found.map(Path::to_path_buf).ok_or_else(|| Error::Io {
+        what: format!("no wit/policy.wit above {}", package.display()),
+        source: io::ErrorKind::NotFound.into(),
+    })
+}
+
+/// `<target>/guest`, where `<target>` is the folder that cargo marks with `CACHEDIR.TAG`. It does not
+/// where it finds the folder already there, as a mounted volume: then it is the one that holds
+/// `<profile>/build/<package>/out`.
+fn target_dir() -> Result<PathBuf, Error> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let marked = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    let folder = marked.or_else(|| out.ancestors().nth(4));
+    folder.map(|folder| folder.join("guest")).ok_or_else(|| Error::Io {
+        what: format!("no target folder above {}", out.display()),
+        source: io::ErrorKind::NotFound.into(),
+    })
+}
