@@ -33,7 +33,7 @@ async fn ready(server: &Server) {
 }
 
 async fn objects(server: &Server, resource: &str) -> Option<f64> {
-    server.metric(&format!("opgate_cluster_objects{{resource=\"{resource}\"}}")).await
+    server.metric(&format!("opgate_context_objects{{resource=\"{resource}\"}}")).await
 }
 
 /// Waits until the server has seen so many groups.
@@ -170,7 +170,7 @@ async fn missing_permission_is_named_everywhere() {
         text.contains(forbidden) && text.contains("grant list and watch")
     })
     .await;
-    let current = format!("opgate_cluster_current{{resource=\"{GROUPS}\"}}");
+    let current = format!("opgate_context_current{{resource=\"{GROUPS}\"}}");
     assert_eq!(server.metric(&current).await, Some(0.0));
     let mut client = server.connect().await;
     let new = group("b", "new", &["shared"], GOOSE);

@@ -248,7 +248,7 @@ impl Course {
     async fn current(&self, servers: &[Server]) {
         // One more is the probe's.
         let stored = u32::try_from(self.stored + 1).unwrap().into();
-        let metric = format!("opgate_cluster_objects{{resource=\"{GROUPS}\"}}");
+        let metric = format!("opgate_context_objects{{resource=\"{GROUPS}\"}}");
         for server in servers {
             eventually("a current view", || async {
                 let is_ready = server.get("/readyz").await.0 == 200;

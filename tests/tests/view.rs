@@ -40,7 +40,7 @@ async fn ready(server: &Server) {
 }
 
 async fn objects(server: &Server, resource: &str, count: u32) {
-    let name = format!("opgate_cluster_objects{{resource=\"{resource}\"}}");
+    let name = format!("opgate_context_objects{{resource=\"{resource}\"}}");
     until(&name, async || server.metric(&name).await == Some(count.into())).await;
 }
 
@@ -186,7 +186,7 @@ async fn what_changes_nothing_and_what_is_only_tried_is_not_reserved() {
     let mut group = group("a", "first", &["a"], "");
     store(&cluster, &group);
     objects(&server, GROUPS, 1).await;
-    let reserved = format!("opgate_cluster_reservations{{resource=\"{GROUPS}\"}}");
+    let reserved = format!("opgate_context_reservations{{resource=\"{GROUPS}\"}}");
     group["metadata"]["annotations"]["note"] = json!("nobody reads this");
     let update = reviews::update(&cluster, &group);
     assert_eq!(decide(&server, update).await, "allowed");
@@ -301,7 +301,7 @@ async fn a_watch_that_fails_is_not_trusted() {
             text.contains(&format!("[!]{GROUPS} interrupted for"))
         })
         .await;
-        let metric = format!("opgate_cluster_interrupted{{resource=\"{GROUPS}\"}}");
+        let metric = format!("opgate_context_interrupted{{resource=\"{GROUPS}\"}}");
         assert_eq!(server.metric(&metric).await, Some(1.0));
     }
     store(&cluster, &group("a", "unseen", &["shared"], GOOSE));

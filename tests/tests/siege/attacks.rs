@@ -266,7 +266,7 @@ async fn csvs(ops: SocketAddr) -> Option<u32> {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.ok()?;
     let is_it = |line: &&str| {
-        line.starts_with("opgate_cluster_objects") && line.contains("clusterserviceversions")
+        line.starts_with("opgate_context_objects") && line.contains("clusterserviceversions")
     };
     text.lines().find(is_it)?.rsplit_once(' ')?.1.parse().ok()
 }
