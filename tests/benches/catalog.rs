@@ -1,31 +1,20 @@
 //! `opgate check` over a large catalog, beside plain deserialisation of the same files:
 //! `cargo bench -p opgate-tests --bench catalog`
 //!
-//! The catalogs are those of `opgate_tests::catalog`, made in a temporary folder. The baseline reads the
+//! The catalogs are those of `testkit::catalog`, made in a temporary folder. The baseline reads the
 //! same files on all processors and deserialises them with the same parsers into `serde_json::Value`,
 //! one file after the other, keeping none. Time of the clock and of the processors is measured: on a
 //! busy machine only the latter says something.
 //!
 //! `-- large tiny` measures only the catalogs `large` and `tiny`.
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "a benchmark"
-)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use opgate_tests::catalog::{Form, Shape, write};
 use serde_json::Value;
+use testkit::catalog::{Form, Shape, write};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 const ROUNDS: usize = 5;

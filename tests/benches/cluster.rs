@@ -4,17 +4,6 @@
 //! Times are of whole decisions in process, beside the same reviews decided with an empty cluster in
 //! the same run. Memory is that of the real binary after it has listed everything from an API
 //! server on loopback.
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "a benchmark"
-)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,9 +12,9 @@ use opgate::cluster::{Options, Snapshot, Source};
 use opgate::policy::{Configuration, Profile, Set};
 use opgate::review::{self, Review};
 use opgate_document::Document;
-use opgate_tests::Server;
-use opgate_tests::fake::{FakeCluster, Scope};
 use serde_json::{Value, json};
+use testkit::Server;
+use testkit::fake::{FakeCluster, Scope};
 use tokio::runtime::Runtime;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
@@ -212,7 +201,7 @@ fn served(runtime: &Runtime, size: (usize, usize, usize)) -> (f64, f64, Duration
         let started = Instant::now();
         let kubeconfig = cluster.kubeconfig();
         let kubeconfig = kubeconfig.to_str().unwrap();
-        let configuration = opgate_tests::configuration(&[
+        let configuration = testkit::configuration(&[
             json!({"name": "bundle-immutability"}),
             json!({"name": "operator-group"}),
         ]);

@@ -3,16 +3,6 @@
 //!
 //! A whole decision is timed: instance, call, verdict. Reading the review is not, because the API
 //! server's object is read once for all policies.
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    reason = "a benchmark"
-)]
 
 use std::time::{Duration, Instant};
 

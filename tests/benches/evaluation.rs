@@ -4,18 +4,6 @@
 //! limits, no deadline, no log, no levels or modes. Both see the same two documents of one UPDATE of
 //! a Bundle (2 KB each, as an API server sends them), parse what they look at, and make a fresh
 //! instance for each evaluation.
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unimplemented,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "a benchmark"
-)]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -27,7 +15,7 @@ use opgate::engine::{Budget, Engine, Limits, Pool, Time, wit};
 use opgate::policy::{Configuration, Profile, Set, builtin};
 use opgate::review::{self, Review, response};
 use opgate_document::Document;
-use opgate_tests::recorded;
+use testkit::recorded;
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
@@ -43,6 +31,7 @@ use bare::opgate::policy::cluster::{ObjectName, Query, ReadError};
 use bare::opgate::policy::document::Kind;
 use bare::opgate::policy::types as bare_types;
 
+/// What a guest has as a document.
 pub struct Handle(Arc<Document>);
 
 struct State(ResourceTable);

@@ -3,18 +3,6 @@
 //!
 //! Clients and server share the machine's processors. Every figure and its baseline are measured in
 //! turns in the same run, and the medians of the rounds are compared.
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unimplemented,
-    clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "a benchmark"
-)]
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,10 +14,10 @@ use opgate::cluster;
 use opgate::policy::{Configuration, Set};
 use opgate::server::{Answer, Options, Server};
 use opgate_certs::{Reloader, Source};
-use opgate_tests::{
+use serde_json::json;
+use testkit::{
     Certificates, Client, configuration, create_bundle, good_spec, misbehaves, recorded,
 };
-use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 

@@ -1,7 +1,6 @@
 //! Writes a component that is made to harm its compiler: `bombs SHAPE FIRST SECOND FILE`.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a tool for tests")]
 
-use opgate_tests::bombs;
+use testkit::bombs;
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();

@@ -1,10 +1,9 @@
 //! Writes a large catalog that is made up: `cargo run -p opgate-tests --example catalog -- FOLDER json`
-#![allow(clippy::expect_used, reason = "nobody but a terminal sees it fail")]
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use opgate_tests::catalog::{Form, Shape, write};
+use testkit::catalog::{Form, Shape, write};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,0 +1,129 @@
+//! Verdicts and permissions against a real kube-apiserver and etcd, where `KUBEBUILDER_ASSETS` names a
+//! folder with them.
+
+use futures_util::future::join_all;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::json;
+use testkit::objects::{csv, csvs, group, groups, namespace, refused, resource};
+use testkit::plane::{ControlPlane, eventually};
+use testkit::{Server, configuration};
+
+use crate::{BINARY, turn};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_api_server_gets_the_same_verdicts() {
+    let _turn = turn().await;
+    let Some(plane) = ControlPlane::start().await else { return };
+    plane.install().await;
+    let admin = plane.client("admin").await;
+    let (groups, csvs) = (groups(), csvs());
+    let in_namespace = |namespace: &str, resource: &ApiResource| {
+        Api::<DynamicObject>::namespaced_with(admin.clone(), namespace, resource)
+    };
+    let namespaces =
+        Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"));
+    for name in ["a", "b", "c", "d", "e", "shared"] {
+        namespaces.create(&PostParams::default(), &namespace(name)).await.unwrap();
+    }
+
+    // Before it is granted anything, the server starts, is not ready, and says what it lacks.
+    let patient = |name: &str| json!({"name": name, "limits": {"time": "20s"}});
+    let configuration = configuration(&[patient("bundle-immutability"), patient("operator-group")]);
+    let kubeconfig = plane.kubeconfig("opgate");
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let server = Server::start(BINARY, Some(&configuration), &["--kubeconfig", kubeconfig]);
+    let unready = eventually("what is missing", || async {
+        let (code, text) = server.get("/readyz").await;
+        (code == 503 && text.matches("forbidden").count() >= 2).then_some(text)
+    })
+    .await;
+    assert!(unready.contains("operators.coreos.com/v1/operatorgroups"), "{unready}");
+    plane.grant().await;
+    eventually("readiness", || async { (server.get("/readyz").await.0 == 200).then_some(()) })
+        .await;
+
+    // The webhook configuration is the one that opgate prints.
+    let servers = [server];
+    plane.register(BINARY, &configuration, servers[0].address, &servers).await;
+    // A duplicate is refused by nobody but the webhook: when it is, the API server uses it.
+    let of_a = in_namespace("a", &groups);
+    let goose = "Goose.v1alpha1.birds.com";
+    let post = PostParams::default();
+    of_a.create(&post, &group("a", "first", &json!({"targetNamespaces": ["shared"]}), goose))
+        .await
+        .unwrap();
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let second = group("a", "second", &json!({}), "");
+    let message = eventually("the webhook", || async {
+        match of_a.create(&dry, &second).await {
+            Err(kube::Error::Api(status)) => Some(status.message),
+            _ => None,
+        }
+    })
+    .await;
+    assert!(message.contains("Multiple OperatorGroup found in the same namespace"), "{message}");
+    assert!(message.contains("admission webhook \"v"), "{message}");
+
+    // Intersection: the same API for an intersecting namespace is refused, elsewhere it is not.
+    let of_b = in_namespace("b", &groups);
+    let same = group("b", "g", &json!({"targetNamespaces": ["shared", "b"]}), goose);
+    let message = refused(of_b.create(&post, &same).await);
+    assert!(message.contains("intersecting operatorgroups provide the same apis"), "{message}");
+    assert!(message.contains("a/first") && message.contains(goose), "{message}");
+    let selected = json!({"selector": {"matchLabels": {"team": "shared"}}});
+    refused(of_b.create(&post, &group("b", "g", &selected, goose)).await);
+    let apart = group("b", "g", &json!({"targetNamespaces": ["b"]}), goose);
+    of_b.create(&post, &apart).await.unwrap();
+    // The hijack by an update of the targets.
+    let hijack = json!({"spec": {"targetNamespaces": ["shared"]}});
+    let patch = PatchParams::default();
+    let message = refused(of_b.patch("g", &patch, &Patch::Merge(&hijack)).await);
+    assert!(message.contains("intersecting operatorgroups"), "{message}");
+    let label = json!({"metadata": {"labels": {"touched": "yes"}}});
+    of_b.patch("g", &patch, &Patch::Merge(&label)).await.unwrap();
+
+    // Members: no group, wrong install mode, a conflict, and one that is fine.
+    let goose_crd = "geese.birds.com";
+    let own = ["OwnNamespace"];
+    let of_c = in_namespace("c", &csvs);
+    let message = refused(of_c.create(&post, &csv("c", "lonely.v1", &own, goose_crd)).await);
+    assert!(message.contains("csv in namespace with no operatorgroups"), "{message}");
+    let groups_of_c = in_namespace("c", &groups);
+    let spec = json!({"targetNamespaces": ["c"]});
+    groups_of_c.create(&post, &group("c", "g", &spec, "")).await.unwrap();
+    let message =
+        refused(of_c.create(&post, &csv("c", "all.v1", &["AllNamespaces"], goose_crd)).await);
+    assert!(message.contains("OwnNamespace InstallModeType not supported"), "{message}");
+    of_c.create(&post, &csv("c", "fine.v1", &own, goose_crd)).await.unwrap();
+    let of_d = in_namespace("d", &csvs);
+    let groups_of_d = in_namespace("d", &groups);
+    groups_of_d
+        .create(&post, &group("d", "g", &json!({"targetNamespaces": ["shared"]}), ""))
+        .await
+        .unwrap();
+    let single = ["SingleNamespace"];
+    let message = refused(of_d.create(&post, &csv("d", "goose.v1", &single, goose_crd)).await);
+    assert!(message.contains("intersecting operatorgroups provide the same apis"), "{message}");
+
+    // A group that is gone is in nobody's way.
+    of_a.delete("first", &DeleteParams::default()).await.unwrap();
+    eventually("the end of the old group", || async {
+        of_d.create(&post, &csv("d", "goose.v1", &single, goose_crd)).await.ok()
+    })
+    .await;
+
+    // Many at once: one wins.
+    let of_e = in_namespace("e", &groups);
+    let racing = (0..100).map(|number| {
+        let spec = json!({"targetNamespaces": ["e"]});
+        let (of_e, name) = (of_e.clone(), format!("racer-{number}"));
+        async move {
+            let racer = group("e", &name, &spec, "Duck.v1.birds.com");
+            of_e.create(&PostParams::default(), &racer).await.is_ok()
+        }
+    });
+    let won = join_all(racing).await.into_iter().filter(|won| *won).count();
+    assert_eq!(won, 1);
+}

@@ -1,0 +1,264 @@
+//! What strangers can make the server hold, by its own counters and by what the system counts.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use testkit::{
+    Client, HOST, Server, builtin, configuration, create_bundle, good_spec, misbehaves, recorded,
+    tls,
+};
+use tokio::task::JoinSet;
+
+use crate::cgroup::Cgroup;
+use crate::{BINARY, turn};
+
+/// Nothing here takes this long; what does has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const MIB: usize = 1 << 20;
+
+async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !check().await {
+        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
+    }
+}
+
+/// A review of so many bytes whose spec is nothing but brackets: the text of which the most is made.
+fn brackets(bytes: usize) -> String {
+    let review = create_bundle("u", "b", &json!(["here"])).to_string();
+    let count = (bytes - review.len()) / 3;
+    review.replace("\"here\"", &(String::from("[]") + &",[]".repeat(count)))
+}
+
+fn copy(server: &Server) -> opgate_certs::Authority {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("ca.crt"), folder.path().join("ca.key"));
+    std::fs::write(&certificate, server.certificates.authority.certificate()).unwrap();
+    std::fs::write(&key, server.certificates.authority.key()).unwrap();
+    opgate_certs::Authority::load(&certificate, &key).unwrap()
+}
+
+/// Sends a body over many connections at once; gives the HTTP codes.
+fn storm(server: &Server, path: &'static str, bodies: &[Bytes]) -> JoinSet<u16> {
+    let mut answers = JoinSet::new();
+    for body in bodies {
+        let (address, authority, body): (SocketAddr, _, _) =
+            (server.address, copy(server), body.clone());
+        answers.spawn(async move {
+            let Ok(mut client) = Client::connect(address, &authority).await else { return 0 };
+            let answer = client.post(path, "application/json", body).await;
+            answer.map_or(0, |answer| {
+                if answer.status == 503 {
+                    assert_eq!(answer.headers["retry-after"], "1");
+                }
+                answer.status
+            })
+        });
+    }
+    answers
+}
+
+async fn codes(mut answers: JoinSet<u16>) -> Vec<u16> {
+    let mut codes = Vec::new();
+    while let Some(code) = answers.join_next().await {
+        codes.push(code.unwrap());
+    }
+    codes.sort_unstable();
+    codes
+}
+
+/// Whether nobody holds anything, but for what accounts keep at hand.
+async fn is_given_back(server: &Server) -> bool {
+    server.metric("opgate_request_memory_bytes").await <= Some(64_000.0)
+}
+
+/// A policy that keeps all requests waiting for its one call.
+fn slow() -> Value {
+    let mut slow = misbehaves("slow", &json!({"do": "spin"}));
+    slow["limits"] = json!({"time": "1s", "concurrency": 1});
+    slow
+}
+
+/// 36 bodies of 7 MiB, `[],[],…`, which wait for their turn: text and index of all of them were 1 GiB
+/// where 256 MiB were allowed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_made_of_bodies_stays_in_the_budget() {
+    let _turn = turn().await;
+    let budget = 96 * MIB;
+    let text = configuration(&[slow(), builtin()]);
+    let server = Server::start(BINARY, Some(&text), &["--max-body-memory", "96Mi"]);
+    let before = server.memory("VmHWM");
+    let body = Bytes::from(brackets(7 << 20));
+    let answers = storm(&server, "/validate/slow?timeout=30s", &vec![body; 36]);
+    eventually("shed", async || server.metric("opgate_shed_total").await >= Some(20.0)).await;
+    let used = server.metric("opgate_request_memory_bytes").await.unwrap();
+    assert!(used > 0.0 && used <= 96.0 * 1_048_576.0, "{used}");
+    // Small requests of others have room all the time.
+    let mut other = server.connect().await;
+    for _ in 0..20 {
+        let path = "/validate/bundle-immutability";
+        let answer = other.post(path, "application/json", recorded("006")).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    let codes = codes(answers).await;
+    assert!(codes.iter().all(|code| [500, 503].contains(code)), "{codes:?}");
+    let most = server.memory("VmHWM") - before;
+    println!("36 bodies of 7 MiB: {} MiB more at the most", most / MIB);
+    // What the system gives in pages, and what is on its way between sockets and bodies.
+    assert!(most < budget + budget / 2, "{} MiB", most / MIB);
+    eventually("given back", async || is_given_back(&server).await).await;
+    eventually("returned", async || server.memory("RssAnon") < 48 * MIB).await;
+}
+
+/// Answers that an h2 client with a window of 0 does not take count, and end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_count_until_they_are_taken() {
+    let _turn = turn().await;
+    let evil = misbehaves("evil", &json!({"do": "many-warnings", "number": 200}));
+    let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);
+    let stream = tls(server.address, &server.certificates.authority, &[b"h2"]).await.unwrap();
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut kept = Vec::new();
+    for _ in 0..10 {
+        let body = create_bundle("u", "b", &good_spec()).to_string();
+        let mut sender = sender.clone();
+        let request = hyper::Request::post(format!("https://{HOST}/validate"))
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .unwrap();
+        kept.push(sender.send_request(request).await.unwrap());
+    }
+    assert!(kept.iter().all(|answer| answer.status() == 200));
+    // Ten answers of 8 KiB and more: all of their warnings, and a note of what was found.
+    assert!(server.metric("opgate_request_memory_bytes").await >= Some(80_000.0));
+    eventually("given back", async || is_given_back(&server).await).await;
+}
+
+/// What a review says beside its objects is bounded, too.
+#[tokio::test]
+async fn an_envelope_of_megabytes_is_no_review() {
+    let _turn = turn().await;
+    let server = Server::start(BINARY, None, &[]);
+    let mut client = server.connect().await;
+    let with = |pointer: &str, value: Value| {
+        let mut review = create_bundle("u", "b", &good_spec());
+        *review.pointer_mut(pointer).unwrap() = value;
+        review.to_string()
+    };
+    let groups = with("/request/userInfo/groups", json!(vec![""; 2_000_000]));
+    let uid = with("/request/uid", "x".repeat(6 << 20).into());
+    for (review, why) in [
+        (groups, "request.userInfo.groups has more than 10000 elements"),
+        (uid, "request.uid has more than 65536 bytes"),
+    ] {
+        let answer = client.review(review).await.unwrap();
+        assert_eq!(answer.status, 422, "{}", answer.body);
+        assert!(answer.body.contains(why), "{}", answer.body);
+    }
+    let many = with("/request/userInfo/groups", json!(vec!["group"; 5_000]));
+    assert_eq!(client.review(many).await.unwrap().status, 200);
+}
+
+/// One denial for 250 violations.
+#[tokio::test]
+async fn a_denial_is_no_longer_than_people_read() {
+    let _turn = turn().await;
+    let evil = misbehaves("evil", &json!({"do": "many-violations", "number": 250}));
+    let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);
+    let mut client = server.connect().await;
+    let name = "n".repeat(1 << 20);
+    let answer = client.review(create_bundle("u", &name, &good_spec()).to_string()).await.unwrap();
+    let status = &answer.response()["status"];
+    let causes = status["details"]["causes"].as_array().unwrap();
+    assert_eq!(causes.len(), 32);
+    assert_eq!(causes[31]["message"], "and 219 more");
+    assert!(answer.body.len() < 128 << 10, "{}", answer.body.len());
+}
+
+/// A folder as the system of a container shows it, with this limit.
+fn container(limit: usize) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, content) in [
+        ("proc/self/cgroup", "0::/kubepods/pod1\n".to_owned()),
+        ("sys/fs/cgroup/kubepods/pod1/memory.max", format!("{limit}\n")),
+    ] {
+        let path = root.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    root
+}
+
+/// All at once: bodies of brackets, of one namespace and of all policies, idle and silent connections,
+/// and answers that nobody takes. `/livez`, `/readyz` and another tenant are answered throughout.
+async fn siege(server: &Server) {
+    let mut other = server.connect().await;
+    let mut strangers = Vec::new();
+    for _ in 0..400 {
+        strangers.push(tokio::net::TcpStream::connect(server.address).await.unwrap());
+        strangers.push(tokio::net::TcpStream::connect(server.ops).await.unwrap());
+    }
+    let sizes = [7 << 20, 3 << 20, 1 << 20, 100 << 10];
+    let bodies = sizes.map(|size| vec![Bytes::from(brackets(size)); 6]).concat();
+    for _ in 0..2 {
+        let mut answers = storm(server, "/validate?timeout=20s", &bodies);
+        let mut done = Vec::new();
+        loop {
+            assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
+            assert_eq!(server.get("/readyz").await.0, 200);
+            let answer =
+                other.post("/validate/bundle-immutability", "application/json", recorded("006"));
+            let answer = answer.await.unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            match answers.try_join_next() {
+                Some(code) => done.push(code.unwrap()),
+                None if answers.is_empty() => break,
+                None => {}
+            }
+        }
+        assert!(done.iter().all(|code| [0, 200, 500, 503].contains(code)), "{done:?}");
+    }
+}
+
+/// The container is a folder that says so: the system itself does not help.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_in_128_mib_withstands_all_of_it() {
+    let _turn = turn().await;
+    let root = container(128 * MIB);
+    let text = configuration(&[builtin(), slow()]);
+    let arguments = ["--system-root", root.path().to_str().unwrap(), "--cluster", "none"];
+    let server = Server::start(BINARY, Some(&text), &arguments);
+    let limit = server.metric("opgate_request_memory_limit_bytes").await;
+    assert_eq!(limit, Some(32.0 * 1_048_576.0));
+    siege(&server).await;
+    let (most, file) = (server.memory("VmHWM"), server.memory("RssFile"));
+    println!("{} MiB at the most, {} of them pages of files", most / MIB, file / MIB);
+    assert!(most < 128 * MIB, "{} MiB", most / MIB);
+}
+
+/// The container is one: the system ends a server that passes its limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_in_a_group_of_128_mib_is_not_ended() {
+    let _turn = turn().await;
+    let Some(group) = Cgroup::make(128 << 20) else { return };
+    let text = configuration(&[builtin(), slow()]);
+    let arguments = ["--cluster", "none"];
+    let server = Server::start_after(&group.enter(), BINARY, Some(&text), &arguments);
+    if !group.has(server.id()) {
+        return println!("skipped: the control group takes no process");
+    }
+    let limit = server.metric("opgate_request_memory_limit_bytes").await;
+    assert_eq!(limit, Some(32.0 * 1_048_576.0));
+    siege(&server).await;
+    println!("{} MiB without pages of files", server.memory("RssAnon") / MIB);
+}

@@ -1,0 +1,340 @@
+//! The columns of the table: ways to bring in what a rule refuses.
+
+use serde_json::{Value, json};
+
+use super::subject::{Subject, plural};
+
+/// Names of the columns.
+pub(crate) const COLUMNS: [&str; 9] = [
+    "two requests",
+    "terminating",
+    "copied",
+    "bulk",
+    "update",
+    "status",
+    "generateName",
+    "keys",
+    "dry run",
+];
+
+/// One request of a way.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    operation: &'static str,
+    sub_resource: &'static str,
+    /// Plural, where it is not that of the subject.
+    resource: Option<&'static str>,
+    /// JSON: some have the same member twice.
+    object: String,
+    old: Option<Value>,
+    name: String,
+    dry_run: bool,
+    /// What is in the cluster besides.
+    pub(crate) stored: Vec<Value>,
+    /// A request that means the same.
+    pub(crate) same_as: Option<Box<Self>>,
+}
+
+impl Step {
+    /// The request as the case has it.
+    pub(crate) fn base(subject: &Subject) -> Self {
+        let step = Self::update(subject, &subject.innocent(), &subject.bad);
+        match subject.operation {
+            "UPDATE" => step,
+            "DELETE" => Self { operation: "DELETE", old: Some(subject.bad.clone()), ..step },
+            _ => Self::create(subject, &subject.bad),
+        }
+    }
+
+    fn create(subject: &Subject, object: &Value) -> Self {
+        Self {
+            operation: "CREATE",
+            sub_resource: "",
+            resource: None,
+            object: object.to_string(),
+            old: None,
+            name: subject.object_name(),
+            dry_run: true,
+            stored: Vec::new(),
+            same_as: None,
+        }
+    }
+
+    fn update(subject: &Subject, old: &Value, object: &Value) -> Self {
+        Self {
+            operation: "UPDATE",
+            old: Some(old.clone()),
+            stored: vec![old.clone()],
+            ..Self::create(subject, object)
+        }
+    }
+
+    pub(crate) fn creates(&self) -> bool {
+        self.operation == "CREATE"
+    }
+
+    /// As an API server sends it.
+    pub(crate) fn review(&self, subject: &Subject) -> String {
+        let resource = self.resource.unwrap_or_else(|| plural(&subject.kind));
+        let old = self.old.as_ref().map_or_else(|| "null".to_owned(), Value::to_string);
+        let object = if self.operation == "DELETE" { "null" } else { &self.object };
+        let request = json!({
+            "uid": "u",
+            "kind": {"group": subject.group, "version": subject.version, "kind": subject.kind},
+            "resource": {
+                "group": subject.group, "version": subject.version, "resource": resource,
+            },
+            "subResource": self.sub_resource,
+            "name": self.name,
+            "namespace": subject.namespace,
+            "operation": self.operation,
+            "userInfo": {"username": subject.user, "groups": subject.groups},
+            "dryRun": self.dry_run,
+        });
+        // The objects are put in as they are written.
+        let request = request.to_string();
+        let request = request.strip_suffix('}').expect("an object");
+        format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{request},"object":{object},"oldObject":{old}}}}}"#
+        )
+    }
+}
+
+type Way = (String, Vec<Step>);
+
+fn way(name: &str, steps: Vec<Step>) -> Way {
+    (name.to_owned(), steps)
+}
+
+/// The ways of a column for a subject.
+pub(crate) fn ways(column: &str, subject: &Subject) -> Vec<Way> {
+    if subject.operation == "DELETE" && !matches!(column, "dry run") {
+        // What is deleted is what is stored; there is one way to do it.
+        return vec![way("deleted", vec![Step::base(subject)])];
+    }
+    match column {
+        "two requests" => two_requests(subject),
+        "terminating" => terminating(subject),
+        "copied" => copied(subject),
+        "bulk" => bulk(subject),
+        "update" => {
+            vec![way("on nothing", vec![Step::update(subject, &start(subject), &subject.bad)])]
+        }
+        "status" => status(subject),
+        "generateName" => generate_name(subject),
+        "keys" => keys(subject),
+        "dry run" => {
+            let wet = Step { dry_run: false, ..Step::base(subject) };
+            vec![way("then stored", vec![wet]), way("dry", vec![Step::base(subject)])]
+        }
+        other => panic!("what is {other}?"),
+    }
+}
+
+/// What an UPDATE of the subject starts from at the least.
+fn start(subject: &Subject) -> Value {
+    subject.old.clone().unwrap_or_else(|| subject.bare())
+}
+
+fn two_requests(subject: &Subject) -> Vec<Way> {
+    let then_bad = |first: &Value| {
+        vec![Step::create(subject, first), Step::update(subject, first, &subject.bad)]
+    };
+    let mut ways = vec![way("innocent first", then_bad(&subject.innocent()))];
+    let annotations = &subject.bad["metadata"]["annotations"];
+    if annotations.is_object() {
+        let mut first = subject.bad.clone();
+        first["metadata"].as_object_mut().expect("metadata").remove("annotations");
+        ways.push(way("annotations second", then_bad(&first)));
+        let first = with(&subject.innocent(), &["metadata", "annotations"], annotations);
+        ways.push(way("annotations first", then_bad(&first)));
+    }
+    ways
+}
+
+/// Sets what a pointer names, and all that it leads through.
+fn with(object: &Value, path: &[&str], value: &Value) -> Value {
+    let mut object = object.clone();
+    let mut at = &mut object;
+    for name in path {
+        at = &mut at[*name];
+    }
+    at.clone_from(value);
+    object
+}
+
+fn terminating(subject: &Subject) -> Vec<Way> {
+    let pinned = |object: &Value| {
+        let when = json!("2026-01-01T00:00:00Z");
+        let object = with(object, &["metadata", "deletionTimestamp"], &when);
+        with(&object, &["metadata", "finalizers"], &json!(["mine/keep"]))
+    };
+    let (old, new) = (pinned(&subject.innocent()), pinned(&subject.bad));
+    vec![way("pinned by a finalizer", vec![Step::update(subject, &old, &new)])]
+}
+
+fn copied(subject: &Subject) -> Vec<Way> {
+    let elsewhere = json!("elsewhere");
+    let marks: [(&str, &[&str], Value); 3] = [
+        ("label", &["metadata", "labels", "olm.copiedFrom"], elsewhere.clone()),
+        ("annotation", &["metadata", "annotations", "olm.operatorNamespace"], elsewhere),
+        ("reason", &["status", "reason"], json!("Copied")),
+    ];
+    let innocent = subject.innocent();
+    let mut ways = Vec::new();
+    for (mark, path, value) in &marks {
+        let (old, new) = (with(&innocent, path, value), with(&subject.bad, path, value));
+        if subject.operation == "CREATE" {
+            ways.push(way(mark, vec![Step::create(subject, &new)]));
+        }
+        let marked = Step::update(subject, &old, &new);
+        ways.push(way(&format!("{mark} before and after"), vec![marked]));
+        // The status cannot be dropped by who changes the rest.
+        if *mark != "reason" {
+            let added = Step::update(subject, &innocent, &new);
+            ways.push(way(&format!("{mark} added"), vec![added]));
+            let dropped = Step::update(subject, &old, &subject.bad);
+            ways.push(way(&format!("{mark} dropped"), vec![dropped]));
+        }
+    }
+    ways
+}
+
+/// Makes one innocent element of a list.
+type Element = fn(usize) -> Value;
+
+/// Elements in front of lists.
+const MANY: usize = 500;
+
+fn bulk(subject: &Subject) -> Vec<Way> {
+    let padding = json!("x".repeat(1 << 20));
+    let padded = with(&subject.bad, &["padding"], &padding);
+    let mut long = subject.bad.clone();
+    let lists: [(&[&str], Element); 8] = [
+        (&["spec", "targetNamespaces"], |n| json!(format!("pad-{n}"))),
+        (&["spec", "source", "configMaps"], |n| json!({"configMap": {"name": format!("pad-{n}")}})),
+        (&["rules"], |_| json!({"verbs": ["get"], "resources": ["pods"], "apiGroups": [""]})),
+        (&["subjects"], |n| json!({"kind": "User", "name": format!("pad-{n}")})),
+        (
+            &["spec", "customresourcedefinitions", "owned"],
+            |n| json!({"name": format!("pads{n}.pad.io"), "version": "v1", "kind": format!("Pad{n}")}),
+        ),
+        (
+            &["spec", "apiservicedefinitions", "owned"],
+            |n| json!({"group": format!("p{n}.pad.io"), "version": "v1", "kind": format!("Pad{n}")}),
+        ),
+        (&["spec", "install", "spec", "permissions"], |_| json!({"rules": []})),
+        (&["spec", "install", "spec", "clusterPermissions"], |_| json!({"rules": []})),
+    ];
+    for (path, element) in lists {
+        let pointer = format!("/{}", path.join("/"));
+        let list = long.pointer_mut(&pointer).and_then(Value::as_array_mut);
+        // A list of one is what some rules are about.
+        if let Some(list) = list.filter(|list| !list.is_empty()) {
+            let mut all: Vec<Value> = (0..MANY).map(element).collect();
+            all.append(list);
+            *list = all;
+        }
+    }
+    for (name, item) in [
+        ("olm.providedAPIs", "Pad.v1.pad.io"),
+        ("operatorframework.io/properties", r#"{"type":"pad","value":1}"#),
+        ("olm.properties", r#"{"type":"pad","value":1}"#),
+    ] {
+        let annotation = &mut long["metadata"]["annotations"];
+        let Some(text) = annotation.get(name).and_then(Value::as_str) else { continue };
+        let more = vec![item; MANY].join(",");
+        let text = if name == "olm.providedAPIs" {
+            format!("{more},{text}")
+        } else {
+            let Some((start, rest)) = text.split_once('[') else { continue };
+            format!("{start}[{more},{rest}")
+        };
+        annotation[name] = json!(text);
+    }
+    let steps = |object: &Value| match subject.operation {
+        "UPDATE" => vec![Step::update(subject, &subject.innocent(), object)],
+        _ => vec![Step::create(subject, object)],
+    };
+    vec![way("1 MiB", steps(&padded)), way("long lists", steps(&long))]
+}
+
+/// Somebody writes the status, and then the rest: an API server keeps the status in that.
+fn status(subject: &Subject) -> Vec<Way> {
+    let poisoned = |object: &Value| {
+        let status = json!({"namespaces": ["nowhere"], "phase": "Replacing", "reason": "Copied"});
+        with(object, &["status"], &status)
+    };
+    let (old, new) = (poisoned(&subject.innocent()), poisoned(&subject.bad));
+    let mut ways = vec![way("poisoned before", vec![Step::update(subject, &old, &new)])];
+    // Where the status itself is read, it is judged.
+    let properties = &subject.bad["metadata"]["annotations"]["operatorframework.io/properties"];
+    if let Some(properties) = properties.as_str()
+        && subject.policy == "constraint-limits"
+    {
+        let old = json!({"metadata": {"name": "p", "namespace": "ns"}, "status": {}});
+        let lookup = json!([{"properties": properties}]);
+        let plan = with(&old, &["status", "bundleLookups"], &lookup);
+        let write = Step {
+            resource: Some("installplans"),
+            sub_resource: "status",
+            stored: Vec::new(),
+            ..Step::update(subject, &old, &plan)
+        };
+        ways.push(way("of an InstallPlan", vec![write]));
+    }
+    ways
+}
+
+fn generate_name(subject: &Subject) -> Vec<Way> {
+    let generated = with(&subject.bad, &["metadata", "generateName"], &json!("x-"));
+    let step = match subject.operation {
+        "UPDATE" => Step::update(subject, &subject.innocent(), &generated),
+        _ => Step::create(subject, &generated),
+    };
+    let unnamed = Step { name: String::new(), ..step.clone() };
+    vec![way("chosen", vec![step]), way("no name in the request", vec![unnamed])]
+}
+
+/// Members twice, and in another case: the last one of exactly the name counts.
+fn keys(subject: &Subject) -> Vec<Way> {
+    let innocent = subject.innocent();
+    let members = |object: &Value, rename: fn(&str) -> String| {
+        let members = object.as_object().expect("an object").iter();
+        let member = |(name, value): (&String, &Value)| format!("{}:{value}", json!(rename(name)));
+        members.map(member).collect::<Vec<_>>().join(",")
+    };
+    let same: fn(&str) -> String = str::to_owned;
+    let capital: fn(&str) -> String = |name| {
+        let (first, rest) = name.split_at(1);
+        format!("{}{rest}", first.to_uppercase())
+    };
+    let (bad, good) = (members(&subject.bad, same), members(&innocent, same));
+    // What only one of the two has stands in both, as nothing.
+    let blank = |object: &Value, other: &Value| {
+        let only = other.as_object().expect("an object").keys();
+        let only = only.filter(|name| object.get(name).is_none());
+        only.fold(String::new(), |all, name| format!("{all},{}:null", json!(name)))
+    };
+    let (bad_all, good_all) = (
+        format!("{bad}{}", blank(&subject.bad, &innocent)),
+        format!("{good}{}", blank(&innocent, &subject.bad)),
+    );
+    let base = Step::base(subject);
+    let written = |object: String| Step { object, ..base.clone() };
+    let innocently = Step { object: innocent.to_string(), ..base.clone() };
+    let as_innocent =
+        |object: String| Step { same_as: Some(Box::new(innocently.clone())), ..written(object) };
+    vec![
+        way("the bad one last", vec![written(format!("{{{good_all},{bad_all}}}"))]),
+        way("the bad one first", vec![as_innocent(format!("{{{bad_all},{good_all}}}"))]),
+        way(
+            "a good one in another case",
+            vec![written(format!("{{{bad},{}}}", members(&innocent, capital)))],
+        ),
+        way(
+            "a bad one in another case",
+            vec![as_innocent(format!("{{{good},{}}}", members(&subject.bad, capital)))],
+        ),
+    ]
+}

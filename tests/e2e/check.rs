@@ -1,0 +1,1727 @@
+//! `opgate check` as people and pipelines use it: bundles, catalogs and manifests in files, sound,
+//! broken and hostile.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::BINARY;
+
+/// A Bundle in which nothing is wrong.
+const GOOD: &str = "apiVersion: core.rukpak.io/v1alpha1
+kind: Bundle
+metadata:
+  name: good
+spec:
+  provisionerClassName: core-rukpak-io-plain
+  source:
+    type: image
+    image:
+      ref: quay.io/example/etcd@sha256:0123
+";
+
+/// A Bundle that RPK-12 denies.
+const CLASSLESS: &str = "apiVersion: core.rukpak.io/v1alpha1
+kind: Bundle
+metadata:
+  name: classless
+spec:
+  source:
+    type: image
+    image:
+      ref: quay.io/example/etcd@sha256:0123
+";
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("OPGATE_CACHE_DIR", folder.join(".cache"))
+        .stdin(Stdio::null());
+    for name in [
+        "OPGATE_CONFIG",
+        "OPGATE_LOG",
+        "OPGATE_LOG_FORMAT",
+        "KUBERNETES_SERVICE_HOST",
+        "KUBECONFIG",
+        "NO_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn check(folder: &TempDir, arguments: &[&str]) -> Output {
+    command(folder.path(), &[&["check"], arguments].concat()).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The exit status. Nothing that is in a file ends the process in another way than these.
+fn status(output: &Output) -> i32 {
+    let code = output.status.code();
+    assert!(matches!(code, Some(0..=2)), "{:?}\n{}{}", output.status, out(output), err(output));
+    code.unwrap()
+}
+
+/// Exit status, and records of what was judged: what cannot be read has a test of its own.
+fn records(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<Value>) {
+    let output = check(folder, &[&["--output", "jsonl"], arguments].concat());
+    let mut records: Vec<Value> =
+        out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    records.retain(|record| record.get("error").is_none());
+    records.iter().for_each(in_form);
+    (status(&output), records)
+}
+
+fn members(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// The members of a record are part of the contract.
+fn in_form(record: &Value) {
+    let expected = ["source", "kind", "name", "ok", "violations"];
+    assert_eq!(sorted(members(record)), sorted(expected), "{record}");
+    let denied = violations(record).iter().any(|v| v["level"] == "deny");
+    assert!(!(denied && record["ok"] == true), "{record}");
+    for violation in violations(record) {
+        let names: Vec<_> = members(violation).into_iter().filter(|m| *m != "place").collect();
+        let expected = ["policy", "rule", "level", "field", "message"];
+        assert_eq!(sorted(names), sorted(expected), "{record}");
+        assert!(!violation["message"].as_str().unwrap().is_empty(), "{record}");
+        // Where in the files it is; what a folder lacks is nowhere.
+        if let Some(place) = violation.get("place") {
+            assert_eq!(sorted(members(place)), ["column", "file", "line"], "{record}");
+            assert!(place["line"].as_u64().unwrap() > 0 && place["column"].as_u64().unwrap() > 0);
+        }
+    }
+}
+
+fn sorted<'s>(names: impl IntoIterator<Item = &'s str>) -> Vec<&'s str> {
+    names.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn violations(record: &Value) -> &[Value] {
+    record["violations"].as_array().unwrap()
+}
+
+fn rules(record: &Value) -> Vec<&str> {
+    violations(record).iter().map(|v| v["rule"].as_str().unwrap()).collect()
+}
+
+/// `file:line` of the first violation of a rule.
+fn at(record: &Value, rule: &str) -> String {
+    let found = violations(record).iter().find(|v| v["rule"] == rule);
+    let place = &found.unwrap_or_else(|| panic!("no {rule}: {record}"))["place"];
+    format!("{}:{}", place["file"].as_str().unwrap(), place["line"])
+}
+
+/// A folder with all fixtures, and a good and a bad manifest.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"), folder.path());
+    write(&folder, "good.yaml", GOOD);
+    write(&folder, "classless.yaml", CLASSLESS);
+    folder
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
+    let path = folder.path().join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+/// Replaces a text of a file, which is in it.
+fn edit(folder: &TempDir, name: &str, from: &str, to: &str) {
+    let path = folder.path().join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{name} has no {from:?}");
+    std::fs::write(path, text.replace(from, to)).unwrap();
+}
+
+fn configuration(folder: &TempDir, policies: &Value) {
+    write(folder, "opgate.yaml", testkit::configuration(policies.as_array().unwrap()));
+}
+
+#[test]
+fn what_is_valid_passes_and_what_is_broken_does_not() {
+    // Path, exit status, kind and name of each subject, rules that deny.
+    type Case<'c> = (&'c str, i32, &'c [(&'c str, &'c str)], &'c [&'c str]);
+    let folder = folder();
+    let broken_bundle: &[_] = &["RBF-03", "RBF-07", "RBF-10", "RBF-12"];
+    let cases: [Case<'_>; 9] = [
+        ("bundle-valid", 0, &[("RegistryBundle", "bundle-valid")], &[]),
+        ("bundle-broken", 1, &[("RegistryBundle", "bundle-broken")], broken_bundle),
+        ("plain-valid", 0, &[("PlainBundle", "plain-valid")], &[]),
+        ("plain-broken", 1, &[("PlainBundle", "plain-broken")], &["PBF-03", "PBF-04", "PBF-05"]),
+        ("catalog-valid", 0, &[("FileBasedCatalog", "etcd")], &[]),
+        (
+            "catalog-broken",
+            1,
+            &[("FileBasedCatalog", "etcd"), ("FileBasedCatalog", "")],
+            &["FBC-11", "FBC-18", "FBC-21", "FBC-35", "FBC-43"],
+        ),
+        ("catalog-broken/etcd/catalog.yaml", 1, &[("FileBasedCatalog", "etcd")], &["FBC-11"]),
+        ("good.yaml", 0, &[("Bundle", "good")], &[]),
+        ("classless.yaml", 1, &[("Bundle", "classless")], &["RPK-12"]),
+    ];
+    for (path, code, subjects, expected) in cases {
+        let (status, found) = records(&folder, &[path]);
+        let names: Vec<_> = found
+            .iter()
+            .map(|r| (r["kind"].as_str().unwrap(), r["name"].as_str().unwrap()))
+            .collect();
+        assert_eq!((status, &*names), (code, subjects), "{path}");
+        assert!(found.iter().all(|r| r["source"] == path), "{path}: {found:?}");
+        assert_eq!(found.iter().all(|r| r["ok"] == true), code == 0, "{path}: {found:?}");
+        let denied = found.iter().flat_map(violations).filter(|v| v["level"] == "deny");
+        let denied = sorted(denied.map(|v| v["rule"].as_str().unwrap()));
+        assert!(expected.iter().all(|rule| denied.contains(rule)), "{path}: {denied:?}");
+        assert_eq!(denied.is_empty(), expected.is_empty(), "{path}: {denied:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_has_a_place() {
+    let folder = folder();
+    let (_, bundle) = records(&folder, &["bundle-broken"]);
+    for (rule, place) in [
+        ("RBF-03", "bundle-broken/metadata/annotations.yaml:1"),
+        ("RBF-07", "bundle-broken/manifests/etcdoperator.clusterserviceversion.yaml:53"),
+        ("RBF-10", "bundle-broken/manifests/lease.yaml:2"),
+        ("RBF-12", "bundle-broken/manifests/service.yaml:4"),
+    ] {
+        assert_eq!(at(&bundle[0], rule), place);
+    }
+    let (_, catalog) = records(&folder, &["catalog-broken"]);
+    for (rule, line) in [("FBC-11", 4), ("FBC-18", 18), ("FBC-35", 46)] {
+        assert_eq!(at(&catalog[0], rule), format!("catalog-broken/etcd/catalog.yaml:{line}"));
+    }
+    assert_eq!(at(&catalog[1], "FBC-43"), "catalog-broken/prometheus/catalog.json:5");
+    let (_, plain) = records(&folder, &["plain-broken"]);
+    assert_eq!(at(&plain[0], "PBF-05"), "plain-broken/manifests/objects.yaml:3");
+    let manifest = records(&folder, &["classless.yaml"]).1.remove(0);
+    let expected = json!({
+        "source": "classless.yaml",
+        "kind": "Bundle",
+        "name": "classless",
+        "ok": false,
+        "violations": [{
+            "policy": "bundle-immutability",
+            "rule": "RPK-12",
+            "level": "deny",
+            "field": "spec.provisionerClassName",
+            "message": "spec.provisionerClassName: Required value",
+            "place": {"file": "classless.yaml", "line": 5, "column": 1},
+        }],
+    });
+    assert_eq!(manifest, expected);
+}
+
+#[test]
+fn what_a_path_is_can_be_said() {
+    let folder = folder();
+    let paths = ["bundle-valid", "plain-valid", "catalog-valid", "good.yaml"];
+    let cases = [
+        ("bundle", "RegistryBundle", [0, 1, 1, 2]),
+        ("plain", "PlainBundle", [0, 0, 1, 2]),
+        ("catalog", "FileBasedCatalog", [1, 1, 0, 1]),
+        ("manifest", "", [2, 0, 2, 0]),
+    ];
+    for (kind, document, codes) in cases {
+        for (path, code) in paths.iter().zip(codes) {
+            let (status, found) = records(&folder, &["--as", kind, path]);
+            assert_eq!(status, code, "--as {kind} {path}: {found:?}");
+            assert_eq!(found.is_empty(), code == 2, "--as {kind} {path}");
+            if !document.is_empty() {
+                assert!(found.iter().all(|r| r["kind"] == document), "{kind} {path}: {found:?}");
+            }
+        }
+    }
+    let (_, found) = records(&folder, &["--as", "manifest", "plain-valid"]);
+    let sources: Vec<_> =
+        found.iter().map(|r| format!("{} {}", r["source"], r["kind"]).replace('"', "")).collect();
+    let expected = [
+        "plain-valid/manifests/deployment.yaml Deployment",
+        "plain-valid/manifests/namespace.yaml Namespace",
+        "plain-valid/manifests/rbac.yaml#1 ServiceAccount",
+        "plain-valid/manifests/rbac.yaml#2 Role",
+        "plain-valid/manifests/rbac.yaml#3 RoleBinding",
+        "plain-valid/manifests/service.json Service",
+    ];
+    assert_eq!(sources, expected);
+    let wrong = check(&folder, &["--as", "helm", "bundle-valid"]);
+    assert_eq!(status(&wrong), 2);
+    for word in ["helm", "bundle", "plain", "catalog", "manifest"] {
+        assert!(err(&wrong).contains(word), "{}", err(&wrong));
+    }
+}
+
+/// Whoever names what is not there, or nothing, is told so, and nothing is in order.
+#[test]
+fn wrong_usage_ends_with_2() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    write(&folder, "other/values.yaml", "a: 1\n");
+    write(&folder, "texts/README.md", "# x\n");
+    write(&folder, "none.yaml", "# nothing\n");
+    let cases: [(&[&str], &[&str]); 20] = [
+        (&[], &["PATH"]),
+        (&["nowhere"], &["nowhere: No such file"]),
+        (&["--as", "manifest", "nowhere"], &["nowhere", "No such file"]),
+        (&["--as", "catalog", "nowhere"], &["nowhere", "No such file"]),
+        (&["--as", "bundle", "nowhere"], &[" nowhere: No such file"]),
+        (&["--as", "plain", "nowhere"], &[" nowhere: No such file"]),
+        (&["empty"], &["empty: ", "manifests/", "schema", "apiVersion", "--as"]),
+        (&["--as", "manifest", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "bundle", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "plain", "empty"], &["empty: there is nothing in it"]),
+        (&["--as", "catalog", "empty"], &["empty: there is nothing in it"]),
+        (
+            &["--as", "manifest", "texts"],
+            &["texts: there is no file *.json, *.yaml or *.yml in it"],
+        ),
+        (&["other"], &["other: ", "--as"]),
+        (&["none.yaml"], &["none.yaml: ", "--as"]),
+        (&["--as", "bundle", "good.yaml"], &["good.yaml: not a folder"]),
+        (&["--as", "manifest", "other"], &["other/values.yaml: /apiVersion is missing"]),
+        (&["--output", "xml", "good.yaml"], &["xml", "sarif"]),
+        (&["--config", "nowhere.yaml", "good.yaml"], &["nowhere.yaml: No such file"]),
+        (&["--since", "good.yaml", "good.yaml", "good.yaml"], &["--since"]),
+        (&["--since", "catalog-valid", "nowhere"], &["nowhere: No such file"]),
+    ];
+    for (arguments, expected) in cases {
+        let output = check(&folder, arguments);
+        assert_eq!(status(&output), 2, "{arguments:?}: {}", err(&output));
+        assert_eq!(out(&output), "", "{arguments:?}");
+        for text in expected {
+            assert!(err(&output).contains(text), "{arguments:?}: {}", err(&output));
+        }
+    }
+}
+
+/// Bytes without any order in them, which nothing makes smaller.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    (0..count).map(next).collect()
+}
+
+/// A bundle has to fit into one ConfigMap, compressed and in base64, however large its files are.
+#[test]
+fn the_size_of_a_bundle_is_the_compressed_one() {
+    let folder = folder();
+    let cases = [
+        ("metadata/large.txt", vec![b'a'; 5_000_000], 0, None),
+        ("metadata/noise", noise(600_000), 0, None),
+        ("metadata/noise", noise(700_000), 0, Some(("RBF-15", "nearing maximum bundle"))),
+        (
+            "metadata/noise",
+            noise(800_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~1.1 MB , max=1.0 MB")),
+        ),
+        (
+            "metadata/noise",
+            noise(3_000_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~4.0 MB , max=1.0 MB")),
+        ),
+        // By how much it is too large does not matter any more.
+        (
+            "metadata/noise",
+            noise(9_000_000),
+            1,
+            Some(("RBF-14", "exceeded: size=~more than 8.4 MB , max=1.0 MB")),
+        ),
+        // OLM does not unpack what is elsewhere.
+        ("docs/noise", noise(3_000_000), 0, None),
+    ];
+    for (name, content, code, expected) in cases {
+        let path = format!("bundle-valid/{name}");
+        write(&folder, &path, &content);
+        let output = check(&folder, &["--log", "info", "--output", "jsonl", "bundle-valid"]);
+        std::fs::remove_file(folder.path().join(&path)).unwrap();
+        let case = format!("{name}, {} bytes", content.len());
+        let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
+        assert_eq!(status(&output), code, "{case}: {record}");
+        assert_eq!(rules(&record), Vec::from_iter(expected.map(|(rule, _)| rule)), "{case}");
+        let told = expected.is_none_or(|(_, text)| record.to_string().contains(text));
+        assert!(told, "{case}: {record}");
+        // Neither rule is left out.
+        assert!(!err(&output).contains("RBF-1"), "{case}: {}", err(&output));
+    }
+}
+
+#[test]
+fn several_paths_are_checked_at_once() {
+    let folder = folder();
+    let all = ["catalog-broken", "good.yaml", "bundle-valid", "classless.yaml", "plain-valid"];
+    let (status, found) = records(&folder, &all);
+    let sources: Vec<_> = found.iter().map(|r| r["source"].as_str().unwrap()).collect();
+    let expected = [
+        "catalog-broken",
+        "catalog-broken",
+        "good.yaml",
+        "bundle-valid",
+        "classless.yaml",
+        "plain-valid",
+    ];
+    assert_eq!((status, &*sources), (1, &expected[..]), "in the order in which they are named");
+    let (status, found) = records(&folder, &["good.yaml", "bundle-valid", "catalog-valid"]);
+    assert_eq!((status, found.len()), (0, 3));
+    // One that is missing does not keep the others from being checked.
+    for arguments in [["nowhere", "classless.yaml"], ["classless.yaml", "nowhere"]] {
+        let (status, found) = records(&folder, &arguments);
+        assert_eq!((status, found.len(), rules(&found[0])), (2, 1, vec!["RPK-12"]));
+    }
+    let (status, found) = records(&folder, &["good.yaml", "good.yaml"]);
+    assert_eq!((status, found.len()), (0, 2));
+}
+
+#[test]
+fn the_table_shows_line_and_column() {
+    let folder = folder();
+    let output = check(&folder, &["bundle-broken", "classless.yaml", "good.yaml"]);
+    assert_eq!(status(&output), 1);
+    let table = out(&output);
+    for lines in [
+        "bundle-broken/manifests/lease.yaml:2:1: deny RBF-10 Value coordination.k8s.io/v1, Kind=Lease: unsupported media type registry+v1 for bundle object\n  2 | kind: Lease\n    | ^\n",
+        "  53 |       - name: etcdbackups.etcd.database.coreos.com\n     |         ^\n",
+        "classless.yaml:5:1: deny RPK-12 spec.provisionerClassName: Required value\n  5 | spec:\n    | ^\n",
+    ] {
+        assert!(table.contains(lines), "{lines}\nis not in\n{table}");
+    }
+    assert!(table.contains("bundle-broken/manifests/service.yaml:4:1: deny RBF-12 "), "{table}");
+    assert!(!table.contains("good.yaml"), "{table}");
+    assert!(err(&output).contains("1 ok, 2 denied, 0 failed"), "{}", err(&output));
+    // Columns are characters, and a mark stands below the one that is meant.
+    let text = "{\"apiVersion\": \"core.rukpak.io/v1alpha1\", \"kind\": \"Bundle\", \"metadata\": {\"name\": \"äöü\"}, \"spec\": {\"source\": {\"type\": \"image\", \"image\": {\"ref\": \"x@sha256:12\"}}}}";
+    for (name, newline) in [("line.json", ""), ("line.yaml", "\r\n")] {
+        write(&folder, name, format!("{text}{newline}"));
+        let table = out(&check(&folder, &[name]));
+        let mut lines = table.lines();
+        let head = lines.next().unwrap();
+        let column = head.split(':').nth(2).unwrap().parse::<usize>().unwrap();
+        let offset = text.char_indices().nth(column - 1).unwrap().0;
+        assert!(text[offset..].starts_with("\"spec\": "), "{table}");
+        let (shown, mark) = (lines.next().unwrap(), lines.next().unwrap());
+        let mark = mark.chars().position(|c| c == '^').unwrap();
+        assert!(shown.chars().skip(mark).collect::<String>().starts_with("\"spec\""), "{table}");
+        assert!(!table.contains('\r'), "{table:?}");
+    }
+}
+
+/// Who knows `opm validate` finds the errors of a catalog nested in the same way, each with its place.
+#[test]
+fn errors_of_a_catalog_are_a_tree() {
+    let folder = folder();
+    let tree = |path: &str, arguments: &[&str]| {
+        let output = check(&folder, &[arguments, &[path]].concat());
+        let table = out(&output);
+        table.split_once("invalid index:\n").map(|(_, tree)| tree.to_owned())
+    };
+    let file = "catalog-broken/etcd/catalog.yaml";
+    let expected = format!(
+        "\
+├── catalog-broken/prometheus/catalog.json:5:1: FBC-43 not JSON: key must be a string
+└── invalid package \"etcd\":
+    ├── invalid channel \"fast\":
+    │   └── {file}:4:1: FBC-11 channel must contain at least one bundle
+    └── invalid channel \"stable\":
+        ├── {file}:14:5: FBC-21 channel contains one or more stranded bundles: etcdoperator.v0.9.2, etcdoperator.v0.9.4
+        ├── {file}:18:5: FBC-18 no olm.bundle blobs found in package \"etcd\" for olm.channel entries [etcdoperator.v0.9.5]
+        └── invalid bundle \"etcdoperator.v0.9.4\":
+            └── {file}:46:7: FBC-35 error parsing bundle \"etcdoperator.v0.9.4\" version \"nine\": No Major.Minor.Patch elements found
+"
+    );
+    assert_eq!(tree("catalog-broken", &[]), Some(expected));
+    // What is about a package stands right below it, what it needs of a bundle or of the icon further in.
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "defaultChannel: fast\n", "");
+    edit(&folder, "catalog-broken/etcd/catalog.yaml", "  mediatype: image/png\n", "");
+    let text = tree("catalog-broken", &[]).unwrap();
+    for line in [
+        format!("    ├── {file}:2:1: FBC-10 default channel must be set\n    ├── invalid channel"),
+        format!("    └── invalid icon:\n        └── {file}:4:1: FBC-12 "),
+    ] {
+        assert!(text.contains(&line), "{line}\nis not in\n{text}");
+    }
+    // Warnings are no errors, and other things have no index.
+    configuration(&folder, &json!([{"name": "file-based-catalog", "mode": "warn"}]));
+    assert_eq!(tree("catalog-broken", &["--config", "opgate.yaml"]), None);
+    assert_eq!((tree("catalog-valid", &[]), tree("bundle-broken", &[])), (None, None));
+}
+
+/// A pipeline reads the output also where nothing could be read.
+#[test]
+fn every_form_says_what_could_not_be_read() {
+    let folder = folder();
+    write(&folder, "bad.yaml", "a: [\n");
+    configuration(&folder, &json!([]));
+    copy(&folder.path().join("bundle-broken"), &folder.path().join("unreported"));
+    let unread = "unreported/manifests/service.yaml:4:1: not YAML";
+    write(&folder, "empty.yaml", "");
+    write(&folder, "zero.yaml", "a: \0\n");
+    let neither = "empty.yaml: neither a manifest";
+    // Arguments, how many are judged, and what is said about the others.
+    let cases: [(&[&str], usize, &[&str]); 10] = [
+        (&["empty.yaml"], 0, &[neither]),
+        (&["zero.yaml"], 0, &["zero.yaml:1:4: not a text"]),
+        (&["empty.yaml", "zero.yaml"], 0, &[neither, "zero.yaml:1:4: not a text"]),
+        (&["empty.yaml", "catalog-valid", "zero.yaml"], 1, &[neither, "zero.yaml:1:4: not a"]),
+        (&["nowhere"], 0, &["nowhere: No such file"]),
+        (&["nowhere", "bad.yaml"], 0, &["nowhere: No such file", "bad.yaml:1:4: not YAML"]),
+        (&["--as", "bundle", "good.yaml"], 0, &["good.yaml: not a folder"]),
+        (&["--since", "nowhere", "good.yaml"], 0, &["nowhere: No such file"]),
+        (&["good.yaml", "nowhere"], 1, &["nowhere: No such file"]),
+        (&["--config", "opgate.yaml", "unreported"], 1, &[unread]),
+    ];
+    for (arguments, judged, lines) in cases {
+        let run = |form: &str| {
+            let output = check(&folder, &[&["--output", form], arguments].concat());
+            assert_eq!(status(&output), 2, "{arguments:?}: {}", err(&output));
+            for line in lines {
+                assert!(err(&output).contains(line), "{arguments:?}: {}", err(&output));
+            }
+            out(&output)
+        };
+        let mut listed: Vec<Value> = serde_json::from_str(&run("json")).unwrap();
+        let each = run("jsonl");
+        let each = each.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        assert!(each.eq(listed.iter().cloned()), "{arguments:?}: {listed:?}");
+        assert_eq!(listed.len(), judged + lines.len(), "{arguments:?}");
+        for (line, record) in lines.iter().zip(listed.split_off(judged)) {
+            assert_eq!((&record["ok"], &record["violations"]), (&json!(false), &json!([])));
+            assert_eq!((&record["kind"], &record["name"]), (&json!(""), &json!("")));
+            assert_eq!(record["error"]["policy"], "");
+            let (source, cause) = (record["source"].as_str(), record["error"]["cause"].as_str());
+            assert!(cause.unwrap().starts_with(line), "{arguments:?}: {record}");
+            assert!(line.starts_with(source.unwrap()), "{arguments:?}: {record}");
+        }
+        listed.iter().for_each(in_form);
+
+        let junit = run("junit");
+        let names = elements(&junit);
+        let count = |name: &str| names.iter().filter(|n| *n == name).count();
+        assert_eq!((count("testcase"), count("error")), (judged + lines.len(), lines.len()));
+        let counts = format!("tests=\"{}\"", judged + lines.len());
+        let errors = format!("errors=\"{}\"", lines.len());
+        assert!(junit.contains(&counts) && junit.contains(&errors), "{junit}");
+
+        let sarif: Value = serde_json::from_str(&run("sarif")).unwrap();
+        let invocation = &sarif["runs"][0]["invocations"][0];
+        assert_eq!(invocation["executionSuccessful"], false);
+        let notifications = invocation["toolExecutionNotifications"].as_array().unwrap();
+        assert_eq!(notifications.len(), lines.len(), "{arguments:?}");
+        for (line, notification) in lines.iter().zip(notifications) {
+            assert!(junit.contains(line), "{arguments:?}: {junit}");
+            assert_eq!(notification["level"], "error");
+            assert!(notification["message"]["text"].as_str().unwrap().starts_with(line));
+        }
+    }
+    let sarif = out(&check(&folder, &["--output", "sarif", "good.yaml"]));
+    assert!(!sarif.contains("invocations"), "{sarif}");
+}
+
+/// A folder that cannot be read does not keep what is beside it from being checked. A path that is too long
+/// can be read by nobody, other than one without permission.
+#[test]
+fn folders_that_cannot_be_read_are_told() {
+    let cases = [
+        ("catalog-broken", "etcd/deep", 1, "FBC-43"),
+        ("bundle-broken", "manifests/deep", 2, ""),
+        ("bundle-broken", "docs", 2, ""),
+        ("plain-broken", "manifests/deep", 2, ""),
+    ];
+    for (fixture, at, code, rule) in cases {
+        let folder = folder();
+        let (_, before) = records(&folder, &[fixture]);
+        deep(&folder.path().join(fixture).join(at));
+        let output = check(&folder, &["--output", "jsonl", fixture]);
+        assert_eq!(status(&output), code, "{fixture}/{at}: {}", err(&output));
+        let (_, found) = records(&folder, &[fixture]);
+        // All that is wrong beside it is still told.
+        for (before, found) in before.iter().zip(&found) {
+            assert!(rules(before).iter().all(|rule| rules(found).contains(rule)), "{found}");
+        }
+        let all = out(&output);
+        assert!(all.contains(&format!("{fixture}/{at}/d")), "{all}");
+        assert!(all.contains("File name too long"), "{all}");
+        let told =
+            |v: &Value| v["rule"] == rule && v["place"]["file"].to_string().contains("/dddd");
+        assert!(rule.is_empty() || found.iter().flat_map(violations).any(told), "{all}");
+    }
+    let folder = folder();
+    write(&folder, "manifests/good.yaml", GOOD);
+    deep(&folder.path().join("manifests/deep"));
+    let output = check(&folder, &["manifests"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("ERROR manifests/deep/d"), "{}", err(&output));
+}
+
+/// Makes folders in each other until the path of the innermost ones is longer than any path may be.
+fn deep(at: &Path) {
+    let names = vec!["d".repeat(200); 12].join("/");
+    let (outer, inner) = (at.join(&names), at.with_extension("inner"));
+    std::fs::create_dir_all(&outer).unwrap();
+    std::fs::create_dir_all(inner.join(&names)).unwrap();
+    std::fs::rename(inner, outer.join("inner")).unwrap();
+}
+
+/// One reason is told once, with its place.
+#[test]
+fn bundles_say_what_is_wrong_where_it_is() {
+    // File and content, exit status, and all that is said of it on the table.
+    type Case<'c> = (&'c str, &'c str, i32, &'c [&'c str]);
+    let key = "operators.operatorframework.io.bundle.package.v1";
+    let label = format!(
+        "RBF-22 label {key} is \"foo\" in bundle.Dockerfile but \"etcd\" in annotations.yaml, which is authoritative"
+    );
+    let csv = "manifests/etcdoperator.clusterserviceversion.yaml";
+    let untyped = "deny RBF-17 couldn't parse dependency of type unknown:";
+    let cases: [Case<'_>; 6] = [
+        (
+            "bundle.Dockerfile",
+            &format!("FROM scratch\nLABEL a=b\nLABEL {key}=foo\n"),
+            0,
+            &[&format!("bundle.Dockerfile:3:1: warn {label}\n  3 | LABEL {key}=foo\n    | ^")],
+        ),
+        (
+            "bundle.Dockerfile",
+            &format!("FROM scratch\nlabel a=b \\\n  # more\n  {key}='foo'\n"),
+            0,
+            &[&format!("bundle.Dockerfile:4:3: warn {label}\n  4 |   {key}='foo'\n    |   ^")],
+        ),
+        (
+            csv,
+            "a: [\n",
+            1,
+            &[&format!("{csv}:1:4: deny RBF-12 {csv}: cannot parse manifest: not YAML: ")],
+        ),
+        (
+            "metadata/dependencies.yaml",
+            "dependency: []\n",
+            1,
+            &[&format!(
+                "metadata/dependencies.yaml:1:1: {untyped} dependencies is missing: list below it what the bundle depends on, or remove the file"
+            )],
+        ),
+        (
+            "metadata/dependencies.yaml",
+            "dependencies:\n- value: {}\n  type: 5\n",
+            1,
+            &[&format!("metadata/dependencies.yaml:3:3: {untyped} type is not a text")],
+        ),
+        (
+            "manifests/a.yaml",
+            "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n  labels:\n    x: '0123456789012345678901234567890123456789012345678901234567890123'\n",
+            1,
+            &[
+                "manifests/a.yaml:6:5: deny RBF-12 error validating object metadata: metadata.labels: Invalid value: \"0123456789012345678901234567890123456789012345678901234567890123\": must be no more than 63 bytes. v1 Secret \"a\"",
+            ],
+        ),
+    ];
+    for (name, content, code, expected) in cases {
+        let folder = folder();
+        write(&folder, &format!("bundle-valid/{name}"), content);
+        let output = check(&folder, &["bundle-valid"]);
+        let table = out(&output);
+        assert_eq!(status(&output), code, "{name}: {table}");
+        for text in expected {
+            assert!(table.contains(&format!("bundle-valid/{text}")), "{text}\nis not in\n{table}");
+        }
+        let findings = table.lines().filter(|line| line.starts_with("bundle-valid")).count();
+        assert_eq!(findings, expected.len(), "{table}");
+    }
+    // What is not in the annotations is not judged.
+    let folder = folder();
+    let settings = json!({"bundle": {"redHatCatalog": true}});
+    configuration(&folder, &json!([{"name": "registry-bundle", "settings": settings}]));
+    assert_eq!(records(&folder, &["--config", "opgate.yaml", "bundle-valid"]).0, 0);
+    let info = ["--log", "info", "bundle-valid"];
+    write(&folder, &format!("bundle-valid/{csv}"), "a: [\n");
+    assert!(err(&check(&folder, &info)).contains("RBF-06"));
+}
+
+fn piped(folder: &TempDir, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = command(folder.path(), &[&["check"], arguments].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("TMPDIR", folder.path())
+        .spawn()
+        .unwrap();
+    // Who does not read it ends before all of it is written.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn standard_input_is_a_file() {
+    let folder = folder();
+    let catalog = std::fs::read(folder.path().join("catalog-broken/etcd/catalog.yaml")).unwrap();
+    let json = br#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#;
+    let cases: [(&[&str], &[u8], i32, &str); 9] = [
+        (&["-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["-"], GOOD.as_bytes(), 0, ""),
+        (&["-"], json, 0, ""),
+        (&["--as", "manifest", "-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["--as", "catalog", "-"], &catalog, 1, "└── -:4:1: FBC-11 "),
+        (&["-", "good.yaml"], &catalog, 1, "-:4:1: deny FBC-11 "),
+        (&["-"], b"a: [\n", 2, " -:1:4: not YAML"),
+        (&["--as", "bundle", "-"], b"a: 1\n", 2, " -: not a folder"),
+        (&["-", "-"], GOOD.as_bytes(), 2, "name it once"),
+    ];
+    let before = std::fs::read_dir(folder.path()).unwrap().count();
+    for (arguments, input, code, expected) in cases {
+        let output = piped(&folder, arguments, input);
+        let all = out(&output) + &err(&output);
+        assert_eq!(status(&output), code, "{arguments:?}: {all}");
+        assert!(all.contains(expected), "{arguments:?}: {all}");
+        // The copy is gone, and nobody hears of it.
+        assert!(!all.contains(&*folder.path().to_string_lossy()), "{arguments:?}: {all}");
+    }
+    let cache = usize::from(folder.path().join(".cache").exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before + cache);
+    let output = piped(&folder, &["--output", "jsonl", "-"], CLASSLESS.as_bytes());
+    let record: Value = serde_json::from_str(out(&output).trim()).unwrap();
+    assert_eq!((&record["source"], at(&record, "RPK-12")), (&json!("-"), "-:5".to_owned()));
+}
+
+/// A repository holds bundles and catalogs beside other things.
+#[test]
+fn what_is_below_a_folder_is_found() {
+    let folder = folder();
+    for (fixture, path) in [
+        ("bundle-valid", "repo/bundle/0.1.0"),
+        ("bundle-broken", "repo/bundle/0.2.0"),
+        ("plain-valid", "repo/plain"),
+        ("catalog-broken", "repo/catalog"),
+    ] {
+        copy(&folder.path().join(fixture), &folder.path().join(path));
+    }
+    write(&folder, "repo/config/classless.yaml", CLASSLESS);
+    write(&folder, "repo/Makefile", "all:\n");
+    write(&folder, "repo/chart/templates/a.yaml", "name: {{ .Values.name }}\n");
+    let expected = [
+        ("repo/bundle/0.1.0", "RegistryBundle", true, "bundle"),
+        ("repo/bundle/0.2.0", "RegistryBundle", false, "bundle"),
+        ("repo/catalog", "FileBasedCatalog", false, "catalog"),
+        ("repo/catalog", "FileBasedCatalog", false, "catalog"),
+        ("repo/plain", "PlainBundle", true, "plain bundle"),
+    ];
+    let (code, found) = records(&folder, &["repo"]);
+    assert_eq!((code, found.len()), (1, 5), "{found:?}");
+    let output = check(&folder, &["repo"]);
+    for ((source, kind, ok, name), record) in expected.into_iter().zip(&found) {
+        assert_eq!((&record["source"], &record["kind"]), (&json!(source), &json!(kind)));
+        assert_eq!(record["ok"], ok, "{record}");
+        // People are told what it was taken for.
+        let line = format!("{source}: {name}\n");
+        assert!(err(&output).contains(&line), "{line} is not in {}", err(&output));
+    }
+    for place in [
+        "bundle/0.2.0/manifests/lease.yaml:2:1: deny RBF-10",
+        "catalog/prometheus/catalog.json:5:1: deny FBC-43",
+    ] {
+        assert!(out(&output).contains(&format!("repo/{place}")), "{}", out(&output));
+    }
+    // What could have been of a catalog is not passed over in silence.
+    let left = "WARN repo/chart/templates/a.yaml:1:8: not YAML";
+    assert!(err(&output).contains(left), "{}", err(&output));
+    let named = err(&check(&folder, &["repo/bundle/0.1.0"]));
+    assert_eq!(named, "1 ok, 0 denied, 0 failed\n", "what is named is not found");
+    // Old and new have to be one thing.
+    let output = check(&folder, &["--since", "bundle-valid", "repo"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("repo: --since compares one"), "{}", err(&output));
+    let output = check(&folder, &["--since", "bundle-valid", "repo/bundle/0.1.0"]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+}
+
+/// Of very many violations some are told, and how many there are besides.
+#[test]
+fn what_is_left_out_is_counted() {
+    let folder = folder();
+    let object = "apiVersion: v1\nkind: ConfigMap\n---\n";
+    write(&folder, "plain-valid/manifests/many.yaml", object.repeat(500));
+    for number in 0..200 {
+        let text =
+            "apiVersion: v1\nkind: Node\nmetadata:\n  name: x\n  labels: {-a: b}\n---\na: 1\n";
+        write(&folder, &format!("bundle-valid/manifests/{number}.yaml"), text);
+        write(&folder, &format!("bundle-valid/manifests/{number}.json"), "{");
+    }
+    for (path, code, lines) in [
+        ("plain-valid", 1, vec!["436 more violations of PBF-05 are left out"]),
+        (
+            "bundle-valid",
+            // The log tells which files cannot be read besides.
+            2,
+            vec![
+                "more violations of RBF-10 are left out",
+                "more violations of RBF-12 are left out",
+                "more violations of RBF-32 are left out",
+            ],
+        ),
+    ] {
+        let (status, found) = records(&folder, &[path]);
+        let of_policy = violations(&found[0])
+            .iter()
+            .filter(|v| v["policy"].as_str().unwrap().ends_with("bundle"));
+        let count = of_policy.count();
+        assert!(status == code && count <= 256, "{path}: {status}, {count}");
+        for line in lines {
+            assert!(found[0].to_string().contains(line), "{path}: {line}: {}", found[0]);
+        }
+    }
+}
+
+/// Who has many packages has to know which one is too large.
+#[test]
+fn faults_name_what_they_are_about() {
+    let folder = folder();
+    let small = json!([{"name": "file-based-catalog", "limits": {"memory": "4Mi"}}]);
+    configuration(&folder, &small);
+    let entries: Vec<_> = (0..50_000).map(|n| json!({"name": format!("huge.v0.0.{n}")})).collect();
+    let channel =
+        json!({"schema": "olm.channel", "package": "huge", "name": "c", "entries": entries});
+    let package = json!({"schema": "olm.package", "name": "huge", "defaultChannel": "c"});
+    write(&folder, "catalog-valid/huge/catalog.json", format!("{package}\n{channel}\n"));
+    let output = check(&folder, &["--config", "opgate.yaml", "catalog-valid"]);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    let log = err(&output);
+    assert!(
+        log.contains("FileBasedCatalog huge") && !log.contains("FileBasedCatalog etcd"),
+        "{log}"
+    );
+    assert!(out(&output).contains("fault FileBasedCatalog huge: "), "{}", out(&output));
+}
+
+/// Neither into a pipe nor where nobody wants it; what files say never reaches a terminal as it is.
+#[test]
+fn there_are_no_escape_codes_unless_they_are_wanted() {
+    let folder = folder();
+    write(&folder, "codes/\u{1b}[31m\nname.yaml", CLASSLESS);
+    let spec = "provisionerClassName: \"\\e[31mx\", source: {type: \"\\e[1m\"}";
+    let text = format!(
+        "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: \"\\e[31m\\n\"}}\nspec: {{{spec}}}\n"
+    );
+    write(&folder, "codes/plain.yaml", text);
+    let arguments = ["check", "codes", "bundle-broken", "nowhere"];
+    for form in ["table", "json", "jsonl", "junit", "sarif"] {
+        let mut command = command(folder.path(), &[&arguments[..], &["--output", form]].concat());
+        for (name, value) in [("TERM", "xterm"), ("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")] {
+            let output = command.env(name, value).output().unwrap();
+            let all = out(&output) + &err(&output);
+            let wanted = (name, form) == ("CLICOLOR_FORCE", "table");
+            assert!(wanted || !all.contains('\u{1b}'), "{form} {name}: {all:?}");
+        }
+    }
+    let coloured = command(folder.path(), &["check", "classless.yaml"])
+        .env("CLICOLOR_FORCE", "1")
+        .output()
+        .unwrap();
+    assert!(out(&coloured).contains("\u{1b}["), "{}", out(&coloured));
+    let table = out(&check(&folder, &["codes"]));
+    assert!(table.lines().all(|line| line.is_empty() || line.starts_with([' ', 'c'])), "{table}");
+}
+
+/// Names of the elements of a document, all of which are closed, and texts without what is reserved.
+fn elements(xml: &str) -> Vec<String> {
+    assert!(xml.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>"), "{xml}");
+    assert!(!xml.contains(|c: char| c.is_control() && c != '\n'), "{xml:?}");
+    let (mut open, mut all) = (Vec::new(), Vec::new());
+    for part in xml.split('<').skip(2) {
+        let (tag, text) = part.split_once('>').unwrap_or_else(|| panic!("{part}"));
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        for piece in format!("{tag} {text}").split('&').skip(1) {
+            let entity = piece.split_once(';').unwrap_or_else(|| panic!("{piece}")).0;
+            let known = ["amp", "lt", "gt", "quot", "apos"].contains(&entity);
+            assert!(known || entity.starts_with('#'), "{piece}");
+        }
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name));
+        } else {
+            let name = tag.split([' ', '/']).next().unwrap().to_owned();
+            all.push(name.clone());
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    all
+}
+
+#[test]
+fn every_form_is_well_formed_and_names_file_and_line() {
+    let folder = folder();
+    write(&folder, "odd/a & <b> \"ä\".yaml", CLASSLESS.replace("classless", "\"<&>\\\"\""));
+    let paths = ["bundle-broken", "catalog-broken", "odd", "good.yaml"];
+    let run = |form: &str| {
+        let output = check(&folder, &[&["--output", form], &paths[..]].concat());
+        assert_eq!(status(&output), 1, "{form}: {}", err(&output));
+        out(&output)
+    };
+    let listed: Vec<Value> = serde_json::from_str(&run("json")).unwrap();
+    let lines: Vec<Value> =
+        run("jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(listed, lines);
+    listed.iter().for_each(in_form);
+
+    let junit = run("junit");
+    let names = elements(&junit);
+    let count = |name: &str| names.iter().filter(|n| *n == name).count();
+    assert_eq!((count("testsuites"), count("testsuite")), (1, 1), "{junit}");
+    assert_eq!((count("testcase"), count("failure")), (5, 4), "{junit}");
+    assert!(junit.contains("<testsuites tests=\"5\" failures=\"4\" errors=\"0\">"), "{junit}");
+    assert!(junit.contains("bundle-broken/manifests/lease.yaml:2:1: deny RBF-10 "), "{junit}");
+
+    let sarif: Value = serde_json::from_str(&run("sarif")).unwrap();
+    assert_eq!(sarif["version"], "2.1.0");
+    let run = &sarif["runs"][0];
+    let known = run["tool"]["driver"]["rules"].as_array().unwrap();
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), listed.iter().flat_map(violations).count());
+    for result in results {
+        assert!(known.iter().any(|rule| rule["id"] == result["ruleId"]), "{result}");
+        assert!(["error", "warning"].contains(&result["level"].as_str().unwrap()), "{result}");
+        assert!(!result["message"]["text"].as_str().unwrap().is_empty(), "{result}");
+        let place = &result["locations"][0]["physicalLocation"];
+        assert!(place["artifactLocation"]["uri"].is_string(), "{result}");
+    }
+    let found = |rule: &str| {
+        let result = results.iter().find(|r| r["ruleId"] == rule).unwrap();
+        let place = &result["locations"][0]["physicalLocation"];
+        let uri = place["artifactLocation"]["uri"].as_str().unwrap();
+        format!("{uri}:{}", place["region"]["startLine"])
+    };
+    assert_eq!(found("RBF-10"), "bundle-broken/manifests/lease.yaml:2");
+    assert_eq!(found("FBC-43"), "catalog-broken/prometheus/catalog.json:5");
+    assert_eq!(found("RPK-12"), "odd/a%20%26%20%3Cb%3E%20%22%C3%A4%22.yaml:5");
+}
+
+/// Aliases that stand for more than there is memory.
+fn bomb() -> String {
+    let mut text =
+        "apiVersion: v1\nkind: ConfigMap\ndata:\n  a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let aliases = vec![format!("*a{}", level - 1); 8].join(", ");
+        writeln!(text, "  a{level}: &a{level} [{aliases}]").unwrap();
+    }
+    text
+}
+
+/// Contents that cannot be read: as a manifest, in a bundle and in a catalog the place of it is told.
+#[test]
+fn what_cannot_be_read_is_told_with_its_place() {
+    let head = "apiVersion: v1\nkind: ConfigMap\n";
+    let blocks: String = (1..2_000).fold(String::new(), |mut text, level| {
+        writeln!(text, "{:level$}a:", "").unwrap();
+        text
+    });
+    let cases: [(&str, Vec<u8>, &str, &str); 23] = [
+        ("tabs.yaml", format!("{head}metadata:\n\tname: x\n").into(), "4:", "not YAML"),
+        ("bytes.yaml", [head.as_bytes(), b"a: \xff\xfe\n"].concat(), "3:4", "not UTF-8"),
+        ("bytes.json", b"{\"kind\":\n\"\xc3\"}".to_vec(), "2:2", "not UTF-8"),
+        ("wide.yaml", GOOD.encode_utf16().flat_map(u16::to_le_bytes).collect(), "1:", ""),
+        ("binary.yaml", (0..=255).collect(), "2:118", "not UTF-8"),
+        ("binary.json", b"\x7fELF\x02\x01\x01\0\0".to_vec(), "1:", ""),
+        ("zero.yaml", format!("{head}data: \0\n").into(), "3:7", ""),
+        ("bomb.yaml", bomb().into(), "", "aliases"),
+        ("self.yaml", format!("{head}data: &a [*a]\n").into(), "3:", "not YAML"),
+        ("alias.yaml", format!("{head}data: *nobody\n").into(), "3:", "anchor"),
+        ("brackets.yaml", format!("{head}data: {}\n", "[".repeat(90_000)).into(), "3:", "256"),
+        ("braces.yaml", format!("{head}data: {}\n", "{a: ".repeat(9_000)).into(), "3:", "256"),
+        ("dashes.yaml", format!("{head}data:\n  {}\n", "- ".repeat(20_000)).into(), "4:", "256"),
+        ("blocks.yaml", format!("{head}data:\n{blocks}").into(), "259:", "256"),
+        (
+            "deep.json",
+            format!("{{\"a\":\n{}{}}}", "[".repeat(90_000), "]".repeat(90_000)).into(),
+            "2:",
+            "256",
+        ),
+        ("open.json", format!("{{\"a\":\n{}", "[".repeat(90_000)).into(), "", "JSON"),
+        (
+            "twice.yaml",
+            format!("{head}metadata:\n  name: a\n  name: b\n").into(),
+            "5:3",
+            "duplicate",
+        ),
+        (
+            "helm.yaml",
+            format!("{head}metadata:\n  name: {{{{ .x }}}}\n").into(),
+            "4:",
+            "render it first",
+        ),
+        (
+            "if.yaml",
+            format!("{{{{- if .x }}}}\n{head}metadata:\n  name: x\n{{{{- end }}}}\n").into(),
+            "",
+            "render it first",
+        ),
+        ("yaml.json", "a: 1\n".into(), "1:1", "not JSON"),
+        ("list.json", "[1, ]".into(), "1:5", "not JSON"),
+        ("comma.json", "{\n  \"a\": 1,\n}\n".into(), "3:1", "not JSON"),
+        ("rest.json", "{\"a\": 1}\nx".into(), "2:1", "not JSON"),
+    ];
+    let folder = folder();
+    for (name, content, place, why) in cases {
+        write(&folder, name, &content);
+        let mut said = None;
+        for arguments in [&[name][..], &["--as", "manifest", name]] {
+            let output = check(&folder, arguments);
+            let errors = err(&output);
+            assert_eq!((status(&output), &*out(&output)), (2, ""), "{arguments:?}: {errors}");
+            assert!(errors.contains(&format!(" {name}:{place}")), "{arguments:?}: {errors}");
+            assert!(errors.contains(why), "{arguments:?}: {errors}");
+            assert!(errors.len() < 1_000 && errors.lines().count() == 1, "{errors}");
+            // Whoever finds out what it is says the same as whoever reads it.
+            let line = errors.split_once("ERROR ").unwrap().1.to_owned();
+            assert_eq!(*said.get_or_insert_with(|| line.clone()), line, "{arguments:?}");
+        }
+        for (fixture, within, rule) in [
+            ("bundle-valid", "manifests/", "RBF-12"),
+            ("plain-valid", "manifests/", "PBF-04"),
+            ("catalog-valid", "etcd/", "FBC-43"),
+        ] {
+            let path = format!("{fixture}/{within}{name}");
+            write(&folder, &path, &content);
+            let (status, found) = records(&folder, &[fixture]);
+            std::fs::remove_file(folder.path().join(&path)).unwrap();
+            let last = found.last().unwrap();
+            assert_eq!((status, rules(last)), (1, vec![rule]), "{path}: {found:?}");
+            let message = violations(last)[0]["message"].as_str().unwrap();
+            assert!(message.contains(why), "{path}: {message}");
+            assert!(at(last, rule).starts_with(&path), "{path}: {last}");
+            let line = place.split(':').next().unwrap();
+            assert!(
+                line.is_empty() || at(last, rule) == format!("{path}:{line}"),
+                "{path}: {last}"
+            );
+        }
+    }
+    // A name that stands twice in JSON is refused as it is in YAML.
+    let twice = GOOD.trim_end().replace('\n', "\\n");
+    let twice = format!(
+        "{{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\",\n \"data\": {{\"a\": \"{twice}\", \"b\": 1,\n  \"a\": 2}}}}"
+    );
+    for name in ["twice.json", "twice.yaml"] {
+        for path in [
+            name.to_owned(),
+            format!("bundle-valid/manifests/{name}"),
+            format!("plain-valid/manifests/{name}"),
+        ] {
+            write(&folder, &path, &twice);
+            let arguments = if path == name {
+                vec!["--as", "manifest", name]
+            } else {
+                vec![path.split('/').next().unwrap()]
+            };
+            let output = check(&folder, &arguments);
+            std::fs::remove_file(folder.path().join(&path)).unwrap();
+            assert_eq!(status(&output), if path == name { 2 } else { 1 }, "{path}");
+            let all = out(&output) + &err(&output);
+            assert!(all.contains(&format!("{path}:3:3: ")), "{path}: {all}");
+            assert!(all.contains("duplicate mapping key: a"), "{path}: {all}");
+        }
+    }
+    // What only has braces in it is no template.
+    write(&folder, "rule.yaml", format!("{GOOD}a: \"{{{{ $labels.x }}}}\"\nb: c\nd: [\n"));
+    let errors = err(&check(&folder, &["rule.yaml"]));
+    assert!(errors.contains("not YAML") && !errors.contains("template"), "{errors}");
+    // What stands beside it is judged all the same.
+    write(&folder, "plain-valid/manifests/a.yaml", "a: [\n");
+    write(&folder, "plain-valid/manifests/b.yaml", CLASSLESS);
+    let (_, found) = records(&folder, &["plain-valid"]);
+    assert_eq!(rules(&found[0]), ["PBF-04", "RPK-12"]);
+}
+
+/// Unusual, and right.
+#[test]
+fn what_yaml_allows_is_read() {
+    let folder = folder();
+    let json = "{\"apiVersion\": \"core.rukpak.io/v1alpha1\", \"kind\": \"Bundle\", \"metadata\": {\"name\": \"b\"}, \"spec\": {}}";
+    let nested = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let cases = [
+        ("crlf.yaml", CLASSLESS.replace('\n', "\r\n")),
+        ("bom.yaml", format!("\u{feff}{CLASSLESS}")),
+        ("bom.json", format!("\u{feff}{json}")),
+        ("both.yaml", format!("\u{feff}{}", CLASSLESS.replace('\n', "\r\n"))),
+        ("json.yaml", json.to_owned()),
+        ("tabs.yaml", json.replace(' ', "\t")),
+        ("no-newline.yaml", CLASSLESS.trim_end().to_owned()),
+        ("start.yaml", format!("# comment\n\n---\n{CLASSLESS}...\n---\n# nothing\n")),
+        ("anchor.yaml", CLASSLESS.replace("  name: classless", "  name: &n classless\n  labels: {app: *n}")),
+        (
+            "merge.yaml",
+            format!("{CLASSLESS}a: &a {{x: 1}}\nb: &b {{y: 2}}\nc:\n  <<: [*a, *b]\n  x: own\n"),
+        ),
+        (
+            "merged-head.yaml",
+            "head: &head\n  apiVersion: core.rukpak.io/v1alpha1\n  kind: Bundle\n<<: *head\nmetadata: {name: b}\nspec: {}\n".to_owned(),
+        ),
+        ("deep.yaml", format!("{CLASSLESS}deep: {nested}\n")),
+        ("deep.json", json.replace("{}", &format!("{{\"deep\": {nested}}}"))),
+        ("long.yaml", format!("{CLASSLESS}long: {}\n", "x".repeat(1_000_000))),
+        (
+            "list.yaml",
+            format!("apiVersion: v1\nkind: List\nitems:\n- {}", CLASSLESS.trim_end().replace('\n', "\n  ")),
+        ),
+    ];
+    for (name, content) in cases {
+        write(&folder, name, &content);
+        let (status, found) = records(&folder, &[name]);
+        assert_eq!((status, found.len()), (1, 1), "{name}: {found:?}");
+        assert!(rules(&found[0]).contains(&"RPK-12"), "{name}: {found:?}");
+        let place = at(&found[0], "RPK-12");
+        let line = place.rsplit(':').next().unwrap().parse::<usize>().unwrap();
+        assert!(content.lines().nth(line - 1).unwrap().contains("spec"), "{name}: {place}");
+    }
+    let both = format!("{GOOD}---\n{CLASSLESS}");
+    write(&folder, "two.yaml", &both);
+    let (status, found) = records(&folder, &["two.yaml"]);
+    assert_eq!((status, &found[0]["ok"], &found[1]["ok"]), (1, &json!(true), &json!(false)));
+    assert_eq!(found[1]["source"], "two.yaml#2");
+    let line = both.lines().enumerate().filter(|(_, l)| *l == "spec:").nth(1).unwrap().0 + 1;
+    assert_eq!(at(&found[1], "RPK-12"), format!("two.yaml:{line}"));
+}
+
+/// A link to a file inside of the folder is that file. Any other one is told, what it leads to is not shown,
+/// and nothing is in order.
+#[test]
+fn links_lead_to_files_inside_or_nowhere() {
+    // What is moved away first, the link and where it leads to, what is checked, exit status, and what is said.
+    type Case<'c> = (Option<(&'c str, &'c str)>, (&'c str, &'c str), &'c [&'c str], i32, &'c str);
+    let crds = "dependencies:\n- type: olm.crd\n  value: {}\n";
+    let out = "a symbolic link that leads out of the folder: put the file itself there";
+    let cases: [Case<'_>; 19] = [
+        (
+            None,
+            ("bundle/manifests/x.yaml", "../../secret.yaml"),
+            &["bundle"],
+            1,
+            &format!(
+                "manifests/x.yaml:1:1: deny RBF-12 manifests/x.yaml: cannot parse manifest: {out}"
+            ),
+        ),
+        (
+            None,
+            ("bundle/metadata/dependencies.yaml", "../../crds.yaml"),
+            &["bundle"],
+            1,
+            &format!(
+                "dependencies.yaml:1:1: deny RBF-17 couldn't parse dependency of type unknown: {out}"
+            ),
+        ),
+        (
+            Some(("crds.yaml", "bundle/crds")),
+            ("bundle/metadata/dependencies.yaml", "../crds"),
+            &["bundle"],
+            1,
+            "metadata/dependencies.yaml:2:3: deny RBF-18 couldn't parse dependency of type olm.crd\n  2 | - type: olm.crd\n",
+        ),
+        (
+            None,
+            ("bundle/metadata/properties.yaml", "/etc/passwd"),
+            &["bundle"],
+            1,
+            "deny RBF-19 properties[0]: a symbolic link that leads out",
+        ),
+        (
+            Some(("bundle/metadata/annotations.yaml", "annotations.yaml")),
+            ("bundle/metadata/annotations.yaml", "../../annotations.yaml"),
+            &["bundle"],
+            1,
+            &format!("deny RBF-02 Could not find annotations file: {out}"),
+        ),
+        (
+            Some(("bundle/metadata/annotations.yaml", "bundle/annotations")),
+            ("bundle/metadata/annotations.yaml", "../annotations"),
+            &["bundle"],
+            0,
+            "1 ok, 0 denied, 0 failed\n",
+        ),
+        (
+            Some(("bundle/manifests", "bundle/m")),
+            ("bundle/manifests", "m"),
+            &["bundle"],
+            1,
+            "bundle/manifests:1:1: deny RBF-01 Unable to locate manifests directory: a symbolic link to a folder: put the folder itself there",
+        ),
+        (
+            Some(("bundle/metadata", "m")),
+            ("bundle/metadata", "../m"),
+            &["bundle"],
+            1,
+            "deny RBF-01 Unable to locate metadata directory: a symbolic link that leads out of the folder: put the folder",
+        ),
+        (
+            None,
+            ("bundle/docs", "."),
+            &["bundle"],
+            2,
+            "ERROR bundle/docs:1:1: a symbolic link to a folder",
+        ),
+        (
+            None,
+            ("bundle/metadata/x", "x"),
+            &["bundle"],
+            2,
+            "x:1:1: a symbolic link that cannot be followed",
+        ),
+        (
+            None,
+            ("plain/manifests/x.yaml", "/etc/passwd"),
+            &["plain"],
+            1,
+            "deny PBF-04 manifests/x.yaml: not a static manifest: a symbolic link that leads out",
+        ),
+        (
+            Some(("plain/manifests", "plain/m")),
+            ("plain/manifests", "m"),
+            &["--as", "plain", "plain"],
+            1,
+            "plain/manifests:1:1: deny PBF-01 get objects from bundle manifests: open manifests: a symbolic link to a folder",
+        ),
+        (
+            Some(("classless.yaml", "plain/classless.yaml")),
+            ("plain/manifests/x.yaml", "../classless.yaml"),
+            &["plain"],
+            1,
+            "plain/manifests/x.yaml:5:1: deny RPK-12",
+        ),
+        (
+            None,
+            ("catalog/etcd/x.yaml", "../../secret.yaml"),
+            &["catalog"],
+            1,
+            "catalog/etcd/x.yaml:1:1: deny FBC-43",
+        ),
+        (None, ("catalog/x", ".."), &["catalog"], 1, "catalog/x:1:1: deny FBC-43"),
+        (
+            Some(("catalog/etcd/catalog.yaml", "catalog/etcd/.catalog")),
+            ("catalog/etcd/catalog.yaml", ".catalog"),
+            &["catalog"],
+            1,
+            "deny FBC-04",
+        ),
+        (
+            None,
+            ("manifests/x.yaml", "../secret.yaml"),
+            &["manifests"],
+            2,
+            &format!("ERROR manifests/x.yaml:1:1: {out}"),
+        ),
+        (
+            None,
+            ("manifests/x", "/etc"),
+            &["manifests"],
+            2,
+            "ERROR manifests/x:1:1: a symbolic link that leads out",
+        ),
+        (None, ("manifests/x.yaml", "good.yaml"), &["manifests"], 0, "2 ok, 0 denied, 0 failed\n"),
+    ];
+    for (moved, (at, to), arguments, code, expected) in cases {
+        let folder = folder();
+        write(&folder, "secret.yaml", "password: hunter2\n");
+        write(&folder, "crds.yaml", crds);
+        write(&folder, "manifests/good.yaml", GOOD);
+        for name in ["bundle", "plain", "catalog"] {
+            let valid = folder.path().join(format!("{name}-valid"));
+            std::fs::rename(valid, folder.path().join(name)).unwrap();
+        }
+        // What stands there makes room.
+        let _ = std::fs::remove_file(folder.path().join("bundle/metadata/dependencies.yaml"));
+        if let Some((from, to)) = moved {
+            std::fs::rename(folder.path().join(from), folder.path().join(to)).unwrap();
+        }
+        symlink(to, folder.path().join(at)).unwrap();
+        let output = check(&folder, arguments);
+        let all = self::out(&output) + &err(&output);
+        assert_eq!(status(&output), code, "{at} to {to}: {all}");
+        assert!(!all.contains("hunter2") && !all.contains("root:"), "{at} to {to}: {all}");
+        assert!(all.contains(expected), "{at} to {to}: {expected}\nis not in\n{all}");
+    }
+    let folder = folder();
+    // A link that is named is meant; one that leads nowhere is told.
+    symlink("bundle-broken", folder.path().join("named")).unwrap();
+    symlink("circle.yaml", folder.path().join("circle.yaml")).unwrap();
+    assert_eq!(records(&folder, &["named"]).0, 1);
+    let circle = check(&folder, &["circle.yaml"]);
+    assert_eq!(status(&circle), 2);
+    assert!(err(&circle).contains("circle.yaml: "), "{}", err(&circle));
+    // What is no file is not read, and not passed over: nobody would ever write into this pipe.
+    write(&folder, "pipe/manifests/good.yaml", GOOD);
+    let pipe = folder.path().join("pipe/manifests/pipe.yaml");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let piped = check(&folder, &["pipe"]);
+    assert_eq!(status(&piped), 1, "{}", err(&piped));
+    let line = "pipe/manifests/pipe.yaml:1:1: deny PBF-04 ";
+    let table = std::str::from_utf8(&piped.stdout).unwrap();
+    assert!(table.contains(line) && table.contains("not a regular file, but a pipe"), "{table}");
+}
+
+#[test]
+fn indexignore_has_the_syntax_of_gitignore() {
+    // Folder and text of each list, files that are left.
+    type Case<'c> = (&'c [(&'c str, &'c str)], &'c [&'c str]);
+    // What is left of a catalog with a text in each of these files.
+    let files = [
+        "README.md",
+        "docs/a.md",
+        "docs/deep/b.txt",
+        "etcd/README.md",
+        "etcd/docs/c.md",
+        "etcd/keep.txt",
+        "x.txt",
+    ];
+    let cases: [Case<'_>; 12] = [
+        (&[], &files),
+        (&[("", "*\n")], &[]),
+        (&[("", "# README.md\n\n*.md\n")], &["docs/deep/b.txt", "etcd/keep.txt", "x.txt"]),
+        (
+            &[("", "*.txt\n!keep.txt\n")],
+            &["README.md", "docs/a.md", "etcd/README.md", "etcd/docs/c.md", "etcd/keep.txt"],
+        ),
+        (
+            &[("", "!keep.txt\n*.txt\n")],
+            &["README.md", "docs/a.md", "etcd/README.md", "etcd/docs/c.md"],
+        ),
+        (&[("", "docs/\n")], &["README.md", "etcd/README.md", "etcd/keep.txt", "x.txt"]),
+        (
+            &[("", "/docs\n")],
+            &["README.md", "etcd/README.md", "etcd/docs/c.md", "etcd/keep.txt", "x.txt"],
+        ),
+        // What is in a folder that is left out stays out.
+        (&[("", "docs\n!docs/a.md\n")], &["README.md", "etcd/README.md", "etcd/keep.txt", "x.txt"]),
+        (&[("", "/*\n!/etcd/\n/etcd/*\n!/etcd/keep.txt\n")], &["etcd/keep.txt"]),
+        (&[("", "**/*.md\nx.txt/\n?.txt\n")], &["etcd/keep.txt"]),
+        (&[("", "*.md\r\n*.txt\r\n"), ("etcd/", "!README.md\n/docs\n")], &["etcd/README.md"]),
+        (&[("etcd/", "*\n")], &["README.md", "docs/a.md", "docs/deep/b.txt", "x.txt"]),
+    ];
+    for (ignores, left) in cases {
+        let folder = folder();
+        std::fs::remove_file(folder.path().join("catalog-valid/.indexignore")).unwrap();
+        for file in files {
+            write(&folder, &format!("catalog-valid/{file}"), "just a text\n");
+        }
+        for (base, text) in ignores {
+            write(&folder, &format!("catalog-valid/{base}.indexignore"), text);
+        }
+        let (status, found) = records(&folder, &["--as", "catalog", "catalog-valid"]);
+        let unreadable: Vec<_> = found
+            .iter()
+            .flat_map(violations)
+            .filter(|v| v["rule"] == "FBC-43")
+            .map(|v| v["place"]["file"].as_str().unwrap().strip_prefix("catalog-valid/").unwrap())
+            .collect();
+        assert_eq!(unreadable, left, "{ignores:?}");
+        // A folder of which everything is left out is no catalog.
+        let code = if found.is_empty() { 2 } else { i32::from(!left.is_empty()) };
+        assert_eq!(status, code, "{ignores:?}: {found:?}");
+    }
+    // Blobs are left out as well.
+    let folder = folder();
+    write(&folder, "catalog-broken/.indexignore", "/prometheus/\netcd/catalog.yaml\n");
+    copy(&folder.path().join("catalog-valid/etcd"), &folder.path().join("catalog-broken/better"));
+    assert_eq!(records(&folder, &["catalog-broken"]).0, 0);
+}
+
+/// Blobs of a package may be anywhere: in folders of folders, as JSON and YAML, several in a file.
+#[test]
+fn blobs_are_found_wherever_they_are() {
+    let folder = folder();
+    let bundle = |package: &str, version: &str| {
+        json!({
+            "schema": "olm.bundle",
+            "package": package,
+            "name": format!("{package}.v{version}"),
+            "image": format!("quay.io/example/{package}@sha256:{}", "0".repeat(64)),
+            "properties": [{"type": "olm.package", "value": {"packageName": package, "version": version}}],
+        })
+    };
+    let package =
+        |name: &str| json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"});
+    let channel = |package: &str, entries: Value| json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries});
+    let a =
+        channel("a", json!([{"name": "a.v1.0.0"}, {"name": "a.v1.1.0", "replaces": "a.v1.0.0"}]));
+    write(&folder, "catalog/a/package.json", format!("{}{a:#}\n", package("a")));
+    write(&folder, "catalog/a/v1/0/bundle.json", format!("{:#}", bundle("a", "1.0.0")));
+    write(
+        &folder,
+        "catalog/a/v1/1/bundle.yaml",
+        format!("---\n# JSON is YAML\n---\n{:#}\n", bundle("a", "1.1.0")),
+    );
+    let b = channel("b", json!([{"name": "b.v2.0.0"}]));
+    // The name of a file says nothing.
+    write(
+        &folder,
+        "catalog/all/of/b",
+        format!("{}\n{b}\n\n{}", package("b"), bundle("b", "2.0.0")),
+    );
+    let (status, found) = records(&folder, &["catalog"]);
+    let names: Vec<_> = found.iter().map(|r| r["name"].as_str().unwrap()).collect();
+    assert_eq!((status, &*names), (0, &["a", "b"][..]), "{found:?}");
+
+    // The third value of a file, and the second document of another.
+    write(&folder, "catalog/all/of/b", format!("{}\n{b}\n\n{}", package("b"), bundle("b", "two")));
+    let one = serde_json::to_string(&bundle("a", "1.0.0")).unwrap();
+    write(&folder, "catalog/a/v1/1/bundle.yaml", format!("---\n{one}\n---\n{}", bundle("a", "x")));
+    let (status, found) = records(&folder, &["catalog"]);
+    assert_eq!(status, 1);
+    assert_eq!(at(&found[1], "FBC-35"), "catalog/all/of/b:4");
+    assert_eq!(at(&found[0], "FBC-35"), "catalog/a/v1/1/bundle.yaml:4");
+    assert!(rules(&found[0]).contains(&"FBC-30"), "a bundle is there twice: {found:?}");
+}
+
+#[test]
+fn what_was_published_is_compared() {
+    let valid = "catalog-valid/etcd/catalog.yaml";
+    let new = "new/etcd/catalog.yaml";
+    let start = || {
+        let folder = folder();
+        copy(&folder.path().join("catalog-valid"), &folder.path().join("new"));
+        folder
+    };
+    let since = |folder: &TempDir| records(folder, &["--since", "catalog-valid", "new"]);
+
+    let folder = start();
+    let (status, found) = since(&folder);
+    assert_eq!((status, rules(&found[0])), (0, vec![]), "unchanged");
+
+    // The same blobs in other files are the same catalog.
+    let text = std::fs::read_to_string(folder.path().join(valid)).unwrap();
+    std::fs::remove_file(folder.path().join(new)).unwrap();
+    for (index, blob) in text.split("---\n").enumerate() {
+        write(&folder, &format!("new/{index}/blob.yaml"), blob);
+    }
+    let (status, found) = since(&folder);
+    assert_eq!((status, rules(&found[0])), (0, vec![]), "moved");
+
+    // A promotion: the channel candidate gets what stable has, and another default.
+    let folder = start();
+    let candidate = "---\nschema: olm.channel\npackage: etcd\nname: candidate\nentries:\n  - name: etcdoperator.v0.9.4\n    skips: [etcdoperator.v0.9.2]\n";
+    write(&folder, "new/etcd/candidate.yaml", candidate);
+    edit(&folder, new, "defaultChannel: stable", "defaultChannel: candidate");
+    let (status, found) = since(&folder);
+    assert_eq!((status, rules(&found[0])), (0, vec![]), "promoted");
+
+    // A new edge, and a new bundle.
+    let folder = start();
+    let edge = "    replaces: etcdoperator.v0.9.2\n";
+    edit(&folder, new, edge, &format!("{edge}    skips: [etcdoperator.v0.9.3]\n"));
+    let (status, found) = since(&folder);
+    assert_eq!((status, rules(&found[0])), (0, vec![]), "a new edge");
+    let folder = start();
+    let added = "  - name: etcdoperator.v0.10.0\n    replaces: etcdoperator.v0.9.4\n";
+    edit(
+        &folder,
+        new,
+        "---\nschema: olm.bundle\npackage: etcd\nname: etcdoperator.v0.9.2",
+        &format!("{added}---\nschema: olm.bundle\npackage: etcd\nname: etcdoperator.v0.9.2"),
+    );
+    let blob =
+        text[text.rfind("---\n").unwrap()..].replace("0.9.4", "0.10.0").replace("094", "010");
+    write(&folder, "new/etcd/new.yaml", blob);
+    let (status, found) = since(&folder);
+    assert_eq!((status, rules(&found[0])), (0, vec![]), "a new bundle: {found:?}");
+
+    // Another image under the same name: how bad that is, the configuration says.
+    let folder = start();
+    edit(&folder, new, "sha256:094", "sha256:194");
+    let (_, found) = since(&folder);
+    assert_eq!(rules(&found[0]), ["FBC-46"], "{found:?}");
+    assert_eq!(at(&found[0], "FBC-46"), "new/etcd/catalog.yaml:40");
+    for (level, code) in [("deny", 1), ("warn", 0), ("off", 0)] {
+        configuration(
+            &folder,
+            &json!([{"name": "file-based-catalog", "rules": {"FBC-46": level}}]),
+        );
+        let arguments = ["--config", "opgate.yaml", "--since", "catalog-valid", "new"];
+        let (status, found) = records(&folder, &arguments);
+        assert_eq!(
+            (status, rules(&found[0]).len()),
+            (code, usize::from(level != "off")),
+            "{level}"
+        );
+    }
+    let (status, found) = records(&folder, &["new"]);
+    assert_eq!((status, rules(&found[0])), (0, vec![]), "nothing to compare with");
+
+    // Whoever has the bundle that is gone cannot get away from it.
+    let folder = start();
+    let gone = text.find("---\nschema: olm.bundle").unwrap()..text.rfind("---\n").unwrap();
+    edit(&folder, new, &text[gone], "");
+    edit(&folder, new, "  - name: etcdoperator.v0.9.2\n", "");
+    edit(&folder, new, edge, "");
+    edit(&folder, new, "    skipRange: \">=0.9.0 <0.9.4\"\n", "");
+    edit(
+        &folder,
+        "new/etcd/deprecations.json",
+        "\"name\": \"etcdoperator.v0.9.2\"",
+        "\"name\": \"etcdoperator.v0.9.4\"",
+    );
+    assert_eq!(records(&folder, &["new"]).0, 0);
+    let (status, found) = since(&folder);
+    assert_eq!((status, rules(&found[0])), (1, vec!["FBC-45"]), "{found:?}");
+
+    // Manifests and bundles have a past, too.
+    let changed = GOOD.replace("0123", "4567");
+    write(&folder, "changed.yaml", &changed);
+    let (status, found) = records(&folder, &["--since", "good.yaml", "changed.yaml"]);
+    assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
+    write(&folder, "old/manifests/b.yaml", GOOD);
+    write(&folder, "now/manifests/renamed.yaml", &changed);
+    let (status, found) = records(&folder, &["--since", "old", "now"]);
+    assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
+    for path in ["good.yaml", "bundle-valid", "plain-valid", "catalog-valid"] {
+        let (status, found) = records(&folder, &["--since", path, path]);
+        assert_eq!((status, rules(&found[0])), (0, vec![]), "{path}");
+    }
+}
+
+/// Otherwise a wrong path in a pipeline lets every change pass.
+#[test]
+fn what_was_published_has_to_be_readable() {
+    let folder = folder();
+    copy(&folder.path().join("catalog-valid"), &folder.path().join("old"));
+    write(&folder, "old/etcd/more.yaml", "a: [\n");
+    write(&folder, "old.yaml", "a: [\n");
+    for (old, path, named) in [
+        ("nowhere", "catalog-valid", "nowhere: No such file"),
+        ("nowhere", "good.yaml", "nowhere: No such file"),
+        ("nowhere", "bundle-valid", "nowhere: No such file"),
+        ("old", "catalog-valid", "old/etcd/more.yaml:"),
+        ("bundle-broken", "bundle-valid", "bundle-broken/manifests/service.yaml:4:1: not YAML"),
+        ("old.yaml", "good.yaml", "old.yaml:"),
+    ] {
+        let output = check(&folder, &["--since", old, path]);
+        assert_eq!(status(&output), 2, "--since {old} {path}: {}", err(&output));
+        assert!(err(&output).contains(named), "--since {old} {path}: {}", err(&output));
+    }
+}
+
+#[test]
+fn the_configuration_says_what_counts() {
+    let folder = folder();
+    let policies = |name: &str, extra: Value| {
+        let mut policy = json!({"name": name});
+        policy.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        json!([policy])
+    };
+    let all = |rules: &[&str], level: &str| {
+        let levels = rules.iter().map(|rule| ((*rule).to_owned(), json!(level)));
+        json!({"rules": levels.collect::<serde_json::Map<_, _>>()})
+    };
+    let broken_bundle = ["RBF-03", "RBF-07", "RBF-10", "RBF-12"];
+    let cases = [
+        ("classless.yaml", policies("bundle-immutability", json!({})), 1, 1),
+        ("classless.yaml", policies("bundle-immutability", all(&["RPK-12"], "warn")), 0, 1),
+        ("classless.yaml", policies("bundle-immutability", all(&["RPK-12"], "off")), 0, 0),
+        ("classless.yaml", policies("bundle-immutability", json!({"mode": "warn"})), 0, 1),
+        ("classless.yaml", policies("operator-group", json!({})), 0, 0),
+        ("bundle-broken", policies("registry-bundle", json!({})), 1, 4),
+        ("bundle-broken", policies("registry-bundle", all(&broken_bundle, "warn")), 0, 4),
+        ("bundle-broken", policies("registry-bundle", all(&broken_bundle[..3], "off")), 1, 1),
+        ("plain-broken", policies("plain-bundle", json!({"mode": "warn"})), 0, 3),
+        ("catalog-broken", policies("file-based-catalog", json!({"mode": "warn"})), 0, 5),
+    ];
+    for (path, policies, code, count) in cases {
+        configuration(&folder, &policies);
+        let (status, found) = records(&folder, &["--config", "opgate.yaml", path]);
+        let reported = sorted(found.iter().flat_map(rules)).len();
+        assert_eq!((status, reported), (code, count), "{path} {policies}: {found:?}");
+    }
+    // A file that no policy has told about is not passed over.
+    configuration(&folder, &policies("registry-bundle", all(&broken_bundle, "off")));
+    let output = check(&folder, &["--config", "opgate.yaml", "bundle-broken"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("bundle-broken/manifests/service.yaml:4:"), "{}", err(&output));
+    // Who has no policy for such a folder is told that nobody looked.
+    configuration(&folder, &json!([]));
+    let output = check(&folder, &["--config", "opgate.yaml", "catalog-valid"]);
+    assert_eq!(status(&output), 0);
+    assert!(err(&output).contains("FileBasedCatalog"), "{}", err(&output));
+    // Warnings count where the configuration says so.
+    let policy = policies("bundle-immutability", all(&["RPK-12"], "warn"));
+    let strict = json!({
+        "apiVersion": "opgate.dev/v1alpha1",
+        "kind": "Configuration",
+        "check": {"warningsAsErrors": true},
+        "policies": policy,
+    });
+    write(&folder, "opgate.yaml", strict.to_string());
+    for (path, code) in [("classless.yaml", 1), ("good.yaml", 0)] {
+        assert_eq!(records(&folder, &["--config", "opgate.yaml", path]).0, code, "{path}");
+    }
+    write(
+        &folder,
+        "opgate.yaml",
+        "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolices: []\n",
+    );
+    let output = check(&folder, &["--config", "opgate.yaml", "good.yaml"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("opgate.yaml:3:1"), "{}", err(&output));
+}
+
+/// A manifest in a bundle is an object of a cluster one day, and judged as such.
+#[test]
+fn manifests_of_bundles_meet_the_policies_of_their_kinds() {
+    let folder = folder();
+    let group = "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata:\n  name: g\n  namespace: n\nspec:\n  targetNamespaces: [\"\"]\n";
+    for (fixture, document) in [("bundle-valid", "RegistryBundle"), ("plain-valid", "PlainBundle")]
+    {
+        write(&folder, &format!("{fixture}/manifests/a.yaml"), CLASSLESS);
+        write(&folder, &format!("{fixture}/manifests/b.yaml"), group);
+        let (status, found) = records(&folder, &[fixture]);
+        assert_eq!((status, found.len(), &found[0]["kind"]), (1, 1, &json!(document)));
+        for (rule, path, field) in [
+            ("RPK-12", "manifests/a.yaml:5", ".documents[0].spec.provisionerClassName"),
+            ("OPG-04", "manifests/b.yaml:7", ".documents[0].spec.targetNamespaces"),
+        ] {
+            assert_eq!(at(&found[0], rule), format!("{fixture}/{path}"));
+            let violation = violations(&found[0]).iter().find(|v| v["rule"] == rule).unwrap();
+            let shown = violation["field"].as_str().unwrap();
+            assert!(shown.starts_with("spec.files[") && shown.ends_with(field), "{shown}");
+        }
+        // The manifests alone say the same.
+        let alone = records(&folder, &["--as", "manifest", &format!("{fixture}/manifests")]).1;
+        let of = |records: &[Value], policy: &str| {
+            let all = records.iter().flat_map(violations).filter(|v| v["policy"] == policy);
+            all.map(|v| (v["rule"].clone(), v["message"].clone(), v["place"].clone()))
+                .collect::<Vec<_>>()
+        };
+        for policy in ["bundle-immutability", "operator-group"] {
+            assert!(!of(&found, policy).is_empty(), "{policy}: {found:?}");
+            assert_eq!(of(&found, policy), of(&alone, policy), "{policy}");
+        }
+    }
+}
+
+/// A manifest is denied here for what an API server would be told about it.
+#[test]
+fn a_manifest_and_a_review_of_it_get_the_same_answer() {
+    let folder = folder();
+    let bundle = |spec: Value| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b"}, "spec": spec});
+    let group = |spec: Value| json!({"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": {"name": "g", "namespace": "n", "annotations": {"olm.providedAPIs": "x"}}, "spec": spec});
+    let class = "core-rukpak-io-plain";
+    let cases = [
+        ("bundles", bundle(testkit::good_spec())),
+        ("bundles", bundle(json!({}))),
+        ("bundles", bundle(json!({"provisionerClassName": "Not OK", "source": {"type": "git"}}))),
+        (
+            "bundles",
+            bundle(
+                json!({"provisionerClassName": class, "source": {"type": "git", "git": {"repository": "r", "directory": "../..", "ref": {"branch": "b", "tag": "t"}}}}),
+            ),
+        ),
+        (
+            "bundles",
+            bundle(
+                json!({"provisionerClassName": class, "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "/x"}, {"configMap": {"name": "b"}, "path": "../y"}]}}),
+            ),
+        ),
+        (
+            "bundles",
+            bundle(
+                json!({"provisionerClassName": class, "source": {"type": "image", "image": {"ref": "x:latest"}}}),
+            ),
+        ),
+        (
+            "operatorgroups",
+            group(json!({"targetNamespaces": ["a", "a", ""], "upgradeStrategy": "Nope"})),
+        ),
+        (
+            "operatorgroups",
+            group(json!({"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}})),
+        ),
+        (
+            "bundledeployments",
+            json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": "d".repeat(60)}, "spec": {"template": {"spec": {"source": {"type": "image"}}}}}),
+        ),
+        (
+            "configmaps",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}}),
+        ),
+    ];
+    let mut judged = 0;
+    for (resource, object) in cases {
+        let api_version = object["apiVersion"].as_str().unwrap();
+        let (api_group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = json!({"group": api_group, "version": version, "resource": resource});
+        let kind = json!({"group": api_group, "version": version, "kind": object["kind"]});
+        let request = json!({
+            "uid": "u",
+            "kind": kind,
+            "resource": resource,
+            "requestKind": kind,
+            "requestResource": resource,
+            "name": object["metadata"]["name"],
+            "namespace": object["metadata"].get("namespace").unwrap_or(&json!("")),
+            "operation": "CREATE",
+            "userInfo": {"username": "admin"},
+            "object": object,
+            "oldObject": null,
+        });
+        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        write(&folder, "review.json", review.to_string());
+        write(&folder, "object.json", format!("{object:#}"));
+        let replayed = command(folder.path(), &["replay", "--output", "jsonl", "review.json"])
+            .output()
+            .unwrap();
+        let replayed: (i32, Value) =
+            (status(&replayed), serde_json::from_str(out(&replayed).trim()).unwrap());
+        let (code, found) = records(&folder, &["--as", "manifest", "object.json"]);
+        let without_places = |v: &Value| {
+            let mut v = v.clone();
+            v.as_object_mut().unwrap().remove("place");
+            v.to_string()
+        };
+        let set =
+            |record: &Value| violations(record).iter().map(without_places).collect::<BTreeSet<_>>();
+        assert_eq!(set(&found[0]), set(&replayed.1), "{object}");
+        assert_eq!(violations(&found[0]).len(), violations(&replayed.1).len(), "{object}");
+        assert_eq!((code, &found[0]["ok"]), (replayed.0, &replayed.1["allowed"]), "{object}");
+        judged += violations(&found[0]).len();
+    }
+    assert!(judged > 15, "{judged}");
+}

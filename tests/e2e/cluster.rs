@@ -1,0 +1,348 @@
+//! Policies that read the cluster, through the real binary and an API server that misbehaves on
+//! demand.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use testkit::fake::{FakeCluster, Scope};
+use testkit::reviews::{
+    self, GOOSE, GROUPS, Given, OLM, cluster, group, namespace, policies, until,
+};
+use testkit::{Answer, Client, Server, configuration, hostile};
+
+use crate::BINARY;
+
+fn serve(cluster: &FakeCluster, arguments: &[&str]) -> Server {
+    reviews::serve(BINARY, cluster, arguments)
+}
+
+/// A CREATE as an API server sends it.
+fn create(object: &Value, dry_run: bool) -> String {
+    reviews::create(object, if dry_run { Given::DryRun } else { Given::Once })
+}
+
+async fn ready(server: &Server) {
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+}
+
+async fn objects(server: &Server, resource: &str) -> Option<f64> {
+    server.metric(&format!("opgate_context_objects{{resource=\"{resource}\"}}")).await
+}
+
+/// Waits until the server has seen so many groups.
+async fn groups(server: &Server, count: u32) {
+    let what = format!("{count} groups");
+    until(&what, async || objects(server, GROUPS).await == Some(count.into())).await;
+}
+
+fn message(answer: &Answer) -> String {
+    answer.message()
+}
+
+async fn decide(client: &mut Client, object: &Value) -> String {
+    message(&client.review(create(object, false)).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_follows_what_the_watch_shows() {
+    let cluster = cluster();
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let new = group("b", "new", &["shared"], GOOSE);
+    assert_eq!(message(&client.review(create(&new, true)).await.unwrap()), "allowed");
+
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    groups(&server, 1).await;
+    let refused = decide(&mut client, &new).await;
+    assert!(refused.starts_with("intersecting operatorgroups provide the same apis"), "{refused}");
+    assert!(refused.contains("a/first") && refused.contains(GOOSE), "{refused}");
+    let elsewhere = group("b", "new", &["b"], GOOSE);
+    assert_eq!(message(&client.review(create(&elsewhere, true)).await.unwrap()), "allowed");
+
+    // What it reaches is found out from namespaces, too, as long as it has no status.
+    let mut selecting = group("a", "first", &[], GOOSE);
+    selecting["spec"] = json!({"selector": {"matchLabels": {"team": "b"}}});
+    cluster.apply(OLM, "v1", "operatorgroups", selecting);
+    until("the change", async || {
+        let mut client = server.connect().await;
+        message(&client.review(create(&new, true)).await.unwrap()).contains("(namespaces: b)")
+    })
+    .await;
+
+    cluster.delete(OLM, "operatorgroups", "a", "first");
+    groups(&server, 0).await;
+    assert_eq!(decide(&mut client, &new).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_list_comes_in_pages() {
+    let cluster = cluster();
+    for number in 0..250 {
+        let name = format!("n{number}");
+        cluster.apply("", "v1", "namespaces", namespace(&name));
+        cluster.apply(OLM, "v1", "operatorgroups", group(&name, "g", &[&name], GOOSE));
+    }
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    groups(&server, 250).await;
+    let pages = cluster.requests();
+    let pages = pages.iter().filter(|r| r.contains("/operatorgroups?") && !r.contains("watch="));
+    let limits: Vec<_> =
+        pages.filter_map(|r| r.split(['?', '&']).find(|p| p.starts_with("limit="))).collect();
+    // Small objects: more of them each time.
+    assert_eq!(limits, ["limit=20", "limit=80", "limit=320"]);
+    let copied = "labelSelector=%21olm.copiedFrom";
+    let requests = cluster.requests();
+    let csvs = requests.iter().filter(|r| r.contains("/clusterserviceversions?"));
+    assert!(csvs.clone().all(|request| request.contains(copied)), "copies are not read");
+    let maps = requests.iter().find(|r| r.contains("/configmaps")).unwrap();
+    assert!(maps.contains("/namespaces/rukpak-system/"), "{maps}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_start_asks_to_come_again_and_makes_no_guesses() {
+    let cluster = cluster();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    cluster.pause();
+    let server = serve(&cluster, &["--sync-timeout", "0s"]);
+    let (code, text) = server.get("/readyz").await;
+    assert_eq!(code, 503);
+    assert!(text.contains(&format!("policy operator-group: {GROUPS} is not synced yet")), "{text}");
+    assert_eq!(server.get("/livez").await.0, 200);
+    let mut client = server.connect().await;
+    let review = create(&group("b", "new", &["shared"], GOOSE), false);
+    let answer = client.review(review.clone()).await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert!(answer.body.contains("operator-group"), "{}", answer.body);
+    assert!(answer.body.contains("is not synced yet"), "{}", answer.body);
+    // What needs no cluster is decided.
+    let answer = client.review(testkit::recorded("007")).await.unwrap();
+    assert_eq!(message(&answer), "bundle.spec is immutable");
+    cluster.resume();
+    ready(&server).await;
+    until("the groups", async || {
+        let mut client = server.connect().await;
+        client.review(review.clone()).await.unwrap().status == 200
+    })
+    .await;
+    let refused = message(&client.review(review).await.unwrap());
+    assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_installed_is_an_empty_list_until_it_appears() {
+    let cluster = cluster();
+    cluster.uninstall(OLM, "operatorgroups");
+    cluster.uninstall("core.rukpak.io", "bundles");
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let new = group("b", "new", &["shared"], GOOSE);
+    assert_eq!(message(&client.review(create(&new, true)).await.unwrap()), "allowed");
+    cluster.install(OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced);
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    cluster.watching("operatorgroups", 1).await;
+    groups(&server, 1).await;
+    let refused = decide(&mut client, &new).await;
+    assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
+    // And back: the CRD is removed.
+    cluster.uninstall(OLM, "operatorgroups");
+    groups(&server, 0).await;
+    assert_eq!(decide(&mut client, &new).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_permission_is_named_everywhere() {
+    let cluster = cluster();
+    cluster.forbid(OLM, "operatorgroups");
+    let server = serve(&cluster, &["--sync-timeout", "1s"]);
+    let forbidden = "operatorgroups.operators.coreos.com is forbidden";
+    until("the refusal", async || {
+        let (_, text) = server.get("/readyz?verbose").await;
+        text.contains(forbidden) && text.contains("grant list and watch")
+    })
+    .await;
+    let current = format!("opgate_context_current{{resource=\"{GROUPS}\"}}");
+    assert_eq!(server.metric(&current).await, Some(0.0));
+    let mut client = server.connect().await;
+    let new = group("b", "new", &["shared"], GOOSE);
+    let answer = client.review(create(&new, false)).await.unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.contains(forbidden), "{}", answer.body);
+    let told = |line: &Value| {
+        line["level"] == "WARN"
+            && line["resource"] == GROUPS
+            && line.to_string().contains(forbidden)
+    };
+    assert_eq!(server.log().iter().filter(|line| told(line)).count(), 1, "told once");
+    cluster.allow(OLM, "operatorgroups");
+    until("the permission", async || server.metric(&current).await == Some(1.0)).await;
+    assert_eq!(decide(&mut client, &new).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_watch_goes_on_where_it_was() {
+    let cluster = cluster();
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    cluster.watching("operatorgroups", 1).await;
+    cluster.disconnect();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    groups(&server, 1).await;
+    let requests = cluster.requests();
+    let lists = requests.iter().filter(|r| r.contains("/operatorgroups?") && !r.contains("watch="));
+    assert_eq!(lists.count(), 1, "nothing is listed again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_that_is_gone_is_listed_again() {
+    let cluster = cluster();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "gone", &["shared"], GOOSE));
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    groups(&server, 1).await;
+    cluster.watching("operatorgroups", 1).await;
+    cluster.pause();
+    cluster.delete(OLM, "operatorgroups", "a", "gone");
+    cluster.apply(OLM, "v1", "operatorgroups", group("b", "first", &["b"], GOOSE));
+    cluster.apply(OLM, "v1", "operatorgroups", group("c", "second", &["c"], GOOSE));
+    cluster.expire();
+    cluster.disconnect();
+    cluster.resume();
+    groups(&server, 2).await;
+    let mut client = server.connect().await;
+    let new = group("a", "new", &["shared"], GOOSE);
+    assert_eq!(decide(&mut client, &new).await, "allowed", "what is gone does not count");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_api_server_are_outlived() {
+    for code in [429, 500, 503] {
+        let cluster = cluster();
+        cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+        cluster.fail(code, 12);
+        let server = serve(&cluster, &[]);
+        ready(&server).await;
+        groups(&server, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_is_too_old_is_no_view() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--context-max-age", "1500ms"]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let review = create(&group("b", "new", &["shared"], GOOSE), true);
+    assert_eq!(message(&client.review(review.clone()).await.unwrap()), "allowed");
+    cluster.pause();
+    until("the end of patience", async || {
+        let mut client = server.connect().await;
+        let answer = client.review(review.clone()).await.unwrap();
+        answer.status == 500 && answer.body.contains("was last heard of")
+    })
+    .await;
+    assert_eq!(server.get("/readyz").await.0, 200, "other replicas know no more");
+    cluster.resume();
+    cluster.disconnect();
+    until("the return", async || {
+        let mut client = server.connect().await;
+        client.review(review.clone()).await.unwrap().status == 200
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_allowed_counts_before_the_watch_shows_it() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--reservation", "1h"]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let first = group("a", "first", &["shared"], GOOSE);
+    let second = group("b", "second", &["shared"], GOOSE);
+    // What is not stored leaves nothing behind.
+    assert_eq!(message(&client.review(create(&first, true)).await.unwrap()), "allowed");
+    assert_eq!(message(&client.review(create(&second, true)).await.unwrap()), "allowed");
+    // Neither does what is denied.
+    let mut wrong = group("c", "wrong", &["shared", ""], GOOSE);
+    assert!(decide(&mut client, &wrong).await.contains("NamespaceAll"));
+    assert_eq!(decide(&mut client, &first).await, "allowed");
+    assert!(decide(&mut client, &second).await.starts_with("intersecting"));
+    assert_eq!(decide(&mut client, &first).await, "allowed", "a retry is in nobody's way");
+    cluster.apply(OLM, "v1", "operatorgroups", first);
+    groups(&server, 1).await;
+    assert!(decide(&mut client, &second).await.starts_with("intersecting"));
+    cluster.delete(OLM, "operatorgroups", "a", "first");
+    groups(&server, 0).await;
+    assert_eq!(decide(&mut client, &second).await, "allowed", "it lives as long as the object");
+    wrong["spec"]["targetNamespaces"] = json!(["c"]);
+    assert_eq!(decide(&mut client, &wrong).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consistent_reads_ask_the_api_server_itself() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--consistent-reads"]);
+    ready(&server).await;
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    let mut client = server.connect().await;
+    let before = cluster.requests().len();
+    let refused = decide(&mut client, &group("b", "new", &["shared"], GOOSE)).await;
+    assert!(refused.starts_with("intersecting"), "{refused}");
+    let requests = cluster.requests().split_off(before);
+    let asked =
+        |part: &str| requests.iter().filter(|r| r.contains(part) && !r.contains("watch=")).count();
+    assert!(asked("/operatorgroups") > 0, "{requests:?}");
+    assert_eq!(asked("/namespaces?"), 0, "nobody changes namespaces under review: {requests:?}");
+    // A narrow question stays narrow.
+    let before = cluster.requests().len();
+    let quiet = group("c", "quiet", &["c"], "");
+    assert_eq!(decide(&mut client, &quiet).await, "allowed");
+    let requests = cluster.requests().split_off(before);
+    let lists = requests.iter().filter(|r| r.contains("/operatorgroups") && !r.contains("watch="));
+    assert!(lists.clone().all(|r| r.contains("/namespaces/c/")), "{requests:?}");
+    // Without an answer there is no verdict.
+    cluster.forbid(OLM, "operatorgroups");
+    let review = create(&group("b", "new", &["shared"], GOOSE), false);
+    let answer = client.review(review).await.unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.contains("forbidden"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn without_a_cluster_the_rules_that_need_one_are_left_out_and_named() {
+    let server = Server::start(BINARY, Some(&policies()), &["--cluster", "none"]);
+    assert_eq!(server.get("/readyz").await.0, 200);
+    let mut client = server.connect().await;
+    let review = create(&group("b", "new", &["shared"], GOOSE), false);
+    let answer = client.review(review).await.unwrap();
+    assert_eq!(message(&answer), "allowed");
+    let response = answer.response();
+    let left_out = response["auditAnnotations"]["operator-group.not-evaluated"].as_str().unwrap();
+    assert!(left_out.split(' ').any(|rule| rule == "OPG-18"), "{left_out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_gets_nothing_that_it_did_not_declare() {
+    let cluster = cluster();
+    cluster.install("", "v1", "secrets", "Secret", Scope::Namespaced);
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "a"},
+        "data": {"password": "eA=="},
+    });
+    cluster.apply("", "v1", "secrets", secret);
+    let module: PathBuf = hostile("reads-cluster");
+    let policy = json!({
+        "name": "curious", "module": module, "cluster": ["v1/namespaces", "v1/secrets"],
+        "limits": {"time": "20s"},
+    });
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let server = Server::start(BINARY, Some(&configuration(&[policy])), &arguments);
+    let mut client = server.connect().await;
+    let bundle = testkit::create_bundle("1", "x", &testkit::good_spec());
+    let answer = client.review(bundle.to_string()).await.unwrap();
+    assert_eq!(message(&answer), "0 secrets");
+    assert!(!cluster.requests().iter().any(|request| request.contains("secrets")));
+}

@@ -1,0 +1,233 @@
+//! Files and folders from strangers: what is read of them, and how much memory and time that takes.
+//!
+//! Memory is bounded by the shell that starts the command (`ulimit -d`, which does not count what the
+//! engine only reserves): what reads more ends with another message than the one that is expected.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::BINARY;
+
+/// KiB of data that a command may have: it needs some 150 MiB itself, of which 64 are stacks.
+const MOST: usize = 300 << 10;
+
+/// Runs the command within the bound.
+fn bounded(folder: &TempDir, arguments: &[&str]) -> Output {
+    let script = format!("ulimit -d {MOST}; exec \"$0\" \"$@\"");
+    Command::new("sh")
+        .args(["-c", &script, BINARY])
+        .args(arguments)
+        .current_dir(folder.path())
+        .env("OPGATE_CACHE_DIR", folder.path().join(".cache"))
+        .env_remove("OPGATE_CONFIG")
+        .env_remove("OPGATE_LOG")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn all(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8(text).unwrap()
+}
+
+fn write(folder: &TempDir, name: &str, content: &str) {
+    let path = folder.path().join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+/// A file with a hole that takes no room on disk.
+fn hole(folder: &TempDir, name: &str, start: &str, size: u64) {
+    write(folder, name, start);
+    let path = folder.path().join(name);
+    File::options().write(true).open(path).unwrap().set_len(size).unwrap();
+}
+
+fn pipe(path: &Path) {
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+}
+
+const BLOB: &str = "schema: olm.package\nname: a\ndefaultChannel: b\n";
+const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
+
+/// Six files of 1 GB, of which each has some bytes on disk.
+#[test]
+fn holes_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..6 {
+        hole(&folder, &format!("catalog/{number}.yaml"), BLOB, 1_000_000_000);
+        hole(&folder, &format!("manifests/{number}.yaml"), OBJECT, 1_000_000_000);
+    }
+    hole(&folder, "one.yaml", OBJECT, 1_000_000_000);
+    hole(&folder, "reviews/a.json", "{}", 1_000_000_000);
+    hole(&folder, "opgate.yaml", "a: b\n", 1_000_000_000);
+    for arguments in [
+        &["check", "--as", "catalog", "catalog"][..],
+        &["check", "catalog"],
+        &["check", "--as", "manifest", "manifests"],
+        &["check", "."],
+        &["check", "one.yaml"],
+        &["check", "--since", "one.yaml", "one.yaml"],
+    ] {
+        let output = bounded(&folder, arguments);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {}", all(&output));
+        let said = all(&output);
+        assert!(said.contains("there is a byte 0 in it"), "{arguments:?}: {said}");
+        assert!(!said.contains("out of memory"), "{arguments:?}: {said}");
+    }
+    for (arguments, said) in [
+        (&["replay", "reviews"][..], "reviews/a.json"),
+        (&["replay", "--context", "one.yaml", "reviews"], "one.yaml"),
+        (&["rules", "--config", "opgate.yaml"], "opgate.yaml: "),
+    ] {
+        let output = bounded(&folder, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", all(&output));
+        assert!(all(&output).contains(said), "{arguments:?}: {}", all(&output));
+        assert!(!all(&output).contains("out of memory"), "{arguments:?}: {}", all(&output));
+    }
+}
+
+#[test]
+fn patterns_are_bounded_and_quick() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder, "large/a.yaml", BLOB);
+    hole(&folder, "large/.indexignore", "*.md\n", 1_000_000_000);
+    let output = bounded(&folder, &["check", "--as", "catalog", "large"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = all(&output);
+    assert!(said.contains("large/.indexignore: more than 64Ki of patterns"), "{said}");
+    // Of many patterns none fits any of many files: the work is what a test can wait for.
+    let patterns: String = (0..1_800).fold(String::new(), |mut text, number| {
+        writeln!(text, "{}b{number}", "*a".repeat(6)).unwrap();
+        text
+    });
+    write(&folder, "many/.indexignore", &patterns);
+    for number in 0..300 {
+        let name = format!("many/{}{number}.yaml", "a".repeat(180));
+        write(&folder, &name, "schema: x.y\n");
+    }
+    let script = "ulimit -t 5; exec \"$0\" check --as catalog many";
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", script, BINARY]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", all(&output));
+}
+
+/// A budget counts what all files of a command have together, and what YAML becomes.
+#[test]
+fn a_command_reads_no_more_than_it_may() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..4 {
+        write(
+            &folder,
+            &format!("catalog/{number}.yaml"),
+            &format!("{BLOB}#{}\n", "x".repeat(50_000)),
+        );
+        write(&folder, &format!("reviews/{number}.json"), &" ".repeat(50_000));
+    }
+    for (arguments, too_much) in [
+        (&["check", "--max-read", "100Ki", "--as", "catalog", "catalog"][..], true),
+        (&["check", "--max-read", "1Mi", "--as", "catalog", "catalog"], false),
+        (&["check", "--max-read", "40Ki", "catalog/0.yaml"], true),
+        (&["replay", "--max-read", "100Ki", "reviews"], true),
+        (&["replay", "--max-read", "1Mi", "reviews"], false),
+    ] {
+        let output = bounded(&folder, arguments);
+        let said = all(&output).contains("name less, or allow more with --max-read");
+        assert_eq!(said, too_much, "{arguments:?}: {}", all(&output));
+    }
+    let piped = |input: &str| {
+        let script = format!("{input} | \"$0\" replay --max-read 64Ki -");
+        Command::new("sh").args(["-c", &script, BINARY]).output().unwrap()
+    };
+    let output = piped("yes");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        all(&output).contains("-: with it there is more to read than 64Ki"),
+        "{}",
+        all(&output)
+    );
+}
+
+/// Pipes, devices and links out of the folder: told by their names, and nothing waits for them.
+#[test]
+fn what_is_no_file_of_the_folder_is_told() {
+    let outside = tempfile::tempdir().unwrap();
+    write(&outside, "secret.yaml", "password: hunter2\n");
+    write(&outside, "secret.json", "{\"password\": \"hunter2\"}");
+    let folder = tempfile::tempdir().unwrap();
+    for ending in ["json", "yaml"] {
+        let at = |name: &str| folder.path().join(format!("reviews/{name}.{ending}"));
+        std::fs::create_dir_all(folder.path().join("reviews")).unwrap();
+        pipe(&at("pipe"));
+        symlink("/dev/zero", at("zero")).unwrap();
+        symlink(outside.path().join(format!("secret.{ending}")), at("secret")).unwrap();
+    }
+    symlink(outside.path(), folder.path().join("reviews/out")).unwrap();
+    pipe(&folder.path().join("named.json"));
+    write(&folder, "review.json", "{}");
+    for arguments in [
+        &["replay", "reviews"][..],
+        &["replay", "--context", "reviews", "review.json"],
+        &["check", "--as", "manifest", "reviews"],
+        &["check", "--as", "catalog", "reviews"],
+    ] {
+        let output = bounded(&folder, arguments);
+        let said = all(&output);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {said}");
+        for part in [
+            "reviews/pipe.json",
+            "not a regular file, but a pipe",
+            "reviews/zero.yaml",
+            "reviews/secret.json",
+            "reviews/out",
+            "that leads out of the folder",
+        ] {
+            assert!(said.contains(part), "{arguments:?}: {part} is not in {said}");
+        }
+        assert!(!said.contains("hunter2"), "{arguments:?}: {said}");
+    }
+    for arguments in [
+        &["replay", "named.json"][..],
+        &["replay", "--context", "named.json", "review.json"],
+        &["check", "named.json"],
+        &["check", "--as", "manifest", "named.json"],
+        &["rules", "--config", "named.json"],
+    ] {
+        let output = bounded(&folder, arguments);
+        let said = all(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(
+            said.contains("named.json: not a regular file, but a pipe")
+                || said.contains("named.json:1:1: not a regular file, but a pipe"),
+            "{arguments:?}: {said}"
+        );
+    }
+    // A link that is named is meant.
+    symlink(outside.path().join("secret.json"), folder.path().join("link.json")).unwrap();
+    let output = bounded(&folder, &["replay", "link.json"]);
+    assert!(all(&output).contains("not an AdmissionReview"), "{}", all(&output));
+}
+
+/// Places of findings take neither memory nor time with the square of a file.
+#[test]
+fn places_of_findings_are_linear() {
+    let folder = tempfile::tempdir().unwrap();
+    // A pointer to each of many elements would be as long as this path.
+    let mut text = "schema: olm.package\nname: a\nx:\n".to_owned();
+    for level in 1..200 {
+        writeln!(text, "{:level$}{}:", "", "k".repeat(200)).unwrap();
+    }
+    text.push_str(&format!("{:200}- a\n", "").repeat(5_000));
+    write(&folder, "deep/a.yaml", &text);
+    let output = bounded(&folder, &["check", "--as", "catalog", "deep"]);
+    assert_eq!(output.status.code(), Some(1), "{}", all(&output));
+    assert!(all(&output).contains("deep/a.yaml:1:1: deny FBC-10"), "{}", all(&output));
+}

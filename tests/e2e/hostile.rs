@@ -1,0 +1,550 @@
+//! Policies that misbehave: each ends in a clear error that names the cause, and nothing of one
+//! evaluation reaches the next.
+
+use std::io::BufRead as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use opgate::cluster;
+use opgate::engine::Compiler;
+use opgate::policy::{Configuration, Decision, Loading, Set};
+use opgate::review::{self, Review};
+use serde_json::{Value, json};
+use testkit::{bombs, configuration, create_bundle, good_spec, hostile};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::BINARY;
+
+fn load(policies: &[Value]) -> Set {
+    let text = configuration(policies);
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
+    Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap()
+}
+
+/// With all the time that a slow machine may need, but for the case that is about time.
+fn misbehaves(name: &str, settings: &Value) -> Value {
+    let mut policy = testkit::misbehaves(name, settings);
+    let time = if settings["do"] == "spin" { "100ms" } else { "30s" };
+    policy["limits"] = json!({"time": time});
+    policy
+}
+
+async fn decide(set: &Set, name: &str) -> Decision {
+    let body = create_bundle("u", name, &good_spec()).to_string().into_bytes();
+    let text = review::text(body).unwrap();
+    let review = Review::read(&text).unwrap();
+    set.decide(&review, None, Instant::now() + Duration::from_secs(60), &()).await.unwrap()
+}
+
+/// One line, of bounded length, without the names of anybody's functions.
+fn assert_is_for_people(cause: &str) {
+    assert!(!cause.contains('\n') && cause.len() <= 2_200, "{cause}");
+    for word in ["backtrace", "_ZN", "<unknown>", "wasm function", "opgate::"] {
+        assert!(!cause.contains(word), "{cause}");
+    }
+}
+
+/// What each misbehaviour ends in, as the administrator reads it.
+#[tokio::test]
+async fn every_misbehaviour_is_a_fault_with_its_cause() {
+    let cases = [
+        (json!({"do": "spin"}), "used more than 100ms of processor time"),
+        (json!({"do": "grow"}), "wanted more than 32Mi of memory"),
+        (json!({"do": "recurse"}), "ran out of stack or followed a bad pointer"),
+        (json!({"do": "panic"}), "out of cheese  [31mredo from start"),
+        (json!({"do": "trap"}), "wasm `unreachable` instruction executed"),
+        (json!({"do": "many-violations", "number": 4_000_000}), "wanted more than 32Mi of memory"),
+        (json!({"do": "long-warning", "number": 100_000_000}), "wanted more than 32Mi of memory"),
+        (json!({"do": "log", "number": 100}), "wanted more than 32Mi of memory"),
+        (
+            json!({"do": "unknown-rule"}),
+            "gave an answer that breaks the contract: \"EVIL-2 \" is no rule of it",
+        ),
+        (json!({"do": "bad-annotation"}), "\"a/b \" cannot be the key of an audit annotation"),
+        (json!({"do": "many-annotations", "number": 17}), "17 audit annotations are more than 16"),
+        (
+            json!({"do": "parse", "number": 40}),
+            "wanted more than 32Mi of memory, in document.parse",
+        ),
+        (json!({"do": "chatter-and-panic"}), "after many words"),
+        (
+            json!({"do": "handles", "number": 5_000}),
+            "document.at: more than 1000 handles at a time",
+        ),
+    ];
+    for (settings, cause) in cases {
+        let set = load(&[misbehaves("evil", &settings)]);
+        let decision = decide(&set, "b").await;
+        let failure = decision.failure.unwrap_or_else(|| panic!("{settings}: no fault"));
+        assert_eq!(failure.policy, "evil");
+        assert!(failure.cause.contains(cause), "{settings}: {}", failure.cause);
+        assert_is_for_people(&failure.cause);
+        let noted = set.policies()[0].last_error().unwrap();
+        assert_eq!(noted, failure.cause, "{settings}");
+        // The engine is as good as new: a healthy policy beside it still answers.
+        let set = load(&[misbehaves("evil", &settings), testkit::builtin()]);
+        let decision = decide(&set, &"n".repeat(53)).await;
+        let denial = decision.denial.unwrap_or_else(|| panic!("{settings}: not denied"));
+        assert_eq!(denial.message, "metadata.name: Too long: may not be longer than 52");
+    }
+}
+
+/// The SDK cuts a verdict to what the host takes; the host does not rely on it.
+#[tokio::test]
+async fn a_verdict_beyond_all_bounds_is_a_fault() {
+    let cases = [
+        (257, 1, "gave an answer that breaks the contract: 257 violations are more than 256"),
+        (100_000, 1, "gave an answer of more than 4Mi"),
+        (20, 1 << 20, "gave an answer of more than 4Mi"),
+        (4_000_000, 0, "wanted more than 32Mi of memory"),
+    ];
+    for (number, length, cause) in cases {
+        let mut policy = misbehaves("evil", &json!({"number": number, "length": length}));
+        policy["module"] = json!(hostile("floods"));
+        let decision = decide(&load(&[policy]), "b").await;
+        let failure = decision.failure.unwrap_or_else(|| panic!("{number}: no fault"));
+        assert!(failure.cause.contains(cause), "{number}: {}", failure.cause);
+        assert_is_for_people(&failure.cause);
+    }
+    let set = load(&[misbehaves("evil", &json!({"do": "many-violations", "number": 300}))]);
+    let denial = decide(&set, "b").await.denial.unwrap();
+    assert_eq!(denial.causes.len(), 256);
+    assert_eq!(denial.message, "[no, 45 more violations are left out]");
+}
+
+#[tokio::test]
+async fn a_flood_is_cut_to_what_the_api_server_takes() {
+    let set = load(&[misbehaves("evil", &json!({"do": "many-warnings", "number": 256}))]);
+    let decision = decide(&set, "b").await;
+    assert!(decision.denial.is_none() && decision.failure.is_none());
+    assert!(decision.warnings.iter().map(String::len).sum::<usize>() <= 4_096);
+    let last = decision.warnings.last().unwrap();
+    assert!(last.ends_with("more warnings are left out"), "{last}");
+
+    let set = load(&[misbehaves("evil", &json!({"do": "long-warning", "number": 1_000_000}))]);
+    let decision = decide(&set, "b").await;
+    assert_eq!(decision.warnings[0].len(), 256);
+    assert!(decision.violations[0].message.len() <= 4_096);
+
+    let set = load(&[misbehaves("evil", &json!({"do": "log", "number": 20}))]);
+    assert_eq!(decide(&set, "b").await.failure, None);
+}
+
+#[tokio::test]
+async fn control_characters_reach_neither_terminals_nor_headers() {
+    let set = load(&[misbehaves("evil", &json!({"do": "controls"}))]);
+    let decision = decide(&set, "b").await;
+    let denial = decision.denial.unwrap();
+    assert_eq!(denial.message, "a b  [2Jc d e");
+    assert_eq!(denial.causes[0].field, "spec .x");
+    assert_eq!(decision.warnings, ["w x"]);
+}
+
+#[tokio::test]
+async fn json_that_nests_too_deep_is_an_error_in_the_guest() {
+    let set = load(&[misbehaves("evil", &json!({"do": "deep-json", "number": 100_000}))]);
+    let decision = decide(&set, "b").await;
+    assert_eq!(decision.denial.unwrap().message, "nests deeper than 512 levels");
+}
+
+/// What a fault does is the administrator's choice, and in the modes warn and audit it never blocks.
+#[tokio::test]
+async fn a_fault_does_what_the_configuration_says() {
+    let cases = [
+        ("enforce", "failurePolicy", (true, false, 0)),
+        ("enforce", "deny", (false, true, 0)),
+        ("enforce", "allow", (false, false, 1)),
+        ("warn", "failurePolicy", (false, false, 1)),
+        ("warn", "deny", (false, false, 1)),
+        ("audit", "deny", (false, false, 0)),
+    ];
+    for (mode, on_error, expected) in cases {
+        let mut policy = misbehaves("evil", &json!({"do": "panic"}));
+        policy["mode"] = mode.into();
+        policy["onError"] = on_error.into();
+        let decision = decide(&load(&[policy]), "b").await;
+        let (failure, denial) = (decision.failure.is_some(), decision.denial.is_some());
+        assert_eq!((failure, denial, decision.warnings.len()), expected, "{mode} {on_error}");
+        assert_eq!(decision.faults.len(), 1, "{mode} {on_error}");
+        let note = &decision.audit_annotations["evil"];
+        assert!(note.starts_with("policy evil failed: panicked at "), "{note}");
+    }
+}
+
+/// What only warning rules need cannot keep a request from its answer, and cannot let it pass.
+#[tokio::test]
+async fn a_fault_of_a_rule_that_only_warns_drops_the_rules_that_only_warn() {
+    let policy = |settings: &Value, rules: &Value| {
+        let mut policy = misbehaves("evil", settings);
+        policy["module"] = json!(hostile("advises"));
+        policy["rules"] = rules.clone();
+        policy
+    };
+    for (what, cause) in
+        [("spin", "used more than 100ms"), ("grow", "memory"), ("panic", "advice is dear")]
+    {
+        let settings = json!({"do": what});
+        let set = load(&[policy(&settings, &json!({}))]);
+        let decision = decide(&set, "good").await;
+        assert_eq!((&decision.failure, &decision.denial), (&None, &None), "{what}");
+        assert!(decision.warnings.is_empty() && decision.faults.is_empty(), "{decision:?}");
+        let dropped = &decision.dropped[0];
+        assert_eq!(dropped.rules, ["ADVICE-1", "ADVICE-2"]);
+        assert!(dropped.cause.contains(cause), "{}", dropped.cause);
+        let note = &decision.audit_annotations["evil"];
+        assert!(note.starts_with("not evaluated ADVICE-1 ADVICE-2: "), "{note}");
+        let denial = decide(&set, "bad").await.denial.unwrap();
+        assert_eq!(denial.message, "no", "what denies is evaluated");
+        // What may deny is not dropped, by the configuration's word or by a setting.
+        for (settings, rules) in [
+            (settings.clone(), json!({"ADVICE-1": "deny"})),
+            (json!({"do": what, "strict": true}), json!({})),
+        ] {
+            let decision = decide(&load(&[policy(&settings, &rules)]), "good").await;
+            assert!(decision.failure.unwrap().cause.contains(cause), "{what} {rules}");
+            assert!(decision.dropped.is_empty());
+        }
+        // What only warns by the configuration's word is.
+        let strict = json!({"do": what, "strict": true});
+        let set = load(&[policy(&strict, &json!({"ADVICE-1": "warn"}))]);
+        assert_eq!(decide(&set, "good").await.failure, None);
+    }
+    // Without a fault nothing is dropped.
+    let decision = decide(&load(&[policy(&json!({}), &json!({}))]), "good").await;
+    assert_eq!(decision.warnings, ["think twice", "think again"]);
+    assert!(decision.dropped.is_empty());
+}
+
+/// `onError: allow` forgives errors of the policy, not that it was given too much to do.
+#[tokio::test]
+async fn what_is_too_much_for_a_policy_is_not_allowed() {
+    let cases = [
+        (json!({"do": "panic"}), true),
+        (json!({"do": "unknown-rule"}), true),
+        (json!({"do": "spin"}), false),
+        (json!({"do": "grow"}), false),
+        (json!({"do": "recurse"}), false),
+        (json!({"do": "many-annotations", "number": 17}), false),
+    ];
+    for (settings, allowed) in cases {
+        let mut policy = misbehaves("evil", &settings);
+        policy["onError"] = "allow".into();
+        let decision = decide(&load(&[policy]), "b").await;
+        assert_eq!(decision.failure.is_none(), allowed, "{settings}");
+        assert_eq!(decision.denial, None);
+        assert_eq!(decision.faults.len(), 1);
+    }
+}
+
+/// Who keeps a policy busy does not get past it, whatever its faults do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_policy_refuses_what_it_forbids() {
+    for concurrency in [1, 4] {
+        let mut guard = misbehaves("guard", &json!({"do": "spin-for-name", "name": "slow"}));
+        guard["onError"] = "allow".into();
+        guard["limits"] = json!({"time": "30s", "concurrency": concurrency});
+        let set = std::sync::Arc::new(load(&[guard]));
+        let mut busy = Vec::new();
+        for _ in 0..4 {
+            let set = set.clone();
+            busy.push(tokio::spawn(async move { decide(&set, "slow").await }));
+        }
+        while set.policies()[0].lane.apart() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let body = create_bundle("u", "slow", &good_spec()).to_string().into_bytes();
+        let text = review::text(body).unwrap();
+        let review = Review::read(&text).unwrap();
+        for _ in 0..30 {
+            let soon = Instant::now() + Duration::from_millis(20);
+            let answer = set.decide(&review, None, soon, &()).await;
+            assert!(matches!(answer, Err(opgate::policy::DecideError::Overload(_))), "{answer:?}");
+        }
+        busy.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// Audit and warn never block, not even by being busy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_policy_that_may_not_block_is_left_out() {
+    for (mode, on_error) in [("audit", "failurePolicy"), ("warn", "deny"), ("warn", "allow")] {
+        let mut watcher = misbehaves("watcher", &json!({"do": "spin-for-name", "name": "slow"}));
+        watcher["mode"] = mode.into();
+        watcher["onError"] = on_error.into();
+        watcher["limits"] = json!({"time": "30s", "concurrency": 1});
+        let set = std::sync::Arc::new(load(&[watcher, testkit::builtin()]));
+        let busy = set.clone();
+        let slow = tokio::spawn(async move { decide(&busy, "slow").await });
+        while set.policies()[0].lane.apart() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let decision = decide(&set, "b").await;
+        assert!(decision.denial.is_none() && decision.failure.is_none(), "{mode}");
+        assert_eq!(decision.faults[0].class, "overload", "{mode}");
+        let decision = decide(&set, &"n".repeat(53)).await;
+        assert!(decision.denial.is_some(), "{mode}: the other policy still denies");
+        slow.abort();
+    }
+}
+
+/// Limits hold before the first answer, too: the others serve, and the broken one has its cause.
+#[test]
+fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = std::fs::read(hostile("misbehaves")).unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let mut state = 0x1234_5678_u32;
+    let mut random = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_le_bytes()[3]
+    };
+    let noise: Vec<u8> = (0..100_000).map(&mut random).collect();
+    let magic_noise = [b"\0asm\x0d\0\x01\0".as_slice(), &noise].concat();
+    let mut cases = vec![
+        (hostile("loops-in-describe"), "describe: used more than 100ms of processor time"),
+        (hostile("loops-in-settings"), "validate-settings: used more than 100ms of processor time"),
+        (hostile("refers-in-schema"), "its settings schema has references"),
+        (hostile("imports-wasi"), "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI"),
+        (hostile("imports-foreign"), "imports \"example:clock/now@1.0.0\": a policy may import"),
+        (hostile("imports-other-version"), "was built for version 0.2.0 of opgate:policy"),
+        (
+            hostile("reads-cluster"),
+            "imports opgate:policy/cluster, but reads nothing that was granted",
+        ),
+        (file("core.wasm", b"\0asm\x01\0\0\0"), "a core module, not a component"),
+        (file("empty.wasm", b""), "the file is empty"),
+        (file("noise.wasm", &noise), "not WebAssembly"),
+        (file("magic-noise.wasm", &magic_noise), "not a valid component"),
+        (file("text.wasm", b"hello"), "not WebAssembly"),
+        (folder.path().join("missing.wasm"), "No such file"),
+        (folder.path().to_path_buf(), "is a directory"),
+    ];
+    let large = vec![0u8; (16 << 20) + 1];
+    cases.push((file("large.wasm", &large), "bytes are more than the 16777216"));
+    for length in [8, 9, 100, good.len() / 2, good.len() - 1] {
+        let path = file(&format!("cut-{length}.wasm"), &good[..length]);
+        cases.push((path, ""));
+    }
+    for (module, cause) in cases {
+        let set = load(&[json!({"name": "broken", "module": module}), testkit::builtin()]);
+        assert_eq!(set.policies().len(), 1, "{}", module.display());
+        let broken = &set.broken()[0];
+        assert_eq!(broken.name, "broken");
+        assert!(broken.error.contains(cause), "{}: {}", module.display(), broken.error);
+        assert!(!broken.error.contains('\n') && !broken.error.is_empty(), "{}", broken.error);
+    }
+}
+
+/// A secret in 3 MiB of memory (initial and grown) and in a static; a thousand evaluations later,
+/// many of them in the same place, nobody has seen a word of it.
+#[tokio::test]
+async fn nothing_of_one_evaluation_reaches_the_next() {
+    let mut policies = vec![misbehaves("writer", &json!({"do": "write-secret"}))];
+    policies.push(misbehaves("reader", &json!({"do": "read-secret"})));
+    for policy in &mut policies {
+        policy["limits"] = json!({"time": "30s", "concurrency": 1});
+    }
+    let set = load(&policies);
+    assert!(set.engine().is_pooled());
+    for round in 0..1_000 {
+        let decision = decide(&set, "b").await;
+        let found: Vec<_> = decision.violations.iter().map(|v| (&*v.policy, &*v.message)).collect();
+        assert_eq!(found, [("writer", "5ec2e75ec2e75ec2")], "round {round}");
+    }
+}
+
+/// What a policy does depends on nothing but its input.
+#[tokio::test]
+async fn the_same_input_gives_the_same_verdict() {
+    let set = load(&[testkit::builtin()]);
+    let body = create_bundle("u", "b", &json!({"source": {"type": "git"}})).to_string();
+    let text = review::text(body.into_bytes()).unwrap();
+    let review = Review::read(&text).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..50 {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let decision = set.decide(&review, None, deadline, &()).await.unwrap();
+        seen.push((decision.denial, decision.warnings, decision.audit_annotations));
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 1);
+    assert!(seen[0].0.is_some());
+}
+
+/// As the command line loads: components from files are compiled by child processes.
+fn load_apart(policies: &[Value]) -> Set {
+    load_within(usize::MAX, policies)
+}
+
+/// The same, where the children have so much memory together.
+fn load_within(memory: usize, policies: &[Value]) -> Set {
+    let text = configuration(policies);
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
+    let compiler = Compiler::apart_by(BINARY.into(), memory);
+    let context = cluster::Options::of(cluster::Source::Absent);
+    let loading = Loading::default();
+    Set::load_with(&configuration, None, compiler, 64, context, &loading).unwrap()
+}
+
+/// Components that are valid, and made to harm whoever compiles or loads them. Those that pass the gate
+/// end with the limits of the child.
+#[tokio::test]
+async fn what_harms_its_compiler_harms_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        // It made wasmtime panic: `invalid adapter module generated: multiple memories`. Now it is
+        // compiled, and is no policy.
+        ("two-memories", bombs::two_memories(), "cannot be used: "),
+        ("two-in-a-module", bombs::module_with_two_memories(), "a module with 2 memories"),
+        ("locals", bombs::locals_and_blocks(5_000, 10), "5000 locals: at most 196608 and 4096"),
+        ("large", bombs::pressure(30_000), "a function of "),
+        ("functions", bombs::functions(40_000), "functions: at most 32768"),
+        ("imports", bombs::imports(70_000), "types, imports, exports and the like: at most 65536"),
+        ("modules", bombs::modules(40), "33 modules: at most 32"),
+        // Seconds to minutes without limits.
+        ("slow", bombs::slow(), "cannot be compiled: it takes more than "),
+    ];
+    for (name, component, cause) in cases {
+        let path = folder.path().join(format!("{name}.wasm"));
+        std::fs::write(&path, &component).unwrap();
+        let set = load_apart(&[json!({"name": "broken", "module": path}), testkit::builtin()]);
+        let broken = &set.broken()[0];
+        assert!(
+            broken.error.contains(cause),
+            "{name}, {} bytes: {}",
+            component.len(),
+            broken.error
+        );
+        assert!(!broken.error.contains('\n') && broken.error.len() < 1_024, "{name}");
+        let decision = decide(&set, &"n".repeat(53)).await;
+        assert!(
+            decision.denial.is_some() || decision.failure.is_some(),
+            "{name}: the others serve"
+        );
+    }
+}
+
+/// In a container of 128 MiB the children have 48 MiB, so that the system need not end anybody. A policy
+/// needs less; what needs more ends in an error that says so.
+#[test]
+fn in_a_small_container_compilers_have_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.wasm");
+    std::fs::write(&path, bombs::tables(1_000, 60)).unwrap();
+    let large = json!({"name": "large", "module": path});
+    let good = misbehaves("good", &json!({"do": "controls"}));
+    let set = load_within(48 << 20, &[large, good]);
+    let names = |name: &str| name == "good";
+    assert!(set.policies().iter().map(|policy| &*policy.name).all(names), "{:?}", set.broken());
+    let error = &set.broken()[0].error;
+    assert!(error.contains("it takes more than 48Mi of memory"), "{error}");
+    assert_eq!(set.policies().len(), 1, "{:?}", set.broken());
+}
+
+/// A policy in a child and one here are the same.
+#[tokio::test]
+async fn what_is_compiled_apart_does_what_it_does() {
+    let policy = misbehaves("evil", &json!({"do": "controls"}));
+    let (here, apart) = (load(std::slice::from_ref(&policy)), load_apart(&[policy]));
+    assert_eq!(here.policies()[0].module.digest(), apart.policies()[0].module.digest());
+    let (one, other) = (decide(&here, "b").await, decide(&apart, "b").await);
+    assert_eq!(one.denial.unwrap().message, other.denial.unwrap().message);
+}
+
+/// Whoever has to wait for a processor, because others use theirs up, has used nothing: calls that spin on
+/// all processors do not make one fail that needs little.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn waiting_for_a_processor_uses_no_time() {
+    // One tenant has few long calls of one policy at a time, so that there are four policies.
+    let evils = ["a", "b", "c", "d"].map(|name| {
+        let mut evil = misbehaves(name, &json!({"do": "spin-for-name", "name": "slow"}));
+        evil["limits"] = json!({"time": "30s"});
+        evil
+    });
+    // Beside the others it waits longer than it works.
+    let mut good = misbehaves("good", &json!({"do": "work", "number": 30_000_000}));
+    good["limits"] = json!({"time": "1s"});
+    let burners = std::sync::Arc::new(load(&evils));
+    let set = load(&[good]);
+    let spawn = |_| {
+        let burners = burners.clone();
+        tokio::spawn(async move { decide(&burners, "slow").await })
+    };
+    let burning: Vec<_> = (0..2).map(spawn).collect();
+    while burners.policies().iter().any(|policy| policy.lane.apart() == 0) {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        assert_eq!(decide(&set, "b").await.failure, None);
+    }
+    burning.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A settings schema of patterns took 23 s and 2.4 GB. It is bounded by its form, and what that lets
+/// through ends with the limits of the child.
+#[tokio::test]
+async fn schemas_that_explode_harm_nobody_else() {
+    for (module, says) in [
+        ("explodes-in-patterns", "its settings schema has more than 128 patterns"),
+        ("explodes-in-schema", "its settings schema "),
+    ] {
+        let set = load_apart(&[
+            json!({"name": "broken", "module": hostile(module), "settings": {"a": "b"}}),
+            testkit::builtin(),
+        ]);
+        let broken = &set.broken()[0];
+        assert!(broken.error.contains(says), "{module}: {}", broken.error);
+        assert_is_for_people(&broken.error);
+        assert_eq!(set.policies().len(), 1);
+    }
+}
+
+/// A policy that takes long to load keeps neither the others from being loaded nor the process from
+/// living: it says what it waits for.
+#[tokio::test]
+async fn policies_load_side_by_side_and_readiness_says_which() {
+    let certificates = testkit::Certificates::new();
+    let folder = tempfile::tempdir().unwrap();
+    let slow = |name: &str| json!({"name": name, "module": hostile("loops-in-describe"), "limits": {"time": "30s"}});
+    let path = folder.path().join("opgate.yaml");
+    let policies = [slow("slow-a"), slow("slow-b"), testkit::builtin()];
+    std::fs::write(&path, configuration(&policies)).unwrap();
+    let mut command = std::process::Command::new(BINARY);
+    command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
+    command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
+    command.args(["--ops-listen", "127.0.0.1:0"]);
+    command.arg("--tls-dir").arg(certificates.folder.path());
+    command.arg("--cache-dir").arg(folder.path().join("cache")).arg("--config").arg(&path);
+    let mut server = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = lines.find_map(|line| {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        assert_ne!(line["message"], "serving");
+        (line["message"] == "loading policies").then(|| line["ops"].as_str().unwrap().to_owned())
+    });
+    let ops = line.expect("it says where it can be asked");
+    let get = async |path: &str| {
+        let mut stream = tokio::net::TcpStream::connect(&ops).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: opgate\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    testkit::reviews::until("both are being loaded", async || {
+        let answer = get("/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        ["slow-a", "slow-b"]
+            .iter()
+            .all(|p| answer.contains(&format!("policy {p}: is being loaded")))
+            && !answer.contains("bundle-immutability")
+    })
+    .await;
+    assert!(get("/livez").await.starts_with("HTTP/1.1 200 "));
+    server.kill().unwrap();
+    server.wait().unwrap();
+}

@@ -1,0 +1,121 @@
+//! `identities` of the configuration reach each policy that knows them, and the settings of a policy
+//! go first.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use opgate::cluster::{Options, Snapshot, Source};
+use opgate::policy::{Configuration, Decision, Set};
+use opgate::review::{self, Review};
+use opgate_document::Document;
+use serde_json::{Value, json};
+
+const OPENSHIFT: &str =
+    "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount";
+const UPSTREAM: &str = "system:serviceaccount:olm:olm-operator-serviceaccount";
+const RUKPAK: &str = "system:serviceaccount:rukpak-system:core-admin";
+
+fn load(text: &str) -> Set {
+    let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+    let configuration =
+        Configuration::parse(Path::new("opgate.yaml"), &format!("{head}{text}")).unwrap();
+    Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap()
+}
+
+fn group(namespace: &str, apis: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1",
+        "kind": "OperatorGroup",
+        "metadata": {"name": "g", "namespace": namespace,
+            "annotations": {"olm.providedAPIs": apis}},
+        "spec": {"targetNamespaces": ["shared"]},
+    })
+}
+
+async fn decide(set: &Set, user: &str, request: Value) -> Decision {
+    let mut snapshot = Snapshot::default();
+    let rival = group("other", "Goose.v1.birds.com");
+    snapshot.add(Document::parse(&rival.to_string()).unwrap()).unwrap();
+    snapshot.fill(set.cluster());
+    let mut request = request;
+    request["uid"] = json!("u");
+    request["name"] = json!("g");
+    request["dryRun"] = json!(true);
+    request["userInfo"] = json!({"username": user});
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
+    });
+    let text = review::text(review.to_string().into_bytes()).unwrap();
+    let review = Review::read(&text).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    set.decide(&review, None, deadline, &()).await.unwrap()
+}
+
+/// What OLM writes, as this user.
+async fn writes_apis(set: &Set, user: &str) -> Decision {
+    let of = |name: &str| json!({"group": "operators.coreos.com", "version": "v1", "resource": name, "kind": name});
+    let request = json!({
+        "kind": of("OperatorGroup"), "resource": of("operatorgroups"), "operation": "UPDATE",
+        "namespace": "ns", "object": group("ns", "Goose.v1.birds.com"),
+        "oldObject": group("ns", ""),
+    });
+    decide(set, user, request).await
+}
+
+/// A copy whose properties OLM could not read.
+async fn writes_copy(set: &Set, user: &str) -> Decision {
+    let of = |name: &str| json!({"group": "operators.coreos.com", "version": "v1alpha1", "resource": name, "kind": name});
+    let metadata = json!({"name": "c", "namespace": "ns", "labels": {"olm.copiedFrom": "x"},
+        "annotations": {"olm.properties": "{"}});
+    let request = json!({
+        "kind": of("ClusterServiceVersion"), "resource": of("clusterserviceversions"),
+        "operation": "CREATE", "namespace": "ns", "object": {"metadata": metadata, "spec": {}},
+    });
+    decide(set, user, request).await
+}
+
+async fn deletes_deployment(set: &Set, user: &str) -> Decision {
+    let of = |name: &str| json!({"group": "core.rukpak.io", "version": "v1alpha1", "resource": name, "kind": name});
+    let request = json!({
+        "kind": of("BundleDeployment"), "resource": of("bundledeployments"),
+        "operation": "DELETE", "oldObject": {"metadata": {"name": "g"}, "spec": {}},
+    });
+    decide(set, user, request).await
+}
+
+#[tokio::test]
+async fn a_configuration_says_as_whom_controllers_run() {
+    let own = "settings: {identities: {olm: [own]}}";
+    let groups = "  - name: operator-group\n";
+    let constraints = "  - name: constraint-limits\n";
+    let bundles = "  - name: bundle-immutability\n    settings: {rukpak: {allowedUsers: [root]}}\n";
+    let all = format!("policies:\n{groups}{constraints}{bundles}");
+    let first = format!("policies:\n{groups}    {own}\n{constraints}    {own}\n{bundles}");
+    for (head, policies, olm, others, rukpak) in [
+        ("", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(RUKPAK)),
+        ("profile: upstream\n", &all, UPSTREAM, [OPENSHIFT, "me", "own"], Some(RUKPAK)),
+        ("identities: {olm: [me]}\n", &all, "me", [OPENSHIFT, UPSTREAM, "own"], Some(RUKPAK)),
+        ("identities: {olm: [me]}\n", &first, "own", [OPENSHIFT, UPSTREAM, "me"], Some(RUKPAK)),
+        ("identities: {rukpak: [me]}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some("me")),
+        ("identities: {rukpak: []}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], None),
+    ] {
+        let set = load(&format!("{head}{policies}"));
+        for user in others.into_iter().chain([olm]) {
+            let is_olm = user == olm;
+            for (decision, policy) in [
+                (writes_apis(&set, user).await, "operator-group"),
+                (writes_copy(&set, user).await, "constraint-limits"),
+            ] {
+                assert_eq!(decision.denial.is_none(), is_olm, "{head}{policy}: {user}");
+                let note = format!("{policy}.unlisted-identity");
+                let noted = decision.audit_annotations.get(&note);
+                assert_eq!(noted.is_none(), is_olm, "{head}{policy}: {user}");
+                assert!(noted.is_none_or(|note| note.starts_with(user)), "{noted:?}");
+            }
+        }
+        for user in [RUKPAK, "me", UPSTREAM] {
+            let allowed = deletes_deployment(&set, user).await.denial.is_none();
+            assert_eq!(allowed, Some(user) == rukpak, "{head}: {user}");
+        }
+    }
+}

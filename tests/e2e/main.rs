@@ -1,0 +1,30 @@
+//! opgate from end to end: the binary as people, pipelines and API servers use it, and the host with
+//! policies in process. One executable, because each that links the engine takes 110 to 150 MB and
+//! seconds to link.
+//!
+//! Tests run at the same time, in any order and with any other: ports are of the system's choice, files
+//! are in folders of their own, and commands get their environment and current directory as arguments.
+//! What cannot share the machine is in `alone`.
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
+
+#[path = "../../guest/policies/operator-group/tests/cases/mod.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the policy's own tests")]
+mod cases;
+
+mod bypass;
+mod check;
+mod cli;
+mod cluster;
+mod fake;
+mod files;
+mod hostile;
+mod http;
+mod identities;
+mod imports;
+mod manifests;
+mod network;
+mod port;
+mod vectors;
+mod view;

@@ -1,0 +1,464 @@
+//! What `opgate manifests` prints: for whom, narrow, and with the right consequences.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::{builtin, configuration, hostile, misbehaves};
+
+use crate::BINARY;
+
+const RUKPAK: &str = "core.rukpak.io";
+const OLM: &str = "operators.coreos.com";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+const SERVICE: [&str; 4] = ["--service", "opgate-system/opgate", "--ca", "tls/ca.crt"];
+const URL: [&str; 4] = ["--url", "https://10.0.0.1:9443", "--ca", "tls/ca.crt"];
+
+fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
+    Command::new(BINARY)
+        .args(arguments)
+        .current_dir(folder.path())
+        .env("OPGATE_CACHE_DIR", folder.path().join("cache"))
+        .env_remove("OPGATE_CONFIG")
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A folder with certificates in `tls` and a configuration.
+fn folder(policies: &[Value]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let issue = ["certs", "issue", "--out", "tls", "--service", "opgate-system/opgate"];
+    assert_eq!(opgate(&folder, &issue).status.code(), Some(0));
+    configure(&folder, policies);
+    folder
+}
+
+fn configure(folder: &TempDir, policies: &[Value]) {
+    std::fs::write(folder.path().join("opgate.yaml"), configuration(policies)).unwrap();
+}
+
+/// The policy for OperatorGroups, with all the time that an unoptimised build may need.
+fn operator_group() -> Value {
+    json!({"name": "operator-group", "limits": {"time": "20s"}})
+}
+
+/// A policy entry with more members.
+fn with(mut policy: Value, members: &Value) -> Value {
+    policy.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    policy
+}
+
+fn print(folder: &TempDir, arguments: &[&str]) -> Output {
+    let command = ["manifests", "webhook", "--config", "opgate.yaml"];
+    opgate(folder, &[&command[..], arguments].concat())
+}
+
+/// What is printed as JSON.
+fn printed(folder: &TempDir, arguments: &[&str]) -> Value {
+    let output = print(folder, &[arguments, &["--output", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    serde_json::from_str(&out(&output)).unwrap()
+}
+
+fn webhooks(folder: &TempDir, arguments: &[&str]) -> Vec<Value> {
+    printed(folder, arguments)["webhooks"].as_array().unwrap().clone()
+}
+
+/// The only webhook for a group.
+fn of<'w>(webhooks: &'w [Value], group: &str) -> &'w Value {
+    let is_for = |webhook: &&Value| webhook["rules"][0]["apiGroups"] == json!([group]);
+    let found: Vec<_> = webhooks.iter().filter(is_for).collect();
+    let [webhook] = found[..] else { panic!("{} webhooks for {group:?}", found.len()) };
+    webhook
+}
+
+/// `name path failurePolicy` of each.
+fn shown(webhooks: &[Value]) -> Vec<String> {
+    let show = |webhook: &Value| {
+        let path = &webhook["clientConfig"]["service"]["path"];
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        format!("{} {} {}", text(&webhook["name"]), text(path), text(&webhook["failurePolicy"]))
+    };
+    webhooks.iter().map(show).collect()
+}
+
+fn selected(webhook: &Value) -> Value {
+    let conditions = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
+    let shown = conditions.iter().map(|condition| {
+        assert_eq!(condition["key"], "kubernetes.io/metadata.name");
+        json!([condition["operator"], condition["values"]])
+    });
+    shown.collect()
+}
+
+fn rule(group: &str, versions: &[&str], resources: &[&str], operations: &[&str]) -> Value {
+    json!({
+        "apiGroups": [group],
+        "apiVersions": versions,
+        "resources": resources,
+        "operations": operations,
+        "scope": "*",
+    })
+}
+
+/// Every rule of every built-in policy, and nothing else.
+#[test]
+fn the_built_in_policies_are_registered_for_what_they_want() {
+    let folder = folder(&[builtin(), operator_group()]);
+    let printed = printed(&folder, &SERVICE);
+    assert_eq!(
+        (&printed["apiVersion"], &printed["kind"], &printed["metadata"]),
+        (
+            &json!("admissionregistration.k8s.io/v1"),
+            &json!("ValidatingWebhookConfiguration"),
+            &json!({"name": "opgate"})
+        )
+    );
+    let webhooks = printed["webhooks"].as_array().unwrap();
+    assert_eq!(webhooks.len(), 4);
+    let names: BTreeSet<_> = webhooks.iter().map(|w| w["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), webhooks.len(), "unique");
+    assert!(names.iter().all(|name| name.starts_with('v') && name.split('.').count() >= 3));
+
+    let ca = Command::new("base64").arg("-w0").arg(folder.path().join("tls/ca.crt")).output();
+    let ca = out(&ca.unwrap());
+    for webhook in webhooks {
+        let service = &webhook["clientConfig"]["service"];
+        assert_eq!(webhook["clientConfig"]["caBundle"], ca);
+        assert_eq!(webhook["clientConfig"]["url"], Value::Null);
+        assert_eq!(
+            (&service["namespace"], &service["name"], &service["port"]),
+            (&json!("opgate-system"), &json!("opgate"), &json!(443))
+        );
+        assert_eq!(webhook["matchPolicy"], "Equivalent");
+        assert_eq!(webhook["sideEffects"], "None");
+        assert_eq!(webhook["admissionReviewVersions"], json!(["v1", "v1beta1"]));
+        assert_eq!(webhook["timeoutSeconds"], 21, "limits.time of 20s");
+    }
+    let path = |group: &str| of(webhooks, group)["clientConfig"]["service"]["path"].clone();
+    let name = |group: &str| of(webhooks, group)["name"].clone();
+    let rules = |group: &str| of(webhooks, group)["rules"].clone();
+    let everywhere = json!([["NotIn", ["kube-system", "opgate-system"]]]);
+    let writes = ["CREATE", "UPDATE"];
+
+    let failure = |group: &str| of(webhooks, group)["failurePolicy"].clone();
+    for group in [RUKPAK, OLM, ""] {
+        assert_eq!(failure(group), "Fail", "{group}");
+    }
+    assert_eq!(failure(RBAC), "Ignore", "what is only warned about does not wait for opgate");
+
+    assert_eq!(name(RUKPAK), "vbundles.core.rukpak.io", "as the documentation has it");
+    assert_eq!(path(RUKPAK), "/validate/bundle-immutability");
+    assert_eq!(
+        rules(RUKPAK),
+        json!([
+            rule(RUKPAK, &["v1alpha1"], &["bundles"], &writes),
+            // Without opgate they can be deleted: nobody looks at that.
+            rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes),
+        ])
+    );
+    assert_eq!(selected(of(webhooks, RUKPAK)), everywhere);
+
+    assert_eq!(name(""), "vconfigmaps.core.opgate.dev");
+    assert_eq!(path(""), "/validate/bundle-immutability");
+    assert_eq!(rules(""), json!([rule("", &["v1"], &["configmaps"], &["CREATE", "DELETE"])]));
+    assert_eq!(selected(of(webhooks, "")), json!([["In", ["rukpak-system"]]]));
+
+    assert_eq!(name(OLM), "voperatorgroups.operators.coreos.com");
+    assert_eq!(path(OLM), "/validate/operator-group");
+    assert_eq!(
+        rules(OLM),
+        json!([
+            rule(OLM, &["v1", "v1alpha2"], &["operatorgroups"], &writes),
+            rule(OLM, &["v1alpha1"], &["clusterserviceversions"], &writes),
+        ])
+    );
+    assert_eq!(selected(of(webhooks, OLM)), everywhere);
+
+    assert_eq!(name(RBAC), "vclusterrolebindings.rbac.authorization.k8s.io");
+    assert_eq!(path(RBAC), "/validate/operator-group");
+    let both = ["clusterrolebindings", "clusterroles"];
+    assert_eq!(rules(RBAC), json!([rule(RBAC, &["v1"], &both, &writes)]));
+}
+
+/// Without a configuration all built-in policies serve, and with one only those in it.
+#[test]
+fn the_rules_follow_the_configuration() {
+    let folder = folder(&[]);
+    let command = [&["manifests", "webhook", "--output", "json"][..], &SERVICE].concat();
+    let output = opgate(&folder, &command);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let all: Value = serde_json::from_str(&out(&output)).unwrap();
+    let all = all["webhooks"].as_array().unwrap();
+    assert!(all.len() >= 4 && of(all, RUKPAK)["timeoutSeconds"] == 5, "{all:?}");
+
+    // Nobody looks at ConfigMaps for rules that are off.
+    let off = json!({"rules": {"RPK-19": "off", "RPK-20": "off"}});
+    configure(&folder, &[with(builtin(), &off)]);
+    assert_eq!(
+        shown(&webhooks(&folder, &SERVICE)),
+        ["vbundles.core.rukpak.io /validate/bundle-immutability Fail"]
+    );
+    // The settings say where, and which rules look.
+    let elsewhere = json!({"settings": {"rukpak": {"systemNamespace": "rukpak"}}});
+    configure(&folder, &[with(builtin(), &elsewhere)]);
+    let found = webhooks(&folder, &SERVICE);
+    assert_eq!(selected(of(&found, "")), json!([["In", ["rukpak"]]]));
+    let writes = ["CREATE", "UPDATE", "DELETE"];
+    let restricted = json!({"settings": {"rukpak": {"allowedUsers": ["a"]}}});
+    configure(&folder, &[with(builtin(), &restricted)]);
+    let found = webhooks(&folder, &SERVICE);
+    let expected = rule(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundledeployments"], &writes);
+    assert_eq!(of(&found, RUKPAK)["rules"][1], expected);
+    configure(&folder, &[with(operator_group(), &json!({"rules": {"OPG-35": "deny"}}))]);
+    let found = webhooks(&folder, &SERVICE);
+    let expected = rule(OLM, &["v1", "v1alpha2"], &["operatorgroups"], &writes);
+    assert_eq!(of(&found, OLM)["rules"][0], expected);
+
+    configure(&folder, &[]);
+    let output = print(&folder, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).ends_with("\nwebhooks: []\n"), "{}", out(&output));
+    assert!(err(&output).contains("no policy wants to see any request"), "{}", err(&output));
+}
+
+#[test]
+fn a_server_is_called_by_its_service_or_its_url() {
+    let folder = folder(&[builtin()]);
+    let first = |arguments: &[&str]| of(&webhooks(&folder, arguments), RUKPAK).clone();
+    let webhook = first(&["--service", "a/b:9443", "--ca", "tls/ca.crt"]);
+    let service = json!({
+        "namespace": "a", "name": "b", "port": 9443, "path": "/validate/bundle-immutability",
+    });
+    assert_eq!(webhook["clientConfig"]["service"], service);
+    assert_eq!(selected(&webhook), json!([["NotIn", ["kube-system", "a"]]]));
+
+    let webhook = first(&URL);
+    let url = "https://10.0.0.1:9443/validate/bundle-immutability";
+    assert_eq!(webhook["clientConfig"]["url"], url);
+    assert_eq!(webhook["clientConfig"]["service"], Value::Null);
+    assert_eq!(selected(&webhook), json!([["NotIn", ["kube-system"]]]), "nobody knows its own");
+    let webhook = first(&[&URL[..], &["--namespace", "opgate-system"]].concat());
+    assert_eq!(selected(&webhook), json!([["NotIn", ["kube-system", "opgate-system"]]]));
+    let webhook = first(&["--url", "https://proxy.example.com/a/b/", "--ca", "tls/ca.crt"]);
+    let url = "https://proxy.example.com/a/b/validate/bundle-immutability";
+    assert_eq!(webhook["clientConfig"]["url"], url);
+
+    // Two CAs, while one takes the place of the other.
+    let issue = ["certs", "issue", "--out", "new", "--name", "x"];
+    assert_eq!(opgate(&folder, &issue).status.code(), Some(0));
+    let bundle = |arguments: &[&str]| {
+        first(arguments)["clientConfig"]["caBundle"].as_str().unwrap().to_owned()
+    };
+    let two = [&URL[..], &["--ca", "new/ca.crt"]].concat();
+    assert!(bundle(&two).len() > bundle(&URL).len() * 3 / 2);
+}
+
+/// What opgate never blocks, its absence must not block either.
+#[test]
+fn an_unreachable_server_blocks_what_its_policies_could_block() {
+    let folder = folder(&[]);
+    for (entry, expected) in [
+        (json!({}), Some("Fail")),
+        (json!({"onError": "deny"}), Some("Fail")),
+        (json!({"onError": "allow"}), Some("Ignore")),
+        (json!({"mode": "warn"}), Some("Ignore")),
+        (json!({"mode": "warn", "onError": "deny"}), Some("Ignore")),
+        (json!({"mode": "audit"}), Some("Ignore")),
+        (json!({"mode": "off"}), None),
+    ] {
+        configure(&folder, &[with(builtin(), &entry)]);
+        let found = webhooks(&folder, &SERVICE);
+        assert_eq!(found.is_empty(), expected.is_none(), "{entry}");
+        for webhook in found {
+            assert_eq!(webhook["failurePolicy"].as_str(), expected, "{entry}");
+        }
+    }
+}
+
+/// Each request reaches each policy once.
+#[test]
+fn policies_share_a_webhook_only_where_nobody_is_asked_twice() {
+    let evil = |name: &str, members: Value| with(misbehaves(name, &json!({})), &members);
+    let off = json!({"rules": {"RPK-19": "off", "RPK-20": "off"}});
+    let rukpak = || with(builtin(), &off);
+    let folder = folder(&[]);
+    let cases = [
+        (
+            vec![evil("a", json!({})), evil("b", json!({}))],
+            vec!["vbundles.core.rukpak.io /validate Fail"],
+        ),
+        (
+            vec![evil("a", json!({"mode": "warn"})), evil("b", json!({"mode": "audit"}))],
+            vec!["vbundles.core.rukpak.io /validate Ignore"],
+        ),
+        (
+            vec![evil("a", json!({"mode": "warn"})), evil("b", json!({}))],
+            vec![
+                "vbundles.core.rukpak.io /validate/b Fail",
+                "vbundles-a.core.rukpak.io /validate/a Ignore",
+            ],
+        ),
+        (
+            vec![evil("a", json!({})), evil("b", json!({"mode": "off"}))],
+            vec!["vbundles.core.rukpak.io /validate/a Fail"],
+        ),
+        // One looks at every version, the other at one.
+        (
+            vec![rukpak(), evil("b", json!({}))],
+            vec![
+                "vbundles.core.rukpak.io /validate/bundle-immutability Fail",
+                "vbundles-b.core.rukpak.io /validate/b Fail",
+            ],
+        ),
+    ];
+    for (policies, expected) in cases {
+        configure(&folder, &policies);
+        let found = webhooks(&folder, &SERVICE);
+        assert_eq!(shown(&found), expected);
+        assert!(found.iter().all(|w| w["timeoutSeconds"] == 5 || w["timeoutSeconds"] == 21));
+    }
+    // Namespaces that every policy of a webhook excludes need not be sent.
+    let excluded = |namespaces: &[&str]| json!({"exclude": {"namespaces": namespaces}});
+    configure(&folder, &[evil("a", excluded(&["x", "y"])), evil("b", excluded(&["z", "y"]))]);
+    let found = webhooks(&folder, &SERVICE);
+    let expected = json!([["NotIn", ["kube-system", "opgate-system", "y"]]]);
+    assert_eq!((found.len(), selected(&found[0])), (1, expected));
+    configure(&folder, &[evil("a", excluded(&["x", "y"]))]);
+    let expected = json!([["NotIn", ["kube-system", "opgate-system", "x", "y"]]]);
+    assert_eq!(selected(&webhooks(&folder, &SERVICE)[0]), expected);
+}
+
+#[test]
+fn timeouts_leave_the_policies_their_time() {
+    let folder = folder(&[]);
+    for (time, seconds) in [("4s", 5), ("4001ms", 6), ("20s", 21), ("29s", 30), ("30s", 30)] {
+        configure(&folder, &[with(builtin(), &json!({"limits": {"time": time}}))]);
+        let output = print(&folder, &[&SERVICE[..], &["--output", "json"]].concat());
+        let printed: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(printed["webhooks"][0]["timeoutSeconds"], seconds, "{time}");
+        let is_told = err(&output).contains("limits.time is too long for a webhook");
+        assert_eq!(is_told, time == "30s", "{time}: {}", err(&output));
+    }
+}
+
+/// As `kubectl` takes it and people read it; the same text every time.
+#[test]
+fn yaml_says_the_same_as_json() {
+    let folder = folder(&[builtin(), operator_group()]);
+    for server in [SERVICE, URL] {
+        let output = print(&folder, &server);
+        assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+        let read: Value = serde_saphyr::from_str(&out(&output)).unwrap();
+        assert_eq!(read, printed(&folder, &server));
+        assert_eq!(out(&print(&folder, &server)), out(&output));
+    }
+    let off = json!({"mode": "warn", "rules": {"RPK-19": "off", "RPK-20": "off"}});
+    configure(&folder, &[with(builtin(), &off)]);
+    let text = out(&print(&folder, &[&SERVICE[..], &["--name", "house.opgate"]].concat()));
+    let (head, rest) = text.split_once("      caBundle: ").unwrap();
+    let (ca, tail) = rest.split_once('\n').unwrap();
+    assert!(ca.starts_with("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"), "{ca}");
+    let expected_head = "\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: house.opgate
+webhooks:
+  - name: vbundles.core.rukpak.io
+    admissionReviewVersions: [v1, v1beta1]
+    clientConfig:
+";
+    let expected_tail = "      service:
+        name: opgate
+        namespace: opgate-system
+        path: /validate/bundle-immutability
+        port: 443
+    failurePolicy: Ignore
+    matchPolicy: Equivalent
+    namespaceSelector:
+      matchExpressions:
+        - key: kubernetes.io/metadata.name
+          operator: NotIn
+          values: [kube-system, opgate-system]
+    rules:
+      - apiGroups: [core.rukpak.io]
+        apiVersions: [v1alpha1]
+        operations: [CREATE, UPDATE]
+        resources: [bundles]
+        scope: \"*\"
+      - apiGroups: [core.rukpak.io]
+        apiVersions: [v1alpha1, v1alpha2]
+        operations: [CREATE, UPDATE]
+        resources: [bundledeployments]
+        scope: \"*\"
+    sideEffects: None
+    timeoutSeconds: 21
+";
+    assert_eq!((head, tail), (expected_head, expected_tail));
+}
+
+#[test]
+fn wrong_usage_is_refused_with_what_to_do() {
+    let folder = folder(&[builtin()]);
+    let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    write("empty.crt", b"");
+    write("cut.crt", &read("tls/ca.crt")[..100]);
+    write("both.pem", &[read("tls/tls.crt"), read("tls/tls.key")].concat());
+    let ca = ["--ca", "tls/ca.crt"];
+    let url = |url: &'static str| vec!["--url", url, "--ca", "tls/ca.crt"];
+    let service = |service: &'static str| vec!["--service", service, "--ca", "tls/ca.crt"];
+    let bundle = |ca: &'static str| vec!["--service", "a/b", "--ca", ca];
+    let more = |more: &[&'static str]| [&SERVICE[..], more].concat();
+    let cases = [
+        (ca.to_vec(), "--service <NAMESPACE/NAME[:PORT]>|--url <URL>"),
+        (more(&["--url", "https://a"]), "cannot be used with"),
+        (SERVICE[..2].to_vec(), "--ca <FILE>"),
+        (service("opgate"), "\"opgate\" is not of the form NAMESPACE/NAME"),
+        (service("a/b:0"), "\"a/b:0\" is not of the form NAMESPACE/NAME"),
+        (service("a/B"), "\"a/B\" is not of the form NAMESPACE/NAME"),
+        (url("http://a"), "\"http://a\" is not an https URL"),
+        (url("10.0.0.1:9443"), "\"10.0.0.1:9443\" is not an https URL"),
+        (url("https://a/?b"), "has a user, a query or a fragment"),
+        (url("https://a#b"), "has a user, a query or a fragment"),
+        (url("https://u@a"), "has a user, a query or a fragment"),
+        (url("https://a b"), "is not a URL"),
+        (bundle("nowhere"), "nowhere: No such file or directory"),
+        (bundle("empty.crt"), "empty.crt: no certificate: put a block `BEGIN CERTIFICATE` in it"),
+        (bundle("cut.crt"), "cut.crt: not PEM"),
+        (bundle("tls/ca.key"), "tls/ca.key: holds a private key"),
+        (bundle("both.pem"), "both.pem: holds a private key"),
+        (more(&["--namespace", "x"]), "cannot be used with"),
+        ([&URL[..], &["--namespace", "X"]].concat(), "\"X\" is not the name of a namespace"),
+        (more(&["--name", "Opgate"]), "\"Opgate\" is not a name"),
+        (more(&["--output", "xml"]), "xml"),
+    ];
+    for (arguments, expected) in cases {
+        let output = print(&folder, &arguments);
+        let errors = err(&output);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(errors.contains(expected), "{expected} is not in\n{errors}\nof {arguments:?}");
+    }
+    assert_eq!(opgate(&folder, &["manifests"]).status.code(), Some(2));
+}
+
+/// Nobody knows which requests it would want: what is printed would be too little.
+#[test]
+fn a_broken_policy_is_not_left_out() {
+    let broken = json!({"name": "x", "module": hostile("imports-wasi")});
+    let folder = folder(&[builtin(), broken]);
+    let output = print(&folder, &SERVICE);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(3), ""));
+    assert!(err(&output).contains("policy x: "), "{}", err(&output));
+}

@@ -1,0 +1,414 @@
+//! What a tenant, or a bad day of the API server, may do to the view of the cluster and to what was
+//! allowed: each attack through the real binary, with an API server that stores what it is told.
+//!
+//! `docs/security.md` lists the invariants. The same with a real API server is in `attacks.rs` and
+//! `races.rs`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use testkit::Server;
+use testkit::fake::{FakeCluster, Watching};
+use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, csv, group, namespace, until};
+
+use crate::BINARY;
+
+const ACCOUNTS: &str = "v1/serviceaccounts";
+
+/// Short, so that what is not stored is known soon.
+const HASTY: [&str; 2] = ["--reservation", "300ms"];
+
+fn serve(cluster: &FakeCluster, arguments: &[&str]) -> Server {
+    reviews::serve(BINARY, cluster, arguments)
+}
+
+/// Stores a group, with all that a real server and OLM would have added.
+fn store(cluster: &FakeCluster, group: &Value) {
+    cluster.apply(OLM, "v1", "operatorgroups", group.clone());
+}
+
+async fn ready(server: &Server) {
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+}
+
+async fn objects(server: &Server, resource: &str, count: u32) {
+    let name = format!("opgate_context_objects{{resource=\"{resource}\"}}");
+    until(&name, async || server.metric(&name).await == Some(count.into())).await;
+}
+
+async fn decide(server: &Server, review: String) -> String {
+    server.connect().await.review(review).await.unwrap().message()
+}
+
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!({}), |inner, _| json!({"f:a": inner}))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn managed_fields_of_any_depth_freeze_nothing() {
+    let cluster = reviews::cluster();
+    let account = |name: &str, levels: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {
+                "name": name, "namespace": "a",
+                "managedFields": [{"manager": "tenant", "fieldsV1": nested(levels)}],
+            },
+        })
+    };
+    let names = |name: &str| {
+        let mut group = group("a", "g", &["a"], "");
+        group["spec"]["serviceAccountName"] = json!(name);
+        reviews::create(&group, Given::DryRun)
+    };
+    let first = serve(&cluster, &[]);
+    ready(&first).await;
+    cluster.apply("", "v1", "serviceaccounts", account("deep", 600));
+    cluster.apply("", "v1", "serviceaccounts", account("later", 0));
+    objects(&first, ACCOUNTS, 2).await;
+    // A server that starts meets it in a list.
+    let second = serve(&cluster, &[]);
+    ready(&second).await;
+    for server in [first, second] {
+        assert_eq!(decide(&server, names("deep")).await, "allowed");
+        assert_eq!(decide(&server, names("later")).await, "allowed");
+        assert_eq!(decide(&server, names("x")).await, "ServiceAccount x not found");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_up_is_not_asked_without_a_pause() {
+    let cluster = reviews::cluster();
+    cluster.watches_of(OLM, "operatorgroups", Watching::HungUp);
+    let server = serve(&cluster, &[]);
+    let is_watch =
+        |request: &str| request.contains("/operatorgroups?") && request.contains("watch=");
+    let is_list =
+        |request: &str| request.contains("/operatorgroups?") && !request.contains("watch=");
+    cluster.requested(3, is_list).await;
+    // What came before the third list: by now the watch after it may be there as well.
+    let requests = cluster.requests();
+    let mut lists = requests.iter().enumerate().filter(|(_, request)| is_list(request));
+    let (third, _) = lists.nth(2).unwrap();
+    let watches = requests[..third].iter().filter(|request| is_watch(request)).count();
+    assert_eq!(watches, 6, "three at one version, then a list");
+    // What comes in with the lists is seen all the same.
+    store(&cluster, &group("a", "first", &["shared"], GOOSE));
+    objects(&server, GROUPS, 1).await;
+    let log = server.log();
+    let told = log.iter().find(|line| line["resource"] == GROUPS && line["level"] == "WARN");
+    assert!(told.unwrap().to_string().contains("ends watches within"), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_not_stored_hides_nothing_that_is() {
+    let cluster = reviews::cluster();
+    let server = serve(&cluster, &["--reservation", "1h"]);
+    ready(&server).await;
+    let stored = group("a", "first", &["shared"], GOOSE);
+    store(&cluster, &stored);
+    objects(&server, GROUPS, 1).await;
+    let harmless = group("a", "first", &["a"], "");
+    let rival = group("b", "rival", &["shared"], GOOSE);
+    // 409: the name exists.
+    assert_eq!(decide(&server, reviews::create(&harmless, Given::Once)).await, "allowed");
+    let refused = decide(&server, reviews::create(&rival, Given::Once)).await;
+    assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
+    assert!(refused.contains("a/first"), "{refused}");
+    // A change that another webhook refuses.
+    let change = reviews::update(&cluster, &harmless);
+    assert_eq!(decide(&server, change).await, "allowed");
+    let refused = decide(&server, reviews::create(&rival, Given::Once)).await;
+    assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
+    // A member that the stored group does not support, by name and by what it provides.
+    let member = csv("a", "etcd", &["OwnNamespace"], &[]);
+    let refused = decide(&server, reviews::create(&member, Given::Once)).await;
+    assert!(refused.contains("SingleNamespace InstallModeType not supported"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_not_stored_refuses_nobody_once_that_is_known() {
+    let cluster = reviews::cluster();
+    let server = serve(&cluster, &HASTY);
+    ready(&server).await;
+    store(&cluster, &group("a", "first", &["a"], ""));
+    objects(&server, GROUPS, 1).await;
+    let greedy = group("a", "first", &["shared"], GOOSE);
+    let right = group("b", "right", &["shared"], GOOSE);
+    for refused_later in [reviews::create(&greedy, Given::Once), reviews::update(&cluster, &greedy)]
+    {
+        assert_eq!(decide(&server, refused_later).await, "allowed");
+        let dry = reviews::create(&right, Given::DryRun);
+        assert_eq!(decide(&server, dry).await, "allowed", "asked directly, and not there");
+    }
+    // While it could still be stored, it counts.
+    let slow = serve(&cluster, &["--reservation", "1h"]);
+    ready(&slow).await;
+    objects(&slow, GROUPS, 1).await;
+    assert_eq!(decide(&slow, reviews::update(&cluster, &greedy)).await, "allowed");
+    let refused = decide(&slow, reviews::create(&right, Given::DryRun)).await;
+    assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
+    let rests =
+        "\nthis rests on operatorgroups a/first: allowed just now, and not known to be stored";
+    assert!(refused.contains(rests), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stored_a_moment_ago_is_there_for_who_needs_it() {
+    let cluster = reviews::cluster();
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    for number in 0..50 {
+        let name = format!("new-{number}");
+        cluster.apply("", "v1", "namespaces", namespace(&name));
+        let group = group(&name, "g", &[&name], "");
+        assert_eq!(decide(&server, reviews::create(&group, Given::Once)).await, "allowed");
+        store(&cluster, &group);
+        let member = csv(&name, "etcd", &["OwnNamespace", "SingleNamespace"], &[]);
+        let member = reviews::create(&member, Given::Once);
+        assert_eq!(decide(&server, member).await, "allowed", "{number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_nothing_and_what_is_only_tried_is_not_reserved() {
+    let cluster = reviews::cluster();
+    let server = serve(&cluster, &["--reservation", "1h"]);
+    ready(&server).await;
+    let mut group = group("a", "first", &["a"], "");
+    store(&cluster, &group);
+    objects(&server, GROUPS, 1).await;
+    let reserved = format!("opgate_context_reservations{{resource=\"{GROUPS}\"}}");
+    group["metadata"]["annotations"]["note"] = json!("nobody reads this");
+    let update = reviews::update(&cluster, &group);
+    assert_eq!(decide(&server, update).await, "allowed");
+    assert_eq!(decide(&server, reviews::create(&group, Given::DryRun)).await, "allowed");
+    assert_eq!(server.metric(&reserved).await, Some(0.0));
+    group["spec"]["targetNamespaces"] = json!(["b"]);
+    let update = reviews::update(&cluster, &group);
+    assert_eq!(decide(&server, update).await, "allowed");
+    assert_eq!(server.metric(&reserved).await, Some(1.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_nobody_knows_reserve_only_so_much() {
+    let cluster = reviews::cluster();
+    let server = serve(&cluster, &["--reservation", "1h"]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let mut allowed = 0;
+    let answer = loop {
+        let name = format!("forged-{allowed}");
+        let forged = group(&name, "g", &[&name], "");
+        let answer = client.review(reviews::create(&forged, Given::Once)).await.unwrap();
+        if answer.status != 200 {
+            break answer;
+        }
+        allowed += 1;
+        assert!(allowed <= 512, "there is an end");
+    };
+    assert_eq!((allowed, answer.status), (512, 503));
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert!(answer.body.contains("not known to be stored: try again"), "{}", answer.body);
+    // What reserves nothing is decided as ever.
+    let tried = reviews::create(&group("a", "g", &["a"], ""), Given::DryRun);
+    assert_eq!(decide(&server, tried).await, "allowed");
+}
+
+/// Of requests that exclude each other one is stored, whatever asks the API server.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_that_exclude_each_other_one_is_stored() {
+    for arguments in [&[][..], &["--consistent-reads"]] {
+        let cluster = reviews::cluster();
+        let mut all = vec!["--queue", "100000"];
+        all.extend(arguments);
+        let server = serve(&cluster, &all);
+        ready(&server).await;
+        let (lanes, rounds) = (40, 5);
+        for round in 0..rounds {
+            let api = format!("Round{round}.v1.race.com");
+            let won = AtomicUsize::new(0);
+            let racing = (0..lanes).map(|lane| {
+                let (cluster, server, won, api) = (&cluster, &server, &won, &api);
+                async move {
+                    let namespace = format!("racer-{round}-{lane}");
+                    let racer = group(&namespace, "g", &["shared"], api);
+                    let decided = decide(server, reviews::create(&racer, Given::Once)).await;
+                    if decided == "allowed" {
+                        store(cluster, &racer);
+                        won.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        assert!(decided.starts_with("intersecting"), "{decided}");
+                    }
+                }
+            });
+            join_all(racing).await;
+            assert_eq!(won.into_inner(), 1, "round {round} with {arguments:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consistent_reads_are_shared() {
+    let cluster = reviews::cluster();
+    for number in 0..500 {
+        store(&cluster, &group(&format!("n{number}"), "g", &["elsewhere"], "Other.v1.com"));
+    }
+    let server = serve(&cluster, &["--consistent-reads", "--queue", "100000"]);
+    ready(&server).await;
+    objects(&server, GROUPS, 500).await;
+    let before = cluster.requests().len();
+    let asking = (0..100).map(|number| {
+        let (cluster, server) = (&cluster, &server);
+        async move {
+            let name = format!("mine-{number}");
+            let mine = group(&name, "g", &[&name], &format!("Api{number}.v1.com"));
+            let review = reviews::create(&mine, Given::Once);
+            assert_eq!(decide(server, review).await, "allowed");
+            store(cluster, &mine);
+        }
+    });
+    join_all(asking).await;
+    let requests = cluster.requests().split_off(before);
+    let whole =
+        requests.iter().filter(|r| r.contains("v1/operatorgroups?") && !r.contains("watch="));
+    // Six pages each; one by one it would be 600.
+    assert!(whole.clone().count() <= 300, "{}", whole.count());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_fails_is_not_trusted() {
+    let cluster = reviews::cluster();
+    let server = serve(&cluster, &[]);
+    let strict = serve(&cluster, &["--interrupted", "fail"]);
+    for server in [&server, &strict] {
+        ready(server).await;
+    }
+    cluster.watches_of(OLM, "operatorgroups", Watching::Failed);
+    cluster.disconnect();
+    for server in [&server, &strict] {
+        until("the interruption", async || {
+            let (code, text) = server.get("/readyz?verbose").await;
+            assert_eq!(code, 200, "{text}");
+            text.contains(&format!("[!]{GROUPS} interrupted for"))
+        })
+        .await;
+        let metric = format!("opgate_context_interrupted{{resource=\"{GROUPS}\"}}");
+        assert_eq!(server.metric(&metric).await, Some(1.0));
+    }
+    store(&cluster, &group("a", "unseen", &["shared"], GOOSE));
+    let rival = reviews::create(&group("b", "rival", &["shared"], GOOSE), Given::Once);
+    let refused = decide(&server, rival.clone()).await;
+    assert!(refused.contains("a/unseen"), "read directly: {refused}");
+    let answer = strict.connect().await.review(rival).await.unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(
+        answer.body.contains("the watch of operators.coreos.com/v1/operatorgroups fails"),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_goes_backwards_is_listed_anew() {
+    let cluster = reviews::cluster();
+    store(&cluster, &group("a", "first", &["a"], ""));
+    let backup = cluster.version();
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    for number in 0..20 {
+        store(&cluster, &group(&format!("lost-{number}"), "g", &["shared"], GOOSE));
+    }
+    objects(&server, GROUPS, 21).await;
+    cluster.restore(backup);
+    store(&cluster, &group("b", "after", &["b"], ""));
+    objects(&server, GROUPS, 2).await;
+    let review = reviews::create(&group("c", "new", &["shared"], GOOSE), Given::Once);
+    assert_eq!(decide(&server, review).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_resource_that_cannot_be_read_is_no_reason_to_leave() {
+    let cluster = reviews::cluster();
+    cluster.forbid("", "serviceaccounts");
+    let server = serve(&cluster, &["--sync-timeout", "1s"]);
+    ready(&server).await;
+    until("the refusal", async || {
+        let (code, text) = server.get("/readyz?verbose").await;
+        assert_eq!(code, 200);
+        text.contains("[-]v1/serviceaccounts is not synced yet: forbidden:")
+            && text.contains("needed by operator-group")
+            && text.contains(&format!("[+]{GROUPS} current, 0 objects"))
+    })
+    .await;
+    // What needs it fails, what does not is decided.
+    let plain = group("a", "g", &["a"], "");
+    assert_eq!(decide(&server, reviews::create(&plain, Given::DryRun)).await, "allowed");
+    let mut scoped = plain;
+    scoped["spec"]["serviceAccountName"] = json!("x");
+    let review = reviews::create(&scoped, Given::DryRun);
+    let answer = server.connect().await.review(review).await.unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.contains("v1/serviceaccounts is not synced yet"), "{}", answer.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_all_is_being_listed_requests_are_to_come_again() {
+    let cluster = reviews::cluster();
+    cluster.pause();
+    let server = serve(&cluster, &["--sync-timeout", "0s"]);
+    let review = reviews::create(&group("a", "g", &["a"], ""), Given::DryRun);
+    let answer = server.connect().await.review(review.clone()).await.unwrap();
+    assert_eq!(answer.status, 503, "{}", answer.body);
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert!(
+        answer.body.contains("is not synced yet: the server has just started"),
+        "{}",
+        answer.body
+    );
+    cluster.resume();
+    until("the lists", async || {
+        server.connect().await.review(review.clone()).await.unwrap().status == 200
+    })
+    .await;
+}
+
+/// Memory that the process had at most, in KiB.
+fn peak(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Pages are bounded in bytes: 29 MiB of small brackets, which nobody reads, are not held at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_objects_are_listed_in_little_memory() {
+    let cluster = reviews::cluster();
+    let alone = serve(&cluster, &[]);
+    ready(&alone).await;
+    let brackets = json!(vec![json!({}); 480_000]);
+    for number in 0..20 {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": format!("large-{number}"), "namespace": "a"},
+            "secrets": brackets,
+        });
+        cluster.apply("", "v1", "serviceaccounts", account);
+    }
+    for number in 0..300 {
+        let name = format!("small-{number}");
+        let account = json!({"metadata": {"name": name, "namespace": "b"}});
+        cluster.apply("", "v1", "serviceaccounts", account);
+    }
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    objects(&server, ACCOUNTS, 320).await;
+    let (before, after) = (peak(&alone), peak(&server));
+    println!("peak {before} KiB, with 29 MiB of brackets listed {after} KiB");
+    // The other one has got the same as events.
+    objects(&alone, ACCOUNTS, 320).await;
+    println!("and as events {} KiB", peak(&alone));
+    assert!(after < before + (32 << 10), "{before} and {after} KiB");
+    assert!(peak(&alone) < before + (32 << 10), "{before} and {} KiB", peak(&alone));
+}

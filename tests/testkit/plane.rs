@@ -1,0 +1,363 @@
+//! A real control plane: etcd and kube-apiserver in processes of their own, from the folder that
+//! `KUBEBUILDER_ASSETS` names (the convention of envtest), and what tests put into it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::DynamicObject;
+use kube::{Api, Client, Config};
+use opgate_certs::{Authority, write_private, write_public};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::objects::{crds, csvs, group, groups, namespace, object, resource};
+use crate::{Server, configuration};
+
+/// How often something is looked at until it is there, and what lies between two looks.
+const LOOKS: usize = 300;
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Requests at a time, where many objects are created.
+const AT_A_TIME: usize = 32;
+
+/// A control plane; killed when dropped.
+pub struct ControlPlane {
+    etcd: Child,
+    apiserver: Child,
+    /// Starts the API server, again and again.
+    command: Command,
+    /// Its files; tests may add to them.
+    pub files: TempDir,
+    address: String,
+    has_answered: bool,
+    _authority: Authority,
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
+        let is_broken =
+            !self.has_answered || has_ended(&mut self.apiserver) || has_ended(&mut self.etcd);
+        if std::thread::panicking() && is_broken {
+            for program in ["etcd", "kube-apiserver"] {
+                let log = self.files.path().join(format!("{program}.log"));
+                let log = std::fs::read_to_string(log).unwrap_or_default();
+                let fatal =
+                    log.lines().position(|l| l.starts_with("fatal") || l.starts_with("panic"));
+                let from = fatal.unwrap_or_else(|| log.lines().count().saturating_sub(10));
+                let last: Vec<_> = log.lines().skip(from).take(20).collect();
+                eprintln!("{program}: {last:#?}");
+            }
+        }
+        for child in [&mut self.apiserver, &mut self.etcd] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A port that is free now: whoever else asks the system for one meanwhile may get it.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl ControlPlane {
+    /// Starts one and waits until it answers, with users `admin` (may do everything) and `opgate`
+    /// (may do what RBAC grants). `None`, with a line that says so, where there are no binaries.
+    pub async fn start() -> Option<Self> {
+        let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) else {
+            eprintln!(
+                "skipped: KUBEBUILDER_ASSETS does not name a folder with kube-apiserver and etcd"
+            );
+            return None;
+        };
+        let mut plane = Self::spawn(&assets);
+        plane.answers().await;
+        plane.has_answered = true;
+        Some(plane)
+    }
+
+    fn spawn(assets: &Path) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let at = |name: &str| files.path().join(name).display().to_string();
+        let authority = Authority::create(1).unwrap();
+        let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let issued = authority.issue(&names, 1).unwrap();
+        write_public(Path::new(&at("ca.crt")), authority.certificate()).unwrap();
+        write_public(Path::new(&at("tls.crt")), &issued.certificate).unwrap();
+        write_private(Path::new(&at("tls.key")), &issued.key).unwrap();
+        // The group decides what share of the API server's attention an account of a pod gets.
+        let tokens = "admin,admin,1,system:masters\nopgate,opgate,2,system:serviceaccounts\n";
+        write_private(Path::new(&at("tokens.csv")), tokens).unwrap();
+        let etcd = format!("http://127.0.0.1:{}", free_port());
+        let peer = format!("http://127.0.0.1:{}", free_port());
+        let port = free_port().to_string();
+        let program = |program: &str, arguments: &[&str]| {
+            let log = std::fs::File::create(at(&format!("{program}.log"))).unwrap();
+            let mut command = Command::new(assets.join(program));
+            command.args(arguments).stdout(Stdio::null()).stderr(log);
+            command
+        };
+        let mut etcd_command = program(
+            "etcd",
+            &[
+                "--data-dir",
+                &at("etcd"),
+                "--listen-client-urls",
+                &etcd,
+                "--advertise-client-urls",
+                &etcd,
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+                "--initial-cluster",
+                &format!("default={peer}"),
+            ],
+        );
+        let mut command = program(
+            "kube-apiserver",
+            &[
+                &format!("--etcd-servers={etcd}"),
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                &format!("--secure-port={port}"),
+                &format!("--tls-cert-file={}", at("tls.crt")),
+                &format!("--tls-private-key-file={}", at("tls.key")),
+                &format!("--cert-dir={}", at("certs")),
+                &format!("--token-auth-file={}", at("tokens.csv")),
+                &format!("--service-account-key-file={}", at("tls.crt")),
+                &format!("--service-account-signing-key-file={}", at("tls.key")),
+                "--service-account-issuer=https://kubernetes.default.svc",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                "--authorization-mode=RBAC",
+                "--disable-admission-plugins=ServiceAccount",
+            ],
+        );
+        let etcd = etcd_command.spawn().unwrap_or_else(|e| panic!("etcd: {e}"));
+        let apiserver = command.spawn().unwrap_or_else(|e| panic!("kube-apiserver: {e}"));
+        let address = format!("https://127.0.0.1:{port}");
+        Self {
+            etcd,
+            apiserver,
+            command,
+            files,
+            address,
+            has_answered: false,
+            _authority: authority,
+        }
+    }
+
+    async fn answers(&self) {
+        let admin = self.client("admin").await;
+        eventually("the API server", || async {
+            Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"))
+                .get("default")
+                .await
+                .ok()
+        })
+        .await;
+    }
+
+    /// Kills the API server and starts it anew; gives back before it answers.
+    pub fn restart_apiserver(&mut self) {
+        self.apiserver.kill().unwrap();
+        self.apiserver.wait().unwrap();
+        self.apiserver = self.command.spawn().unwrap();
+    }
+
+    /// A kubeconfig of one of the users.
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+        let path = self.files.path().join(format!("{user}.kubeconfig"));
+        let ca = self.files.path().join("ca.crt");
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": self.address, "certificate-authority": ca}}],
+            "users": [{"name": user, "user": {"token": user}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": user}}],
+            "current-context": "c",
+        });
+        write_private(&path, &kubeconfig.to_string()).unwrap();
+        path
+    }
+
+    /// A client of one of the users.
+    pub async fn client(&self, user: &str) -> Client {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user)).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    /// Installs the CRDs and waits until their objects can be listed.
+    pub async fn install(&self) {
+        let admin = self.client("admin").await;
+        let definition = resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let definitions = Api::<DynamicObject>::all_with(admin.clone(), &definition);
+        for crd in crds() {
+            definitions.create(&PostParams::default(), &object(crd)).await.unwrap();
+        }
+        for resource in [groups(), csvs()] {
+            let api = Api::<DynamicObject>::all_with(admin.clone(), &resource);
+            eventually("the new resources", || async {
+                api.list(&ListParams::default()).await.ok()
+            })
+            .await;
+        }
+    }
+
+    /// Lets the user `opgate` read everything.
+    pub async fn grant(&self) {
+        let admin = self.client("admin").await;
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "opgate"},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "opgate"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "opgate"},
+            "subjects": [{"kind": "User", "name": "opgate"}],
+        });
+        for (kind, value) in [("ClusterRole", role), ("ClusterRoleBinding", binding)] {
+            let resource = resource("rbac.authorization.k8s.io", "v1", kind);
+            let api = Api::<DynamicObject>::all_with(admin.clone(), &resource);
+            api.create(&PostParams::default(), &object(value)).await.unwrap();
+        }
+    }
+
+    /// Creates Namespaces, some at a time.
+    pub async fn namespaces(&self, names: impl IntoIterator<Item = String>) {
+        let namespaces = Api::<DynamicObject>::all_with(
+            self.client("admin").await,
+            &resource("", "v1", "Namespace"),
+        );
+        iter(names)
+            .for_each_concurrent(AT_A_TIME, async |name| {
+                namespaces.create(&PostParams::default(), &namespace(&name)).await.unwrap();
+            })
+            .await;
+    }
+
+    /// Creates OperatorGroups, some at a time.
+    pub async fn groups(&self, objects: impl IntoIterator<Item = DynamicObject>) {
+        let admin = self.client("admin").await;
+        iter(objects)
+            .for_each_concurrent(AT_A_TIME, async |group| {
+                let namespace = group.metadata.namespace.clone().unwrap();
+                let api =
+                    Api::<DynamicObject>::namespaced_with(admin.clone(), &namespace, &groups());
+                api.create(&PostParams::default(), &group).await.unwrap();
+            })
+            .await;
+    }
+
+    /// A configuration of the policy `operator-group` as it is by default; in an unoptimised build
+    /// an evaluation has `time`.
+    pub fn operator_group(time: &str) -> String {
+        let mut policy = json!({"name": "operator-group"});
+        if cfg!(debug_assertions) {
+            policy["limits"] = json!({"time": time});
+        }
+        configuration(&[policy])
+    }
+
+    /// Registers the webhook ([`Self::register`]) and waits until the API server asks it. For that
+    /// a group is stored in the namespace `probe` the first time; no other is created there.
+    pub async fn enforce(
+        &self,
+        binary: &str,
+        configuration: &str,
+        address: SocketAddr,
+        servers: &[Server],
+    ) {
+        let admin = self.client("admin").await;
+        let probe = Api::<DynamicObject>::namespaced_with(admin, "probe", &groups());
+        if probe.get_opt("g").await.unwrap().is_none() {
+            self.namespaces(["probe".to_owned()]).await;
+            self.groups([group("probe", "g", &json!({"targetNamespaces": ["probe"]}), "")]).await;
+        }
+        self.register(binary, configuration, address, servers).await;
+        let second = group("probe", "second", &json!({}), "");
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        eventually("the webhook", || async {
+            match probe.create(&dry, &second).await {
+                Err(kube::Error::Api(status)) if status.code == 403 => Some(()),
+                _ => None,
+            }
+        })
+        .await;
+    }
+
+    /// Registers what `opgate manifests webhook` prints for this configuration, for a Service whose
+    /// address is this port of this machine; these servers are behind it. The API server uses it a
+    /// little later. A Service, because to a URL of this machine an API server keeps one connection
+    /// of HTTP/2, and so meets one replica only.
+    pub async fn register(
+        &self,
+        binary: &str,
+        configuration: &str,
+        address: SocketAddr,
+        servers: &[Server],
+    ) {
+        let admin = self.client("admin").await;
+        let apply = PatchParams::apply("tests").force();
+        let (name, namespace) = ("opgate", "opgate-system");
+        let of_all = resource("", "v1", "Namespace");
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        });
+        let parent =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let namespaces = Api::<DynamicObject>::all_with(admin.clone(), &of_all);
+        namespaces.patch(namespace, &apply, &Patch::Apply(&parent)).await.unwrap();
+        let services = resource("", "v1", "Service");
+        let services = Api::<DynamicObject>::namespaced_with(admin.clone(), namespace, &services);
+        services.patch(name, &apply, &Patch::Apply(&service)).await.unwrap();
+
+        let config = self.files.path().join("opgate.yaml");
+        std::fs::write(&config, configuration).unwrap();
+        let mut command = Command::new(binary);
+        command.args(["manifests", "webhook", "--config"]).arg(&config);
+        command.arg("--service").arg(format!("{namespace}/{name}:{}", address.port()));
+        for server in servers {
+            let ca = server.certificates.folder.path().join("ca.crt");
+            write_public(&ca, server.certificates.authority.certificate()).unwrap();
+            command.arg("--ca").arg(ca);
+        }
+        let printed = command.output().unwrap();
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+        let webhook: Value =
+            serde_saphyr::from_str(&String::from_utf8(printed.stdout).unwrap()).unwrap();
+        let webhooks = Api::<DynamicObject>::all_with(
+            admin,
+            &resource("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"),
+        );
+        let name = webhook["metadata"]["name"].as_str().unwrap();
+        webhooks.patch(name, &apply, &Patch::Apply(&webhook)).await.unwrap();
+    }
+}
+
+/// Looks until there is something.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
+    for _ in 0..LOOKS {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
+    panic!("{what} does not come");
+}
