@@ -1,12 +1,4 @@
 //! Who may connect to a server that asks for certificates: real handshakes, in memory.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "tests may panic"
-)]
 
 use std::fs;
 use std::path::Path;

@@ -1,12 +1,4 @@
 //! What a look at a document answers.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "tests may panic"
-)]
 
 use std::sync::Arc;
 

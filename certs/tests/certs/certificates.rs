@@ -1,12 +1,4 @@
 //! Certificates that servers get: issued here or elsewhere, in every form, whole or broken.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "tests may panic"
-)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

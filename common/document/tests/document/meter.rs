@@ -1,11 +1,4 @@
 //! Looks that are told to stop.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests may panic"
-)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,11 +1,4 @@
 //! What looks at documents charge to accounts.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests may panic"
-)]
 
 use std::sync::Arc;
 
