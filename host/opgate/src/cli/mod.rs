@@ -36,7 +36,7 @@ use crate::text::causes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 #[derive(Debug, Parser)]
-#[command(name = "opgate", version, about, max_term_width = 100)]
+#[command(name = "opgate", version, about, max_term_width = 100, after_help = NEXT)]
 struct Cli {
     #[command(flatten)]
     log: LogArgs,
@@ -44,12 +44,28 @@ struct Cli {
     command: Command,
 }
 
+/// What a newcomer does next.
+const NEXT: &str = "\
+Without a cluster:
+  opgate demo                    See decisions in a few seconds
+  opgate check PATH              Check a bundle, a catalog or manifests before you publish them
+  opgate replay PATH             Decide recorded AdmissionReviews
+  opgate rules                   List the rules and their levels
+
+As a webhook, in this order (docs/operate.md):
+  opgate certs issue --out tls --service NAMESPACE/NAME
+  opgate serve --config opgate.yaml --tls-dir tls
+  opgate manifests webhook --config opgate.yaml --service NAMESPACE/NAME --ca tls/ca.crt
+
+Exit status: 0 success, 1 something is denied, 2 wrong usage or unreadable input, 3 a policy or the
+engine failed. `opgate COMMAND --help` describes a command.";
+
 #[derive(Debug, Args)]
 struct LogArgs {
-    /// Least important lines of the log [default: info for `serve`, otherwise warn]
+    /// Lowest level to log [default: info for `serve`, otherwise warn]
     #[arg(long, global = true, env = "OPGATE_LOG", value_name = "LEVEL")]
     log: Option<tracing::Level>,
-    /// Form of the log
+    /// Log format, on stderr
     #[arg(
         long,
         global = true,
@@ -64,7 +80,7 @@ struct LogArgs {
 enum LogFormat {
     /// For people
     Text,
-    /// One object a line
+    /// One JSON object a line
     Json,
 }
 
@@ -78,15 +94,15 @@ enum Command {
     Check(check::Check),
     /// List the rules of the configured policies
     Rules(rules::Rules),
-    /// List and inspect policies, make components of modules
+    /// List, inspect and package policies
     Policy(policy::PolicyArgs),
     /// Issue and check certificates
     Certs(certs::Certs),
-    /// Say what a constraint asks for, and whether properties fulfil it
+    /// Evaluate an olm.constraint against the properties of a bundle
     Constraint(constraint::ConstraintArgs),
-    /// Print what a cluster has to know about the server
+    /// Print the Kubernetes manifests for the server: webhooks, network policy
     Manifests(manifests::Manifests),
-    /// Start a server, send sample reviews over TLS, print what it decides
+    /// Start a server, send it sample reviews over TLS, and print its decisions
     Demo(demo::Demo),
     /// Do a job for another process of this program
     #[command(hide = true)]
@@ -101,7 +117,7 @@ enum Command {
 /// Which policies, configured how.
 #[derive(Debug, Args)]
 struct ConfigArgs {
-    /// Configuration file; without one all built-in policies serve with their defaults
+    /// Configuration file [default: all built-in policies with their default settings]
     #[arg(long, value_name = "FILE", env = "OPGATE_CONFIG")]
     config: Option<PathBuf>,
     /// Folder for compiled policies [default: the user's cache folder]
@@ -178,7 +194,7 @@ impl ConfigArgs {
 /// How much is read.
 #[derive(Debug, Args)]
 struct ReadArgs {
-    /// Most bytes that are read of all files together; what YAML becomes counts as well
+    /// Maximum bytes to read from all files together, including the JSON made from YAML
     #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = parse_bytes)]
     max_read: usize,
 }
