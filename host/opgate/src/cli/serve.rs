@@ -21,44 +21,54 @@ use crate::policy::Loading;
 use crate::policy::units::{parse_bytes, parse_duration};
 use crate::server::{Options, Room, Server, Starting};
 
+/// What to do before and after.
+const NEXT: &str = "\
+In this order (docs/operate.md):
+  1. Issue a certificate:  opgate certs issue --out tls --service NAMESPACE/NAME
+  2. Start the server:     opgate serve --config opgate.yaml --tls-dir tls
+  3. Wait until /readyz on the ops port answers 200; with ?verbose it says what is missing
+  4. Register it:          opgate manifests webhook --config opgate.yaml \\
+                             --service NAMESPACE/NAME --ca tls/ca.crt | kubectl apply -f -";
+
 /// Arguments of `opgate serve`.
 #[derive(Debug, Args)]
+#[command(after_help = NEXT)]
 pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
     tls: SourceArgs,
-    /// Address of the webhook port
+    /// Address of the webhook port, TLS
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443", env = "OPGATE_LISTEN")]
     listen: SocketAddr,
-    /// Address of the ops port: /livez, /readyz, /metrics, /policies
+    /// Address of the ops port, plain HTTP: /livez, /readyz, /metrics, /policies
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081", env = "OPGATE_OPS_LISTEN")]
     ops_listen: SocketAddr,
-    /// Largest body
+    /// Maximum size of a request body
     #[arg(long, value_name = "SIZE", default_value = "7Mi", value_parser = parse_bytes)]
     max_body: usize,
-    /// Memory of all requests at one time, from their bodies to their answers; more are answered with
-    /// 503 [default: 256Mi, or a quarter of the memory limit where that is less]
+    /// Maximum memory of all requests together, from their bodies to their answers; requests beyond
+    /// it get 503 [default: 256Mi, or a quarter of the memory limit if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_body_memory: Option<usize>,
-    /// Calls that may wait for each policy; more are answered with 503
+    /// Maximum number of calls that wait for each policy; calls beyond it get 503
     #[arg(long, value_name = "NUMBER", default_value_t = QUEUE)]
     queue: usize,
-    /// How long to go on accepting after SIGTERM, until endpoints have noticed
+    /// How long to continue to accept connections after SIGTERM, until endpoints are updated
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     drain_delay: Duration,
-    /// How long to wait then for requests under way
+    /// How long to wait after that for requests in progress
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     grace: Duration,
     #[command(flatten)]
     context: ContextArgs,
-    /// How often to look for a new certificate and a new CA bundle for clients
+    /// How often to check for a new certificate and a new CA bundle for clients
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     tls_reload: Duration,
     #[command(flatten)]
     clients: ClientArgs,
-    /// Open connections of the webhook port; where more come, those that are silent or idle go
-    /// [default: 4096, or one for each 512Ki of the memory limit where that is less]
+    /// Maximum number of connections to the webhook port; beyond it the server closes silent and idle
+    /// ones [default: 4096, or one for each 256Ki of the memory limit if that is less]
     #[arg(long, value_name = "NUMBER")]
     max_connections: Option<NonZeroUsize>,
     /// Where to look for the memory limit: a folder with `proc` and `sys`
@@ -69,7 +79,7 @@ pub(super) struct Serve {
 /// Who may connect to the webhook port.
 #[derive(Debug, Args)]
 struct ClientArgs {
-    /// CA bundle, PEM: clients need a certificate of one of these CAs, for client authentication
+    /// CA bundle, PEM: only clients with a certificate from one of these CAs may connect
     #[arg(long, value_name = "FILE", env = "OPGATE_CLIENT_CA")]
     client_ca: Option<PathBuf>,
     /// Common name or DNS name that a client's certificate must have; may be repeated
@@ -87,33 +97,34 @@ impl ClientArgs {
 /// Where policies read the other objects of the cluster.
 #[derive(Debug, Args)]
 struct ContextArgs {
-    /// Where policies read other objects of the cluster [default: `in-cluster` in a pod,
-    /// `kubeconfig` where one is named, otherwise `none`]
+    /// Where policies read other objects of the cluster [default: `kubeconfig` if one is named,
+    /// otherwise `in-cluster` in a pod, otherwise `none`]
     #[arg(long, value_name = "SOURCE")]
     cluster: Option<ClusterSource>,
-    /// Kubeconfig of the cluster that policies read; several are merged, as `kubectl` does it
+    /// Kubeconfig of the cluster that policies read; several are merged as by `kubectl`
     #[arg(long, value_name = "FILE[:FILE]", env = "KUBECONFIG")]
     kubeconfig: Option<OsString>,
-    /// A context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     kube_context: Option<String>,
-    /// Read the cluster from files, as `kubectl get -A -o yaml` prints it, instead of an API server
+    /// Files with the objects of the cluster, as `kubectl get -A -o yaml` prints them, instead of an
+    /// API server; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with_all = ["cluster", "kube_context"])]
     context: Vec<PathBuf>,
-    /// What was last heard of longer ago has no answer: the policy's `onError` decides
+    /// Maximum age of what is known of a resource; beyond it the policy's `onError` decides
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
     context_max_age: Duration,
-    /// How long what was allowed may take until it is stored, other webhooks included: so long it
-    /// counts although nothing shows it
+    /// How long an API server may take to store an allowed object, including other webhooks; until
+    /// then the object counts as if it were stored
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_reservation)]
     reservation: Duration,
     /// How long to wait for the first lists before the webhook port opens
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     sync_timeout: Duration,
-    /// While the watch of a resource fails: read the objects that decide directly, or fail
+    /// While the watch of a resource fails: read the decisive objects directly, or fail the call
     #[arg(long, value_name = "HOW", default_value = "read")]
     interrupted: Interrupted,
-    /// Ask the API server itself about the objects that decide, instead of trusting the watch
+    /// Read the decisive objects from the API server itself instead of trusting the watch
     #[arg(long, conflicts_with = "context")]
     consistent_reads: bool,
 }
@@ -131,9 +142,9 @@ fn parse_reservation(text: &str) -> Result<Duration, String> {
 enum ClusterSource {
     /// The service account of this pod
     InCluster,
-    /// `--kubeconfig`
+    /// The file that `--kubeconfig` names
     Kubeconfig,
-    /// No cluster: rules that need it are not evaluated
+    /// No cluster: skip rules that need one
     None,
 }
 
