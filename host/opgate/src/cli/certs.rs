@@ -10,6 +10,13 @@ use opgate_certs::{Authority, Issued, Source, service_names, verify, write_priva
 
 use super::{Failure, Outcome};
 
+/// What to do with a certificate.
+const NEXT: &str = "\
+Next (docs/operate.md):
+  opgate certs check --tls-dir tls --name NAME.NAMESPACE.svc
+  kubectl -n NAMESPACE create secret tls opgate-tls --cert=tls/tls.crt --key=tls/tls.key
+  opgate manifests webhook --service NAMESPACE/NAME --ca tls/ca.crt | kubectl apply -f -";
+
 /// Arguments of `opgate certs`.
 #[derive(Debug, Args)]
 pub(super) struct Certs {
@@ -19,31 +26,32 @@ pub(super) struct Certs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Issue a certificate: ca.crt, ca.key, tls.crt and tls.key in one folder
+    /// Issue a certificate: write ca.crt, ca.key, tls.crt and tls.key to one folder
     ///
-    /// A CA that is already in the folder issues the new certificate, so that the `caBundle` of the
-    /// webhook configuration stays valid. Keys get mode 0600.
+    /// If the folder already holds a CA, that CA issues the new certificate, so that the `caBundle` of
+    /// the webhook configuration stays valid. Keys get mode 0600. Keep ca.key out of the cluster.
+    #[command(after_help = NEXT)]
     Issue {
-        /// The folder
+        /// Folder for the files
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
-        /// A Service, for all the names that it has
+        /// Service to issue for, with all of its names; may be repeated
         #[arg(long, value_name = "NAMESPACE/NAME")]
         service: Vec<String>,
-        /// A DNS name or IP address
+        /// DNS name or IP address to issue for; may be repeated
         #[arg(long, value_name = "NAME")]
         name: Vec<String>,
-        /// Issue a certificate with which a client of this name connects, client.crt and client.key,
-        /// in place of a serving certificate
+        /// Issue a client certificate for this name, client.crt and client.key, instead of a serving
+        /// certificate
         #[arg(long, value_name = "NAME", conflicts_with_all = ["service", "name"])]
         client: Option<String>,
-        /// Days for which the certificate is valid
+        /// Validity of the certificate in days
         #[arg(long, default_value = "90", value_parser = clap::value_parser!(u32).range(1..=825))]
         days: u32,
-        /// Days for which a new CA is valid
+        /// Validity of a new CA in days
         #[arg(long, default_value = "3650", value_parser = clap::value_parser!(u32).range(1..=7300))]
         ca_days: u32,
-        /// Make a new CA, also where there is one
+        /// Create a new CA and replace the one in the folder
         #[arg(long)]
         new_ca: bool,
     },
@@ -54,10 +62,10 @@ enum Command {
         /// CA bundle [default: ca.crt beside the certificate, if there is one]
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
-        /// Name under which the server will be called
+        /// Name that API servers use to call the server; may be repeated
         #[arg(long, value_name = "NAME")]
         name: Vec<String>,
-        /// Complain about a certificate that ends in less than so many days
+        /// Report a problem if the certificate expires in fewer days than this
         #[arg(long, default_value = "7")]
         days_left: u32,
     },
