@@ -22,24 +22,36 @@ use crate::policy::Set;
 use crate::review::Review;
 use crate::text::one_line;
 
+/// What to try, and what the status says.
+const NEXT: &str = "\
+Examples:
+  opgate check bundle                                  Find the errors of a bundle
+  opgate check --as catalog --since published catalog  Compare a catalog with the published one
+  kustomize build config/default | opgate check -      Check manifests from standard input
+
+Exit status: 0 everything passes, 1 something is denied, 2 wrong usage or unreadable input, 3 a
+policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets their
+levels. docs/check.md has the details.";
+
 /// Arguments of `opgate check`.
 #[derive(Debug, Args)]
+#[command(after_help = NEXT)]
 pub(super) struct Check {
     #[command(flatten)]
     config: ConfigArgs,
-    /// What the paths are [default: found out for each of them]
+    /// Classify all paths as this [default: each path by its content]
     #[arg(long = "as", value_name = "WHAT")]
     kind: Option<As>,
-    /// What was published before: rules about changes are checked as well
+    /// Published version of PATH to compare with: also evaluates rules about changes
     #[arg(long, value_name = "OLD")]
     since: Option<PathBuf>,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
     #[command(flatten)]
     read: ReadArgs,
-    /// Folders of bundles and catalogs, or folders with some of them below; files and folders of manifests;
-    /// - for one file from standard input
+    /// Bundles, catalogs, folders that contain them, files or folders of manifests, or - for one file
+    /// from standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
