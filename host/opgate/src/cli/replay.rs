@@ -13,24 +13,35 @@ use crate::cluster::Source;
 use crate::policy::{Decision, Set};
 use crate::review::Review;
 
+/// What to try, and what the status says.
+const NEXT: &str = "\
+Examples:
+  opgate replay reviews                           Decide all reviews of a folder
+  opgate replay --context cluster.yaml reviews    Evaluate rules that need a cluster as well
+  opgate replay --config new.yaml reviews         Test a configuration before you roll it out
+
+Exit status: 0 everything is allowed, 1 something is denied, 2 wrong usage or unreadable input, 3 a
+policy or the engine failed. docs/replay.md has the details.";
+
 /// Arguments of `opgate replay`.
 #[derive(Debug, Args)]
+#[command(after_help = NEXT)]
 pub(super) struct Replay {
     #[command(flatten)]
     config: ConfigArgs,
-    /// The cluster as the policies see it: what `kubectl get -A -o yaml` prints
+    /// Files with the objects of a cluster, as `kubectl get -A -o yaml` prints them; may be repeated
     #[arg(long, value_name = "PATH")]
     context: Vec<PathBuf>,
-    /// Apply each allowed review to the cluster of `--context` (or to an empty one), so that the next
-    /// ones see it
+    /// Apply each allowed review to the cluster of `--context` (or to an empty one), so that later
+    /// reviews see it
     #[arg(long)]
     evolve: bool,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
     #[command(flatten)]
     read: ReadArgs,
-    /// Files with reviews (JSON, YAML, JSON Lines), folders, or `-`
+    /// Files with reviews (JSON, YAML, JSON Lines), folders, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
