@@ -9,12 +9,21 @@ use super::{ConfigArgs, Failure, Outcome};
 use crate::cluster::Source;
 use crate::policy::{Policy, Rule};
 
+/// What to do with a rule.
+const NEXT: &str = "\
+To change the level of a rule, set `rules` of its policy in opgate.yaml (docs/configuration.md):
+  policies:
+    - name: operator-group
+      rules: {OPG-22: warn}
+`opgate rules --config opgate.yaml` then checks the file.";
+
 /// Arguments of `opgate rules`.
 #[derive(Debug, Args)]
+#[command(after_help = NEXT)]
 pub(super) struct Rules {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
 }
@@ -23,9 +32,9 @@ pub(super) struct Rules {
 enum Format {
     /// For people
     Table,
-    /// One list
+    /// One JSON list
     Json,
-    /// A table for documents
+    /// A Markdown table for documents
     Markdown,
 }
 
