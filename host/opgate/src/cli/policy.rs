@@ -14,6 +14,12 @@ use crate::engine::{Compiler, Engine, Limits, Pool};
 use crate::policy::{Descriptor, Policy, Set, describe, read_component};
 use crate::server::Room;
 
+/// From a module to a policy that serves.
+const NEXT: &str = "\
+Next (docs/write-a-policy.md):
+  opgate policy inspect FILE            Test that the component loads
+  opgate rules --config opgate.yaml     Test it with `module: FILE` in the configuration";
+
 /// Arguments of `opgate policy`.
 #[derive(Debug, Args)]
 pub(super) struct PolicyArgs {
@@ -27,25 +33,26 @@ enum Command {
     List {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Form of the output
+        /// Output format
         #[arg(long, value_name = "FORM", default_value = "table")]
         output: Format,
     },
-    /// Show what a policy says about itself
+    /// Show the rules, matches, reads and settings schema of a policy
     Inspect {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Form of the output
+        /// Output format
         #[arg(long, value_name = "FORM", default_value = "table")]
         output: Format,
-        /// Name of a configured policy, or a component's file
+        /// Name of a configured policy, or file of a component
         policy: String,
     },
-    /// Make a component of a core module that was built with the SDK
+    /// Package a core module that was built with the SDK as a component
+    #[command(after_help = NEXT)]
     Pack {
-        /// The module, as cargo builds it for wasm32-unknown-unknown
+        /// Module that cargo built for wasm32-unknown-unknown
         module: PathBuf,
-        /// The component [default: the module's name, ending in .component.wasm]
+        /// File for the component [default: the module's name, ending in .component.wasm]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
