@@ -27,17 +27,25 @@ enum Command {
     Eval(Eval),
 }
 
-/// Status 0: it holds. 1: it does not, or is not valid. 3: that depends on an expression in CEL that was
-/// given up at a limit.
+/// What the status says.
+const NEXT: &str = "\
+Example:
+  opgate constraint eval constraint.json --properties properties.yaml
+
+Exit status: 0 the constraint holds, 1 it does not hold or is not valid, 2 wrong usage or unreadable
+input, 3 the result depends on a CEL expression that was aborted at a limit.";
+
 #[derive(Debug, Args)]
+#[command(after_help = NEXT)]
 struct Eval {
-    /// The constraint (JSON or YAML): the value of an `olm.constraint`, or the whole property
+    /// File with the constraint (JSON or YAML): the value of an `olm.constraint`, or the whole property
     #[arg(value_name = "FILE")]
     constraint: PathBuf,
-    /// Properties of a bundle (JSON or YAML): a list, or an object with the list `properties`
+    /// File with the properties of a bundle (JSON or YAML): a list, or an object with the list
+    /// `properties`
     #[arg(long, value_name = "FILE")]
     properties: PathBuf,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
 }
@@ -46,7 +54,7 @@ struct Eval {
 enum Format {
     /// A tree for people
     Table,
-    /// One object
+    /// One JSON object
     Json,
 }
 
