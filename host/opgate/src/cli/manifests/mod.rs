@@ -51,16 +51,16 @@ pub(super) struct Manifests {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print the webhook configuration that follows from the configured policies
+    /// Print the webhook configuration for the configured policies
     ///
-    /// Apply it with `kubectl apply -f -`. Print it anew when the configuration changes: levels and
-    /// settings decide which requests policies want to see, modes and `onError` what happens
-    /// without opgate.
+    /// Apply it with `kubectl apply -f -` once the servers are ready. Print and apply it again whenever
+    /// the configuration changes: levels and settings decide which requests API servers send, modes and
+    /// `onError` decide what happens without opgate.
     Webhook(Webhook),
-    /// Print the network policy that lets nobody but API servers reach the webhook port
+    /// Print a network policy that admits only API servers to the webhook port
     ///
-    /// It works where the network of the cluster knows network policies. Probes of a kubelet come from
-    /// the pod's own node and need no rule.
+    /// Apply it with `kubectl apply -f -`. It works only if the network of the cluster enforces network
+    /// policies. Kubelets probe from the pod's own node and need no rule.
     NetworkPolicy(NetworkPolicy),
 }
 
@@ -68,7 +68,7 @@ enum Command {
 struct NetworkPolicy {
     #[command(flatten)]
     network: Network,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "yaml")]
     output: Format,
 }
@@ -79,16 +79,16 @@ struct Webhook {
     config: ConfigArgs,
     #[command(flatten)]
     server: ServerArgs,
-    /// CA bundle that vouches for the serving certificate, PEM; may be repeated
+    /// CA that issued the serving certificate, PEM; may be repeated
     #[arg(long, value_name = "FILE", required = true)]
     ca: Vec<PathBuf>,
-    /// Namespace of the server, which is exempt, where --service does not tell
+    /// With --url: namespace of the server, which the webhooks exempt
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, conflicts_with = "service")]
     namespace: Option<String>,
     /// Name of the webhook configuration
     #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "opgate")]
     name: String,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "yaml")]
     output: Format,
 }

@@ -22,10 +22,10 @@ use super::webhook::NAMESPACE_NAME;
 /// Arguments of `opgate manifests network-policy`.
 #[derive(Debug, Args)]
 pub(super) struct Network {
-    /// Addresses of API servers; may be repeated
+    /// Addresses from which API servers reach the webhook port; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = cidr, required = true)]
     api_server: Vec<String>,
-    /// Namespace whose pods may reach the ops port; may be repeated [default: none may]
+    /// Namespace whose pods may reach the ops port; may be repeated [default: none]
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     metrics_from: Vec<String>,
     /// Namespace of the server
@@ -37,7 +37,7 @@ pub(super) struct Network {
     /// Port of the pods that API servers call
     #[arg(long, value_name = "PORT", default_value = "9443")]
     webhook_port: NonZeroU16,
-    /// Port of the pods with /metrics
+    /// Port of the pods that serves /metrics
     #[arg(long, value_name = "PORT", default_value = "8081")]
     ops_port: NonZeroU16,
     /// Name of the network policy

@@ -14,10 +14,10 @@ const HTTPS: u16 = 443;
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct ServerArgs {
-    /// Service in front of the server; port 443 unless it names one
+    /// Service in front of the server; port 443 unless a port is named
     #[arg(long, value_name = "NAMESPACE/NAME[:PORT]", value_parser = service)]
     service: Option<Service>,
-    /// URL of a server without a Service; the paths are appended
+    /// URL of a server without a Service; opgate appends the paths
     #[arg(long, value_name = "URL", value_parser = base_url)]
     url: Option<String>,
 }
