@@ -257,7 +257,7 @@ fn a_server_that_asks_nobody_who_they_are_says_what_that_means() {
         [(live.to_vec(), 1), ([live, client_ca].concat(), 0), (vec!["--cluster", "none"], 0)]
     {
         let server = Server::start(BINARY, Some(&policies), &arguments);
-        let warns = |text: &str| text.contains("whoever reaches the webhook port");
+        let warns = |text: &str| text.contains("anyone who reaches the webhook port");
         let log = server.log();
         let count = log.iter().filter(|entry| warns(&entry["message"].to_string())).count();
         assert_eq!(count, warned, "{arguments:?}: {log:?}");

@@ -268,7 +268,7 @@ impl Serve {
             if let Some(connection) = connection {
                 if options.clients.is_none() {
                     tracing::warn!(
-                        "whoever reaches the webhook port can reserve objects that do not exist and ask what namespaces and accounts there are: use --client-ca or a NetworkPolicy"
+                        "anyone who reaches the webhook port can reserve objects that do not exist and find out which namespaces and accounts exist: use --client-ca or a NetworkPolicy"
                     );
                 }
                 set.read_directly(connection, context.consistent_reads);
