@@ -229,7 +229,7 @@ fn the_rules_follow_the_configuration() {
     let output = print(&folder, &SERVICE);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).ends_with("\nwebhooks: []\n"), "{}", out(&output));
-    assert!(err(&output).contains("no policy wants to see any request"), "{}", err(&output));
+    assert!(err(&output).contains("no policy needs any request"), "{}", err(&output));
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl Webhook {
         let printed = registration.of(&policies);
         let printed = printed.map_err(|why| Failure::engine(anyhow::anyhow!(why)))?;
         if printed.webhooks.as_ref().is_none_or(Vec::is_empty) {
-            tracing::warn!("no policy wants to see any request: API servers will ask nothing");
+            tracing::warn!("no policy needs any request: API servers will send none");
         }
         output.print(&printed)
     }
