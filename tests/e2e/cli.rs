@@ -493,7 +493,7 @@ fn nothing_to_replay_is_an_error_and_a_broken_link_is_not_the_end() {
     for path in ["empty", "empty.jsonl"] {
         let output = opgate(folder.path(), &["replay", path]);
         assert_eq!(output.status.code(), Some(2), "{path}");
-        assert!(err(&output).contains("there is no review in what was named"), "{}", err(&output));
+        assert!(err(&output).contains("no review found in the given paths"), "{}", err(&output));
     }
     std::os::unix::fs::symlink("nowhere", folder.path().join("reviews/000.json")).unwrap();
     std::os::unix::fs::symlink(".", folder.path().join("reviews/circle")).unwrap();
@@ -787,7 +787,7 @@ fn a_replay_sees_the_cluster_of_its_context() {
         ("missing.yaml", "", "missing.yaml: No such file"),
         ("cut.yaml", "kind: [", "cut.yaml:1:"),
         ("cut.json", "{\"kind\": ", "cut.json:1:"),
-        ("comment.yaml", "# nothing\n", "comment.yaml: there is no object in it"),
+        ("comment.yaml", "# nothing\n", "comment.yaml: no object found in it"),
         (
             "items.yaml",
             "apiVersion: v1\nkind: List\nitems: x\n",

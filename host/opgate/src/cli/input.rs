@@ -33,7 +33,8 @@ pub(super) struct Item {
 }
 
 /// A context without anything in it.
-const NO_OBJECT: &str = "there is no object in it: a context is what `kubectl get -o yaml` prints";
+const NO_OBJECT: &str =
+    "no object found in it: a context holds objects as `kubectl get -o yaml` prints them";
 
 /// Endings of files that are read in folders.
 const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];

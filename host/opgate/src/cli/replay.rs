@@ -106,7 +106,7 @@ impl Replay {
             );
         }
         if decisions == 0 && outcome == Outcome::Ok {
-            return Err(Failure::usage(anyhow::anyhow!("there is no review in what was named")));
+            return Err(Failure::usage(anyhow::anyhow!("no review found in the given paths")));
         }
         Ok(outcome)
     }
