@@ -210,7 +210,9 @@ fn check(
         let wrong = |name: &&String| !pair.names().contains(name);
         let missing = names.iter().filter(wrong);
         problems.extend(missing.map(|name| format!("the certificate is not for {name}")));
-        anstream::eprintln!("no CA bundle: who issued the certificate is not checked");
+        anstream::eprintln!(
+            "no CA bundle: the issuer of the certificate is not checked; give --ca FILE"
+        );
     }
     for problem in &problems {
         writeln!(out, "problem   {problem}")?;

@@ -66,7 +66,7 @@ impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let Self { config, kind, since, output, read, paths } = self;
         if since.is_some() && paths.len() != 1 {
-            let text = "--since compares one path with what was published: name one path";
+            let text = "--since compares one path with its published version: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
         let mut configuration = config.configuration()?;

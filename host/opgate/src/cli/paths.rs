@@ -80,7 +80,7 @@ impl Loaded {
         if loaded.subjects.is_empty() && loaded.unread.is_empty() {
             let named: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             let named = named.join(", ");
-            loaded.fail(&named, &format!("{named}: there is nothing to check in it"));
+            loaded.fail(&named, &format!("{named}: nothing to check found in it"));
         }
         loaded
     }
@@ -95,7 +95,7 @@ impl Loaded {
                 continue;
             }
             if self.stdin.is_some() {
-                self.fail(stdin::NAME, "-: standard input is there once: name it once");
+                self.fail(stdin::NAME, "-: standard input can be read only once: name it once");
                 continue;
             }
             match Stdin::read(reader) {

@@ -258,7 +258,7 @@ fn pack(module: &Path, output: Option<PathBuf>) -> Result<Outcome, Failure> {
         .validate(true)
         .module(&bytes)
         .and_then(|mut encoder| encoder.encode())
-        .map_err(|e| anyhow::anyhow!(named(&format!("does not make a component: {e:#}"))))?;
+        .map_err(|e| anyhow::anyhow!(named(&format!("cannot be made into a component: {e:#}"))))?;
     let output = output.unwrap_or_else(|| module.with_extension("component.wasm"));
     std::fs::write(&output, component).map_err(|e| anyhow::anyhow!("{}: {e}", output.display()))?;
     writeln!(anstream::stdout(), "{}", output.display())?;
