@@ -42,6 +42,24 @@ pub fn of_any(error: &(dyn Error + 'static)) -> Option<String> {
     inner.downcast_ref::<rustls::Error>().map(of_tls)
 }
 
+/// An error with what caused it, of which nothing is said twice: most errors say themselves what caused
+/// them.
+#[must_use]
+pub fn causes(error: &(dyn Error + 'static)) -> String {
+    let words = |error: &(dyn Error + 'static)| of_any(error).unwrap_or_else(|| error.to_string());
+    let mut text = words(error);
+    let mut at = error.source();
+    while let Some(cause) = at {
+        let cause_text = words(cause);
+        let with_cause = format!(": {cause_text}");
+        if text != cause_text && !text.contains(&with_cause) {
+            text.push_str(&with_cause);
+        }
+        at = cause.source();
+    }
+    text
+}
+
 fn of_certificate(bad: &Bad) -> Option<String> {
     let words = match bad {
         Bad::Expired => "it has ended",
@@ -132,5 +150,14 @@ mod tests {
             assert_eq!(of_any(&wrapped), Some(text));
         }
         assert_eq!(of_any(&io::Error::from(io::ErrorKind::TimedOut)), None);
+    }
+
+    #[test]
+    fn an_error_says_nothing_twice() {
+        let cause = || std::io::Error::other("no");
+        let says_it = anyhow::Error::new(cause()).context("cannot do it: no");
+        let says_not = anyhow::Error::new(cause()).context("cannot do it");
+        assert_eq!(causes(says_it.as_ref()), "cannot do it: no");
+        assert_eq!(causes(says_not.as_ref()), "cannot do it: no");
     }
 }

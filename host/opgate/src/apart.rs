@@ -25,7 +25,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, Rlimit, Signal};
 
-use crate::policy::units;
+use opgate_text::units;
 
 /// Name of the subcommand; it is in no help.
 pub(crate) const COMMAND: &str = "apart";
@@ -305,7 +305,7 @@ fn exchange(mut stdin: impl Write, parts: &[&[u8]], mut stdout: impl Read) -> io
         [DONE] => Ok(Answer::Done(bytes)),
         [REFUSED] => {
             let text = String::from_utf8_lossy(&bytes);
-            Ok(Answer::Refused(crate::text::one_line(&text, MAX_TEXT)))
+            Ok(Answer::Refused(opgate_text::one_line(&text, MAX_TEXT)))
         }
         _ => Err(io::ErrorKind::InvalidData.into()),
     }

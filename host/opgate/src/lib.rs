@@ -17,7 +17,7 @@
 //! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
 //! * `files`: bundles, catalogs and manifests on disk, as reviews.
 //! * [`server`]: TLS, HTTP, load shedding, drain, health, metrics.
-//! * [`supervise`]: tasks that must not end.
+//! * `supervise`: tasks that must not end.
 //! * [`cli`]: one file per subcommand.
 
 // For the feature that chooses a version of Kubernetes.
@@ -30,11 +30,10 @@ pub mod engine;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
-mod lines;
 mod object;
 pub mod policy;
 pub mod review;
 pub mod server;
-pub mod supervise;
-mod text;
 mod yaml;
+
+pub use opgate_supervise as supervise;

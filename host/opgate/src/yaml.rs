@@ -11,7 +11,7 @@ use std::sync::Arc;
 use opgate_document::{Document, Kind, Text, Value};
 use opgate_yaml::Words;
 
-use crate::lines::Lines;
+use opgate_text::lines::Lines;
 
 /// Deepest nesting.
 pub(crate) const MAX_DEPTH: usize = opgate_yaml::DEPTH;
@@ -48,7 +48,7 @@ pub(crate) fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
     let room = yaml.len().saturating_mul(GROWTH).saturating_add(SPARE);
     let documents = opgate_yaml::documents(yaml, words, room).map_err(|error| {
         let (line, column) = Lines::of(yaml).place(yaml, error.offset());
-        YamlError { line, column, why: crate::text::one_line(&error.why(), 512) }
+        YamlError { line, column, why: opgate_text::one_line(&error.why(), 512) }
     })?;
     let part = |part: opgate_yaml::Part| {
         let json = Text::new(part.json).map(Arc::new).unwrap_or_default();

@@ -20,7 +20,7 @@ use crate::cluster::Source;
 use crate::files::{self, As, Subject, parallel};
 use crate::policy::Set;
 use crate::review::Review;
-use crate::text::one_line;
+use opgate_text::one_line;
 
 /// What to try, and what the status says.
 const NEXT: &str = "\

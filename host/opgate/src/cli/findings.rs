@@ -13,7 +13,7 @@ use super::report::{ERROR, FAINT, Fault, Format, Out, Violation, sarif_log, sari
 use super::tree::Tree;
 use crate::files::{Place, Request, Resolver, Subject};
 use crate::policy::{Decision, Effect, Set};
-use crate::text::one_line;
+use opgate_text::one_line;
 
 /// Violations among which one that is told twice is looked for.
 const RECENT: usize = 1_000;

@@ -16,9 +16,9 @@ use crate::cluster::Snapshot;
 use crate::files;
 use crate::files::folder::{Entry, Folder};
 use crate::files::read::{At, Reader, Use};
-use crate::lines::Lines;
 use crate::review::{self, ReviewError};
 use crate::yaml;
+use opgate_text::lines::Lines;
 
 /// A review's text, or why there is none.
 pub(super) struct Item {

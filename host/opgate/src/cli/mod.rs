@@ -29,10 +29,10 @@ use clap::{Args, Parser, Subcommand};
 use crate::cluster;
 use crate::engine::Compiler;
 use crate::files::read::Reader;
-use crate::policy::units::parse_bytes;
 use crate::policy::{Configuration, Loading, ModuleSource, PolicyConfig, Profile, Set, SetError};
 use crate::server::Room;
-use crate::text::causes;
+use opgate_certs::words::causes;
+use opgate_text::units::parse_bytes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 #[derive(Debug, Parser)]

@@ -156,7 +156,7 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
     writeln!(
         out,
         "limits   {} of memory, {}ms, {} at a time",
-        crate::policy::units::bytes(limits.memory),
+        opgate_text::units::bytes(limits.memory),
         limits.time.as_millis(),
         limits.concurrency
     )?;
@@ -210,7 +210,7 @@ fn named(set: &Set, name: &str) -> Result<Arc<Policy>, Failure> {
     if let Some(broken) = set.broken().iter().find(|b| b.name == name) {
         return Err(Failure::engine(anyhow::anyhow!("policy {name}: {}", broken.error)));
     }
-    let hint = crate::text::hint(name, set.policies().iter().map(|p| p.name.as_str()));
+    let hint = opgate_text::hint(name, set.policies().iter().map(|p| p.name.as_str()));
     Err(Failure::usage(anyhow::anyhow!("there is neither a policy nor a file {name:?}{hint}")))
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Outcome;
 use crate::policy::{DecideError, Decision, Effect, Set};
 use crate::review::Review;
-use crate::text::one_line;
+use opgate_text::one_line;
 
 /// Style of errors and denials.
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();

@@ -18,8 +18,8 @@ use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
 use crate::cluster::{self, Bounds, Connection, Interrupted, Source};
 use crate::files::read::Reader;
 use crate::policy::Loading;
-use crate::policy::units::{parse_bytes, parse_duration};
 use crate::server::{Options, Room, Server, Starting};
+use opgate_text::units::{parse_bytes, parse_duration};
 
 /// What to do before and after.
 const NEXT: &str = "\

@@ -222,7 +222,7 @@ impl Kind {
     }
 
     fn tell_unreadable(&self, key: &Key, why: Unreadable) {
-        let line = |text: &str| crate::text::one_line(text, 253);
+        let line = |text: &str| opgate_text::one_line(text, 253);
         tracing::warn!(
             resource = %self.resource(), namespace = line(&key.namespace), name = line(&key.name),
             why = %why, "an object cannot be read; questions that it may be an answer to have none"
@@ -575,7 +575,7 @@ impl Kind {
     }
 
     fn unreadable(&self, key: &Key, why: Unreadable) -> NotCurrent {
-        let line = |text: &str| crate::text::one_line(text, 253);
+        let line = |text: &str| opgate_text::one_line(text, 253);
         NotCurrent::Unknown(format!(
             "{} holds {}/{}, which cannot be read: {why}",
             self.resource(),

@@ -32,8 +32,9 @@ use super::pages::{LARGEST_OBJECT, Pages};
 use super::token::Token;
 use super::wire::{Trouble, event};
 use super::{Cluster, Kind, Standing};
-use crate::supervise::{Supervised, Supervisor};
-use crate::text::{causes, one_line};
+use opgate_certs::words::causes;
+use opgate_supervise::{Supervised, Supervisor};
+use opgate_text::one_line;
 
 /// How often to look for reservations that have ended.
 const EXPIRES: Duration = Duration::from_secs(5);

@@ -19,7 +19,8 @@ use super::Kind;
 use super::lens::Listing;
 use super::live::{ANSWER, label_selector, no_answer, path};
 use super::wire::{Trouble, page};
-use crate::text::{causes, one_line};
+use opgate_certs::words::causes;
+use opgate_text::one_line;
 
 /// Objects of the first page, and of the largest.
 const FIRST: u32 = 20;

@@ -282,7 +282,7 @@ impl Reader {
         for (name, values, absent) in asked.matches {
             let index = window.reading.declaration.index(&name);
             let Some(index) = index.and_then(|index| kind.declaration().index_like(index)) else {
-                let name = crate::text::one_line(&name, 64);
+                let name = opgate_text::one_line(&name, 64);
                 let text = format!("the read of {} declares no index {name:?}", kind.resource());
                 return Ok(Err(ReadError::Denied(text)));
             };
@@ -396,7 +396,7 @@ impl View {
             known.resource == *resource && known.group == *group && known.version == *version
         };
         let asked = || {
-            let line = |text: &String| crate::text::one_line(text, 128);
+            let line = |text: &String| opgate_text::one_line(text, 128);
             Resource { group: line(group), version: line(version), resource: line(resource) }
         };
         match self.windows.iter().find(|(known, _)| is_it(known)) {

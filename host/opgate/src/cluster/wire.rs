@@ -16,7 +16,8 @@ use super::Kind;
 use super::kind::key_of;
 use super::lens::Listing;
 use super::reservations::is_newer;
-use crate::text::{causes, one_line};
+use opgate_certs::words::causes;
+use opgate_text::one_line;
 
 /// Takes over one line of a watch, and its version.
 pub(crate) fn event(kind: &Kind, line: Vec<u8>, version: &mut String) -> Result<(), Trouble> {

@@ -58,7 +58,7 @@ impl Compiler {
 }
 
 pub(super) fn unusable(error: &wasmtime::Error) -> LoadError {
-    LoadError::Unusable(crate::text::one_line(&format!("{error:#}"), 512))
+    LoadError::Unusable(opgate_text::one_line(&format!("{error:#}"), 512))
 }
 
 /// What a child does with [`Job::Compile`].
@@ -72,7 +72,7 @@ pub(crate) fn compile_job(
     component: &[u8],
 ) -> Result<Vec<u8>, String> {
     let secret: &[u8; 32] = secret.try_into().map_err(|_| "no key".to_owned())?;
-    let text = |error: wasmtime::Error| crate::text::one_line(&format!("{error:#}"), 512);
+    let text = |error: wasmtime::Error| opgate_text::one_line(&format!("{error:#}"), 512);
     let config = settings::config(TARGET, roomy == [1]).map_err(text)?;
     let engine = wasmtime::Engine::new(&config).map_err(text)?;
     let image = Image::compile(&engine, component).map_err(text)?;

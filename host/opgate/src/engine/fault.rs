@@ -6,7 +6,7 @@ use wasmtime::Trap;
 
 use super::clock::Clock;
 use super::limits::{HANDLES, Limiter, TABLE_ELEMENTS};
-use crate::policy::units::bytes;
+use opgate_text::units::bytes;
 
 /// Longest text of a trap.
 const MAX_TEXT: usize = 512;
@@ -167,7 +167,7 @@ impl Fault {
                     if text.contains("fuel allocated for hostcalls") {
                         return Self::Size(super::limits::HOSTCALL_BYTES);
                     }
-                    Self::Trap(crate::text::one_line(&text, MAX_TEXT))
+                    Self::Trap(opgate_text::one_line(&text, MAX_TEXT))
                 },
                 Self::Panic,
             ),

@@ -188,7 +188,7 @@ impl Counts {
 
 #[expect(clippy::needless_pass_by_value, reason = "the form of `map_err`")]
 fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
-    Refusal::Malformed(crate::text::one_line(&error.to_string(), 256))
+    Refusal::Malformed(opgate_text::one_line(&error.to_string(), 256))
 }
 
 /// Imports and exports of the outermost component.
@@ -229,11 +229,11 @@ fn check_import(name: &str, granted_cluster: bool) -> Result<(), Refusal> {
     if name.starts_with("wasi:") || name.starts_with("wasi_") {
         return Err(Refusal::Wasi(name.to_owned()));
     }
-    let foreign = || Refusal::Import(crate::text::one_line(name, 128));
+    let foreign = || Refusal::Import(opgate_text::one_line(name, 128));
     let (interface, version) =
         name.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('@')).ok_or_else(foreign)?;
     if version != VERSION {
-        return Err(Refusal::Version(crate::text::one_line(version, 32)));
+        return Err(Refusal::Version(opgate_text::one_line(version, 32)));
     }
     if !INTERFACES.contains(&interface) {
         return Err(foreign());

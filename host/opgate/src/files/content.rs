@@ -12,8 +12,8 @@ use opgate_yaml::Words;
 use serde_json::value::RawValue;
 
 use super::read::{At, Reader, Use};
-use crate::lines::Lines;
 use crate::yaml::{self, Offsets, YamlError};
+use opgate_text::lines::Lines;
 
 /// Largest text that a document holds.
 const MAX_TEXT: u64 = 64 << 10;

@@ -41,7 +41,7 @@ impl Ignore {
             let Some(base) = base(&entry.path) else { continue };
             let fail = |why: String| (entry.path.clone(), why);
             let too_many = || {
-                let most = crate::policy::units::bytes(64 << 10);
+                let most = opgate_text::units::bytes(64 << 10);
                 fail(format!("more than {most} of patterns"))
             };
             if let Some(refused) = &entry.refused {

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::catalog::Package;
 use super::subject::Step;
-use crate::text::one_line;
+use opgate_text::one_line;
 
 /// Bytes of a name that are shown.
 const MAX_NAME: usize = 256;

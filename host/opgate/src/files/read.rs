@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
-use crate::policy::units;
+use opgate_text::units;
 
 /// Most bytes of the files of a command together, unless it is told otherwise: ten times the largest
 /// published catalogs.

@@ -254,7 +254,7 @@ pub(super) fn list<T>(
 /// Writes why a file cannot be read, as a member.
 pub(super) fn error(out: &mut String, file: &File) {
     if let Some(broken) = file.broken() {
-        let why = quoted(&crate::text::one_line(&template::why(broken), 1_024));
+        let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));
         let (line, column) = (broken.line, broken.column);
         // Writing to a text does not fail.
         let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::units::{parse_bytes, parse_duration};
 use super::{Mode, OnError, RuleLevel, builtin};
 use crate::engine::Limits;
 use crate::files::read::{Reader, Use};
 use crate::object::Object;
-use crate::text::one_line;
 use crate::yaml::Located;
+use opgate_text::one_line;
+use opgate_text::units::{parse_bytes, parse_duration};
 
 /// Bytes of a configuration.
 const MAX_FILE: usize = 4 << 20;
@@ -389,7 +389,7 @@ impl Origin {
             if self.located.value.pointer(&member).is_some() {
                 pointer = member;
             }
-            crate::text::hint(written, quoted)
+            opgate_text::hint(written, quoted)
         } else {
             String::new()
         };
@@ -491,7 +491,7 @@ impl Origin {
             if names.clone().any(|known| known == name) {
                 return Ok(ModuleSource::Builtin(name.to_owned()));
             }
-            let hint = crate::text::hint(name, names);
+            let hint = opgate_text::hint(name, names);
             return Err(format!("there is no built-in policy {name:?}{hint}"));
         }
         if written.starts_with("oci://") {

@@ -11,7 +11,7 @@ use opgate_document::{Account, Charge};
 use super::descriptor::DefaultLevel;
 use super::{Mode, OnError, Policy, RuleLevel};
 use crate::engine::{Fault, wit};
-use crate::text::one_line;
+use opgate_text::one_line;
 
 const MAX_VIOLATIONS: usize = 256;
 const MAX_ANNOTATIONS: usize = 16;

@@ -5,7 +5,7 @@ use opgate_document::Document;
 
 use crate::engine::wit;
 use crate::review::{Operation, Review};
-use crate::text::one_line;
+use opgate_text::one_line;
 
 const MAX_RULES: usize = 512;
 const MAX_MATCHES: usize = 64;

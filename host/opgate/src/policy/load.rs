@@ -45,7 +45,7 @@ pub(super) fn load(
     let mut errors = ConfigErrors::default();
     for rule in config.rules.keys() {
         if descriptor.rule(rule).is_none() {
-            let hint = crate::text::hint(rule, descriptor.rules.iter().map(|r| r.id.as_str()));
+            let hint = opgate_text::hint(rule, descriptor.rules.iter().map(|r| r.id.as_str()));
             let text = format!("policy {} has no rule {rule:?}{hint}", config.name);
             errors.push(configuration.at(config, &format!("/rules/{rule}"), &text));
         }
@@ -69,8 +69,8 @@ pub(super) fn load(
         Ok(Err(wrong)) => {
             let mut errors = ConfigErrors::default();
             for error in wrong.iter().take(64) {
-                let pointer = crate::text::one_line(&error.pointer, 256);
-                let text = crate::text::one_line(&error.message, 1_024);
+                let pointer = opgate_text::one_line(&error.pointer, 256);
+                let text = opgate_text::one_line(&error.message, 1_024);
                 errors.push(configuration.at(config, &format!("/settings{pointer}"), &text));
             }
             return Err(errors);

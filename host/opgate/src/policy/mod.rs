@@ -17,7 +17,6 @@ mod load;
 mod loading;
 mod schema;
 mod set;
-pub(crate) mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

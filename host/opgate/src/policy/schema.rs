@@ -37,7 +37,7 @@ pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String
         .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
     bound(&schema)?;
     let validator = jsonschema::draft202012::new(&schema).map_err(|e| {
-        format!("its settings schema is not valid: {}", crate::text::one_line(&e.to_string(), 512))
+        format!("its settings schema is not valid: {}", opgate_text::one_line(&e.to_string(), 512))
     })?;
     let mut found = Vec::new();
     for error in validator.iter_errors(settings).take(MAX_ERRORS) {
@@ -52,7 +52,7 @@ pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String
                 found.push(Wrong { pointer: format!("{at}/{escaped}"), text });
             }
         } else {
-            let text = crate::text::one_line(&error.to_string(), 512);
+            let text = opgate_text::one_line(&error.to_string(), 512);
             found.push(Wrong { pointer: at.to_owned(), text });
         }
     }
@@ -135,7 +135,7 @@ fn bound(schema: &Value) -> Result<(), String> {
 fn key_hint(schema: &Value, around: &str, key: &str) -> String {
     let properties = schema.pointer(&format!("{around}/properties")).and_then(Value::as_object);
     let beside = properties.into_iter().flat_map(|p| p.keys().map(String::as_str));
-    let hint = crate::text::hint(key, beside);
+    let hint = opgate_text::hint(key, beside);
     if !hint.is_empty() {
         return hint;
     }

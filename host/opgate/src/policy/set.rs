@@ -309,8 +309,8 @@ impl Set {
         if self.off.iter().any(|off| off == name) {
             return Ok(Found::Off);
         }
-        let hint = crate::text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
-        Err(DecideError::NoPolicy { name: crate::text::one_line(name, 64), hint })
+        let hint = opgate_text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
+        Err(DecideError::NoPolicy { name: opgate_text::one_line(name, 64), hint })
     }
 }
 
@@ -498,7 +498,7 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     observer.called(policy, started.elapsed());
     if let Err(fault) = &finding {
         policy.note_error(fault.to_string());
-        let uid = crate::text::one_line(&inputs.request.uid, 128);
+        let uid = opgate_text::one_line(&inputs.request.uid, 128);
         tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
     }
     let reader = call.reader.as_ref();

@@ -135,7 +135,7 @@ fn shape(why: impl Into<String>) -> ReviewError {
 pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
     let Object(envelope): Object<Envelope<'_>> = serde_json::from_str(text).map_err(|error| {
         if error.is_data() {
-            shape(crate::text::one_line(&error.to_string(), 512))
+            shape(opgate_text::one_line(&error.to_string(), 512))
         } else {
             let (line, column) = (error.line(), error.column().max(1));
             let text = error.to_string();
@@ -149,14 +149,14 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
         "admission.k8s.io/v1" => Version::V1,
         "admission.k8s.io/v1beta1" => Version::V1beta1,
         other => {
-            let other = crate::text::one_line(other, 128);
+            let other = opgate_text::one_line(other, 128);
             return Err(shape(format!(
                 "apiVersion is {other:?}, not admission.k8s.io/v1 or admission.k8s.io/v1beta1"
             )));
         }
     };
     if kind != "AdmissionReview" {
-        let kind = crate::text::one_line(&kind, 128);
+        let kind = opgate_text::one_line(&kind, 128);
         return Err(shape(format!("kind is {kind:?}, not AdmissionReview")));
     }
     let Object(request) = envelope.request.ok_or_else(|| shape("request is missing"))?;
@@ -174,7 +174,7 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
         "CONNECT" => Operation::Connect,
         "" => return Err(shape("request.operation is missing")),
         other => {
-            let other = crate::text::one_line(other, 128);
+            let other = opgate_text::one_line(other, 128);
             return Err(shape(format!(
                 "request.operation is {other:?}, not CREATE, UPDATE, DELETE or CONNECT"
             )));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Review, Version};
 use crate::policy::{self, Decision, Denial};
-use crate::text::one_line;
+use opgate_text::one_line;
 
 /// Bytes of a message.
 const MAX_MESSAGE: usize = 64 << 10;

@@ -14,10 +14,9 @@ use super::memory::{self, Full, Memory, Paid};
 use super::metrics::{Counted, Metrics};
 use super::pause::Beats;
 use super::readiness;
-use crate::policy::units::parse_duration;
+use super::seldom::Seldom;
 use crate::policy::{DecideError, Set};
 use crate::review::{self, Review, ReviewError, response};
-use crate::text::Seldom;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -28,6 +27,7 @@ use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use opgate_document::Charge;
+use opgate_text::units::parse_duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -435,12 +435,12 @@ fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: D
     }
     let rules: Vec<_> = decision.violations.iter().map(|v| v.rule.as_str()).collect();
     tracing::info!(
-        uid = crate::text::one_line(&review.uid, 128),
+        uid = opgate_text::one_line(&review.uid, 128),
         operation = review.operation.as_str(),
-        resource = crate::text::one_line(&review.resource_path(), 512),
-        namespace = crate::text::one_line(&review.namespace, 253),
-        name = crate::text::one_line(&review.name, 253),
-        user = crate::text::one_line(&review.username, 253),
+        resource = opgate_text::one_line(&review.resource_path(), 512),
+        namespace = opgate_text::one_line(&review.namespace, 253),
+        name = opgate_text::one_line(&review.name, 253),
+        user = opgate_text::one_line(&review.username, 253),
         dry_run = review.dry_run,
         allowed = decision.denial.is_none() && decision.failure.is_none(),
         failed = decision.failure.is_some(),

@@ -23,7 +23,7 @@ use super::descriptors::{self, Spare};
 use super::handshakes::Handshakes;
 use super::metrics::Counted;
 use super::places::Places;
-use crate::text::Seldom;
+use super::seldom::Seldom;
 
 /// Between two tries to accept where the first one failed.
 const PAUSE: Duration = Duration::from_millis(20);

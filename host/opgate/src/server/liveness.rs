@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::check::SelfCheck;
-use crate::supervise::Supervisor;
+use opgate_supervise::Supervisor;
 
 /// How long the result of a check counts.
 const AGE: Duration = Duration::from_secs(1);

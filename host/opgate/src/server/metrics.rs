@@ -18,7 +18,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::bucket::Bucket;
 use crate::cluster::Cluster;
 use crate::policy::{Decision, Observer, Policy, Set};
-use crate::supervise::Supervisor;
+use opgate_supervise::Supervisor;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Code {

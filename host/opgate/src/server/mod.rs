@@ -33,6 +33,7 @@ mod pause;
 mod places;
 mod readiness;
 mod reload;
+mod seldom;
 mod starting;
 
 use std::future::Future;
@@ -59,7 +60,7 @@ use reload::Files;
 pub use starting::Starting;
 
 use crate::policy::Set;
-use crate::supervise::Supervisor;
+use opgate_supervise::Supervisor;
 
 /// A connection that is older is ended after the request that is under way, so that none is for ever.
 const LIFETIME: Duration = Duration::from_secs(3_600);

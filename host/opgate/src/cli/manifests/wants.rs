@@ -8,7 +8,6 @@ use super::names::{is_domain, is_label};
 use crate::files::subject::GROUP;
 use crate::policy::{MatchRule, Policy, Requests};
 use crate::review::Operation;
-use crate::text;
 
 /// What counts of a policy here.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +112,7 @@ fn check(rule: &MatchRule) -> Result<(), String> {
     };
     let wrong = |what: &str, texts: &[String], is_right: &dyn Fn(&str) -> bool| {
         let wrong = texts.iter().find(|text| !is_right(text))?;
-        let wrong = text::one_line(wrong, 64);
+        let wrong = opgate_text::one_line(wrong, 64);
         Some(format!("asks for requests of the {what} {wrong:?}, which cannot exist"))
     };
     let wrong = wrong("group", &rule.groups, &group)

@@ -85,7 +85,7 @@ impl Import {
     fn query(self, store: &mut Context<'_>, query: &QueryInGuest) -> wasmtime::Result<Asked> {
         let mut left = HOSTCALL_BYTES;
         let too_large = || {
-            let most = crate::policy::units::bytes(HOSTCALL_BYTES);
+            let most = opgate_text::units::bytes(HOSTCALL_BYTES);
             Fault::Limit(self, format!("a query of more than {most}"))
         };
         let mut take = |state: &State, bytes: usize| {

@@ -13,7 +13,7 @@ pub(super) fn define(log: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()
     log.func_wrap("log", |mut store: Context<'_>, (severity, message): (Severity, WasmStr)| {
         let import = Import("log", "log");
         let message = import.text(&store, "a line", &message, HOSTCALL_BYTES)?;
-        let line = crate::text::one_line(&message, BYTES);
+        let line = opgate_text::one_line(&message, BYTES);
         let log = &mut store.data_mut().log;
         // The last place is for the last error: that is what a panic writes.
         if log.len() == LINES && severity == Severity::Error {

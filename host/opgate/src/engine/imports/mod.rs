@@ -22,7 +22,7 @@ use super::limits::{HOSTCALL_BYTES, POINTER};
 #[allow(unreachable_pub, reason = "the generated module re-exports it")]
 pub use super::state::Handle;
 use super::state::State;
-use crate::policy::units::bytes;
+use opgate_text::units::bytes;
 
 #[allow(
     clippy::all,

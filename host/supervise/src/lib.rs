@@ -23,7 +23,7 @@ use prometheus_client::metrics::family::Family;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::text::one_line;
+use opgate_text::one_line;
 
 /// Bytes of a panic's text in the log and in answers.
 const TEXT: usize = 512;
@@ -62,7 +62,7 @@ impl Patience {
 
 /// Label of a task in metrics.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct Task {
+pub struct Task {
     task: String,
 }
 
@@ -120,7 +120,8 @@ impl Supervisor {
     }
 
     /// How often tasks were started anew.
-    pub(crate) fn restarts(&self) -> Family<Task, Counter> {
+    #[must_use]
+    pub fn restarts(&self) -> Family<Task, Counter> {
         self.restarts.clone()
     }
 
@@ -160,18 +161,21 @@ fn panicked(payload: &(dyn Any + Send)) -> String {
     format!("panicked: {}", one_line(text.unwrap_or("it does not say why"), TEXT))
 }
 
-#[cfg(test)]
+/// For tests.
 impl Supervised {
     /// Waits until the task was given up.
-    pub(crate) async fn ended(&mut self) {
+    #[doc(hidden)]
+    pub async fn ended(&mut self) {
         self.tasks.join_next().await;
     }
 }
 
-#[cfg(test)]
+/// For tests.
 impl Supervisor {
     /// One that never waits and gives up at the second failure in a row.
-    pub(crate) fn impatient() -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn impatient() -> Self {
         Self::with(Duration::MAX, 2)
     }
 

@@ -19,7 +19,7 @@ struct Before {
 
 /// The lines of a text.
 #[derive(Debug)]
-pub(crate) struct Lines(Vec<Before>);
+pub struct Lines(Vec<Before>);
 
 fn characters(bytes: &[u8]) -> usize {
     // All but the bytes that go on with a character.
@@ -42,7 +42,9 @@ impl Before {
 }
 
 impl Lines {
-    pub(crate) fn of(text: &str) -> Self {
+    /// Notes where every so often a line is.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
         let mut blocks = Vec::with_capacity(text.len() / BLOCK + 1);
         let mut before = Before::default();
         for (index, block) in text.as_bytes().chunks(BLOCK).enumerate() {
@@ -62,14 +64,16 @@ impl Lines {
     }
 
     /// Line and column, in characters, of an offset; both from 1.
-    pub(crate) fn place(&self, text: &str, offset: usize) -> (u64, u64) {
+    #[must_use]
+    pub fn place(&self, text: &str, offset: usize) -> (u64, u64) {
         let before = self.before(text, offset);
         let number = |n: usize| u64::try_from(n.saturating_add(1)).unwrap_or(u64::MAX);
         (number(before.newlines), number(before.characters - before.line_characters))
     }
 
     /// The line around an offset, unless it is longer than so many bytes.
-    pub(crate) fn line<'t>(&self, text: &'t str, offset: usize, most: usize) -> Option<&'t str> {
+    #[must_use]
+    pub fn line<'t>(&self, text: &'t str, offset: usize, most: usize) -> Option<&'t str> {
         let start = self.before(text, offset).line_start;
         let rest = text.as_bytes().get(start..)?;
         let end = memchr::memchr(b'\n', rest.get(..=most).unwrap_or(rest));
@@ -78,7 +82,8 @@ impl Lines {
     }
 
     /// Where a line starts, from 0; the end of the text where there are not so many.
-    pub(crate) fn start(&self, text: &str, line: usize) -> usize {
+    #[must_use]
+    pub fn start(&self, text: &str, line: usize) -> usize {
         let block = self.0.partition_point(|before| before.newlines < line).saturating_sub(1);
         let before = self.0.get(block).copied().unwrap_or_default();
         let Some(ahead) = line.checked_sub(before.newlines + 1) else { return 0 };

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 /// Bytes of `64`, `512Ki`, `32Mi` or `1Gi`.
-pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// What is wrong with the text, for whoever wrote it.
+pub fn parse_bytes(text: &str) -> Result<usize, String> {
     let (digits, unit) = split(text);
     let factor = match unit {
         "" => 1,
@@ -19,7 +22,10 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Duration of `250us`, `100ms`, `2s`, `1m` or `1m30s`: Go's form, which the API server uses too.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is wrong with the text, for whoever wrote it.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration: write a number with us, ms, s, m or h");
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
@@ -55,7 +61,8 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 /// `33554432` → `32Mi`, in the largest unit that is exact.
-pub(crate) fn bytes(bytes: usize) -> String {
+#[must_use]
+pub fn bytes(bytes: usize) -> String {
     for (shift, unit) in [(30, "Gi"), (20, "Mi"), (10, "Ki")] {
         if bytes > 0 && bytes.trailing_zeros() >= shift {
             return format!("{}{unit}", bytes >> shift);

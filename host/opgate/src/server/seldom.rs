@@ -1,0 +1,42 @@
+//! Lines that are not written as often as strangers can cause them.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// A line of the log that anybody can cause at will: it is written once in a while.
+#[derive(Debug, Default)]
+pub(super) struct Seldom(Mutex<(Option<Instant>, u64)>);
+
+impl Seldom {
+    /// Time between two lines.
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    /// How often the line was not written since the last time, where it is to be written now.
+    pub(super) fn tell(&self) -> Option<u64> {
+        self.tell_at(Instant::now())
+    }
+
+    fn tell_at(&self, now: Instant) -> Option<u64> {
+        let mut state = self.0.lock();
+        let (last, held) = &mut *state;
+        if last.is_some_and(|last| now.saturating_duration_since(last) < Self::PERIOD) {
+            *held += 1;
+            return None;
+        }
+        *last = Some(now);
+        Some(std::mem::take(held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_anybody_can_cause_is_written_seldom() {
+        let (seldom, start) = (Seldom::default(), Instant::now());
+        let told = [0, 1, 59, 60, 61].map(|s| seldom.tell_at(start + Duration::from_secs(s)));
+        assert_eq!(told, [Some(0), None, None, Some(2), None]);
+    }
+}

@@ -1,0 +1,79 @@
+//! Texts: those from elsewhere, made fit for a line of a log, a header or a terminal, and hints at what
+//! was meant.
+//!
+//! * [`lines`]: lines and columns of offsets in a text.
+//! * [`units`]: sizes and durations as people write them.
+
+pub mod lines;
+pub mod units;
+
+/// The text as one line of at most `limit` bytes: control characters become spaces, what is too
+/// much is cut at a character and marked with `…`.
+#[must_use]
+pub fn one_line(text: &str, limit: usize) -> String {
+    const MARK: char = '…';
+    let mut line = String::with_capacity(text.len().min(limit));
+    for c in text.chars() {
+        if line.len() + c.len_utf8() > limit {
+            while line.len() + MARK.len_utf8() > limit && line.pop().is_some() {}
+            line.push(MARK);
+            return line;
+        }
+        line.push(if is_control(c) { ' ' } else { c });
+    }
+    line
+}
+
+/// Controls, and the characters that turn the direction of the text around them.
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Of several candidates the one that is nearest to what was written, if any is near.
+#[must_use]
+pub fn nearest<'c>(
+    written: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
+    // The distance costs the product of both lengths, and nobody mistypes that much.
+    if written.len() > 64 {
+        return None;
+    }
+    let scored = candidates.into_iter().map(|c| (strsim::damerau_levenshtein(written, c), c));
+    let (distance, best) = scored.min_by_key(|(distance, _)| *distance)?;
+    (distance <= written.chars().count().max(3) / 3 + 1).then_some(best)
+}
+
+/// `; did you mean "x"?` where something is near, otherwise nothing.
+#[must_use]
+pub fn hint<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
+    nearest(written, candidates).map(|c| format!("; did you mean {c:?}?")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_no_controls_and_keeps_its_bound() {
+        let cases = [
+            ("plain", 16, "plain"),
+            ("a\nb\r\u{1b}[31mc\u{202e}", 64, "a b  [31mc "),
+            ("abcdef", 6, "abcdef"),
+            ("abcdefg", 6, "abc…"),
+            ("ééééé", 8, "éé…"),
+            ("abc", 2, "…"),
+        ];
+        for (text, limit, line) in cases {
+            assert_eq!(one_line(text, limit), line, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hints_name_what_is_near() {
+        let keys = ["policies", "profile", "kind"];
+        assert_eq!(hint("polices", keys), "; did you mean \"policies\"?");
+        assert_eq!(hint("zzzzzzzz", keys), "");
+    }
+}
