@@ -4,7 +4,7 @@
 //! that of this file, and a host with other settings compiles it anew), and the image, which is
 //! what wasmtime made of it. The list of them is generated as `builtin.rs`.
 
-#[path = "src/engine/settings.rs"]
+#[path = "../engine/src/settings.rs"]
 mod settings;
 
 use std::error::Error;
@@ -27,9 +27,8 @@ const POLICIES: [&str; 6] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/engine/settings.rs");
+    println!("cargo::rerun-if-changed=../engine/src/settings.rs");
     let target = env::var("TARGET")?;
-    println!("cargo::rustc-env=OPGATE_TARGET={target}");
     let engine = wasmtime::Engine::new(&settings::config(&target, true)?)?;
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);

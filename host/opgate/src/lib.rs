@@ -11,8 +11,7 @@
 //! ```
 //!
 //! * [`review`]: AdmissionReviews in and out.
-//! * `apart`: what is done in a child process.
-//! * [`engine`]: components, instances, limits.
+//! * `engine`: components, instances, limits.
 //! * [`cluster`]: what policies may ask about other objects of the cluster.
 //! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
 //! * `files`: bundles, catalogs and manifests on disk, as reviews.
@@ -23,10 +22,8 @@
 // For the feature that chooses a version of Kubernetes.
 use k8s_openapi as _;
 
-mod apart;
 pub mod cli;
 pub mod cluster;
-pub mod engine;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -36,4 +33,5 @@ pub mod review;
 pub mod server;
 mod yaml;
 
+pub use opgate_engine as engine;
 pub use opgate_supervise as supervise;

@@ -27,11 +27,14 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cluster;
-use crate::engine::Compiler;
 use crate::files::read::Reader;
-use crate::policy::{Configuration, Loading, ModuleSource, PolicyConfig, Profile, Set, SetError};
+use crate::policy::{
+    Configuration, Loading, ModuleSource, PolicyConfig, Profile, Set, SetError, settings_job,
+};
 use crate::server::Room;
 use opgate_certs::words::causes;
+use opgate_engine::apart::{self, Job};
+use opgate_engine::{Compiler, compile_job};
 use opgate_text::units::parse_bytes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
@@ -266,7 +269,10 @@ impl From<io::Error> for Failure {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Command::Apart { job, memory } = &cli.command {
-        return crate::apart::child(job, *memory);
+        return apart::child(job, *memory, |job, parts| match job {
+            Job::Compile => compile_job(parts),
+            Job::Settings => settings_job(parts),
+        });
     }
     let serves = matches!(cli.command, Command::Serve(_));
     let level = if serves { tracing::Level::INFO } else { tracing::Level::WARN };

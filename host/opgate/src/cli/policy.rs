@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::{ConfigArgs, Failure, Outcome};
 use crate::cluster;
-use crate::engine::{Compiler, Engine, Limits, Pool};
 use crate::policy::{Descriptor, Policy, Set, describe, read_component};
 use crate::server::Room;
+use opgate_engine::{Compiler, Engine, Limits, Pool};
 
 /// From a module to a policy that serves.
 const NEXT: &str = "\

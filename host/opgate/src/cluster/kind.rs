@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::lens::{Listing, World, copies, stored};
 use super::reservations::{Full, Made, Question, Reservations, is_newer};
 use super::{Options, Reading, Source};
+use opgate_engine::reader::NotCurrent;
 
 /// A watch that has failed for so long is interrupted: what it shows may be old.
 const INTERRUPTED: Duration = Duration::from_secs(5);
@@ -46,15 +47,6 @@ struct State {
     failing: Option<Instant>,
     last_event: Option<SystemTime>,
     error: Option<String>,
-}
-
-/// Why there is no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotCurrent {
-    /// The resource is being listed for the first time: ask again in a moment.
-    Listing(String),
-    /// There is no current view, or something in it cannot be read.
-    Unknown(String),
 }
 
 /// Whether there is an answer about a resource.

@@ -1,15 +1,16 @@
 //! What one policy sees: its own declarations over the kinds that all share, and one reader per call.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Match, Object, Query, Resource, Selector};
-use opgate_document::{Account, Charge, Document, Meter};
+use opgate_cluster::{Declaration, Key, Match, Object, Query, Resource, Selector};
+use opgate_document::{Charge, Document, Meter};
 
-use super::kind::NotCurrent;
 use super::lens::{Lens, Scope};
 use super::{Cluster, Kind, Question, Reading, Source};
-use crate::engine::wit;
+use opgate_engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery, ReadError};
+use opgate_engine::wit;
 
 /// Documents and names that one answer has at the most, as `wit/policy.wit` says.
 const DOCUMENTS: usize = 256;
@@ -19,9 +20,6 @@ const NAMES: usize = 16_384;
 /// more. One who asks more has asked about everything.
 const MOST_VALUES: usize = 4_096;
 const VALUE: usize = 64;
-
-/// Bytes that an object of an answer takes beside its content.
-const EACH: usize = 64;
 
 /// The part of the cluster that one policy may read.
 #[derive(Debug, Default)]
@@ -36,8 +34,9 @@ pub struct View {
 #[derive(Debug)]
 struct Window {
     kind: usize,
-    reading: Reading,
-    /// What the kind holds beyond the policy's own declaration is taken away.
+    /// What the policy declares.
+    declaration: Arc<Declaration>,
+    /// What the kind holds beyond it is taken away.
     narrower: bool,
     /// Labels and namespace, where the kind has more.
     labels: Option<Selector>,
@@ -54,13 +53,13 @@ impl View {
             let shared = cluster.kinds.get(kind)?;
             let window = Window {
                 kind,
+                declaration: Arc::new(reading.declaration.clone()),
                 narrower: !shared.declaration().is_within(&reading.declaration),
                 labels: (shared.labels() != &reading.labels).then(|| reading.labels.clone()),
                 namespace: reading
                     .namespace
                     .clone()
                     .filter(|ns| shared.namespace() != Some(ns.as_str())),
-                reading: reading.clone(),
             };
             Some((reading.resource.clone(), Arc::new(window)))
         };
@@ -97,64 +96,14 @@ pub struct Reader {
     page: Option<(usize, Key, usize)>,
 }
 
-/// The answer to a policy, or why the call must end.
-type Answer = Result<Result<Found, ReadError>, NotCurrent>;
-
-/// Who pays for an answer. Where the meter stops or the account has no room, nobody believes it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Payer<'p> {
-    pub(crate) meter: &'p Meter,
-    pub(crate) account: &'p Arc<Account>,
-}
-
-/// Objects as the kind holds them, for a policy that may see less of each.
-#[derive(Debug)]
-pub(crate) struct Found {
-    window: Arc<Window>,
-    objects: Vec<Arc<Object>>,
-}
-
-impl Found {
-    fn nothing(window: &Arc<Window>) -> Self {
-        Self { window: window.clone(), objects: Vec::new() }
-    }
-
-    pub(crate) fn objects(&self) -> &[Arc<Object>] {
-        &self.objects
-    }
-
-    /// An object with the fields that the policy declares, and no others; none where that is too much
-    /// for whoever pays. Its text counts, which may be a copy, and what is looked at in it does.
-    pub(crate) fn document(&self, object: &Object, payer: Payer<'_>) -> Option<Document> {
-        let whole = object.document().charged_to(payer.account);
-        // A part is no larger than the whole.
-        let is_paid = payer.meter.spend(EACH) && whole.pay(whole.size().saturating_add(EACH));
-        if !is_paid {
-            return None;
-        }
-        if !self.window.narrower {
-            return Some(whole);
-        }
-        if !payer.meter.spend(whole.size() / 4) {
-            return None;
-        }
-        let own = self.window.reading.declaration.keep(whole.root_for(payer.meter));
-        let own = Arc::new(own.unwrap_or_default());
-        let end = own.len();
-        let own = Document::part(own, 0..end).charged_to(payer.account);
-        own.pay(own.size().saturating_add(EACH)).then_some(own)
-    }
-}
-
-/// Why a policy gets no answer.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    Absent(String),
-    Denied(String),
-    Invalid(String),
-}
-
 impl Reader {
+    /// The reader of a call that has ended.
+    #[must_use]
+    pub fn of(call: Box<dyn ClusterReader>) -> Option<Self> {
+        let reader: Box<dyn Any> = call;
+        reader.downcast().ok().map(|reader| *reader)
+    }
+
     /// What was asked.
     #[must_use]
     pub fn asked(&self) -> &[(usize, Scope)] {
@@ -173,73 +122,10 @@ impl Reader {
         &self.touched
     }
 
-    /// One object.
-    ///
-    /// # Errors
-    /// Where there is no current view: the call must end.
-    pub(crate) fn get(
-        &mut self,
-        resource: &wit::GroupVersionResource,
-        namespace: &str,
-        name: &str,
-        payer: Payer<'_>,
-    ) -> Answer {
-        let key = Key::new(namespace, name);
-        let view = self.view.clone();
-        let window = match view.window(resource) {
-            Ok(window) => window,
-            Err(error) => return Ok(Err(error)),
-        };
-        let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
-            return Ok(Ok(Found::nothing(window)));
-        };
-        if !is_possible(kind, Some(namespace), Some(name)) {
-            return Ok(Ok(Found::nothing(window)));
-        }
-        let scope = Scope::Object(key.clone());
-        let Lens { world, fresh } = self.lens.clone();
-        let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
-        self.ask(window.kind, scope, payer.meter);
-        self.note(window.kind, 1, || Question::Object(key.clone()));
-        let got = kind.get(&key, fresh, world)?;
-        if got.touches {
-            self.touch(window.kind, [key], payer.meter);
-        }
-        let objects = got.object.filter(|object| window.shows(object, payer.meter));
-        let objects = objects.into_iter().collect();
-        Ok(Ok(Found { window: window.clone(), objects }))
-    }
-
-    /// Objects that match.
-    ///
-    /// # Errors
-    /// Where there is no current view: the call must end.
-    pub(crate) fn list(
-        &mut self,
-        resource: &wit::GroupVersionResource,
-        query: Asked,
-        payer: Payer<'_>,
-    ) -> Answer {
-        self.select(resource, query, DOCUMENTS, payer)
-    }
-
-    /// Objects that match, of which only the names are wanted.
-    ///
-    /// # Errors
-    /// Where there is no current view: the call must end.
-    pub(crate) fn names(
-        &mut self,
-        resource: &wit::GroupVersionResource,
-        query: Asked,
-        payer: Payer<'_>,
-    ) -> Answer {
-        self.select(resource, query, NAMES, payer)
-    }
-
     fn select(
         &mut self,
         resource: &wit::GroupVersionResource,
-        asked: Asked,
+        asked: PolicyQuery,
         most: usize,
         payer: Payer<'_>,
     ) -> Answer {
@@ -250,11 +136,11 @@ impl Reader {
             Err(error) => return Ok(Err(error)),
         };
         let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
-            return Ok(Ok(Found::nothing(window)));
+            return Ok(Ok(Found::default()));
         };
         let limit = if asked.limit == 0 { most } else { asked.limit.min(most) };
         if !is_possible(kind, asked.namespace.as_deref(), None) {
-            return Ok(Ok(Found::nothing(window)));
+            return Ok(Ok(Found::default()));
         }
         let mut query = Query {
             namespace: asked.namespace.or_else(|| window.namespace.clone()),
@@ -268,7 +154,7 @@ impl Reader {
         if let Some(json) = asked.labels {
             let charge = Charge::on(account);
             if !charge.grow(json.len()) {
-                return Ok(Ok(Found::nothing(window)));
+                return Ok(Ok(Found::default()));
             }
             let parsed = match Document::metered(json, charge, meter) {
                 Ok(parsed) => labels.insert(parsed),
@@ -280,7 +166,7 @@ impl Reader {
             }
         }
         for (name, values, absent) in asked.matches {
-            let index = window.reading.declaration.index(&name);
+            let index = window.declaration.index(&name);
             let Some(index) = index.and_then(|index| kind.declaration().index_like(index)) else {
                 let name = opgate_text::one_line(&name, 64);
                 let text = format!("the read of {} declares no index {name:?}", kind.resource());
@@ -326,7 +212,7 @@ impl Reader {
             // Where there was no answer, the call has ended and rests on nothing.
             self.note(window.kind, values, || Question::Query(Box::new(query)));
         }
-        Ok(Ok(Found { window: window.clone(), objects }))
+        Ok(Ok(window.found(objects)))
     }
 
     fn touch(&mut self, kind: usize, keys: impl IntoIterator<Item = Key>, meter: &Meter) {
@@ -366,6 +252,59 @@ impl Reader {
     }
 }
 
+impl ClusterReader for Reader {
+    fn get(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        namespace: &str,
+        name: &str,
+        payer: Payer<'_>,
+    ) -> Answer {
+        let key = Key::new(namespace, name);
+        let view = self.view.clone();
+        let window = match view.window(resource) {
+            Ok(window) => window,
+            Err(error) => return Ok(Err(error)),
+        };
+        let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
+            return Ok(Ok(Found::default()));
+        };
+        if !is_possible(kind, Some(namespace), Some(name)) {
+            return Ok(Ok(Found::default()));
+        }
+        let scope = Scope::Object(key.clone());
+        let Lens { world, fresh } = self.lens.clone();
+        let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
+        self.ask(window.kind, scope, payer.meter);
+        self.note(window.kind, 1, || Question::Object(key.clone()));
+        let got = kind.get(&key, fresh, world)?;
+        if got.touches {
+            self.touch(window.kind, [key], payer.meter);
+        }
+        let objects = got.object.filter(|object| window.shows(object, payer.meter));
+        let objects = objects.into_iter().collect();
+        Ok(Ok(window.found(objects)))
+    }
+
+    fn list(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        query: PolicyQuery,
+        payer: Payer<'_>,
+    ) -> Answer {
+        self.select(resource, query, DOCUMENTS, payer)
+    }
+
+    fn names(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        query: PolicyQuery,
+        payer: Payer<'_>,
+    ) -> Answer {
+        self.select(resource, query, NAMES, payer)
+    }
+}
+
 /// Whether there can be such an object: no API server is asked about a name that is none, or about
 /// another namespace than the one that is read. Policies take names from what tenants write.
 fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool {
@@ -377,16 +316,6 @@ fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool
     };
     let is_read = |namespace: &str| kind.namespace().is_none_or(|read| read == namespace);
     namespace.is_none_or(|text| is_namespace(text) && is_read(text)) && name.is_none_or(is_name)
-}
-
-/// A query as a policy puts it.
-#[derive(Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) namespace: Option<String>,
-    pub(crate) labels: Option<String>,
-    pub(crate) matches: Vec<(String, Vec<String>, bool)>,
-    pub(crate) after: Option<(String, String)>,
-    pub(crate) limit: usize,
 }
 
 impl View {
@@ -418,6 +347,10 @@ impl View {
 }
 
 impl Window {
+    fn found(&self, objects: Vec<Arc<Object>>) -> Found {
+        Found::new(objects, self.narrower.then(|| self.declaration.clone()))
+    }
+
     /// Whether the policy declares to read an object that the kind holds.
     fn shows(&self, object: &Object, meter: &Meter) -> bool {
         meter.spend(1)

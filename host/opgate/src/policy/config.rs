@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Mode, OnError, RuleLevel, builtin};
-use crate::engine::Limits;
 use crate::files::read::{Reader, Use};
 use crate::object::Object;
 use crate::yaml::Located;
+use opgate_engine::Limits;
 use opgate_text::one_line;
 use opgate_text::units::{parse_bytes, parse_duration};
 

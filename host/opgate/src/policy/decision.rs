@@ -10,7 +10,7 @@ use opgate_document::{Account, Charge};
 
 use super::descriptor::DefaultLevel;
 use super::{Mode, OnError, Policy, RuleLevel};
-use crate::engine::{Fault, wit};
+use opgate_engine::{Fault, wit};
 use opgate_text::one_line;
 
 const MAX_VIOLATIONS: usize = 256;

@@ -3,8 +3,8 @@
 use opgate_cluster::{Declaration, Index, Resource, Selector};
 use opgate_document::Document;
 
-use crate::engine::wit;
 use crate::review::{Operation, Review};
+use opgate_engine::wit;
 use opgate_text::one_line;
 
 const MAX_RULES: usize = 512;

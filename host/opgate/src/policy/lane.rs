@@ -27,8 +27,8 @@ use tokio::sync::oneshot;
 use super::Policy;
 use super::fair::{DEAR, Fair, Pace, Permit, Refused, Tenant};
 use crate::cluster::{Lens, Unsettled};
-use crate::engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, processor_time, wit};
 use crate::review::Review;
+use opgate_engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, processor_time, wit};
 
 /// Deadline of a call where requests are served.
 const FAST: Duration = Duration::from_millis(2);

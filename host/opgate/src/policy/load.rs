@@ -13,7 +13,7 @@ use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, Read, Rule};
 use super::{Descriptor, Lane, Policy, Requests, RuleLevel, builtin, schema};
 use crate::cluster::Reading;
-use crate::engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
+use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
 /// What came of one policy of a configuration.
 pub(super) enum Loaded {
@@ -193,7 +193,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Writes what a policy logged to the host's log.
-pub(super) fn log(policy: &str, lines: &[crate::engine::LogLine]) {
+pub(super) fn log(policy: &str, lines: &[opgate_engine::LogLine]) {
     for (level, text) in lines {
         match *level {
             tracing::Level::ERROR => tracing::error!(policy, "{text}"),

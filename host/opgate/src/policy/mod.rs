@@ -32,12 +32,12 @@ pub use lane::{Lane, Overload};
 pub use load::describe;
 pub(crate) use load::read as read_component;
 pub use loading::Loading;
-pub(crate) use schema::settings_job;
+pub use schema::settings_job;
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 
 use crate::cluster::{Reading, View};
-use crate::engine::{Limits, Module};
 use crate::review::Review;
+use opgate_engine::{Limits, Module};
 
 /// What a policy's verdict does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

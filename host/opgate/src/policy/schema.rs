@@ -7,7 +7,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::apart::{Job, Program};
+use opgate_engine::apart::{Job, Program};
 
 /// Values in a schema, regular expressions among them, and bytes of all of those.
 const MAX_VALUES: usize = 20_000;
@@ -78,7 +78,8 @@ pub(super) fn check_apart(
 ///
 /// # Errors
 /// As for [`check`].
-pub(crate) fn settings_job(schema: &[u8], settings: &[u8]) -> Result<Vec<u8>, String> {
+pub fn settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
+    let [schema, settings] = parts else { return Err("no settings".to_owned()) };
     let schema = std::str::from_utf8(schema).map_err(|e| e.to_string())?;
     let settings = serde_json::from_slice(settings).map_err(|e| e.to_string())?;
     serde_json::to_vec(&check(schema, &settings)?).map_err(|e| e.to_string())

@@ -19,8 +19,8 @@ use super::load::{Loaded, load};
 use super::loading::Loading;
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
 use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
-use crate::engine::{Compiler, Engine, EngineError, Fault, Inputs, Pool};
 use crate::review::{Operation, Review, response};
+use opgate_engine::{Compiler, Engine, EngineError, Fault, Inputs, Pool};
 
 /// A policy whose component cannot be used.
 #[derive(Debug)]
@@ -501,10 +501,10 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
         let uid = opgate_text::one_line(&inputs.request.uid, 128);
         tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
     }
-    let reader = call.reader.as_ref();
-    let asked = reader.map(|reader| reader.asked().to_vec()).unwrap_or_default();
-    let touched = reader.map(|reader| reader.touched().to_vec()).unwrap_or_default();
-    let questions = call.reader.map(cluster::Reader::questions).unwrap_or_default();
+    let reader = call.reader.and_then(cluster::Reader::of);
+    let asked = reader.as_ref().map(|reader| reader.asked().to_vec()).unwrap_or_default();
+    let touched = reader.as_ref().map(|reader| reader.touched().to_vec()).unwrap_or_default();
+    let questions = reader.map(cluster::Reader::questions).unwrap_or_default();
     Answer { finding: Ok(finding), asked, questions, touched }
 }
 

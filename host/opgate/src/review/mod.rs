@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
 
-use crate::engine::{Inputs, wit};
+use opgate_engine::{Inputs, wit};
 
 /// Version of the review, which the answer has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

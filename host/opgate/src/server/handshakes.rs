@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::bucket::Bucket;
 use super::places::Source;
-use crate::engine::processor_time;
+use opgate_engine::processor_time;
 
 /// The part of all processors that a lane may have, and how long it may have all it wants.
 const PART: u32 = 4;

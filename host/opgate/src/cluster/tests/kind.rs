@@ -6,7 +6,7 @@ use std::time::Duration;
 use opgate_cluster::{Object, Query};
 
 use super::*;
-use crate::cluster::kind::NotCurrent;
+use crate::cluster::NotCurrent;
 
 const APPLIED: World = World::Applied(0);
 

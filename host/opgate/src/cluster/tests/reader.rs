@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use opgate_document::{Account, Meter, Watch};
 
 use super::*;
-use crate::cluster::reader::{Asked as Question, Payer};
-use crate::engine::wit;
+use opgate_engine::reader::{ClusterReader as _, Payer, PolicyQuery as Question};
+use opgate_engine::wit;
 
 /// Is over after so many looks at it.
 struct After(AtomicU64);

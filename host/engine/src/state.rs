@@ -10,7 +10,7 @@ use super::clock::Clock;
 use super::fault::{Fault, Import};
 use super::imports::Severity;
 use super::limits::{self, Limiter};
-use crate::cluster::Reader;
+use super::reader::ClusterReader;
 
 /// What a document handle of a guest stands for: a document and the way to a value in it.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub(crate) struct State {
     pub(super) limiter: Limiter,
     pub(super) log: Vec<(Severity, String)>,
     /// What the guest may read of the cluster.
-    pub(super) reader: Option<Reader>,
+    pub(super) reader: Option<Box<dyn ClusterReader>>,
     pub(super) clock: Arc<Clock>,
     /// The work of the host for the guest.
     pub(super) meter: Meter,
@@ -58,7 +58,7 @@ impl State {
         memory: usize,
         payer: Option<&Arc<Account>>,
         clock: Arc<Clock>,
-        reader: Option<Reader>,
+        reader: Option<Box<dyn ClusterReader>>,
     ) -> Self {
         let account =
             payer.map_or_else(|| Account::new(memory), |payer| Account::below(payer, memory));

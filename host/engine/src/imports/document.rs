@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::generated::opgate::policy::document::{Cell, Kind, Table};
 use super::{Context, Fault, Handle, Import, State};
-use crate::engine::limits::{COLUMNS, HOSTCALL_BYTES};
+use crate::limits::{COLUMNS, HOSTCALL_BYTES};
 use opgate_document::{Charge, Document, Kind as Found, Value};
 use wasmtime::component::{
     ComponentNamedList, LinkerInstance, Lower, Resource, ResourceType, WasmList, WasmStr,

@@ -3,7 +3,7 @@
 use wasmtime::component::{LinkerInstance, WasmStr};
 
 use super::{Context, Import, Severity, State};
-use crate::engine::limits::HOSTCALL_BYTES;
+use crate::limits::HOSTCALL_BYTES;
 
 /// Lines of log kept of one call, and bytes of each.
 const LINES: usize = 64;

@@ -8,6 +8,7 @@
 //! own with limits on time, memory, tables, stack, handles and copied bytes, set before the guest's
 //! first instruction and the same for `describe`, `validate-settings` and `validate`.
 
+pub mod apart;
 mod cache;
 mod clock;
 mod compile;
@@ -15,6 +16,7 @@ mod fault;
 mod gate;
 mod imports;
 mod limits;
+pub mod reader;
 mod settings;
 mod state;
 mod ticker;
@@ -24,27 +26,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use opgate_document::{Account, Document};
-use opgate_unsafe::Image;
+pub use opgate_unsafe::Image;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, UpdateDeadline};
 
 pub use cache::Cache;
 use clock::Clock;
-pub(crate) use clock::processor_time;
-pub use clock::{Apart, Budget, Time};
-pub use compile::Compiler;
-pub(crate) use compile::compile_job;
+pub use clock::{Apart, Budget, Time, processor_time};
 use compile::unusable;
+pub use compile::{Compiler, compile_job};
 pub use fault::{Fault, Import};
-pub(crate) use gate::MAX_SIZE as MAX_COMPONENT;
+pub use gate::MAX_SIZE as MAX_COMPONENT;
 pub use gate::Refusal;
 pub use imports::types as wit;
 use imports::{ClusterPolicy, ClusterPolicyPre, Severity};
 pub use limits::Limits;
+use reader::ClusterReader;
 use state::{Handle, State};
 use ticker::{TICK, Ticker};
-
-use crate::cluster::Reader;
 
 /// The target for which policies are compiled: the host's own, without optional processor features.
 const TARGET: &str = env!("OPGATE_TARGET");
@@ -286,7 +285,7 @@ pub struct Call<T> {
     /// Lines for the log.
     pub log: Vec<LogLine>,
     /// What was read of the cluster.
-    pub reader: Option<Reader>,
+    pub reader: Option<Box<dyn ClusterReader>>,
     /// What the host did for it.
     pub work: Work,
 }
@@ -332,12 +331,12 @@ impl Module {
         &self,
         inputs: &Inputs,
         settings: &Arc<Document>,
-        reader: Reader,
+        reader: impl ClusterReader,
         budget: Budget<'_>,
     ) -> Call<wit::Verdict> {
         let mut documents = [&inputs.object, &inputs.old_object].into_iter().flatten();
         let payer = documents.find_map(|document| document.account());
-        self.call(budget, payer, Some(reader), |store, policy| {
+        self.call(budget, payer, Some(Box::new(reader)), |store, policy| {
             let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
             let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
             let settings = lend(store, settings)?;
@@ -349,7 +348,7 @@ impl Module {
         &self,
         budget: Budget<'_>,
         payer: Option<&Arc<Account>>,
-        reader: Option<Reader>,
+        reader: Option<Box<dyn ClusterReader>>,
         call: impl Fn(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {
         let clock = Arc::new(Clock::start(budget));
@@ -368,7 +367,7 @@ impl Module {
         budget: Budget<'_>,
         payer: Option<&Arc<Account>>,
         clock: &Arc<Clock>,
-        reader: Option<Reader>,
+        reader: Option<Box<dyn ClusterReader>>,
         bound: impl FnOnce(&mut Store<State>),
         call: impl FnOnce(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {

@@ -73,7 +73,8 @@ impl Budget<'_> {
 }
 
 /// What this thread has had of the processor.
-pub(crate) fn processor_time() -> Duration {
+#[must_use]
+pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

@@ -10,7 +10,7 @@
 //! The child limits itself before it reads anything: time of the processor, memory, files (none may
 //! grow), core dumps. It dies with its parent. Frames have lengths in front, which the reader bounds.
 //!
-//! All children together have a share of the container's memory ([`crate::server::Room`]), so that not the
+//! All children together have a share of the container's memory (`opgate_server::Room`), so that not the
 //! system ends a process, which may be the server. Where it is enough there are several at a time, with
 //! equal parts; one whose part is too small is done again alone, with the whole share.
 
@@ -28,7 +28,7 @@ use rustix::process::{Resource, Rlimit, Signal};
 use opgate_text::units;
 
 /// Name of the subcommand; it is in no help.
-pub(crate) const COMMAND: &str = "apart";
+const COMMAND: &str = "apart";
 
 /// Largest input of a job, larger than any component, and largest output, that of an image.
 const MAX_INPUT: u64 = 64 << 20;
@@ -53,7 +53,7 @@ const THREAD: u64 = 64 << 20;
 
 /// What a child can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Job {
+pub enum Job {
     /// Compiles a component.
     Compile,
     /// Checks settings against a schema.
@@ -82,6 +82,14 @@ impl Job {
         match self {
             Self::Compile => "compile",
             Self::Settings => "settings",
+        }
+    }
+
+    /// Parts of its input.
+    fn parts(self) -> usize {
+        match self {
+            Self::Compile => 4,
+            Self::Settings => 2,
         }
     }
 
@@ -177,7 +185,7 @@ impl Program {
     ///
     /// # Errors
     /// What the job says against its input, or what became of the child, in one line.
-    pub(crate) fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
+    pub fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
         let all = self.share.parts;
         let first = self.attempt(job, parts, &self.share.take(1));
         // Its part is free again.
@@ -327,9 +335,12 @@ fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Does a job with the parts of its input; says in one line why not.
+pub type Work = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, String>;
+
 /// The child: `opgate apart JOB BYTES`.
 #[must_use]
-pub(crate) fn child(argument: &str, memory: u64) -> ExitCode {
+pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
     let Some(job) = Job::of(argument) else { return ExitCode::FAILURE };
     if limit(&job.limits(memory)).is_err() {
         return ExitCode::FAILURE;
@@ -337,18 +348,8 @@ pub(crate) fn child(argument: &str, memory: u64) -> ExitCode {
     // What a panic says is for nobody: the parent says that there was one.
     std::panic::set_hook(Box::new(|_| {}));
     let done = std::panic::catch_unwind(|| {
-        let mut stdin = io::stdin().lock();
-        match job {
-            Job::Compile => {
-                let parts = read_parts(&mut stdin)?;
-                let [settings, key, purpose, component] = parts;
-                crate::engine::compile_job(&settings, &key, &purpose, &component)
-            }
-            Job::Settings => {
-                let [schema, settings] = read_parts(&mut stdin)?;
-                crate::policy::settings_job(&schema, &settings)
-            }
-        }
+        let parts = read_parts(&mut io::stdin().lock(), job.parts())?;
+        work(job, &parts)
     });
     let (kind, bytes) = match done {
         Ok(Ok(bytes)) => (DONE, bytes),
@@ -365,12 +366,9 @@ pub(crate) fn child(argument: &str, memory: u64) -> ExitCode {
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn read_parts<const N: usize>(from: &mut impl Read) -> Result<[Vec<u8>; N], String> {
-    let mut parts = [const { Vec::new() }; N];
-    for part in &mut parts {
-        *part = read_part(from, MAX_INPUT).map_err(|e| format!("its input: {e}"))?;
-    }
-    Ok(parts)
+fn read_parts(from: &mut impl Read, count: usize) -> Result<Vec<Vec<u8>>, String> {
+    let part = |_| read_part(from, MAX_INPUT).map_err(|e| format!("its input: {e}"));
+    (0..count).map(part).collect()
 }
 
 /// Limits this process, before it has seen anything of a stranger's.

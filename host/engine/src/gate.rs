@@ -3,7 +3,7 @@
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload, TypeRef};
 
 /// Largest component, 16 MiB. A policy with a JavaScript engine inside has about 8.
-pub(crate) const MAX_SIZE: usize = 16 << 20;
+pub const MAX_SIZE: usize = 16 << 20;
 
 /// What the compiler gets to see: its time and memory grow faster than these. Policies in Rust stay far
 /// below; a JavaScript engine has some thousand functions, the largest of 100 KiB.

@@ -65,15 +65,13 @@ pub(super) fn unusable(error: &wasmtime::Error) -> LoadError {
 ///
 /// # Errors
 /// What the compiler says.
-pub(crate) fn compile_job(
-    roomy: &[u8],
-    secret: &[u8],
-    purpose: &[u8],
-    component: &[u8],
-) -> Result<Vec<u8>, String> {
-    let secret: &[u8; 32] = secret.try_into().map_err(|_| "no key".to_owned())?;
+pub fn compile_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
+    let [roomy, secret, purpose, component] = parts else {
+        return Err("no component".to_owned());
+    };
+    let secret: &[u8; 32] = secret.as_slice().try_into().map_err(|_| "no key".to_owned())?;
     let text = |error: wasmtime::Error| opgate_text::one_line(&format!("{error:#}"), 512);
-    let config = settings::config(TARGET, roomy == [1]).map_err(text)?;
+    let config = settings::config(TARGET, *roomy == [1]).map_err(text)?;
     let engine = wasmtime::Engine::new(&config).map_err(text)?;
     let image = Image::compile(&engine, component).map_err(text)?;
     Ok(image.seal(&Key::new(secret), purpose))

@@ -8,9 +8,10 @@ use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmLis
 
 use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal};
 use super::{Context, Fault, Handle, Import, State, types};
-use crate::cluster::reader::{Asked, Found, Payer, ReadError};
-use crate::cluster::{NotCurrent, Reader};
-use crate::engine::limits::HOSTCALL_BYTES;
+use crate::limits::HOSTCALL_BYTES;
+use crate::reader::{
+    Answer as Answered, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError,
+};
 
 /// Bytes of a name, conditions of a query, values of a condition.
 const NAME: usize = 4 << 10;
@@ -82,7 +83,7 @@ impl Import {
 
     /// Copies a query; all of it together has no more bytes than one call may pass. It is paid for as it
     /// is copied.
-    fn query(self, store: &mut Context<'_>, query: &QueryInGuest) -> wasmtime::Result<Asked> {
+    fn query(self, store: &mut Context<'_>, query: &QueryInGuest) -> wasmtime::Result<PolicyQuery> {
         let mut left = HOSTCALL_BYTES;
         let too_large = || {
             let most = opgate_text::units::bytes(HOSTCALL_BYTES);
@@ -141,7 +142,7 @@ impl Import {
         });
         let after = after.transpose()?;
         let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-        Ok(Asked { namespace, labels, matches: conditions, after, limit })
+        Ok(PolicyQuery { namespace, labels, matches: conditions, after, limit })
     }
 }
 
@@ -150,14 +151,14 @@ impl Import {
 fn ask(
     state: &mut State,
     import: Import,
-    question: impl FnOnce(&mut Reader, Payer<'_>) -> Result<Result<Found, ReadError>, NotCurrent>,
+    question: impl FnOnce(&mut dyn ClusterReader, Payer<'_>) -> Answered,
 ) -> Result<Result<Found, Refusal>, Fault> {
     let State { reader, meter, account, .. } = state;
     let Some(reader) = reader.as_mut() else {
         // Without one nothing was declared.
         return Ok(Err(Refusal::Denied("nothing is declared in `reads`".to_owned())));
     };
-    let answer = question(reader, Payer { meter, account });
+    let answer = question(reader.as_mut(), Payer { meter, account });
     state.spend(1)?;
     if state.account.is_exhausted() {
         return Err(state.out_of_memory(import));
