@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_error_says_nothing_twice() {
-        let cause = || std::io::Error::other("no");
+        let cause = || io::Error::other("no");
         let says_it = anyhow::Error::new(cause()).context("cannot do it: no");
         let says_not = anyhow::Error::new(cause()).context("cannot do it");
         assert_eq!(causes(says_it.as_ref()), "cannot do it: no");

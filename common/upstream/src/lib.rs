@@ -2,7 +2,9 @@
 //! with upstream byte for byte, without any I/O.
 //!
 //! * [`go`]: quoting, paths, names that fold, base64.
+//! * [`kinds`]: kinds and resources.
 //! * [`labels`]: label selectors.
 
 pub mod go;
+pub mod kinds;
 pub mod labels;

@@ -12,9 +12,9 @@ use opgate_cluster::{Declaration, Key, Resource, Selector};
 
 use crate::cluster::wire::{self, Page};
 use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
-use crate::files::read::Reader;
-use crate::files::{self, As, Place, Request, Resolver};
 use crate::review::Review;
+use opgate_files::{self as files, As, Place, Request, Resolver};
+use opgate_input::read::Reader;
 
 /// A question to the policies about a part of a catalog.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Question {
     /// # Errors
     /// Where the review cannot be read, which must not happen.
     pub fn documents(&self) -> anyhow::Result<[Option<String>; 2]> {
-        let text = self.0.text()?;
+        let text = self.0.text().map_err(|deep| anyhow::anyhow!("{deep:?}"))?;
         let inputs = Review::read(&text)?.inputs();
         let documents = [inputs.object, inputs.old_object];
         Ok(documents.map(|document| document.map(|d| d.root().raw().into_owned())))
@@ -59,7 +59,7 @@ impl Question {
 
 /// Line and column of each value of a document of our own, by JSON pointer; none where it is none.
 pub fn located(yaml: &str, pointers: &[String]) -> Option<Vec<(u64, u64)>> {
-    let located = crate::yaml::Located::read(yaml).ok()?;
+    let located = opgate_input::yaml::Located::read(yaml).ok()?;
     Some(pointers.iter().map(|pointer| located.place(pointer)).collect())
 }
 

@@ -14,7 +14,6 @@
 //! * `engine`: components, instances, limits.
 //! * [`cluster`]: what policies may ask about other objects of the cluster.
 //! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
-//! * `files`: bundles, catalogs and manifests on disk, as reviews.
 //! * [`server`]: TLS, HTTP, load shedding, drain, health, metrics.
 //! * `supervise`: tasks that must not end.
 //! * [`cli`]: one file per subcommand.
@@ -24,14 +23,12 @@ use k8s_openapi as _;
 
 pub mod cli;
 pub mod cluster;
-mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod object;
 pub mod policy;
 pub mod review;
 pub mod server;
-mod yaml;
 
 pub use opgate_engine as engine;
 pub use opgate_supervise as supervise;

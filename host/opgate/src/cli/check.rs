@@ -17,9 +17,10 @@ use super::paths::{Loaded, Unread};
 use super::report::Format;
 use super::{ConfigArgs, Failure, Outcome, ReadArgs};
 use crate::cluster::Source;
-use crate::files::{self, As, Subject, parallel};
 use crate::policy::Set;
-use crate::review::Review;
+use crate::review::{Review, ReviewError};
+use opgate_document::TooDeep;
+use opgate_files::{self as files, As, Subject, parallel};
 use opgate_text::one_line;
 
 /// What to try, and what the status says.
@@ -152,6 +153,7 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
     let mut is_seen = true;
     for request in &subject.requests {
         let text = request.text();
+        let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
         let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
         let review = Review::read(&text).map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
         if request.stands_for_files() {
@@ -207,11 +209,20 @@ mod tests {
 
     use super::*;
     use crate::cluster;
-    use crate::files::read::Reader;
-    use crate::files::testing::{Temporary, fixture};
     use crate::policy::Configuration;
+    use opgate_input::read::Reader;
 
     const NOTHING: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        folder
+    }
 
     fn set(configuration: &str) -> (Set, bool) {
         let path = std::path::Path::new("opgate.yaml");
@@ -244,7 +255,7 @@ mod tests {
 
     #[test]
     fn violations_of_manifests_have_places() {
-        let folder = Temporary::new(&[("b.yaml", BUNDLE)]);
+        let folder = folder(&[("b.yaml", BUNDLE)]);
         let path = folder.path().join("b.yaml");
         let (record, judged) = judged(&immutability(""), &path).remove(0);
         let shown = path.display().to_string();
@@ -266,8 +277,7 @@ mod tests {
 
     #[test]
     fn manifests_of_bundles_are_checked_with_them() {
-        let folder =
-            Temporary::new(&[("manifests/b.yaml", BUNDLE), ("manifests/c.yaml", "a: [\n")]);
+        let folder = folder(&[("manifests/b.yaml", BUNDLE), ("manifests/c.yaml", "a: [\n")]);
         let (record, judged) = judged(&immutability(""), folder.path()).remove(0);
         assert_eq!(record["kind"], "PlainBundle");
         assert_eq!(
@@ -281,7 +291,7 @@ mod tests {
 
     #[test]
     fn warnings_are_errors_where_the_configuration_says_so() {
-        let folder = Temporary::new(&[("b.yaml", BUNDLE)]);
+        let folder = folder(&[("b.yaml", BUNDLE)]);
         for (check, ok) in [("", true), ("check: {warningsAsErrors: true}\n", false)] {
             let (record, _) =
                 judged(&immutability(&format!("  mode: warn\n{check}")), folder.path()).remove(0);
@@ -292,7 +302,13 @@ mod tests {
 
     #[test]
     fn what_nobody_reports_is_not_passed_over() {
-        let all = judged(NOTHING, &fixture("catalog-broken"));
+        let all = judged(
+            NOTHING,
+            &PathBuf::from(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../tests/fixtures/catalog-broken"
+            )),
+        );
         let records: Vec<_> =
             all.iter().map(|(r, _)| (r["name"].as_str().unwrap(), &r["ok"])).collect();
         assert_eq!(records, [("etcd", &json!(true)), ("", &json!(false))]);

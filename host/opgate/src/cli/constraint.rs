@@ -12,7 +12,7 @@ use opgate_constraint::levels::is_advice;
 use serde_json::{Value, json};
 
 use super::{Failure, Outcome};
-use crate::yaml::Located;
+use opgate_input::yaml::Located;
 
 /// Arguments of `opgate constraint`.
 #[derive(Debug, Args)]

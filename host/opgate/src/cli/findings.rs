@@ -11,8 +11,8 @@ use super::Outcome;
 use super::paths::Unread;
 use super::report::{ERROR, FAINT, Fault, Format, Out, Violation, sarif_log, sarif_rules, xml};
 use super::tree::Tree;
-use crate::files::{Place, Request, Resolver, Subject};
 use crate::policy::{Decision, Effect, Set};
+use opgate_files::{Place, Request, Resolver, Subject};
 use opgate_text::one_line;
 
 /// Violations among which one that is told twice is looked for.

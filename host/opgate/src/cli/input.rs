@@ -13,11 +13,11 @@ use opgate_document::Document;
 use opgate_yaml::Words;
 
 use crate::cluster::Snapshot;
-use crate::files;
-use crate::files::folder::{Entry, Folder};
-use crate::files::read::{At, Reader, Use};
 use crate::review::{self, ReviewError};
-use crate::yaml;
+use opgate_files as files;
+use opgate_files::folder::{Entry, Folder};
+use opgate_input::read::{At, Reader, Use};
+use opgate_input::yaml;
 use opgate_text::lines::Lines;
 
 /// A review's text, or why there is none.

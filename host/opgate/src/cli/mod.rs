@@ -27,7 +27,6 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cluster;
-use crate::files::read::Reader;
 use crate::policy::{
     Configuration, Loading, ModuleSource, PolicyConfig, Profile, Set, SetError, settings_job,
 };
@@ -35,6 +34,7 @@ use crate::server::Room;
 use opgate_certs::words::causes;
 use opgate_engine::apart::{self, Job};
 use opgate_engine::{Compiler, compile_job};
+use opgate_input::read::Reader;
 use opgate_text::units::parse_bytes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.

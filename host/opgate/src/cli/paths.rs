@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use super::stdin::{self, Stdin};
-use crate::files::read::Reader;
-use crate::files::{self, As, Found, Subject, parallel};
+use opgate_files::{self as files, As, Found, Subject, parallel};
+use opgate_input::read::Reader;
 
 /// What was found at the paths.
 #[derive(Debug, Default)]

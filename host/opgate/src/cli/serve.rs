@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
 use crate::cluster::{self, Bounds, Connection, Interrupted, Source};
-use crate::files::read::Reader;
 use crate::policy::Loading;
 use crate::server::{Options, Room, Server, Starting};
+use opgate_input::read::Reader;
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// What to do before and after.

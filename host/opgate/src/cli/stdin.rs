@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::files::read::Reader;
+use opgate_input::read::Reader;
 
 /// How it is named.
 pub(super) const NAME: &str = "-";

@@ -48,7 +48,6 @@ pub use opgate_engine::reader::NotCurrent;
 pub use reader::{Reader, View};
 pub use reservations::{Bounds, Question};
 pub use snapshot::Snapshot;
-pub(crate) use snapshot::plural;
 
 use crate::review::{Operation, Review};
 

@@ -1,6 +1,7 @@
 //! A cluster in files: what `kubectl get -A -o yaml` prints, taken as the whole truth.
 
 use opgate_document::{Document, Value};
+use opgate_upstream::kinds::plural;
 use tokio::time::Instant;
 
 use super::Cluster;
@@ -86,18 +87,4 @@ fn objects(
 
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-/// The resource of a kind, as Kubernetes guesses it (`UnsafeGuessKindToResource`): files do not tell.
-pub(crate) fn plural(kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    if kind == "endpoints" {
-        kind
-    } else if kind.ends_with('s') || kind.ends_with('x') || kind.ends_with("ch") {
-        format!("{kind}es")
-    } else if let Some(stem) = kind.strip_suffix('y') {
-        format!("{stem}ies")
-    } else {
-        format!("{kind}s")
-    }
 }

@@ -80,25 +80,25 @@ fn read(path: &Path) -> Result<HeaderValue, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::testing::Temporary;
 
     #[test]
     fn a_token_is_what_stands_in_its_file_without_the_space_around_it() {
-        let folder = Temporary::new(&[("token", "first\n")]);
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token").display().to_string();
+        fs::write(&path, "first\n").unwrap();
         let named = || AuthInfo { token_file: Some(path.clone()), ..AuthInfo::default() };
         let token = Token::of(&mut named()).unwrap().unwrap();
         let header = |at| token.header(at).to_str().unwrap().to_owned();
         let start = Instant::now();
         assert_eq!(header(start), "Bearer first");
-        folder.write("token", "  second \r\n");
+        fs::write(&path, "  second \r\n").unwrap();
         assert_eq!(header(start), "Bearer first");
         assert_eq!(header(start + AGE * 2), "Bearer second");
-        folder.write("token", "\n");
+        fs::write(&path, "\n").unwrap();
         assert_eq!(header(start + AGE * 4), "Bearer second", "a bad one changes nothing");
         let why = Token::of(&mut named()).unwrap_err();
         assert!(why.starts_with("token file /") && why.contains("it is empty"), "{why}");
-        folder.write("token", "a\nb");
+        fs::write(&path, "a\nb").unwrap();
         assert!(Token::of(&mut named()).unwrap_err().contains("one line"));
         let inline = AuthInfo { token: Some("x".to_owned().into()), ..named() };
         assert!(Token::of(&mut inline.clone()).unwrap().is_none());

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Mode, OnError, RuleLevel, builtin};
-use crate::files::read::{Reader, Use};
 use crate::object::Object;
-use crate::yaml::Located;
 use opgate_engine::Limits;
+use opgate_input::read::{Reader, Use};
+use opgate_input::yaml::Located;
 use opgate_text::one_line;
 use opgate_text::units::{parse_bytes, parse_duration};
 
@@ -266,7 +266,7 @@ impl Configuration {
     /// # Errors
     /// Where it cannot be read, or anything in it is wrong: all of it, each with line and column.
     pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
-        let opened = crate::files::read::named(path)
+        let opened = opgate_input::read::named(path)
             .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));
         let bytes = opened.map_err(|e| ConfigErrors::one(format!("{}: {e}", path.display())))?;
         let text = String::from_utf8(bytes)

@@ -223,12 +223,13 @@ pub(super) mod testing {
 
     use super::super::places::Bounds;
     use super::*;
-    use crate::files::testing::Temporary;
 
     /// A check of a port, with a certificate of its own.
     pub(in super::super) fn check(address: SocketAddr, limit: Duration) -> SelfCheck {
         let issued = Authority::create(1).unwrap().issue(&["a.test".to_owned()], 1).unwrap();
-        let folder = Temporary::new(&[("tls.crt", &issued.certificate), ("tls.key", &issued.key)]);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tls.crt"), &issued.certificate).unwrap();
+        std::fs::write(folder.path().join("tls.key"), &issued.key).unwrap();
         let certificate = Reloader::new(Source::Directory(folder.path().to_path_buf())).unwrap();
         SelfCheck {
             address,

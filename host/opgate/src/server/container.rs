@@ -123,7 +123,17 @@ fn machine(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::testing::Temporary;
+
+    /// The limit that these files come to.
+    fn limit_of(files: &[(&str, &str)]) -> Option<usize> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        limit(folder.path())
+    }
 
     /// Files and the limit that they come to.
     type Case<'c> = (&'c [(&'c str, &'c str)], Option<usize>);
@@ -164,10 +174,10 @@ mod tests {
             ),
         ];
         for (files, expected) in cases {
-            assert_eq!(limit(Temporary::new(files).path()), expected, "{files:?}");
+            assert_eq!(limit_of(files), expected, "{files:?}");
         }
         let odd = [("proc/self/cgroup", "0::/../../x\nodd\n"), ("proc/meminfo", "MemTotal: x\n")];
-        assert_eq!(limit(Temporary::new(&odd).path()), None);
+        assert_eq!(limit_of(&odd), None);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::names::{is_domain, is_label};
-use crate::files::subject::GROUP;
 use crate::policy::{MatchRule, Policy, Requests};
 use crate::review::Operation;
+use opgate_files::subject::GROUP;
 
 /// What counts of a policy here.
 #[derive(Debug, Clone, Copy)]

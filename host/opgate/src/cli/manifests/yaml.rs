@@ -62,7 +62,8 @@ mod tests {
         });
         for value in [printed(&[policy("a", &wanted)]), printed(&[]), odd, json!({})] {
             let text = text(&value).unwrap();
-            let read = crate::yaml::Located::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let read =
+                opgate_input::yaml::Located::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             assert_eq!(read.value, value, "{text}");
         }
     }

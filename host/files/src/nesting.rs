@@ -119,10 +119,10 @@ fn channels(package: &Package) -> HashMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read::Reader;
-    use super::super::subject::{Layout, Resolver};
-    use super::super::testing::Temporary;
-    use super::super::{As, load};
+    use crate::subject::{Layout, Resolver};
+    use crate::testing::Temporary;
+    use crate::{As, load};
+    use opgate_input::read::Reader;
 
     const CATALOG: &str = r#"
 {"schema": "olm.package", "name": "p", "defaultChannel": "fast", "icon": {}}

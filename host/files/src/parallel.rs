@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Documents nest up to the bound of the parsers, which recurse. A debug build ran out of the 2 MiB of an
-/// ordinary thread before [`crate::yaml::MAX_DEPTH`].
+/// ordinary thread before [`opgate_yaml::DEPTH`].
 const STACK: usize = 32 << 20;
 
 /// How many threads work.
-pub(crate) fn workers() -> usize {
+pub fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// What `work` makes of each item, in the order of the items. It runs on threads with enough stack for
 /// deep documents, also for a single item.
-pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut done = Vec::new();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use opgate_document::{Document, Kind, Text, Value};
 
 use super::content::{Expect, File, has_documents};
-use super::read::{At, Reader};
 use super::subject::{Layout, Object, Request, Subject};
 use super::{folder, parallel, template, unique};
-use crate::cluster::plural;
+use opgate_input::read::{At, Reader};
+use opgate_upstream::kinds::plural;
 
 /// Reads the manifests of a file, or of a folder.
 ///
@@ -134,9 +134,9 @@ pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, St
 mod tests {
     use serde_json::json;
 
-    use super::super::subject::Resolver;
-    use super::super::testing::Temporary;
     use super::*;
+    use crate::subject::Resolver;
+    use crate::testing::Temporary;
 
     #[test]
     fn every_object_is_created() {

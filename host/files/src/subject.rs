@@ -12,32 +12,31 @@ use super::content::File;
 use super::nesting::{self, Nesting};
 use super::place::{Place, Places, tokens};
 use super::template;
-use crate::review::ReviewError;
 
 /// API group of the documents that stand for files.
-pub(crate) const GROUP: &str = "opgate.dev";
+pub const GROUP: &str = "opgate.dev";
 /// Their version.
-pub(crate) const VERSION: &str = "v1alpha1";
+pub const VERSION: &str = "v1alpha1";
 
 /// A bundle, a catalog's package or a manifest.
 #[derive(Debug)]
-pub(crate) struct Subject {
+pub struct Subject {
     /// Where it came from: a folder, a file, `file#2`.
-    pub(crate) source: String,
+    pub source: String,
     /// Kind of the document or object.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Name of the document or object.
-    pub(crate) name: String,
+    pub name: String,
     /// What policies are asked: about a bundle, and about each of its manifests.
-    pub(crate) requests: Vec<Request>,
+    pub requests: Vec<Request>,
     /// Files of it that could not be read. Somebody has to say so: a policy, or the caller.
-    pub(crate) broken: Vec<Arc<File>>,
+    pub broken: Vec<Arc<File>>,
 }
 
 impl Subject {
     /// The title of a package in a tree of findings, empty for what belongs to no package; none where
     /// this is no catalog.
-    pub(crate) fn package(&self) -> Option<String> {
+    pub fn package(&self) -> Option<String> {
         let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
         let title = || {
             if self.name.is_empty() { String::new() } else { nesting::named("package", &self.name) }
@@ -48,30 +47,30 @@ impl Subject {
 
 /// One question to the policies.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub struct Request {
     /// API group.
-    pub(crate) group: String,
+    pub group: String,
     /// API version.
-    pub(crate) version: String,
+    pub version: String,
     /// Kind.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Resource.
-    pub(crate) resource: String,
+    pub resource: String,
     /// Namespace of an object.
-    pub(crate) namespace: String,
+    pub namespace: String,
     /// Name.
-    pub(crate) name: String,
+    pub name: String,
     /// What it is about.
-    pub(crate) object: Layout,
+    pub object: Layout,
     /// What was published before.
-    pub(crate) old: Option<Layout>,
+    pub old: Option<Layout>,
     /// Path of the object in the document of its bundle, in front of the fields of violations.
-    pub(crate) prefix: String,
+    pub prefix: String,
 }
 
 /// A document, and how it was put together.
 #[derive(Debug, Clone)]
-pub(crate) enum Layout {
+pub enum Layout {
     /// A folder with all its files.
     Bundle(Arc<Bundle>),
     /// The blobs of a package.
@@ -82,18 +81,18 @@ pub(crate) enum Layout {
 
 /// An object in a file.
 #[derive(Debug, Clone)]
-pub(crate) struct Object {
+pub struct Object {
     /// The file.
-    pub(crate) file: Arc<File>,
+    pub file: Arc<File>,
     /// The document in it.
-    pub(crate) index: usize,
+    pub index: usize,
     /// JSON pointer of the object in the document.
-    pub(crate) pointer: String,
+    pub pointer: String,
 }
 
 impl Request {
     /// Whether it is about a document of ours, and not about an object of a cluster.
-    pub(crate) fn stands_for_files(&self) -> bool {
+    pub fn stands_for_files(&self) -> bool {
         !matches!(self.object, Layout::Object(_))
     }
 
@@ -101,7 +100,7 @@ impl Request {
     ///
     /// # Errors
     /// Where it nests too deep.
-    pub(crate) fn text(&self) -> Result<Arc<Text>, ReviewError> {
+    pub fn text(&self) -> Result<Arc<Text>, TooDeep> {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         let json = format!(
@@ -120,7 +119,7 @@ impl Request {
         }
         out.json.push_str("}}");
         let text = Text::assembled(out.json, out.parts);
-        text.map(Arc::new).map_err(|TooDeep(offset)| ReviewError::Depth(offset))
+        text.map(Arc::new)
     }
 
     /// The review as one text.
@@ -170,7 +169,7 @@ impl Layout {
 }
 
 /// Finds the places of the violations of one document.
-pub(crate) struct Resolver<'l> {
+pub struct Resolver<'l> {
     layout: &'l Layout,
     ready: HashMap<(String, usize), Places>,
     nesting: Nesting,
@@ -187,13 +186,13 @@ pub(super) struct Step<'f, 't> {
 
 impl<'l> Resolver<'l> {
     /// For the violations of a document.
-    pub(crate) fn new(layout: &'l Layout) -> Self {
+    pub fn new(layout: &'l Layout) -> Self {
         Self { layout, ready: HashMap::new(), nesting: Nesting::default() }
     }
 
     /// What of a package a field is about, from the outside to the inside; nothing where it is about the
     /// package, or where there is none.
-    pub(crate) fn nesting(&mut self, field: &str) -> Vec<String> {
+    pub fn nesting(&mut self, field: &str) -> Vec<String> {
         match self.layout {
             Layout::Package(package) => self.nesting.of(package, &tokens(field)),
             Layout::Bundle(_) | Layout::Object(_) => Vec::new(),
@@ -201,7 +200,7 @@ impl<'l> Resolver<'l> {
     }
 
     /// The place of a field; none where it is about the folder as a whole.
-    pub(crate) fn place(&mut self, field: &str) -> Option<Place> {
+    pub fn place(&mut self, field: &str) -> Option<Place> {
         let tokens = tokens(field);
         let (step, base) = match self.layout {
             Layout::Bundle(bundle) => (bundle.step(&tokens)?, ""),

@@ -19,7 +19,7 @@ use super::content::{has_documents, peek};
 use super::detect::{As, Found, LOOKS, complaint, what};
 use super::folder::{Entry, Folder};
 use super::ignore::Ignore;
-use super::read::Reader;
+use opgate_input::read::Reader;
 
 /// Files that cannot be read and are named one by one.
 const NAMED: usize = 10;
@@ -257,9 +257,9 @@ fn left_out(
 
 #[cfg(test)]
 mod tests {
-    use super::super::detect::detect;
-    use super::super::read::Reader;
-    use super::super::testing::Temporary;
+    use crate::detect::detect;
+    use crate::testing::Temporary;
+    use opgate_input::read::Reader;
 
     const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
     const A: &str = "schema: olm.package\nname: a\n";

@@ -12,17 +12,17 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::folder::{Entry, Folder};
-use super::read::{Reader, Use};
+use opgate_input::read::{Reader, Use};
 
 /// Name of the file.
-pub(crate) const NAME: &str = ".indexignore";
+pub const NAME: &str = ".indexignore";
 
 /// Bytes of all patterns of a catalog. Nobody writes more, and to compile them takes time.
 const MAX_PATTERNS: u64 = 64 << 10;
 
 /// Patterns of all folders.
 #[derive(Debug, Default)]
-pub(crate) struct Ignore {
+pub struct Ignore {
     /// By their folders, which are empty or end in `/`.
     patterns: BTreeMap<String, Gitignore>,
     /// Folders that were asked for, and whether they are ignored.
@@ -34,7 +34,7 @@ impl Ignore {
     ///
     /// # Errors
     /// Where a file of patterns cannot be read, or is too large: its path, and why.
-    pub(crate) fn of(folder: &Folder, reader: &Reader) -> Result<Self, (String, String)> {
+    pub fn of(folder: &Folder, reader: &Reader) -> Result<Self, (String, String)> {
         let mut ignore = Self::default();
         let mut left = MAX_PATTERNS;
         for entry in &folder.files {
@@ -56,7 +56,7 @@ impl Ignore {
     }
 
     /// Adds the patterns of a folder (empty, or ending in `/`).
-    pub(crate) fn add(&mut self, base: &str, text: &str) {
+    pub fn add(&mut self, base: &str, text: &str) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut builder = GitignoreBuilder::new("");
         for line in text.lines().filter_map(translated) {
@@ -70,7 +70,7 @@ impl Ignore {
     }
 
     /// Whether a file is ignored.
-    pub(crate) fn ignores(&self, path: &str) -> bool {
+    pub fn ignores(&self, path: &str) -> bool {
         let folder = path.rsplit_once('/').map(|(folder, _)| folder);
         folder.is_some_and(|folder| self.ignores_folder(folder)) || self.decides(path, false)
     }
@@ -93,7 +93,7 @@ impl Ignore {
     }
 
     /// Whether an entry of a folder is ignored; what is refused may be a folder.
-    pub(crate) fn ignores_entry(&self, entry: &Entry) -> bool {
+    pub fn ignores_entry(&self, entry: &Entry) -> bool {
         let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
         self.ignores(&entry.path) || is_folder && self.decides(&entry.path, true)
     }

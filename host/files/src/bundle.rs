@@ -12,14 +12,14 @@ use super::content::{Content, Expect, File};
 use super::folder;
 use super::manifest;
 use super::parallel;
-use super::read::Reader;
 use super::subject::{GROUP, Layout, Request, Step, Subject, VERSION, error, list, quoted};
 use super::template;
 use super::unique;
+use opgate_input::read::Reader;
 
 /// What the folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BundleKind {
+pub enum BundleKind {
     /// `registry+v1`: manifests and metadata.
     Registry,
     /// `plain+v0`: manifests.
@@ -44,7 +44,7 @@ impl BundleKind {
 
 /// A bundle, read.
 #[derive(Debug)]
-pub(crate) struct Bundle {
+pub struct Bundle {
     kind: BundleKind,
     name: String,
     files: Vec<Arc<File>>,
@@ -196,9 +196,9 @@ pub(super) fn load(
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::subject::Resolver;
-    use super::super::testing::{Temporary, fixture};
     use super::*;
+    use crate::subject::Resolver;
+    use crate::testing::{Temporary, fixture};
 
     fn object(request: &Request) -> Value {
         serde_json::from_str::<Value>(&request.review()).unwrap()["request"].clone()

@@ -9,15 +9,15 @@ use opgate_document::{Document, Kind, Text};
 
 use super::content::{Broken, Content, Expect, File};
 use super::ignore::{self, Ignore};
-use super::read::{At, Reader};
 use super::subject::{GROUP, Layout, Out, Request, Step, Subject, VERSION, error, list, quoted};
 use super::{bundle, folder, parallel, unique};
+use opgate_input::read::{At, Reader};
 
 const KIND: &str = "FileBasedCatalog";
 
 /// The blobs of a package, or those of none.
 #[derive(Debug)]
-pub(crate) struct Package {
+pub struct Package {
     name: String,
     /// Names of all packages, sorted: a list that all share.
     packages: Arc<Document>,
@@ -282,9 +282,9 @@ fn gone(old: &BTreeMap<String, Arc<Package>>, packages: &[Arc<Package>]) -> Vec<
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::subject::Resolver;
-    use super::super::testing::{Temporary, fixture};
     use super::*;
+    use crate::subject::Resolver;
+    use crate::testing::{Temporary, fixture};
 
     fn object(subject: &Subject) -> Value {
         serde_json::from_str::<Value>(&subject.requests[0].review()).unwrap()["request"].clone()

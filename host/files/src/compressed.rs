@@ -18,7 +18,7 @@ use miniz_oxide::deflate::core::{
 
 use super::folder::{Entry, Folder};
 use super::parallel;
-use super::read::Opened;
+use opgate_input::read::Opened;
 
 /// So much fits into a ConfigMap.
 const LIMIT: u64 = 1 << 20;
@@ -116,9 +116,9 @@ fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<
 
 #[cfg(test)]
 mod tests {
-    use super::super::folder;
-    use super::super::testing::Temporary;
     use super::*;
+    use crate::folder;
+    use crate::testing::Temporary;
 
     /// Bytes without any order in them.
     fn noise(count: usize) -> Vec<u8> {

@@ -13,7 +13,7 @@ pub(super) fn why(broken: &Broken) -> String {
 }
 
 /// A line that says why a file cannot be read, where it cannot.
-pub(crate) fn complaint(file: &File) -> Option<String> {
+pub fn complaint(file: &File) -> Option<String> {
     let broken = file.broken()?;
     Some(format!("{}:{}:{}: {}", file.shown, broken.line, broken.column, why(broken)))
 }

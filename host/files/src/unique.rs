@@ -27,10 +27,10 @@ fn said(quoted: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::content::Expect;
-    use super::super::read::{At, Reader};
-    use super::super::testing::Temporary;
     use super::*;
+    use crate::content::Expect;
+    use crate::testing::Temporary;
+    use opgate_input::read::{At, Reader};
 
     #[test]
     fn a_file_with_a_name_twice_is_broken() {

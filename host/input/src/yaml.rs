@@ -14,7 +14,7 @@ use opgate_yaml::Words;
 use opgate_text::lines::Lines;
 
 /// Deepest nesting.
-pub(crate) const MAX_DEPTH: usize = opgate_yaml::DEPTH;
+pub const MAX_DEPTH: usize = opgate_yaml::DEPTH;
 
 /// Bytes of JSON that any document may become. Beyond that what a text spells out counts.
 const SPARE: usize = 1 << 20;
@@ -25,26 +25,32 @@ const GROWTH: usize = 6;
 /// A text that is not YAML: what is wrong, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub(crate) struct YamlError {
-    pub(crate) line: u64,
-    pub(crate) column: u64,
-    pub(crate) why: String,
+pub struct YamlError {
+    /// From 1.
+    pub line: u64,
+    /// In characters, from 1.
+    pub column: u64,
+    /// In one line.
+    pub why: String,
 }
 
 /// A document of a file.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub struct Part {
     /// What it says.
-    pub(crate) json: Arc<Text>,
+    pub json: Arc<Text>,
     /// Where its values are, in bytes of the text.
-    pub(crate) offsets: Offsets,
+    pub offsets: Offsets,
     /// Where it starts, in bytes.
-    pub(crate) offset: usize,
+    pub offset: usize,
 }
 
 /// Reads the documents of a text of any size; empty ones are left out. The error has its place in the
 /// text.
-pub(crate) fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
+///
+/// # Errors
+/// Where it is not YAML, or more than it may be.
+pub fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
     let room = yaml.len().saturating_mul(GROWTH).saturating_add(SPARE);
     let documents = opgate_yaml::documents(yaml, words, room).map_err(|error| {
         let (line, column) = Lines::of(yaml).place(yaml, error.offset());
@@ -60,16 +66,18 @@ pub(crate) fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
 /// Where the values of a document are: of the document itself, and then, in the order of its JSON, of
 /// each member its name and of each element its value.
 #[derive(Debug, Default)]
-pub(crate) struct Offsets(Vec<u32>);
+pub struct Offsets(Vec<u32>);
 
 impl Offsets {
     /// Bytes that it holds.
-    pub(crate) fn size(&self) -> usize {
+    #[must_use]
+    pub fn size(&self) -> usize {
         self.0.len() * size_of::<u32>()
     }
 
     /// The same, with so many bytes in front of the text.
-    pub(crate) fn moved(mut self, by: usize) -> Self {
+    #[must_use]
+    pub fn moved(mut self, by: usize) -> Self {
         let by = u32::try_from(by).unwrap_or(u32::MAX);
         self.0.iter_mut().for_each(|offset| *offset = offset.saturating_add(by));
         self
@@ -87,13 +95,15 @@ const STRIDE: usize = 4 << 10;
 /// Finds the number of a value in the order of the JSON. The first question takes one pass over it, every
 /// other one looks at a few thousand bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     /// Offsets outside of texts, and how many values start in front of them.
     known: Vec<(usize, usize)>,
 }
 
 impl Numbers {
-    pub(crate) fn of(json: &str) -> Self {
+    /// Notes the numbers of a few values.
+    #[must_use]
+    pub fn of(json: &str) -> Self {
         let mut known = vec![(0, 0)];
         let mut next = STRIDE;
         count(json.as_bytes(), 0, json.len(), |at, values| {
@@ -149,16 +159,17 @@ fn after_text(json: &[u8], start: usize) -> usize {
 
 impl Numbers {
     /// Where in the text a value of the document is.
-    pub(crate) fn offset(&self, json: &str, offsets: &Offsets, value: usize) -> usize {
+    #[must_use]
+    pub fn offset(&self, json: &str, offsets: &Offsets, value: usize) -> usize {
         offsets.get(self.number(json, value))
     }
 }
 
 /// A value with the places of its parts.
 #[derive(Debug)]
-pub(crate) struct Located {
+pub struct Located {
     /// The value.
-    pub(crate) value: serde_json::Value,
+    pub value: serde_json::Value,
     document: Document,
     part: Part,
     numbers: Numbers,
@@ -169,7 +180,10 @@ pub(crate) struct Located {
 impl Located {
     /// Reads a text that has one document, in which `off` and `no` are texts, as in
     /// `rules: {RPK-07: off}`.
-    pub(crate) fn read(yaml: &str) -> Result<Self, YamlError> {
+    ///
+    /// # Errors
+    /// As for [`parts`], and where there are several documents.
+    pub fn read(yaml: &str) -> Result<Self, YamlError> {
         let mut parts = parts(yaml, Words::Few)?;
         let lines = Arc::new(Lines::of(yaml));
         if let Some(second) = parts.get(1) {
@@ -193,7 +207,8 @@ impl Located {
     }
 
     /// Place of the value at a pointer, or of the nearest one around it.
-    pub(crate) fn place(&self, pointer: &str) -> (u64, u64) {
+    #[must_use]
+    pub fn place(&self, pointer: &str) -> (u64, u64) {
         let mut pointer = pointer;
         let value = loop {
             match (self.document.get(pointer), pointer.rsplit_once('/')) {

@@ -11,8 +11,8 @@ use opgate_document::{Document, Text};
 use opgate_yaml::Words;
 use serde_json::value::RawValue;
 
-use super::read::{At, Reader, Use};
-use crate::yaml::{self, Offsets, YamlError};
+use opgate_input::read::{At, Reader, Use};
+use opgate_input::yaml::{self, Offsets, YamlError};
 use opgate_text::lines::Lines;
 
 /// Largest text that a document holds.
@@ -20,21 +20,21 @@ const MAX_TEXT: u64 = 64 << 10;
 
 /// A file that was read.
 #[derive(Debug)]
-pub(crate) struct File {
+pub struct File {
     /// Relative to the bundle or catalog, with `/`.
-    pub(crate) path: String,
+    pub path: String,
     /// As messages name it.
-    pub(crate) shown: String,
+    pub shown: String,
     /// In bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// What is in it.
-    pub(crate) content: Content,
+    pub content: Content,
     pub(super) lines: OnceLock<Lines>,
 }
 
 /// What is in a file.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub enum Content {
     /// JSON or YAML.
     Documents(Documents),
     /// What should be JSON or YAML, and is not.
@@ -47,15 +47,15 @@ pub(crate) enum Content {
 
 /// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub struct Broken {
     /// From 1.
-    pub(crate) line: u64,
+    pub line: u64,
     /// From 1.
-    pub(crate) column: u64,
+    pub column: u64,
     /// What is wrong.
-    pub(crate) why: String,
+    pub why: String,
     /// The text, where it is one.
-    pub(crate) text: Option<Arc<str>>,
+    pub text: Option<Arc<str>>,
 }
 
 impl Broken {
@@ -66,9 +66,9 @@ impl Broken {
 
 /// Documents of a file, empty ones left out.
 #[derive(Debug)]
-pub(crate) struct Documents {
+pub struct Documents {
     /// The file.
-    pub(crate) text: Arc<Text>,
+    pub text: Arc<Text>,
     list: Vec<Part>,
 }
 
@@ -82,12 +82,12 @@ enum Part {
 
 impl Documents {
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.list.len()
     }
 
     /// A document as JSON.
-    pub(crate) fn json(&self, index: usize) -> &str {
+    pub fn json(&self, index: usize) -> &str {
         match self.list.get(index) {
             Some(Part::Json(range)) => self.text.get(range.clone()).unwrap_or_default(),
             Some(Part::Yaml { json, .. }) => json,
@@ -96,12 +96,12 @@ impl Documents {
     }
 
     /// Every document as JSON.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+    pub fn all(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|index| self.json(index))
     }
 
     /// A document, to be looked at.
-    pub(crate) fn document(&self, index: usize) -> Document {
+    pub fn document(&self, index: usize) -> Document {
         match self.list.get(index) {
             Some(Part::Json(range)) => Document::part(self.text.clone(), range.clone()),
             Some(Part::Yaml { json, .. }) => Document::part(json.clone(), 0..json.len()),
@@ -110,12 +110,12 @@ impl Documents {
     }
 
     /// Every document, to be looked at.
-    pub(crate) fn documents(&self) -> impl Iterator<Item = Document> {
+    pub fn documents(&self) -> impl Iterator<Item = Document> {
         (0..self.len()).map(|index| self.document(index))
     }
 
     /// Offset where a document starts.
-    pub(crate) fn start(&self, index: usize) -> usize {
+    pub fn start(&self, index: usize) -> usize {
         match self.list.get(index) {
             Some(Part::Json(range)) => range.start,
             Some(Part::Yaml { start, .. }) => *start,
@@ -124,7 +124,7 @@ impl Documents {
     }
 
     /// Where the values of a document are, where it is YAML.
-    pub(crate) fn offsets(&self, index: usize) -> Option<&Offsets> {
+    pub fn offsets(&self, index: usize) -> Option<&Offsets> {
         match self.list.get(index) {
             Some(Part::Yaml { offsets, .. }) => Some(offsets),
             _ => None,
@@ -134,7 +134,7 @@ impl Documents {
 
 /// Which files are JSON or YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expect {
+pub enum Expect {
     /// Those whose names say so.
     ByName,
     /// Every one.
@@ -143,13 +143,7 @@ pub(crate) enum Expect {
 
 impl File {
     /// Reads a file; what is wrong with it becomes its content.
-    pub(crate) fn read(
-        at: At<'_>,
-        path: String,
-        shown: String,
-        expect: Expect,
-        reader: &Reader,
-    ) -> Self {
+    pub fn read(at: At<'_>, path: String, shown: String, expect: Expect, reader: &Reader) -> Self {
         let documents = expect == Expect::Documents || has_documents(&path);
         let mut size = 0;
         let opened = at.open().inspect(|opened| size = opened.size);
@@ -171,12 +165,12 @@ impl File {
     }
 
     /// Its lines. They are counted when somebody asks.
-    pub(crate) fn lines(&self) -> &Lines {
+    pub fn lines(&self) -> &Lines {
         self.lines.get_or_init(|| Lines::of(self.text().unwrap_or_default()))
     }
 
     /// The documents, where it has any.
-    pub(crate) fn documents(&self) -> Option<&Documents> {
+    pub fn documents(&self) -> Option<&Documents> {
         match &self.content {
             Content::Documents(documents) => Some(documents),
             _ => None,
@@ -184,7 +178,7 @@ impl File {
     }
 
     /// Why it cannot be read, where it cannot.
-    pub(crate) fn broken(&self) -> Option<&Broken> {
+    pub fn broken(&self) -> Option<&Broken> {
         match &self.content {
             Content::Broken(broken) => Some(broken),
             _ => None,
@@ -192,13 +186,13 @@ impl File {
     }
 
     /// A line that says why it cannot be read, where it cannot.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self) -> Option<String> {
         let broken = self.broken()?;
         Some(format!("{}:{}:{}: {}", self.shown, broken.line, broken.column, broken.why))
     }
 
     /// The text of the file, as far as it is known.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Documents(documents) => Some(&documents.text),
             Content::Broken(broken) => broken.text.as_deref(),
@@ -428,8 +422,8 @@ pub(crate) fn peek<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Temporary;
     use super::*;
+    use crate::testing::Temporary;
 
     fn read(name: &str, content: impl AsRef<[u8]>) -> File {
         let folder = Temporary::empty();

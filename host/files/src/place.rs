@@ -7,19 +7,19 @@
 use opgate_document::{Document, Kind, Value};
 
 use super::content::{Documents, File};
-use crate::yaml::Numbers;
+use opgate_input::yaml::Numbers;
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// As messages name the file.
-    pub(crate) file: String,
+    pub file: String,
     /// From 1.
-    pub(crate) line: u64,
+    pub line: u64,
     /// From 1, in characters.
-    pub(crate) column: u64,
+    pub column: u64,
     /// The line, unless it is very long.
-    pub(crate) excerpt: String,
+    pub excerpt: String,
 }
 
 /// Bytes of a line that is shown: nobody reads a longer one, and whole files are written on one.
@@ -27,7 +27,7 @@ const MAX_LINE: usize = 4_096;
 
 impl Place {
     /// A place in a file.
-    pub(crate) fn new(file: &File, line: u64, column: u64) -> Self {
+    pub fn new(file: &File, line: u64, column: u64) -> Self {
         let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
         let text = file.text().unwrap_or_default();
         let (lines, start) = (file.lines(), file.lines().start(text, index));
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// Where the text on a line of a file starts; lines from 0.
-    pub(crate) fn line(file: &File, index: u64) -> Self {
+    pub fn line(file: &File, index: u64) -> Self {
         let place = Self::new(file, index.saturating_add(1), 1);
         let indent = place.excerpt.chars().take_while(|c| c.is_whitespace()).count();
         Self { column: u64::try_from(indent + 1).unwrap_or(1), ..place }
@@ -151,10 +151,10 @@ fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::content::Expect;
-    use super::super::read::{At, Reader};
-    use super::super::testing::Temporary;
     use super::*;
+    use crate::content::Expect;
+    use crate::testing::Temporary;
+    use opgate_input::read::{At, Reader};
 
     #[test]
     fn paths_are_split_as_kubernetes_writes_them() {

@@ -16,12 +16,12 @@ use super::below::Bundles;
 use super::content::{Expect, File, has_documents, peek};
 use super::folder::{self, Entry, Folder};
 use super::ignore::Ignore;
-use super::read::{At, Reader};
 use super::{template, unique};
+use opgate_input::read::{At, Reader};
 
 /// What files are read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum As {
+pub enum As {
     /// A folder with manifests and metadata (registry+v1)
     Bundle,
     /// A folder with manifests (plain+v0)
@@ -34,7 +34,7 @@ pub(crate) enum As {
 
 impl As {
     /// As people call it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Bundle => "bundle",
             Self::Plain => "plain bundle",
@@ -46,11 +46,11 @@ impl As {
 
 /// Something that can be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub struct Found {
     /// Where it is.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// What it is.
-    pub(crate) kind: As,
+    pub kind: As,
 }
 
 /// Files of a folder that are looked into.
@@ -63,7 +63,7 @@ const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catal
 ///
 /// # Errors
 /// Where it is nothing that is known: what was looked for.
-pub(crate) fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
+pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
     let whole = |kind| Ok(vec![Found { path: path.to_path_buf(), kind }]);
@@ -134,8 +134,8 @@ pub(super) fn what(json: &str) -> Option<As> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Temporary, fixture};
     use super::*;
+    use crate::testing::{Temporary, fixture};
 
     #[test]
     fn folders_and_files_say_what_they_are() {

@@ -24,7 +24,7 @@ use opgate_text::units;
 
 /// Most bytes of the files of a command together, unless it is told otherwise: ten times the largest
 /// published catalogs.
-pub(crate) const BUDGET: usize = 1 << 30;
+pub const BUDGET: usize = 1 << 30;
 /// Largest file.
 const MAX_FILE: u64 = 1 << 30;
 /// Bytes that are read at a time.
@@ -32,7 +32,7 @@ const BLOCK: usize = 64 << 10;
 
 /// What a command may still read.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     most: usize,
     /// For what is kept, and for what is only looked into.
     kept: AtomicU64,
@@ -41,7 +41,7 @@ pub(crate) struct Reader {
 
 /// What a file is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
+pub enum Use {
     /// Its bytes stay in memory.
     Keep,
     /// They are looked into, and dropped.
@@ -56,7 +56,7 @@ impl Default for Reader {
 
 impl Reader {
     /// A reader of so many bytes together.
-    pub(crate) fn new(most: usize) -> Self {
+    pub fn new(most: usize) -> Self {
         let budget = || AtomicU64::new(u64::try_from(most).unwrap_or(u64::MAX));
         Self { most, kept: budget(), looked: budget() }
     }
@@ -72,7 +72,7 @@ impl Reader {
     ///
     /// # Errors
     /// Where there are not so many left.
-    pub(crate) fn take(&self, bytes: u64, what: Use) -> io::Result<()> {
+    pub fn take(&self, bytes: u64, what: Use) -> io::Result<()> {
         let take = |left: u64| left.checked_sub(bytes);
         let taken = self.budget(what).fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.map(drop).map_err(|_| io::Error::other(self.too_much()))
@@ -86,7 +86,7 @@ impl Reader {
     }
 
     /// Bytes that are left for what is kept.
-    pub(crate) fn left(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }
 
@@ -94,7 +94,7 @@ impl Reader {
     ///
     /// # Errors
     /// Where it cannot be read, is too large, or there is not so much left of the budget.
-    pub(crate) fn read(&self, opened: Opened, is_text: bool, what: Use) -> io::Result<Vec<u8>> {
+    pub fn read(&self, opened: Opened, is_text: bool, what: Use) -> io::Result<Vec<u8>> {
         let Opened { file, size } = opened;
         if size > MAX_FILE {
             let most = units::bytes(usize::try_from(MAX_FILE).unwrap_or(usize::MAX));
@@ -111,7 +111,7 @@ impl Reader {
     ///
     /// # Errors
     /// Where it cannot be read, or is more than there is left of the budget.
-    pub(crate) fn stdin(&self) -> io::Result<Vec<u8>> {
+    pub fn stdin(&self) -> io::Result<Vec<u8>> {
         let most = self.left().min(MAX_FILE);
         self.up_to(io::stdin().lock(), most.saturating_add(1), true, Use::Keep)
     }
@@ -153,10 +153,12 @@ impl Reader {
 
 /// A regular file.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) file: File,
+pub struct Opened {
+    /// To be read.
+    pub file: File,
     /// In bytes, as it says.
-    pub(crate) size: u64,
+    /// Bytes that it says to have.
+    pub size: u64,
 }
 
 /// Nothing waits for the other end of a pipe.
@@ -166,7 +168,7 @@ const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEX
 ///
 /// # Errors
 /// Where there is none, or it is no regular file.
-pub(crate) fn named(path: &Path) -> io::Result<Opened> {
+pub fn named(path: &Path) -> io::Result<Opened> {
     // What is no file is not opened: to open a device may do something.
     is_regular(&rustix::fs::stat(path)?)?;
     opened(rustix::fs::open(path, FLAGS, Mode::empty())?)
@@ -193,7 +195,7 @@ fn is_regular(found: &rustix::fs::Stat) -> io::Result<()> {
 
 /// A folder that somebody named.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub struct Root {
     path: PathBuf,
     folder: OwnedFd,
 }
@@ -203,13 +205,13 @@ impl Root {
     ///
     /// # Errors
     /// Where there is none.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let flags = FLAGS | OFlags::DIRECTORY;
         Ok(Self { path: path.to_path_buf(), folder: rustix::fs::open(path, flags, Mode::empty())? })
     }
 
     /// Its path, as it was named.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -217,7 +219,7 @@ impl Root {
     ///
     /// # Errors
     /// Where there is none, or it is no regular file.
-    pub(crate) fn below(&self, path: &Path) -> io::Result<Opened> {
+    pub fn below(&self, path: &Path) -> io::Result<Opened> {
         let mut inner: Option<OwnedFd> = None;
         let mut names = path.components().peekable();
         while let Some(name) = names.next() {
@@ -240,7 +242,7 @@ impl Root {
 
 /// Where a file is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum At<'p> {
+pub enum At<'p> {
     /// Where somebody said.
     Named(&'p Path),
     /// Below a folder.
@@ -252,7 +254,7 @@ impl At<'_> {
     ///
     /// # Errors
     /// Where there is none, or it is no regular file.
-    pub(crate) fn open(&self) -> io::Result<Opened> {
+    pub fn open(&self) -> io::Result<Opened> {
         match self {
             Self::Named(path) => named(path),
             Self::Below(root, path) => root.below(path),
@@ -264,20 +266,26 @@ impl At<'_> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::testing::Temporary;
     use super::*;
 
-    fn hole(folder: &Temporary, name: &str, start: &str, size: u64) -> PathBuf {
-        folder.write(name, start);
-        let path = folder.path().join(name);
+    fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn hole(folder: &Path, name: &str, start: &str, size: u64) -> PathBuf {
+        let path = write(folder, name, start);
         File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
         path
     }
 
     #[test]
     fn only_regular_files_below_the_folder_are_opened() {
-        let outside = Temporary::new(&[("secret", "x")]);
-        let folder = Temporary::new(&[("a/b.yaml", "b")]);
+        let (outside, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        write(outside.path(), "secret", "x");
+        write(folder.path(), "a/b.yaml", "b");
         symlink(outside.path(), folder.path().join("out")).unwrap();
         symlink("a", folder.path().join("in")).unwrap();
         symlink("/dev/zero", folder.path().join("zero")).unwrap();
@@ -307,15 +315,14 @@ mod tests {
 
     #[test]
     fn the_budget_counts_what_files_say_and_keeps_what_was_read() {
-        let folder = Temporary::empty();
+        let folder = tempfile::tempdir().unwrap();
         let reader = Reader::new(3_000_000);
-        let hole = hole(&folder, "hole", "a: 1\n", 2_000_000);
+        let hole = hole(folder.path(), "hole", "a: 1\n", 2_000_000);
         for _ in 0..10 {
             let read = reader.read(named(&hole).unwrap(), true, Use::Keep).unwrap();
             assert_eq!(read.len(), BLOCK);
         }
-        folder.write("text", "x".repeat(2_000_000));
-        let text = folder.path().join("text");
+        let text = write(folder.path(), "text", "x".repeat(2_000_000));
         assert!(reader.read(named(&text).unwrap(), true, Use::Keep).is_ok());
         let error = reader.read(named(&text).unwrap(), true, Use::Keep).unwrap_err().to_string();
         assert!(error.contains("more to read than 3000000"), "{error}");

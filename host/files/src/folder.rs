@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::content::{Broken, Content, Expect, File};
-use super::read::{self, At, Reader, Root};
+use opgate_input::read::{self, At, Reader, Root};
 
 /// Files, folders and links together.
 const MAX_ENTRIES: usize = 100_000;
@@ -25,35 +25,35 @@ const MAX_LINKED: u64 = 1 << 30;
 
 /// A folder, walked.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     /// Where the files are opened from.
-    pub(crate) root: Root,
+    pub root: Root,
     /// Regular files, and what is refused.
-    pub(crate) files: Vec<Entry>,
+    pub files: Vec<Entry>,
     /// Folders, relative, with `/`.
-    pub(crate) directories: Vec<String>,
+    pub directories: Vec<String>,
     /// Links that are refused, likewise.
-    pub(crate) links: Vec<String>,
+    pub links: Vec<String>,
 }
 
 /// A regular file, or what nobody may or can look into.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Relative to the folder, with `/`.
-    pub(crate) path: String,
+    pub path: String,
     /// To open it from the folder: of a link where it leads to. Of what is refused it is nothing.
-    pub(crate) place: PathBuf,
+    pub place: PathBuf,
     /// Why it is refused, where it is.
-    pub(crate) refused: Option<Refused>,
+    pub refused: Option<Refused>,
 }
 
 /// Why something is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub struct Refused {
     /// What it is, and what to do.
-    pub(crate) why: String,
+    pub why: String,
     /// Whether there could be files in it.
-    pub(crate) is_folder: bool,
+    pub is_folder: bool,
 }
 
 impl Refused {
@@ -73,12 +73,12 @@ impl Entry {
     }
 
     /// Where it is.
-    pub(crate) fn at<'f>(&'f self, folder: &'f Folder) -> At<'f> {
+    pub fn at<'f>(&'f self, folder: &'f Folder) -> At<'f> {
         At::Below(&folder.root, &self.place)
     }
 
     /// What is in it.
-    pub(crate) fn read(&self, folder: &Folder, expect: Expect, reader: &Reader) -> File {
+    pub fn read(&self, folder: &Folder, expect: Expect, reader: &Reader) -> File {
         let (path, shown) = (self.path.clone(), super::shown(folder.root.path(), &self.path));
         match &self.refused {
             None => File::read(self.at(folder), path, shown, expect, reader),
@@ -96,7 +96,7 @@ impl Entry {
 ///
 /// # Errors
 /// Where the folder itself cannot be read, or there is too much in it.
-pub(crate) fn walk(root: &Path) -> anyhow::Result<Folder> {
+pub fn walk(root: &Path) -> anyhow::Result<Folder> {
     let opened =
         Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
     let mut folder =
@@ -214,8 +214,8 @@ fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refu
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::testing::Temporary;
     use super::*;
+    use crate::testing::Temporary;
 
     #[test]
     fn files_come_in_byte_order() {

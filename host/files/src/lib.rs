@@ -17,35 +17,34 @@ mod catalog;
 mod compressed;
 mod content;
 mod detect;
-pub(crate) mod folder;
-pub(crate) mod ignore;
+pub mod folder;
+pub mod ignore;
 mod manifest;
 mod nesting;
-pub(crate) mod parallel;
+pub mod parallel;
 mod place;
-pub(crate) mod read;
-pub(crate) mod subject;
+pub mod subject;
 mod template;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 mod unique;
 
-pub(crate) use bundle::BundleKind;
-pub(crate) use detect::{As, Found, detect};
-pub(crate) use place::Place;
-pub(crate) use subject::{Request, Resolver, Subject};
-pub(crate) use template::complaint;
+pub use bundle::BundleKind;
+pub use detect::{As, Found, detect};
+pub use place::Place;
+pub use subject::{Request, Resolver, Subject};
+pub use template::complaint;
 
 use std::path::Path;
 
-use read::Reader;
+use opgate_input::read::Reader;
 
 /// What is to be checked at a path. Deep documents need the stack of a thread of [`parallel::map`].
 /// `since` is what was published before.
 ///
 /// # Errors
 /// Where it cannot be read as what it should be: one line each.
-pub(crate) fn load(
+pub fn load(
     path: &Path,
     kind: As,
     since: Option<&Path>,
