@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
 use opgate::policy::{Configuration, Profile, Set};
 use opgate::review::{self, Review};
@@ -135,7 +136,7 @@ fn reviews() -> Vec<(&'static str, String)> {
 
 fn set(runtime: &Runtime, size: (usize, usize, usize)) -> Set {
     let _entered = runtime.enter();
-    let configuration = Configuration::builtin(Profile::default());
+    let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     let (namespaces, groups, csvs) = size;

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Source};
 use opgate::policy::{Configuration, Profile, Set};
 use opgate::review::{self, Review};
@@ -44,7 +45,7 @@ fn constraint(bytes: usize) -> String {
 
 fn constraints() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let configuration = Configuration::builtin(Profile::default());
+    let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let set = Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
     println!("\n| constraint in a CSV | whole decision, p50 | p99 | |");
     println!("|---|---|---|---|");

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::engine::{Budget, Engine, Limits, Pool, Time, wit};
-use opgate::policy::{Configuration, Profile, Set, builtin};
-use opgate::review::{self, Review, response};
+use opgate::policy::{Configuration, Profile, Set, response};
+use opgate::review::{self, Review};
 use opgate_document::Document;
 use testkit::recorded;
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
@@ -144,7 +145,7 @@ fn bare_policy() -> (wasmtime::Engine, bare::ClusterPolicyPre<State>) {
     let mut config = Config::new();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     let engine = wasmtime::Engine::new(&config).unwrap();
-    let component = Component::new(&engine, builtin::BUILTINS[0].component).unwrap();
+    let component = Component::new(&engine, BUILTINS[0].component).unwrap();
     let mut linker = Linker::new(&engine);
     bare::ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).unwrap();
     let pre = bare::ClusterPolicyPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
@@ -180,7 +181,7 @@ fn bare_request(from: &wit::Request) -> bare_types::Request {
 fn benchmarks(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let set = Set::load(
-        &Configuration::builtin(Profile::default()),
+        &Configuration::builtin(Profile::default(), BUILTINS),
         None,
         64,
         cluster::Options::of(cluster::Source::Absent),
@@ -188,7 +189,7 @@ fn benchmarks(c: &mut Criterion) {
     .unwrap();
     let pool = Pool { instances: 8, memory: 32 << 20 };
     let engine = Arc::new(Engine::start(pool, None).unwrap());
-    let builtin = &builtin::BUILTINS[0];
+    let builtin = &BUILTINS[0];
     let module = engine.load_builtin(builtin.component, &builtin.image).unwrap();
     let (bare_engine, bare) = bare_policy();
     let settings = Arc::new(Document::parse("{}").unwrap());

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::policy::{Configuration, Set};
 use opgate::server::{Answer, Options, Server};
@@ -35,7 +36,7 @@ struct Running {
 fn start(answer: Answer, certificates: &Certificates, policies: &[serde_json::Value]) -> Running {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     let text = configuration(policies);
-    let configuration = Configuration::parse(Path::new("bench.yaml"), &text).unwrap();
+    let configuration = Configuration::parse(Path::new("bench.yaml"), &text, BUILTINS).unwrap();
     let set =
         Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap();
     let source = Source::Directory(certificates.folder.path().to_path_buf());

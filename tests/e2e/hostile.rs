@@ -5,6 +5,7 @@ use std::io::BufRead as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::engine::Compiler;
 use opgate::policy::{Configuration, Decision, Loading, Set};
@@ -17,7 +18,7 @@ use crate::BINARY;
 
 fn load(policies: &[Value]) -> Set {
     let text = configuration(policies);
-    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
     Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap()
 }
 
@@ -383,7 +384,7 @@ fn load_apart(policies: &[Value]) -> Set {
 /// The same, where the children have so much memory together.
 fn load_within(memory: usize, policies: &[Value]) -> Set {
     let text = configuration(policies);
-    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap();
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
     let compiler = Compiler::apart_by(BINARY.into(), memory);
     let context = cluster::Options::of(cluster::Source::Absent);
     let loading = Loading::default();

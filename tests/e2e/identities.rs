@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
 use opgate::policy::{Configuration, Decision, Set};
 use opgate::review::{self, Review};
@@ -18,7 +19,7 @@ const RUKPAK: &str = "system:serviceaccount:rukpak-system:core-admin";
 fn load(text: &str) -> Set {
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     let configuration =
-        Configuration::parse(Path::new("opgate.yaml"), &format!("{head}{text}")).unwrap();
+        Configuration::parse(Path::new("opgate.yaml"), &format!("{head}{text}"), BUILTINS).unwrap();
     Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap()
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::policy::{Configuration, Set};
 use opgate::server::Options;
@@ -194,7 +195,7 @@ async fn another_ca_counts_as_soon_as_the_server_is_told() {
         ..Options::default()
     };
     let policies = configuration(&[builtin()]);
-    let policies = Configuration::parse(Path::new("opgate.yaml"), &policies).unwrap();
+    let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
     let absent = cluster::Options::of(cluster::Source::Absent);
     let set = Set::load(&policies, None, 64, absent).unwrap();
     let certificate = Arc::new(Reloader::new(source).unwrap());
@@ -227,7 +228,7 @@ async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
             ..Options::default()
         };
         let policies = configuration(&[json!({"name": "operator-group"})]);
-        let policies = Configuration::parse(Path::new("opgate.yaml"), &policies).unwrap();
+        let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
         let live = cluster::Options::of(cluster::Source::Live);
         let set = Set::load(&policies, None, 64, live).unwrap();
         let source = Source::Directory(certificates.folder.path().to_path_buf());

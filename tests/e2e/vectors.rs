@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster::{Connection, Kind, Options, Snapshot, Source};
 use opgate::policy::{Configuration, Effect, Set};
 use opgate::review::{self, Review};
@@ -157,7 +158,8 @@ fn by_configuration() -> BTreeMap<String, Vec<Case>> {
 }
 
 fn load(configuration: &str, source: Source) -> Set {
-    let configuration = Configuration::parse(Path::new("opgate.yaml"), configuration).unwrap();
+    let configuration =
+        Configuration::parse(Path::new("opgate.yaml"), configuration, BUILTINS).unwrap();
     Set::load(&configuration, None, 64, Options::of(source)).unwrap()
 }
 

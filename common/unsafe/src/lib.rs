@@ -7,7 +7,10 @@
 //!   this binary, or from bytes whose seal proves that this installation wrote them.
 //! * Also in the host: a scheduling class, and the C library's allocator giving back what is free,
 //!   both of which the standard library does not know.
-#![cfg_attr(not(any(feature = "images", target_arch = "wasm32")), allow(unused))]
+#![cfg_attr(
+    not(any(feature = "images", feature = "process", target_arch = "wasm32")),
+    allow(unused)
+)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic"))]
 #![allow(unsafe_code, reason = "the only file of the project that may have any")]
 
@@ -16,7 +19,7 @@ pub use images::{Image, Key, SealError};
 
 /// Lets the calling thread run only when no thread of normal priority wants its processor
 /// (`SCHED_IDLE`, Linux). Says whether the system took it.
-#[cfg(feature = "images")]
+#[cfg(feature = "process")]
 #[must_use]
 pub fn run_when_idle() -> bool {
     #[cfg(target_os = "linux")]
@@ -33,7 +36,7 @@ pub fn run_when_idle() -> bool {
 /// as soon as it is free. glibc moves that bound upwards otherwise, up to 32 MiB, when a large piece
 /// is freed; what comes next is cut out of a heap that only shrinks at its end. To be called before
 /// threads are started.
-#[cfg(feature = "images")]
+#[cfg(feature = "process")]
 pub fn keep_large_memory_apart() {
     /// Bytes from which on a piece is large: below, a system call would cost more than what it is for.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -47,7 +50,7 @@ pub fn keep_large_memory_apart() {
 
 /// Has the allocator of the C library give back to the system what is free, also between what is in
 /// use (glibc, which keeps it otherwise). Takes milliseconds for hundreds of MiB.
-#[cfg(feature = "images")]
+#[cfg(feature = "process")]
 pub fn release_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the locks of the allocator itself; nothing that is in use moves.

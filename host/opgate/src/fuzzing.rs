@@ -1,18 +1,14 @@
-//! What the fuzz targets (`fuzz/`) reach of modules that are not public. Nothing else uses it.
+//! What the fuzz targets (`fuzz/`) try. Nothing else uses it.
 //!
 //! ```text
 //! PATH ─▶ files::load ─▶ reviews ─▶ documents, for the native policies
 //!                          └──────▶ places of fields in files
-//! pages, lines of a watch ─▶ View: the objects that a policy would see
 //! ```
 
 use std::path::Path;
 
-use opgate_cluster::{Declaration, Key, Resource, Selector};
-
-use crate::cluster::wire::{self, Page};
-use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
-use crate::review::Review;
+pub use opgate_admission::fuzzing::{Seen, View};
+use opgate_admission::review::Review;
 use opgate_files::{self as files, As, Place, Request, Resolver};
 use opgate_input::read::Reader;
 
@@ -68,100 +64,4 @@ pub fn ignores(patterns: &str, paths: &[&str]) -> Vec<bool> {
     let mut ignore = files::ignore::Ignore::default();
     ignore.add("", patterns);
     paths.iter().map(|path| ignore.ignores(path)).collect()
-}
-
-/// What an API server has told about one resource, without the connection. Of objects `spec.a` is kept.
-#[derive(Debug)]
-pub struct View {
-    cluster: Cluster,
-    listing: Listing,
-    version: String,
-}
-
-/// An object as a policy sees it.
-#[derive(Debug)]
-pub struct Seen {
-    /// Its `resourceVersion`.
-    pub version: String,
-    /// The JSON that is kept of it.
-    pub kept: String,
-}
-
-impl View {
-    /// Before the first word of the API server.
-    ///
-    /// # Errors
-    /// None that could occur: what is declared is declared well.
-    pub fn new() -> Result<Self, String> {
-        let reading = Reading {
-            resource: Resource { group: String::new(), version: "v1".into(), resource: "r".into() },
-            declaration: Declaration::new(&["/spec/a".to_owned()], &[], &[])?,
-            labels: Selector::default(),
-            namespace: None,
-        };
-        let cluster = Cluster::new(&[reading], Options::of(Source::Live));
-        Ok(Self { cluster, listing: Listing::default(), version: String::new() })
-    }
-
-    fn kind(&self) -> Result<&Kind, String> {
-        let kind = self.cluster.kinds().first();
-        kind.map(|kind| &**kind).ok_or_else(|| "no resource is read".to_owned())
-    }
-
-    /// Reads a page of a list: how many objects were on it, and where it goes on. After the last one the
-    /// list is what is known.
-    ///
-    /// # Errors
-    /// Where it is no page.
-    pub fn page(&mut self, json: &[u8]) -> Result<(usize, String), String> {
-        let mut listing = std::mem::take(&mut self.listing);
-        let page = wire::page(self.kind()?, &mut listing, json.to_vec(), "");
-        let Page { count, next, version } = page.map_err(|trouble| trouble.to_string())?;
-        if next.is_empty() {
-            version.clone_into(&mut self.version);
-            listing.version = version;
-            self.kind()?.replace(listing, tokio::time::Instant::now());
-        } else {
-            self.listing = listing;
-        }
-        Ok((count, next))
-    }
-
-    /// Reads a line of a watch.
-    ///
-    /// # Errors
-    /// Where it is no event, one that tells of an error, or one of an earlier version.
-    pub fn event(&mut self, line: &[u8]) -> Result<(), String> {
-        let mut version = std::mem::take(&mut self.version);
-        let read = wire::event(self.kind()?, line.to_vec(), &mut version);
-        self.version = version;
-        read.map_err(|trouble| trouble.to_string())
-    }
-
-    /// Up to which version everything is known.
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// How many objects there are, those among them that cannot be read.
-    ///
-    /// # Errors
-    /// None that could occur.
-    pub fn objects(&self) -> Result<usize, String> {
-        let status = self.kind()?.status();
-        Ok(status.objects + status.unreadable)
-    }
-
-    /// One object.
-    ///
-    /// # Errors
-    /// Where there is no answer.
-    pub fn object(&self, namespace: &str, name: &str) -> Result<Option<Seen>, String> {
-        let got = self.kind()?.get(&Key::new(namespace, name), None, World::Stored);
-        let seen = got.map_err(|why| format!("{why:?}"))?.object.map(|object| Seen {
-            version: object.resource_version().to_owned(),
-            kept: object.document().root().raw().into_owned(),
-        });
-        Ok(seen)
-    }
 }

@@ -1,34 +1,22 @@
 //! opgate: an admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 //!
-//! One way leads through the code, whoever asks (`serve`, `replay`, `check`, `demo`):
+//! This is its command line, and the policies that it carries. The work is done by the crates below:
 //!
 //! ```text
-//! bytes ─▶ review::Review ─▶ policy::Set::decide ─┬▶ engine::Module (fresh instance) ─▶ verdict
-//!                                                 └▶ one per matching policy
-//!                          policy::Decision ◀─ modes, levels, limits on text ◀─┘
-//!                                │
-//!          review::response ◀────┴────▶ cli::output
+//! cli ─┬▶ server ─┬▶ admission: review ─▶ policies ─▶ decision ─▶ engine: a policy's code
+//!      ├──────────┘                          └▶ cluster
+//!      └▶ files: bundles, catalogs and manifests, as reviews
 //! ```
 //!
-//! * [`review`]: AdmissionReviews in and out.
-//! * `engine`: components, instances, limits.
-//! * [`cluster`]: what policies may ask about other objects of the cluster.
-//! * [`policy`]: what a policy is, its configuration, the set that serves, decisions.
-//! * [`server`]: TLS, HTTP, load shedding, drain, health, metrics.
-//! * `supervise`: tasks that must not end.
 //! * [`cli`]: one file per subcommand.
+//! * [`builtin`]: the policies that it carries.
 
-// For the feature that chooses a version of Kubernetes.
-use k8s_openapi as _;
-
+pub mod builtin;
 pub mod cli;
-pub mod cluster;
 #[doc(hidden)]
 pub mod fuzzing;
-mod object;
-pub mod policy;
-pub mod review;
-pub mod server;
 
+pub use opgate_admission::{cluster, policy, review};
 pub use opgate_engine as engine;
+pub use opgate_server as server;
 pub use opgate_supervise as supervise;

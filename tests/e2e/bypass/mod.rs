@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
 use opgate::policy::{Configuration, Profile, Set};
 use opgate::review::{self, Review};
@@ -44,7 +45,7 @@ fn table() -> Table {
 
 /// Rules of the three policies that requests of an API server can break, with their policies.
 fn rules() -> Vec<(String, String)> {
-    let set = load(&Configuration::builtin(Profile::default()));
+    let set = load(&Configuration::builtin(Profile::default(), BUILTINS));
     let all = set.policies().iter().filter(|policy| POLICIES.contains(&policy.name.as_str()));
     let rules = all.flat_map(|policy| {
         let rules = policy.descriptor.rules.iter();
@@ -84,7 +85,7 @@ fn configuration(subjects: &[Subject], rules: &[(String, String)]) -> Configurat
         "kind": "Configuration",
         "policies": subjects.iter().map(entry).collect::<Vec<_>>(),
     });
-    Configuration::parse(Path::new("opgate.yaml"), &text.to_string()).unwrap()
+    Configuration::parse(Path::new("opgate.yaml"), &text.to_string(), BUILTINS).unwrap()
 }
 
 /// Whether one request is denied, with what there is in the cluster.

@@ -16,9 +16,9 @@ use super::findings::{Checked, Findings};
 use super::paths::{Loaded, Unread};
 use super::report::Format;
 use super::{ConfigArgs, Failure, Outcome, ReadArgs};
-use crate::cluster::Source;
-use crate::policy::Set;
-use crate::review::{Review, ReviewError};
+use opgate_admission::cluster::Source;
+use opgate_admission::policy::Set;
+use opgate_admission::review::{Review, ReviewError};
 use opgate_document::TooDeep;
 use opgate_files::{self as files, As, Subject, parallel};
 use opgate_text::one_line;
@@ -208,8 +208,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster;
-    use crate::policy::Configuration;
+    use crate::builtin::BUILTINS;
+    use opgate_admission::cluster;
+    use opgate_admission::policy::Configuration;
     use opgate_input::read::Reader;
 
     const NOTHING: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
@@ -226,7 +227,7 @@ mod tests {
 
     fn set(configuration: &str) -> (Set, bool) {
         let path = std::path::Path::new("opgate.yaml");
-        let mut configuration = Configuration::parse(path, configuration).unwrap();
+        let mut configuration = Configuration::parse(path, configuration, BUILTINS).unwrap();
         configuration.for_files(TIME, 4);
         let context = cluster::Options::of(Source::Absent);
         let set = Set::load(&configuration, None, usize::MAX, context).unwrap();

@@ -25,9 +25,10 @@ use tokio_rustls::TlsConnector;
 
 use super::report::ERROR;
 use super::{Failure, Outcome};
-use crate::cluster;
-use crate::policy::{Configuration, Profile, Set};
-use crate::server::{Options, Server};
+use crate::builtin::BUILTINS;
+use opgate_admission::cluster;
+use opgate_admission::policy::{Configuration, Profile, Set};
+use opgate_server::{Options, Server};
 
 /// Arguments of `opgate demo`.
 #[derive(Debug, Args)]
@@ -91,8 +92,9 @@ impl Demo {
         let Self {} = self;
         let started = Instant::now();
         let context = cluster::Options::of(cluster::Source::Snapshot);
-        let set = Set::load(&Configuration::builtin(Profile::default()), None, 64, context)
-            .map_err(Failure::engine)?;
+        let set =
+            Set::load(&Configuration::builtin(Profile::default(), BUILTINS), None, 64, context)
+                .map_err(Failure::engine)?;
         let mut snapshot = cluster::Snapshot::default();
         let objects = Document::parse(CONTEXT).map_err(anyhow::Error::from)?;
         snapshot.add(objects).map_err(anyhow::Error::msg)?;

@@ -11,7 +11,7 @@ use super::Outcome;
 use super::paths::Unread;
 use super::report::{ERROR, FAINT, Fault, Format, Out, Violation, sarif_log, sarif_rules, xml};
 use super::tree::Tree;
-use crate::policy::{Decision, Effect, Set};
+use opgate_admission::policy::{Decision, Effect, Set};
 use opgate_files::{Place, Request, Resolver, Subject};
 use opgate_text::one_line;
 

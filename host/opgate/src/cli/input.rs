@@ -12,8 +12,8 @@ use std::sync::Arc;
 use opgate_document::Document;
 use opgate_yaml::Words;
 
-use crate::cluster::Snapshot;
-use crate::review::{self, ReviewError};
+use opgate_admission::cluster::Snapshot;
+use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
 use opgate_files::folder::{Entry, Folder};
 use opgate_input::read::{At, Reader, Use};

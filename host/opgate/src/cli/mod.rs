@@ -26,15 +26,16 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::cluster;
-use crate::policy::{
+use crate::builtin::BUILTINS;
+use opgate_admission::cluster;
+use opgate_admission::policy::{
     Configuration, Loading, ModuleSource, PolicyConfig, Profile, Set, SetError, settings_job,
 };
-use crate::server::Room;
 use opgate_certs::words::causes;
 use opgate_engine::apart::{self, Job};
 use opgate_engine::{Compiler, compile_job};
 use opgate_input::read::Reader;
+use opgate_server::Room;
 use opgate_text::units::parse_bytes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
@@ -131,8 +132,8 @@ struct ConfigArgs {
 impl ConfigArgs {
     fn configuration(&self) -> anyhow::Result<Configuration> {
         match &self.config {
-            Some(path) => Ok(Configuration::read(path)?),
-            None => Ok(Configuration::builtin(Profile::default())),
+            Some(path) => Ok(Configuration::read(path, BUILTINS)?),
+            None => Ok(Configuration::builtin(Profile::default(), BUILTINS)),
         }
     }
 

@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{ConfigArgs, Failure, Outcome};
-use crate::cluster;
-use crate::policy::{Descriptor, Policy, Set, describe, read_component};
-use crate::server::Room;
+use opgate_admission::cluster;
+use opgate_admission::policy::{Descriptor, Policy, Set, describe, read_component};
 use opgate_engine::{Compiler, Engine, Limits, Pool};
+use opgate_server::Room;
 
 /// From a module to a policy that serves.
 const NEXT: &str = "\
@@ -216,7 +216,7 @@ fn named(set: &Set, name: &str) -> Result<Arc<Policy>, Failure> {
 
 fn description(policy: &Shown) -> Value {
     let d = &policy.descriptor;
-    let operations = |operations: &[crate::review::Operation]| -> Vec<&str> {
+    let operations = |operations: &[opgate_admission::review::Operation]| -> Vec<&str> {
         operations.iter().map(|o| o.as_str()).collect()
     };
     let rules = d.rules.iter().map(|rule| {

@@ -9,9 +9,9 @@ use clap::Args;
 
 use super::report::{Format, Record, Report};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
-use crate::cluster::Source;
-use crate::policy::{Decision, Set};
-use crate::review::Review;
+use opgate_admission::cluster::Source;
+use opgate_admission::policy::{Decision, Set};
+use opgate_admission::review::Review;
 
 /// What to try, and what the status says.
 const NEXT: &str = "\

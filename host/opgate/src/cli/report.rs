@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Outcome;
-use crate::policy::{DecideError, Decision, Effect, Set};
-use crate::review::Review;
+use opgate_admission::policy::{DecideError, Decision, Effect, Set};
+use opgate_admission::review::Review;
 use opgate_text::one_line;
 
 /// Style of errors and denials.
@@ -69,8 +69,8 @@ pub(super) struct Violation {
     pub(super) message: String,
 }
 
-impl From<crate::policy::Violation> for Violation {
-    fn from(v: crate::policy::Violation) -> Self {
+impl From<opgate_admission::policy::Violation> for Violation {
+    fn from(v: opgate_admission::policy::Violation) -> Self {
         let level = v.effect.as_str();
         Self { policy: v.policy, rule: v.rule, level, field: v.field, message: v.message }
     }
@@ -334,7 +334,7 @@ impl Report {
 
 /// The rules of all policies, as SARIF describes them.
 pub(super) fn sarif_rules(set: &Set) -> Vec<serde_json::Value> {
-    let rule = |rule: &crate::policy::Rule| json!({"id": rule.id, "shortDescription": {"text": rule.title}, "help": {"text": rule.source}});
+    let rule = |rule: &opgate_admission::policy::Rule| json!({"id": rule.id, "shortDescription": {"text": rule.title}, "help": {"text": rule.source}});
     set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(rule)).collect()
 }
 

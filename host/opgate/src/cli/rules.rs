@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::{ConfigArgs, Failure, Outcome};
-use crate::cluster::Source;
-use crate::policy::{Policy, Rule};
+use opgate_admission::cluster::Source;
+use opgate_admission::policy::{Policy, Rule};
 
 /// What to do with a rule.
 const NEXT: &str = "\
@@ -69,8 +69,8 @@ impl Rules {
             Format::Table => {
                 for (policy, rule) in rules {
                     let level = policy.level(&rule.id);
-                    let level =
-                        level.map_or(rule.default.as_str(), crate::policy::RuleLevel::as_str);
+                    let level = level
+                        .map_or(rule.default.as_str(), opgate_admission::policy::RuleLevel::as_str);
                     writeln!(out, "{:8} {:4} {:20} {}", rule.id, level, policy.name, rule.title)?;
                 }
             }

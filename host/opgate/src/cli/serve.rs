@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
-use crate::cluster::{self, Bounds, Connection, Interrupted, Source};
-use crate::policy::Loading;
-use crate::server::{Options, Room, Server, Starting};
+use opgate_admission::cluster::{self, Bounds, Connection, Interrupted, Source};
+use opgate_admission::policy::Loading;
 use opgate_input::read::Reader;
+use opgate_server::{Options, Room, Server, Starting};
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// What to do before and after.

@@ -37,7 +37,7 @@ use self::registration::Registration;
 use self::server::{ServerArgs, Target};
 use self::wants::Facts;
 use super::{ConfigArgs, Failure, Outcome};
-use crate::cluster;
+use opgate_admission::cluster;
 
 /// Must work whatever opgate does: without it nothing in the cluster recovers.
 const SYSTEM_NAMESPACE: &str = "kube-system";

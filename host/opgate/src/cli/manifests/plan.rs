@@ -125,7 +125,7 @@ fn can_share(class: &[&Want<'_>], wants: &[Want<'_>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
-    use crate::review::Operation;
+    use opgate_admission::review::Operation;
 
     #[test]
     fn policies_share_a_webhook_where_nobody_is_asked_twice_or_not_at_all() {

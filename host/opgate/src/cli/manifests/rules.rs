@@ -9,8 +9,11 @@ use serde_json::Value;
 
 use super::testing::webhooks;
 use super::wants::Facts;
-use crate::cluster::{Options, Source};
-use crate::policy::{Configuration, DefaultLevel, Descriptor, Policy, Profile, Rule, Set};
+use crate::builtin::BUILTINS;
+use opgate_admission::cluster::{Options, Source};
+use opgate_admission::policy::{
+    Configuration, DefaultLevel, Descriptor, Policy, Profile, Rule, Set,
+};
 
 /// Group, resource and operation.
 type Asked = BTreeSet<(String, String, String)>;
@@ -71,7 +74,7 @@ fn load(configuration: &Configuration) -> Set {
 
 /// Every descriptor with the name of its policy.
 fn described() -> Vec<(String, Descriptor)> {
-    let set = load(&Configuration::builtin(Profile::default()));
+    let set = load(&Configuration::builtin(Profile::default(), BUILTINS));
     set.policies().iter().map(|p| (p.name.clone(), p.descriptor.clone())).collect()
 }
 
@@ -131,7 +134,8 @@ fn what_is_registered_is_what_the_rules_look_at() {
             }
         }
     }
-    let configuration = Configuration::parse(Path::new("opgate.yaml"), &copies.text).unwrap();
+    let configuration =
+        Configuration::parse(Path::new("opgate.yaml"), &copies.text, BUILTINS).unwrap();
     let set = load(&configuration);
     assert_eq!(set.policies().len(), copies.rules.len());
     for (policy, rule) in set.policies().iter().zip(&copies.rules) {
@@ -145,7 +149,7 @@ fn what_is_registered_is_what_the_rules_look_at() {
 #[test]
 fn config_maps_of_rukpak_are_asked_about_in_its_namespace_only() {
     let text = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: bundle-immutability\n    settings: {rukpak: {systemNamespace: mine}}\n";
-    let set = load(&Configuration::parse(Path::new("opgate.yaml"), text).unwrap());
+    let set = load(&Configuration::parse(Path::new("opgate.yaml"), text, BUILTINS).unwrap());
     let webhooks = webhooks(&[Facts::of(&set.policies()[0])]);
     let of = |webhook: &&Value| webhook["rules"][0]["resources"][0] == "configmaps";
     let webhook = webhooks.iter().find(of).unwrap();

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::registration::Registration;
 use super::server::Target;
 use super::wants::Facts;
-use crate::policy::{MatchRule, Requests};
-use crate::review::Operation;
+use opgate_admission::policy::{MatchRule, Requests};
+use opgate_admission::review::Operation;
 
 pub(super) const RUKPAK: &str = "core.rukpak.io";
 

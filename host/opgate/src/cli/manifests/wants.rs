@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::names::{is_domain, is_label};
-use crate::policy::{MatchRule, Policy, Requests};
-use crate::review::Operation;
+use opgate_admission::policy::{MatchRule, Policy, Requests};
+use opgate_admission::review::Operation;
 use opgate_files::subject::GROUP;
 
 /// What counts of a policy here.

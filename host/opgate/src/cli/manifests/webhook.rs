@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use super::plan::{Planned, parts};
 use super::registration::Registration;
 use super::wants::Want;
-use crate::review::Operation;
+use opgate_admission::review::Operation;
 
 /// Group and resource whose webhook has the name that the documentation of RukPak prints,
 /// `vbundles.core.rukpak.io`, also where other resources are in it.

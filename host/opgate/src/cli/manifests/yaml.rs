@@ -44,7 +44,7 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
-    use crate::review::Operation;
+    use opgate_admission::review::Operation;
 
     #[test]
     fn what_is_printed_reads_as_what_was_meant() {

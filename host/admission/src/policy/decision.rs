@@ -151,7 +151,7 @@ impl Decision {
     }
 
     /// The room for the answer, for who keeps it until the answer was taken.
-    pub(crate) fn take_room(&mut self) -> Option<Arc<Charge>> {
+    pub fn take_room(&mut self) -> Option<Arc<Charge>> {
         self.answer.take()
     }
 }

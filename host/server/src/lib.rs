@@ -59,7 +59,7 @@ use places::{Bounds, Places};
 use reload::Files;
 pub use starting::Starting;
 
-use crate::policy::Set;
+use opgate_admission::policy::Set;
 use opgate_supervise::Supervisor;
 
 /// A connection that is older is ended after the request that is under way, so that none is for ever.

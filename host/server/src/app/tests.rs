@@ -8,15 +8,14 @@ use futures_util::stream;
 use tower_service::Service as _;
 
 use super::*;
-use crate::cluster::{Options as View, Source};
-use crate::policy::Configuration;
+use opgate_admission::cluster::{Options as View, Source};
+use opgate_admission::policy::Configuration;
 
 /// A server without policies.
 fn app() -> Arc<App> {
-    let text = r#"{"apiVersion": "opgate.dev/v1alpha1", "kind": "Configuration", "policies": [
-        {"name": "bundle-immutability", "mode": "off"},
-    ]}"#;
-    let configuration = Configuration::parse(std::path::Path::new("opgate.yaml"), text).unwrap();
+    let text = r#"{"apiVersion": "opgate.dev/v1alpha1", "kind": "Configuration", "policies": []}"#;
+    let configuration =
+        Configuration::parse(std::path::Path::new("opgate.yaml"), text, &[]).unwrap();
     let set = Set::load(&configuration, None, 1, View::of(Source::Absent)).unwrap();
     App::new(set, &Options::default())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Mode, OnError, RuleLevel, builtin};
+use super::{Builtin, Mode, OnError, RuleLevel};
 use crate::object::Object;
 use opgate_engine::Limits;
 use opgate_input::read::{Reader, Use};
@@ -144,12 +144,15 @@ pub struct Configuration {
     pub policies: Vec<PolicyConfig>,
     /// Whether a check fails where there are only warnings.
     pub warnings_as_errors: bool,
+    /// The policies that the program carries.
+    pub(super) builtins: &'static [Builtin],
     origin: Option<Origin>,
 }
 
 /// The file, to point into.
 #[derive(Debug)]
 struct Origin {
+    builtins: &'static [Builtin],
     path: PathBuf,
     located: Located,
 }
@@ -249,40 +252,45 @@ struct ExcludeEntry {
 }
 
 impl Configuration {
-    /// All built-in policies with their defaults.
+    /// All of these built-in policies with their defaults.
     #[must_use]
-    pub fn builtin(profile: Profile) -> Self {
+    pub fn builtin(profile: Profile, builtins: &'static [Builtin]) -> Self {
         Self {
             profile,
             identities: Identities::default(),
-            policies: every_builtin(),
+            policies: every(builtins),
             warnings_as_errors: false,
+            builtins,
             origin: None,
         }
     }
 
-    /// Reads a file.
+    /// Reads a file. It can name these built-in policies.
     ///
     /// # Errors
     /// Where it cannot be read, or anything in it is wrong: all of it, each with line and column.
-    pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
+    pub fn read(path: &Path, builtins: &'static [Builtin]) -> Result<Self, ConfigErrors> {
         let opened = opgate_input::read::named(path)
             .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));
         let bytes = opened.map_err(|e| ConfigErrors::one(format!("{}: {e}", path.display())))?;
         let text = String::from_utf8(bytes)
             .map_err(|e| ConfigErrors::one(format!("{}: not UTF-8: {e}", path.display())))?;
-        Self::parse(path, &text)
+        Self::parse(path, &text, builtins)
     }
 
     /// Reads the text of a file; the path is for the errors and for relative paths in it.
     ///
     /// # Errors
     /// As for [`Configuration::read`].
-    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigErrors> {
+    pub fn parse(
+        path: &Path,
+        text: &str,
+        builtins: &'static [Builtin],
+    ) -> Result<Self, ConfigErrors> {
         let located = Located::read(text).map_err(|e| {
             ConfigErrors::one(format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.why))
         })?;
-        let origin = Origin { path: path.to_path_buf(), located };
+        let origin = Origin { builtins, path: path.to_path_buf(), located };
         let Object(file): Object<File> = serde_path_to_error::deserialize(&origin.located.value)
             .map_err(|error| origin.type_error(&error))?;
         let mut errors = ConfigErrors::default();
@@ -313,7 +321,7 @@ impl Configuration {
         }
         let mut policies: Vec<PolicyConfig> = Vec::new();
         match file.policies {
-            None => policies = every_builtin(),
+            None => policies = every(builtins),
             Some(entries) => {
                 for (index, Object(entry)) in entries.into_iter().enumerate() {
                     let pointer = format!("/policies/{index}");
@@ -332,6 +340,7 @@ impl Configuration {
             identities,
             policies,
             warnings_as_errors: file.check.0.warnings_as_errors,
+            builtins,
             origin: Some(origin),
         })
     }
@@ -487,7 +496,7 @@ impl Origin {
     fn module(&self, entry: &PolicyEntry) -> Result<ModuleSource, String> {
         let written = entry.module.clone().unwrap_or_else(|| format!("builtin:{}", entry.name));
         if let Some(name) = written.strip_prefix("builtin:") {
-            let names = builtin::BUILTINS.iter().map(|b| b.name);
+            let names = self.builtins.iter().map(|b| b.name);
             if names.clone().any(|known| known == name) {
                 return Ok(ModuleSource::Builtin(name.to_owned()));
             }
@@ -503,8 +512,8 @@ impl Origin {
     }
 }
 
-fn every_builtin() -> Vec<PolicyConfig> {
-    let policy = |builtin: &builtin::Builtin| PolicyConfig {
+fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
+    let policy = |builtin: &Builtin| PolicyConfig {
         name: builtin.name.to_owned(),
         module: ModuleSource::Builtin(builtin.name.to_owned()),
         mode: Mode::default(),
@@ -519,7 +528,7 @@ fn every_builtin() -> Vec<PolicyConfig> {
         given: Given::default(),
         is_for_files: false,
     };
-    builtin::BUILTINS.iter().map(policy).collect()
+    builtins.iter().map(policy).collect()
 }
 
 #[cfg(test)]
@@ -537,7 +546,7 @@ mod tests {
             format!("{head}check: {{warningsAsErrors: \"\\e[31m\\n\"}}\n"),
             format!("{head}policies: [{{name: \"a\\nb\"}}]\n"),
         ] {
-            let errors = Configuration::parse(Path::new("opgate.yaml"), &text).unwrap_err();
+            let errors = Configuration::parse(Path::new("opgate.yaml"), &text, &[]).unwrap_err();
             let said = errors.to_string();
             assert_eq!(said.lines().count(), errors.0.len(), "{said:?}");
             assert!(!said.contains(['\r', '\u{1b}']), "{said:?}");

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, Read, Rule};
-use super::{Descriptor, Lane, Policy, Requests, RuleLevel, builtin, schema};
+use super::{Descriptor, Lane, Policy, Requests, RuleLevel, schema};
 use crate::cluster::Reading;
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
@@ -34,7 +34,7 @@ pub(super) fn load(
     config: &PolicyConfig,
     queue: usize,
 ) -> Result<Loaded, ConfigErrors> {
-    let module = match open(engine, config) {
+    let module = match open(engine, configuration, config) {
         Ok(module) => module,
         Err(why) => return Ok(Loaded::Broken(why)),
     };
@@ -158,10 +158,14 @@ pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descripto
     Descriptor::check(&descriptor)
 }
 
-fn open(engine: &Arc<Engine>, config: &PolicyConfig) -> Result<Module, String> {
+fn open(
+    engine: &Arc<Engine>,
+    configuration: &Configuration,
+    config: &PolicyConfig,
+) -> Result<Module, String> {
     match &config.module {
         ModuleSource::Builtin(name) => {
-            let found = builtin::BUILTINS.iter().find(|b| b.name == name);
+            let found = configuration.builtins.iter().find(|b| b.name == name);
             let builtin = found.ok_or_else(|| format!("there is no built-in policy {name:?}"))?;
             engine.load_builtin(builtin.component, &builtin.image).map_err(|e| e.to_string())
         }
@@ -178,7 +182,7 @@ fn open(engine: &Arc<Engine>, config: &PolicyConfig) -> Result<Module, String> {
 ///
 /// # Errors
 /// As for files.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let kind = std::fs::metadata(path)?;
     if kind.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());

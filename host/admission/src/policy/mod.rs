@@ -7,7 +7,7 @@
 //!                                            └─ lane: time, threads ─ fair: permits by tenant
 //! ```
 
-pub mod builtin;
+mod builtin;
 mod config;
 mod decision;
 mod descriptor;
@@ -15,6 +15,7 @@ mod fair;
 mod lane;
 mod load;
 mod loading;
+pub mod response;
 mod schema;
 mod set;
 
@@ -25,12 +26,13 @@ use std::time::SystemTime;
 use opgate_document::Document;
 use serde::Deserialize;
 
+pub use builtin::Builtin;
 pub use config::{ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile};
 pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
-pub(crate) use load::read as read_component;
+pub use load::read as read_component;
 pub use loading::Loading;
 pub use schema::settings_job;
 pub use set::{Broken, DecideError, Observer, Set, SetError};

@@ -17,9 +17,9 @@ use super::fair::{Tenant, Tenants};
 use super::lane::Asked as Called;
 use super::load::{Loaded, load};
 use super::loading::Loading;
-use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane};
+use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, lane, response};
 use crate::cluster::{self, Asked, Cluster, Direct, Exactness, Judge, Lens, View, Write};
-use crate::review::{Operation, Review, response};
+use crate::review::{Operation, Review};
 use opgate_engine::{Compiler, Engine, EngineError, Fault, Inputs, Pool};
 
 /// A policy whose component cannot be used.
@@ -538,6 +538,3 @@ fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
     let kinds = cluster.kinds().iter().enumerate();
     kinds.filter(|(_, kind)| is_reviewed(kind)).map(|(position, _)| position).collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -17,7 +17,7 @@ use super::descriptors::Connections;
 use super::listener::Ops;
 use super::places::{self, Bounds, Places};
 use super::{OPS_LIFETIME, ServerError};
-use crate::policy::Loading;
+use opgate_admission::policy::Loading;
 
 /// Connections before there is a server. Nobody but the kubelet has a reason to come.
 const CONNECTIONS: usize = 64;

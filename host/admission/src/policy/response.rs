@@ -7,8 +7,8 @@ use std::io;
 
 use serde::Serialize;
 
-use super::{Review, Version};
 use crate::policy::{self, Decision, Denial};
+use crate::review::{Review, Version};
 use opgate_text::one_line;
 
 /// Bytes of a message.

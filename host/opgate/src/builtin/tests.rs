@@ -1,13 +1,18 @@
 //! What a decision takes of the memory of its request, and when.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use opgate_admission::cluster::{Options, Source};
+use opgate_admission::policy::{
+    Configuration, DecideError, Decision, Observer, Policy, Set, response,
+};
+use opgate_admission::review::{self, Review};
 use opgate_document::{Account, Charge, Text};
 use parking_lot::Mutex;
 
-use super::*;
-use crate::cluster::{Options, Source};
-use crate::review;
+use super::BUILTINS;
 
 /// Notes what the request holds whenever a policy has answered.
 struct Notes<'a> {
@@ -34,7 +39,7 @@ fn set() -> Set {
             {"name": "operator-group", "mode": "audit"},
         ],
     }"#;
-    let configuration = Configuration::parse(Path::new("opgate.yaml"), text).unwrap();
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), text, BUILTINS).unwrap();
     Set::load(&configuration, None, 1, Options::of(Source::Live)).unwrap()
 }
 

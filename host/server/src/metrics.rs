@@ -16,8 +16,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::bucket::Bucket;
-use crate::cluster::Cluster;
-use crate::policy::{Decision, Observer, Policy, Set};
+use opgate_admission::cluster::Cluster;
+use opgate_admission::policy::{Decision, Observer, Policy, Set};
 use opgate_supervise::Supervisor;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -394,12 +394,12 @@ impl Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Options, Source};
-    use crate::policy::{Configuration, Profile};
+    use opgate_admission::cluster::{Options, Source};
+    use opgate_admission::policy::{Configuration, Profile};
 
     #[test]
     fn notes_are_counted_by_so_many_names_and_no_more() {
-        let configuration = Configuration::builtin(Profile::default());
+        let configuration = Configuration::builtin(Profile::default(), &[]);
         let set = Set::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
         let metrics = Metrics::new(&set, &Supervisor::default());
         for number in 0..100 {

@@ -15,8 +15,6 @@ use super::metrics::{Counted, Metrics};
 use super::pause::Beats;
 use super::readiness;
 use super::seldom::Seldom;
-use crate::policy::{DecideError, Set};
-use crate::review::{self, Review, ReviewError, response};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -26,6 +24,9 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
+use opgate_admission::policy::response;
+use opgate_admission::policy::{DecideError, Set};
+use opgate_admission::review::{self, Review, ReviewError};
 use opgate_document::Charge;
 use opgate_text::units::parse_duration;
 use time::OffsetDateTime;
@@ -429,7 +430,11 @@ fn check_content(headers: &HeaderMap) -> Result<(), Response> {
     Ok(())
 }
 
-fn log_decision(review: &Review<'_>, decision: &crate::policy::Decision, took: Duration) {
+fn log_decision(
+    review: &Review<'_>,
+    decision: &opgate_admission::policy::Decision,
+    took: Duration,
+) {
     if decision.violations.is_empty() && decision.failure.is_none() {
         return;
     }

@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Kind, Source, Standing};
-use crate::policy::Set;
+use opgate_admission::cluster::{Cluster, Kind, Source, Standing};
+use opgate_admission::policy::Set;
 
 /// Why the server is not ready, a line each; nothing where it is.
 pub(super) fn why_not(

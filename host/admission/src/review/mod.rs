@@ -6,7 +6,6 @@
 //! `generateName`) and is then in the object.
 
 mod envelope;
-pub mod response;
 
 use std::borrow::Cow;
 use std::ops::Range;
