@@ -298,9 +298,9 @@ impl Cluster {
     /// Where a declaration is wrong.
     #[must_use]
     #[expect(clippy::expect_used, reason = "for tests")]
-    pub fn new(reads: &[ClusterRead], settings: &Document) -> Self {
+    pub fn new(reads: &[&ClusterRead], settings: &Document) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|&t| t.to_owned()).collect::<Vec<_>>();
-        let watched = |read: &ClusterRead| {
+        let watched = |read: &&ClusterRead| {
             let index = |index: &crate::Index| opgate_cluster::Index {
                 name: index.name.to_owned(),
                 field: index.field.to_owned(),

@@ -1,110 +1,14 @@
-//! Descriptors: what a policy says about itself, as constants.
+//! From the declarations of a policy to its descriptor.
+//!
+//! ```text
+//! rules, sorted by id ─┬─▶ rules
+//!   on, of each ───────┼─▶ matches: for each route, the operations and the rules that look at them
+//!   reads, of each ────┴─▶ reads, each with the rules that need it
+//! settings, and those that all policies have in common ─▶ schema
+//! ```
 
 use crate::bindings::opgate::policy::types as wit;
-use crate::{DefaultLevel, Document, Operation};
-
-/// What a policy is. Start from [`Descriptor::EMPTY`].
-#[derive(Debug, Clone, Copy)]
-pub struct Descriptor {
-    /// Lower case letters, digits and `-`.
-    pub name: &'static str,
-    /// For people.
-    pub version: &'static str,
-    /// One sentence about the policy.
-    pub title: &'static str,
-    /// Every rule that `validate` may report.
-    pub rules: &'static [Rule],
-    /// The requests that the policy wants to see.
-    pub matches: &'static [MatchRule],
-    /// Objects of the cluster that the policy reads.
-    pub reads: &'static [ClusterRead],
-    /// JSON Schema of the settings; empty for none.
-    pub settings_schema: &'static str,
-}
-
-impl Descriptor {
-    /// Nothing but empty lists and texts.
-    pub const EMPTY: Self = Self {
-        name: "",
-        version: "",
-        title: "",
-        rules: &[],
-        matches: &[],
-        reads: &[],
-        settings_schema: "",
-    };
-}
-
-/// A rule that the policy carries. Start from [`Rule::DENY`], [`Rule::WARN`] or [`Rule::OFF`].
-#[derive(Debug, Clone, Copy)]
-pub struct Rule {
-    /// Unique in the policy: `RPK-01`.
-    pub id: &'static str,
-    /// One sentence: what must hold.
-    pub title: &'static str,
-    /// What the rule does unless the configuration says otherwise.
-    pub default_level: DefaultLevel,
-    /// Settings (JSON pointers) whose presence turns on a rule that is off by default.
-    pub enabled_by: &'static [&'static str],
-    /// Kinds that the rule looks at.
-    pub kinds: &'static [&'static str],
-    /// Operations that the rule looks at.
-    pub operations: &'static [Operation],
-    /// Where the rule is documented.
-    pub source: &'static str,
-}
-
-impl Rule {
-    /// A rule that denies by default.
-    pub const DENY: Self = Self {
-        id: "",
-        title: "",
-        default_level: DefaultLevel::Deny,
-        enabled_by: &[],
-        kinds: &[],
-        operations: &[],
-        source: "",
-    };
-    /// A rule that warns by default.
-    pub const WARN: Self = Self { default_level: DefaultLevel::Warn, ..Self::DENY };
-    /// A rule that is off by default.
-    pub const OFF: Self = Self { default_level: DefaultLevel::Off, ..Self::DENY };
-}
-
-/// Requests that a policy wants to see; every list must match, `*` matches all.
-#[derive(Debug, Clone, Copy)]
-pub struct MatchRule {
-    /// API groups, the core group is empty.
-    pub groups: &'static [&'static str],
-    /// API versions.
-    pub versions: &'static [&'static str],
-    /// Plural, lower case; `bundles/status` for a sub-resource.
-    pub resources: &'static [&'static str],
-    /// Operations.
-    pub operations: &'static [Operation],
-    /// Only in this namespace.
-    pub namespace: Option<Setting>,
-    /// Rules that look at these requests; where all of them are off, the policy does not see the
-    /// requests. Empty: it always sees them.
-    pub rules: &'static [&'static str],
-    /// These requests need not wait for a server that is away, unless the configuration sets one of
-    /// `rules` to deny: the policy only warns about them, or what they bring is judged again before
-    /// it does anything.
-    pub advisory: bool,
-}
-
-impl MatchRule {
-    /// Nothing but empty lists.
-    pub const EMPTY: Self = Self {
-        groups: &[],
-        versions: &[],
-        resources: &[],
-        operations: &[],
-        namespace: None,
-        rules: &[],
-        advisory: false,
-    };
-}
+use crate::{DefaultLevel, Document, Level, Operation, Policy, Rule, Target};
 
 /// A text that the settings may name, for example the name of a namespace.
 #[derive(Debug, Clone, Copy)]
@@ -155,8 +59,6 @@ pub struct ClusterRead {
     pub namespace: Option<Setting>,
     /// Values by which objects are found.
     pub indexes: &'static [Index],
-    /// Rules that need these objects. Empty: always needed.
-    pub rules: &'static [&'static str],
 }
 
 impl ClusterRead {
@@ -170,7 +72,6 @@ impl ClusterRead {
         labels: "",
         namespace: None,
         indexes: &[],
-        rules: &[],
     };
 
     pub(crate) fn resource(&self) -> wit::GroupVersionResource {
@@ -186,44 +87,176 @@ fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-impl From<Descriptor> for wit::Descriptor {
-    fn from(from: Descriptor) -> Self {
-        Self {
-            name: from.name.into(),
-            version: from.version.into(),
-            title: from.title.into(),
-            rules: from.rules.iter().map(wit::Rule::from).collect(),
-            matches: from.matches.iter().map(wit::MatchRule::from).collect(),
-            reads: from.reads.iter().map(wit::ClusterRead::from).collect(),
-            settings_schema: from.settings_schema.into(),
+fn ids(rules: &[&Rule]) -> Vec<String> {
+    rules.iter().map(|rule| rule.id.to_owned()).collect()
+}
+
+const OPERATIONS: [Operation; 4] =
+    [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
+
+impl Policy {
+    /// Its rules, in the order of their ids.
+    #[must_use]
+    pub fn all_rules(&self) -> Vec<&'static Rule> {
+        let mut rules: Vec<&Rule> = self.rules.iter().copied().flatten().copied().collect();
+        rules.sort_by_key(|rule| rule.id);
+        rules
+    }
+
+    /// What it reads of the cluster.
+    #[must_use]
+    pub fn reads(&self) -> Vec<&'static ClusterRead> {
+        let mut reads: Vec<&ClusterRead> = Vec::new();
+        for read in self.all_rules().iter().flat_map(|rule| rule.reads) {
+            if !reads.iter().any(|known| std::ptr::eq(*known, *read)) {
+                reads.push(read);
+            }
+        }
+        reads
+    }
+
+    /// What it tells the host about itself.
+    #[must_use]
+    pub fn describe(&self) -> wit::Descriptor {
+        let rules = self.all_rules();
+        let read = |read: &'static ClusterRead| {
+            let needs = |rule: &&Rule| rule.reads.iter().any(|r| std::ptr::eq(*r, read));
+            let rules: Vec<_> = rules.iter().copied().filter(needs).collect();
+            read.describe(ids(&rules))
+        };
+        wit::Descriptor {
+            name: self.name.into(),
+            version: self.version.into(),
+            title: self.title.into(),
+            matches: self.matches(&rules),
+            reads: self.reads().into_iter().map(read).collect(),
+            settings_schema: self.schema(&rules),
+            rules: rules.into_iter().map(Rule::describe).collect(),
+        }
+    }
+
+    /// The requests that each route gets: operations that the same rules look at are one entry.
+    fn matches(&self, rules: &[&Rule]) -> Vec<wit::MatchRule> {
+        let mut matches: Vec<wit::MatchRule> = Vec::new();
+        for (number, route) in (0_u8..).zip(self.routes) {
+            let of_route = matches.len();
+            for operation in OPERATIONS {
+                let looks = |rule: &&Rule| rule.looks_at(route.on, operation);
+                let rules: Vec<_> = rules.iter().copied().filter(looks).collect();
+                let rules = ids(&rules);
+                if rules.is_empty() {
+                    continue;
+                }
+                let same = matches.iter_mut().skip(of_route).find(|known| known.rules == rules);
+                match same {
+                    Some(known) => known.operations.push(operation),
+                    None => matches.push(route.on.describe(operation, rules, number)),
+                }
+            }
+        }
+        matches
+    }
+
+    /// JSON Schema of the settings: its own, and those in common that its rules ask for.
+    fn schema(&self, rules: &[&Rule]) -> String {
+        let text = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"default\":[]}";
+        let mut properties = Vec::new();
+        if self.routes.iter().any(|route| !route.on.is_of_files()) {
+            properties.push(
+                r#""ratcheting":{"description":"Leave out findings about what an UPDATE does not change.","type":"boolean","default":true}"#.to_owned(),
+            );
+            let never: Vec<_> = rules.iter().filter(|rule| !rule.exempts).map(|r| r.id).collect();
+            let but = if never.is_empty() {
+                String::new()
+            } else {
+                format!(" but {}", never.join(" and "))
+            };
+            properties.push(format!(
+                r#""exempt":{{"description":"Identities to which no rule{but} applies.","type":"object","additionalProperties":false,"properties":{{"users":{text},"groups":{text}}}}}"#,
+            ));
+        }
+        properties.push(
+            r#""messages":{"type":"object","additionalProperties":false,"properties":{"prefixRuleId":{"description":"Put the rule's id before its message.","type":"boolean","default":false}}}"#.to_owned(),
+        );
+        if rules.iter().any(|rule| rule.may_skip || !rule.reads.is_empty()) {
+            properties.push(
+                r#""context":{"type":"object","additionalProperties":false,"properties":{"missing":{"description":"What to do where a rule needs objects of the cluster that are not available: leave it out, or warn that it was not evaluated.","enum":["skip","warn"],"default":"skip"}}}"#.to_owned(),
+            );
+        }
+        properties.push(
+            r#""rules":{"description":"Levels that the configuration gives to rules; written by the host.","type":"object","readOnly":true}"#.to_owned(),
+        );
+        let own = self.settings.trim().trim_start_matches('{').trim_end();
+        let own = own.strip_suffix('}').unwrap_or(own).trim();
+        if !own.is_empty() {
+            properties.push(own.to_owned());
+        }
+        format!(
+            r#"{{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"Settings of the policy {}","type":"object","additionalProperties":false,"properties":{{{}}}}}"#,
+            self.name,
+            properties.join(",")
+        )
+    }
+}
+
+impl Rule {
+    /// Whether the rule looks at such requests.
+    #[must_use]
+    pub fn looks_at(&self, target: &Target, operation: Operation) -> bool {
+        self.on
+            .iter()
+            .any(|(on, operations)| std::ptr::eq(*on, target) && operations.contains(&operation))
+    }
+
+    fn describe(&self) -> wit::Rule {
+        let mut kinds: Vec<String> = Vec::new();
+        for (target, _) in self.on {
+            if !kinds.iter().any(|kind| kind == target.kind) {
+                kinds.push(target.kind.to_owned());
+            }
+        }
+        let looks = |o: &Operation| self.on.iter().any(|(_, operations)| operations.contains(o));
+        wit::Rule {
+            id: self.id.into(),
+            title: self.title.into(),
+            default_level: match (self.off_until, self.level) {
+                (Some(_), _) => DefaultLevel::Off,
+                (None, Level::Deny) => DefaultLevel::Deny,
+                (None, Level::Warn) => DefaultLevel::Warn,
+            },
+            enabled_by: owned(self.off_until.unwrap_or(self.denies_with)),
+            kinds,
+            operations: OPERATIONS.into_iter().filter(looks).collect(),
+            source: self.source.into(),
         }
     }
 }
 
-impl From<&Rule> for wit::Rule {
-    fn from(from: &Rule) -> Self {
-        Self {
-            id: from.id.into(),
-            title: from.title.into(),
-            default_level: from.default_level,
-            enabled_by: owned(from.enabled_by),
-            kinds: owned(from.kinds),
-            operations: from.operations.to_vec(),
-            source: from.source.into(),
+impl Target {
+    fn describe(&self, operation: Operation, rules: Vec<String>, route: u8) -> wit::MatchRule {
+        wit::MatchRule {
+            groups: owned(self.groups),
+            versions: owned(self.versions),
+            resources: owned(self.resources),
+            operations: vec![operation],
+            namespace: self.namespace.map(wit::Setting::from),
+            rules,
+            advisory: self.advisory,
+            route,
         }
     }
 }
 
-impl From<&MatchRule> for wit::MatchRule {
-    fn from(from: &MatchRule) -> Self {
-        Self {
-            groups: owned(from.groups),
-            versions: owned(from.versions),
-            resources: owned(from.resources),
-            operations: from.operations.to_vec(),
-            namespace: from.namespace.map(wit::Setting::from),
-            rules: owned(from.rules),
-            advisory: from.advisory,
+impl ClusterRead {
+    fn describe(&self, rules: Vec<String>) -> wit::ClusterRead {
+        wit::ClusterRead {
+            resource: self.resource(),
+            fields: owned(self.fields),
+            keys: owned(self.keys),
+            labels: self.labels.into(),
+            namespace: self.namespace.map(wit::Setting::from),
+            indexes: self.indexes.iter().map(wit::Index::from).collect(),
+            rules,
         }
     }
 }
@@ -231,20 +264,6 @@ impl From<&MatchRule> for wit::MatchRule {
 impl From<Setting> for wit::Setting {
     fn from(from: Setting) -> Self {
         Self { pointer: from.pointer.into(), default: from.default.into() }
-    }
-}
-
-impl From<&ClusterRead> for wit::ClusterRead {
-    fn from(from: &ClusterRead) -> Self {
-        Self {
-            resource: from.resource(),
-            fields: owned(from.fields),
-            keys: owned(from.keys),
-            labels: from.labels.into(),
-            namespace: from.namespace.map(wit::Setting::from),
-            indexes: from.indexes.iter().map(wit::Index::from).collect(),
-            rules: owned(from.rules),
-        }
     }
 }
 

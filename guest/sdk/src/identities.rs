@@ -10,7 +10,7 @@
 //! count, and neither do names of another profile: on OpenShift anybody who may create a project
 //! may create the namespace in which upstream's OLM runs.
 
-use crate::{Document, Operation, Request, Verdict, log};
+use crate::{Document, Operation, Request};
 
 const OPENSHIFT_OLM: [&str; 1] =
     ["system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"];
@@ -45,7 +45,7 @@ pub struct Identities<'d>(pub &'d Document);
 impl Identities<'_> {
     /// Whether the request is OLM's.
     #[must_use]
-    pub fn is_olm(self, request: &Request) -> bool {
+    pub fn is_olm(self, request: &Request<'_>) -> bool {
         let by_profile: &[&str] = match self.0.text("/profile").as_deref() {
             Some("upstream") => &UPSTREAM_OLM,
             _ => &OPENSHIFT_OLM,
@@ -55,12 +55,12 @@ impl Identities<'_> {
 
     /// Whether the request is RukPak's.
     #[must_use]
-    pub fn is_rukpak(self, request: &Request) -> bool {
+    pub fn is_rukpak(self, request: &Request<'_>) -> bool {
         self.is_one_of("/identities/rukpak", &RUKPAK, request)
     }
 
-    fn is_one_of(self, setting: &str, by_profile: &[&str], request: &Request) -> bool {
-        let user = &request.user.username;
+    fn is_one_of(self, setting: &str, by_profile: &[&str], request: &Request<'_>) -> bool {
+        let user = &request.user().username;
         if self.0.has(setting) {
             self.0.texts(setting).contains(user)
         } else {
@@ -72,39 +72,23 @@ impl Identities<'_> {
 /// Whether the request is of a controller of Kubernetes that takes away what belongs to something
 /// that is gone. Such a controller creates nothing.
 #[must_use]
-pub fn is_collector(request: &Request) -> bool {
-    request.operation != Operation::Create && COLLECTORS.contains(&request.user.username.as_str())
-}
-
-/// Key of the audit annotation about a user outside of a list.
-pub const UNLISTED: &str = "unlisted-identity";
-
-/// Says, once for a request, that somebody who is not among OLM's identities does what only OLM
-/// does. Where that is OLM, the list is wrong: it would be refused what it must do, again and again.
-pub fn report_unlisted(request: &Request, what: &str, verdict: &mut Verdict) {
-    if verdict.audit_annotations.iter().any(|(key, _)| key == UNLISTED) {
-        return;
-    }
-    let user = &request.user.username;
-    let at = match (request.namespace.as_str(), request.name.as_str()) {
-        ("", name) => name.to_owned(),
-        (namespace, name) => format!("{namespace}/{name}"),
-    };
-    log::warn(&format!(
-        "user {user} {what} ({} {at}), as only OLM does, and is not one of OLM's identities; if this is OLM, add the user to identities.olm in the configuration, or set the profile of the cluster",
-        request.resource.resource,
-    ));
-    verdict.audit_annotations.push((UNLISTED.to_owned(), format!("{user} {what}")));
+pub fn is_collector(request: &Request<'_>) -> bool {
+    request.operation() != Operation::Create
+        && COLLECTORS.contains(&request.user().username.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn by(user: &str) -> Request {
-        let mut request = Request::default();
-        request.user.username = user.to_owned();
-        request
+    fn by(user: &str) -> Request<'static> {
+        to(Operation::Create, user)
+    }
+
+    fn to(operation: Operation, user: &str) -> Request<'static> {
+        let mut parts = crate::Parts { operation, ..crate::Parts::default() };
+        parts.user.username = user.to_owned();
+        parts.into()
     }
 
     fn settings(json: &str) -> Document {
@@ -152,34 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_listed_is_named_once() {
-        let mut verdict = Verdict::default();
-        let mut request = by("mallory");
-        (request.namespace, request.name) = ("ns".to_owned(), "g".to_owned());
-        "operatorgroups".clone_into(&mut request.resource.resource);
-        for _ in 0..2 {
-            report_unlisted(&request, "writes olm.providedAPIs", &mut verdict);
-        }
-        let note = (UNLISTED.to_owned(), "mallory writes olm.providedAPIs".to_owned());
-        assert_eq!(verdict.audit_annotations, [note]);
-        let [line] = log::taken().try_into().unwrap();
-        for part in ["mallory", "operatorgroups ns/g", "identities.olm"] {
-            assert!(line.contains(part), "{line}");
-        }
-    }
-
-    #[test]
     fn collectors_create_nothing() {
         for user in COLLECTORS {
-            let mut request = by(user);
-            assert!(!is_collector(&request), "{user}");
+            assert!(!is_collector(&by(user)), "{user}");
             for operation in [Operation::Update, Operation::Delete] {
-                request.operation = operation;
-                assert!(is_collector(&request), "{user}");
+                assert!(is_collector(&to(operation, user)), "{user}");
             }
         }
-        let mut request = by("system:serviceaccount:kube-system:default");
-        request.operation = Operation::Delete;
-        assert!(!is_collector(&request));
+        let other = "system:serviceaccount:kube-system:default";
+        assert!(!is_collector(&to(Operation::Delete, other)));
     }
 }

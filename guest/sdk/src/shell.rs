@@ -3,39 +3,97 @@
 use std::marker::PhantomData;
 
 use crate::bindings::opgate::policy::document::Document as Handle;
+use crate::bindings::opgate::policy::request::Request as RequestHandle;
 use crate::bindings::opgate::policy::types as wit;
-use crate::{Document, Policy};
+use crate::{Document, Operation, Policy, Report, Request, Review, Verdict};
+
+/// The policy of a component.
+#[doc(hidden)]
+pub trait Exported {
+    const POLICY: &'static Policy;
+}
 
 #[doc(hidden)]
 pub struct Shell<P>(PhantomData<P>);
 
 /// A call lives in a fresh instance, so the hook is set anew by each.
-fn report_panics() {
+#[doc(hidden)]
+pub fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
         use crate::bindings::opgate::policy::log::{Severity, log};
         log(Severity::Error, &info.to_string());
     }));
 }
 
-impl<P: Policy> crate::bindings::Guest for Shell<P> {
+impl<P: Exported> crate::bindings::Guest for Shell<P> {
     fn describe() -> wit::Descriptor {
         report_panics();
-        P::describe().into()
+        P::POLICY.describe()
     }
 
     fn validate_settings(settings: &Handle) -> Result<(), Vec<wit::SettingsError>> {
         report_panics();
-        P::validate_settings(Document::of(settings))
+        (P::POLICY.check_settings)(Document::of(settings))
     }
 
     fn validate(
-        request: wit::Request,
+        operation: Operation,
+        routes: u64,
+        request: &RequestHandle,
         object: Option<&Handle>,
         old_object: Option<&Handle>,
         settings: &Handle,
-    ) -> wit::Verdict {
+    ) -> Verdict {
         report_panics();
         let (object, old) = (object.map(Document::of), old_object.map(Document::of));
-        P::validate(&request, object, old, Document::of(settings)).into()
+        let request = Request::of(operation, request);
+        P::POLICY.validate(&request, routes, object, old, Document::of(settings))
+    }
+}
+
+impl Policy {
+    /// Judges a request; bit n of `routes` asks the judge of route n.
+    #[must_use]
+    pub fn validate(
+        &self,
+        request: &Request<'_>,
+        routes: u64,
+        object: Option<&Document>,
+        old: Option<&Document>,
+        settings: &Document,
+    ) -> Verdict {
+        let object = object.filter(|_| request.operation() != Operation::Delete);
+        let review = Review { request, object, old, settings };
+        let mut report = Report::new(review);
+        for (number, route) in (0_u32..).zip(self.routes) {
+            if routes.checked_shr(number).unwrap_or_default() & 1 == 1 {
+                (route.judge)(&review, &mut report);
+            }
+        }
+        report.finish()
+    }
+
+    /// The routes of a request, as the host finds them; for native tests.
+    #[must_use]
+    pub fn routes_of(&self, request: &Request<'_>, settings: &Document) -> u64 {
+        let resource = request.resource();
+        let name = match request.sub_resource() {
+            "" => resource.resource.clone(),
+            sub => format!("{}/{sub}", resource.resource),
+        };
+        let any = |wanted: &[String], found: &str| wanted.iter().any(|w| w == "*" || w == found);
+        let fits = |rule: &wit::MatchRule| {
+            rule.operations.contains(&request.operation())
+                && any(&rule.groups, &resource.group)
+                && any(&rule.versions, &resource.version)
+                && any(&rule.resources, &name)
+                && rule.namespace.as_ref().is_none_or(|setting| {
+                    let named = settings.text(&setting.pointer);
+                    named.as_deref().unwrap_or(&setting.default) == request.namespace()
+                })
+        };
+        let matches = self.describe().matches;
+        let bit = |rule: &wit::MatchRule| 1_u64.checked_shl(u32::from(rule.route));
+        matches.iter().filter(|rule| fits(rule)).filter_map(bit).fold(0, |all, bit| all | bit)
     }
 }

@@ -3,8 +3,7 @@
 
 use std::borrow::Cow;
 
-use opgate_sdk::conventions::Conventions;
-use opgate_sdk::{Document, Kind, Level, Request, Shape, Verdict, escape};
+use opgate_sdk::{Document, Kind, Operation, Parts, Request, Review, Shape, escape};
 
 fn document(json: &str) -> Document {
     Document::parse(json).unwrap()
@@ -83,30 +82,22 @@ fn shapes_compare_as_go_compares_decoded_values() {
 }
 
 #[test]
-fn conventions_read_the_common_settings() {
-    let none = document("{}");
-    let object = document(r#"{"metadata":{"deletionTimestamp":null}}"#);
+fn an_update_is_judged_by_what_it_changes() {
+    let object = document(r#"{"a":1,"metadata":{"deletionTimestamp":null}}"#);
     let leaving = document(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}"#);
-    let none = Conventions(&none);
-    let mut request = Request::default();
-    request.user.username = "u".into();
-    request.user.groups = vec!["g".into()];
-    assert!(none.ratchets(&object) && !none.exempts(&request) && none.denies("R", true));
-    let settings = document(
-        r#"{"ratcheting":false,"exempt":{"groups":["g"]},"messages":{"prefixRuleId":true},"rules":{"R":"warn"},"strict":true}"#,
-    );
-    let set = Conventions(&settings);
-    // Whatever the setting, what is on its way out can go.
-    assert!(none.ratchets(&leaving) && set.ratchets(&leaving));
-    assert!(set.spares(&request, &leaving, Some(&object)).is_none());
-    request.operation = opgate_sdk::Operation::Update;
-    assert!(set.spares(&request, &leaving, Some(&object)).is_some());
-    assert!(set.spares(&request, &object, Some(&object)).is_none());
-    assert!(none.spares(&request, &object, Some(&object)).is_some());
-    assert!(!set.ratchets(&object) && set.exempts(&request) && !set.denies("R", true));
-    assert_eq!((set.deny_if("/strict"), set.deny_if("/other")), (Level::Deny, Level::Warn));
-    let mut verdict = Verdict::default();
-    verdict.deny("R", "spec", "no");
-    assert_eq!(none.finish(verdict.clone()).violations[0].message, "no");
-    assert_eq!(set.finish(verdict).violations[0].message, "R: no");
+    let (none, lax) = (document("{}"), document(r#"{"ratcheting":false}"#));
+    let update = Request::from(Parts { operation: Operation::Update, ..Parts::default() });
+    let create = Request::from(Parts::default());
+    for (request, object, settings, spares) in [
+        (&update, &object, &none, true),
+        (&update, &object, &lax, false),
+        // Whatever the setting, what is on its way out can go.
+        (&update, &leaving, &lax, true),
+        (&create, &leaving, &none, false),
+    ] {
+        let review = Review { request, object: Some(object), old: Some(object), settings };
+        assert_eq!(review.spares().is_some(), spares);
+        assert_eq!(review.touches(object, "/a", &Shape::Scalar), !spares);
+        assert_eq!(review.touches_json(object, ""), !spares);
+    }
 }

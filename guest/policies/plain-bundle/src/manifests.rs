@@ -4,10 +4,94 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, Review, Target, rule, rules};
 
-use crate::findings::Findings;
 use crate::objects;
+
+pub(crate) static BUNDLE: Target = Target::of_files("PlainBundle", &["plainbundles"]);
+
+rules![PBF_01, PBF_02, PBF_03, PBF_04];
+
+rule! {
+    /// a plain bundle has the directory manifests/
+    ///
+    /// The folder of the bundle has a directory `manifests` at its top. A file of that name does
+    /// not count, nor does a symbolic link. Other entries beside it make no difference. On UPDATE
+    /// the rule judges the bundle in full.
+    ///
+    /// # Why
+    ///
+    /// The plain provisioner reads `manifests/` and nothing else. Without it there is nothing to
+    /// install, and the bundle is not unpacked; see OpenShift 4.12, Operators, *Plain bundle spec*.
+    ///
+    /// # Repair
+    ///
+    /// Put the manifests into a directory `manifests` at the top of the bundle. Replace a symbolic
+    /// link by the directory itself.
+    ///
+    /// # Accepted
+    ///
+    /// ```text
+    /// manifests/namespace.yaml
+    /// manifests/deployment.yaml
+    /// README.md
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```text
+    /// deployment.yaml
+    /// ```
+    ///
+    /// `message: get objects from bundle manifests: open manifests: file does not exist`
+    ///
+    /// Where `manifests` is there and may not be read, the reason stands in the place of `file does
+    /// not exist`.
+    PBF_01: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1195-1213; OCP 4.15 L1048-1062, L21761-21772; OKD L441-455; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+    }
+}
+
+rule! {
+    /// manifests/ holds at least one object
+    ///
+    /// The files directly in `manifests/` hold at least one object. Empty documents, comments and a
+    /// list without items are no objects. The rule says nothing where `manifests/` is missing
+    /// (PBF-01), and where a file that cannot be read or a subdirectory may hold objects: PBF-04
+    /// and PBF-03 report these. On UPDATE the rule judges the bundle in full.
+    ///
+    /// # Why
+    ///
+    /// A bundle without objects installs nothing. The plain provisioner refuses it; see OpenShift
+    /// 4.12, Operators, *Plain bundle spec*.
+    ///
+    /// # Repair
+    ///
+    /// Add a manifest with at least one object, or remove the bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # manifests/namespace.yaml
+    /// apiVersion: v1
+    /// kind: Namespace
+    /// metadata: {name: x}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # manifests/a.yaml has comments only
+    /// ```
+    ///
+    /// `message: invalid bundle: found zero objects: plain+v0 bundles are required to contain at
+    /// least one object`
+    PBF_02: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1213; OCP 4.15 L1062; OKD L453-456; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+    }
+}
 
 const DIRECTORY: &str = "manifests";
 
@@ -20,9 +104,11 @@ struct Contents {
     is_uncertain: bool,
 }
 
-pub(crate) fn judge(bundle: &Document, findings: &mut Findings) {
+/// A folder is judged as it is, whether it is new or was published before.
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(bundle) = review.object else { return };
     let mut contents = Contents::default();
-    subdirectories(bundle, &mut contents, findings);
+    subdirectories(bundle, &mut contents, report);
     // A link in the place of the directory, or one that may not be read.
     let mut refused = None;
     for (index, file) in (0u32..).zip(bundle.items("/spec/files")) {
@@ -33,17 +119,17 @@ pub(crate) fn judge(bundle: &Document, findings: &mut Findings) {
         }
         if directory_of(&path) == Some(DIRECTORY) {
             contents.is_there = true;
-            manifest(&file, index, &path, &mut contents, findings);
+            manifest(&file, index, &path, &mut contents, report);
         }
     }
     if !contents.is_there {
         let open = "get objects from bundle manifests: open manifests";
         let (field, why) = refused
             .unwrap_or_else(|| ("spec.directories".to_owned(), "file does not exist".to_owned()));
-        findings.deny("PBF-01", field, format!("{open}: {why}"));
+        report.add(&PBF_01, field, format!("{open}: {why}"));
     } else if contents.objects == 0 && !contents.is_uncertain {
         let message = "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object";
-        findings.deny("PBF-02", "spec.files", message);
+        report.add(&PBF_02, "spec.files", message);
     }
 }
 
@@ -51,8 +137,46 @@ fn directory_of(path: &str) -> Option<&str> {
     path.rsplit_once('/').map(|(directory, _)| directory)
 }
 
+rule! {
+    /// manifests/ has no subdirectories
+    ///
+    /// There is no directory in `manifests/`, not even an empty one. The rule reports each one
+    /// directly below it once, and what is in it is not judged. It reports the first 64 one by one,
+    /// and how many more there are. On UPDATE the rule judges the bundle in full.
+    ///
+    /// # Why
+    ///
+    /// The plain provisioner expects all manifests side by side and does not unpack a bundle with
+    /// subdirectories; see OpenShift 4.12, Operators, *Plain bundle spec*.
+    ///
+    /// # Repair
+    ///
+    /// Move the manifests from the subdirectory up into `manifests/`, and remove the subdirectory.
+    ///
+    /// # Accepted
+    ///
+    /// ```text
+    /// manifests/a.yaml
+    /// manifests/b.json
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```text
+    /// manifests/a.yaml
+    /// manifests/sub/x.yaml
+    /// ```
+    ///
+    /// `message: get objects from bundle manifests: subdirectories are not allowed within the
+    /// "manifests" directory of the bundle image filesystem: found "manifests/sub"`
+    PBF_03: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1213; OCP 4.15 L1062; OKD L456; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+    }
+}
+
 /// PBF-03: every directory directly below `manifests/`, whether it is listed or a file is in it.
-fn subdirectories(bundle: &Document, contents: &mut Contents, findings: &mut Findings) {
+fn subdirectories(bundle: &Document, contents: &mut Contents, report: &mut Report<'_>) {
     let mut seen = BTreeSet::new();
     let mut found = |path: &str, is_directory: bool, field: String| {
         if path == DIRECTORY && is_directory {
@@ -70,7 +194,7 @@ fn subdirectories(bundle: &Document, contents: &mut Contents, findings: &mut Fin
                 quote(DIRECTORY),
                 quote(&format!("{DIRECTORY}/{name}"))
             );
-            findings.deny("PBF-03", field, message);
+            report.add(&PBF_03, field, message);
         }
     };
     for (index, path) in bundle.texts("/spec/directories").iter().enumerate() {
@@ -81,24 +205,77 @@ fn subdirectories(bundle: &Document, contents: &mut Contents, findings: &mut Fin
     }
 }
 
+rule! {
+    /// manifests/ holds static manifests only
+    ///
+    /// Each file directly in `manifests/` is named `*.yaml`, `*.yml` or `*.json` and can be parsed,
+    /// and each document in it is an object. A file can hold several documents. `apiVersion`,
+    /// `kind` and `metadata.name` of an object have no template action: no `{{`. In other fields
+    /// `{{` is data. The rule reports the first 64 report one by one, and how many more there
+    /// are. On UPDATE it judges the bundle in full.
+    ///
+    /// # Why
+    ///
+    /// Provisioners do not render templates, and any other file cannot be applied: creating the
+    /// content of the bundle on the cluster fails. OpenShift 4.12, Operators, *Plain bundle spec*
+    /// says so of all content that is no static manifest.
+    ///
+    /// # Repair
+    ///
+    /// Move other files, such as a README, out of `manifests/`. Render templates before you build
+    /// the bundle. Correct the place that the message names in a file that cannot be parsed.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # manifests/x.yaml
+    /// apiVersion: v1
+    /// kind: Namespace
+    /// metadata: {name: x}
+    /// ---
+    /// apiVersion: v1
+    /// kind: Secret
+    /// metadata: {name: a}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # manifests/x.yaml
+    /// apiVersion: v1
+    /// kind: Secret
+    /// metadata: {name: "{{ .Release.Name }}"}
+    /// ```
+    ///
+    /// `message: manifests/x.yaml: not a static manifest: metadata.name contains a template action`
+    ///
+    /// For `manifests/README.md` the message ends with `neither YAML nor JSON`, for a document that
+    /// is a list or a text with `not an object`, and for a file that cannot be parsed with the
+    /// reason.
+    pub(crate) PBF_04: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1215-1217; OCP 4.15 L1066-1068; OKD L457; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+    }
+}
+
 /// PBF-04 for one file, then its objects.
 fn manifest(
     file: &Document,
     index: u32,
     path: &str,
     contents: &mut Contents,
-    findings: &mut Findings,
+    report: &mut Report<'_>,
 ) {
     let field = format!("spec.files[{index}]");
     if file.kind("/error") == Kind::Object {
         contents.is_uncertain = true;
         let why = file.text_or_empty("/error/message");
         let message = format!("{path}: not a static manifest: {why}");
-        findings.deny("PBF-04", format!("{field}.error"), message);
+        report.add(&PBF_04, format!("{field}.error"), message);
     } else if file.kind("/documents") != Kind::List {
         let message = format!("{path}: not a static manifest: neither YAML nor JSON");
-        findings.deny("PBF-04", field, message);
+        report.add(&PBF_04, field, message);
     } else {
-        contents.objects += objects::judge(file, &field, path, findings);
+        contents.objects += objects::judge(file, &field, path, report);
     }
 }

@@ -1,0 +1,503 @@
+//! The report of one review: what was found, and what could not be looked at.
+//!
+//! ```text
+//! add ─▶ level (configuration, settings, rule) ─▶ exempt? ─▶ at most 256, shared by the rules ─▶ verdict
+//! skip ────────────────────────────────────────────────────▶ skipped, warnings where asked for ──┘
+//! ```
+//!
+//! A verdict holds so many findings and no more. Where there are more, every rule that has any is shown,
+//! and its last finding says how many are left out: an object with a hundred thousand wrong entries must
+//! not cost a hundred thousand messages, and must not hide the one other mistake either.
+
+use std::collections::BTreeSet;
+
+use crate::bindings::opgate::policy::types::AuditAnnotation;
+use crate::cluster::ReadError;
+use crate::{Level, Review, Rule, Skipped, Verdict, Violation, log};
+
+/// What the host takes at the most, see `wit/policy.wit`. More would be a policy error, and that may let
+/// pass what should be denied: a verdict is cut to it instead.
+const VIOLATIONS: usize = 256;
+const MESSAGE: usize = 4_096;
+const FIELD: usize = 1_024;
+
+/// Key of the audit annotation about a user outside of a list.
+pub const UNLISTED: &str = "unlisted-identity";
+
+/// What was found so far.
+#[derive(Debug)]
+pub struct Report<'r> {
+    review: Review<'r>,
+    /// By rule and level.
+    found: Vec<Found>,
+    skipped: Vec<Missing>,
+    notes: Vec<(&'static str, BTreeSet<String>)>,
+    reason: Option<String>,
+    is_exempt: Option<bool>,
+    /// Findings so far, to keep their order.
+    count: usize,
+}
+
+/// What was found against one rule.
+#[derive(Debug)]
+struct Found {
+    rule: &'static Rule,
+    /// As the caller gave it; of the rule's own otherwise.
+    given: Option<Level>,
+    /// None where the rule is off, or does not apply to who sends the request.
+    level: Option<Level>,
+    /// The first ones, each with its place among all findings.
+    first: Vec<(usize, Violation)>,
+    /// All of them.
+    count: usize,
+}
+
+/// A rule that was not evaluated.
+#[derive(Debug)]
+struct Missing {
+    rule: &'static Rule,
+    field: String,
+    why: String,
+    is_part: bool,
+}
+
+impl<'r> Report<'r> {
+    /// A report without findings.
+    #[must_use]
+    pub fn new(review: Review<'r>) -> Self {
+        Self {
+            review,
+            found: Vec::new(),
+            skipped: Vec::new(),
+            notes: Vec::new(),
+            reason: None,
+            is_exempt: None,
+            count: 0,
+        }
+    }
+
+    /// Adds a finding: the field as Kubernetes writes it, one sentence for the person who sent the
+    /// request. The level is the configured one, or else the rule's.
+    pub fn add(
+        &mut self,
+        rule: &'static Rule,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.add_about(rule, None, field, message, Vec::new());
+    }
+
+    /// [`Report::add`] with another level than the rule's, where none is configured.
+    pub fn add_as(
+        &mut self,
+        level: Level,
+        rule: &'static Rule,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.add_about(rule, Some(level), field, message, Vec::new());
+    }
+
+    /// [`Report::add`] or [`Report::add_as`], with what the finding is about from the outside to the
+    /// inside (`channel "stable"`), for reports on files.
+    pub fn add_about(
+        &mut self,
+        rule: &'static Rule,
+        given: Option<Level>,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        about: Vec<String>,
+    ) {
+        let known = self.found.iter().position(|f| std::ptr::eq(f.rule, rule) && f.given == given);
+        let at = known.unwrap_or_else(|| {
+            let level = self.applies(rule).then(|| self.level(rule, given)).flatten();
+            self.found.push(Found { rule, given, level, first: Vec::new(), count: 0 });
+            self.found.len().saturating_sub(1)
+        });
+        let Some(found) = self.found.get_mut(at) else { return };
+        let Some(level) = found.level else { return };
+        found.count = found.count.saturating_add(1);
+        if found.count <= VIOLATIONS {
+            let (field, message) = (field.into(), message.into());
+            let rule = rule.id.to_owned();
+            self.count = self.count.saturating_add(1);
+            found.first.push((self.count, Violation { rule, level, field, message, about }));
+        }
+    }
+
+    /// How often a rule was broken, and denies, so far.
+    #[must_use]
+    pub fn denials(&self, rule: &'static Rule) -> usize {
+        let denies = |f: &&Found| std::ptr::eq(f.rule, rule) && f.level == Some(Level::Deny);
+        self.found.iter().filter(denies).map(|found| found.count).sum()
+    }
+
+    /// The reason of a denial, `Forbidden` unless set.
+    pub fn set_reason(&mut self, reason: impl Into<String>) {
+        self.reason = Some(reason.into());
+    }
+
+    /// A word for the API server's audit log. Words of one key are in one annotation, in byte order.
+    pub fn note(&mut self, key: &'static str, word: impl Into<String>) {
+        let word = word.into();
+        match self.notes.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, words)) => drop(words.insert(word)),
+            None => self.notes.push((key, BTreeSet::from([word]))),
+        }
+    }
+
+    /// Says, once for a request, that somebody who is not among OLM's identities does what only OLM
+    /// does. Where that is OLM, the list is wrong: it would be refused what it must do, again and
+    /// again.
+    pub fn unlisted(&mut self, what: &str) {
+        if self.notes.iter().any(|(key, _)| *key == UNLISTED) {
+            return;
+        }
+        let request = self.review.request;
+        let user = &request.user().username;
+        let at = match (request.namespace(), request.name()) {
+            ("", name) => name.to_owned(),
+            (namespace, name) => format!("{namespace}/{name}"),
+        };
+        log::warn(&format!(
+            "user {user} {what} ({} {at}), as only OLM does, and is not one of OLM's identities; if this is OLM, add the user to identities.olm in the configuration, or set the profile of the cluster",
+            request.resource().resource,
+        ));
+        self.note(UNLISTED, format!("{user} {what}"));
+    }
+
+    /// The level that the configuration gives to a rule.
+    fn configured(&self, rule: &Rule) -> Option<String> {
+        self.review.settings.text(&format!("/rules/{}", rule.id))
+    }
+
+    /// Whether the configuration gives the rule a level that is not `off`.
+    #[must_use]
+    pub fn is_configured(&self, rule: &Rule) -> bool {
+        self.configured(rule).is_some_and(|level| level != "off")
+    }
+
+    /// Whether a rule is on: by its configured level, or else by default or by one of its settings. A
+    /// rule that is off asks the cluster nothing.
+    #[must_use]
+    pub fn is_on(&self, rule: &Rule) -> bool {
+        match self.configured(rule) {
+            Some(level) => level != "off",
+            None => self.is_on_by_settings(rule),
+        }
+    }
+
+    /// A setting turns a rule on that is there and not `false`.
+    fn is_on_by_settings(&self, rule: &Rule) -> bool {
+        let settings = self.review.settings;
+        let is_set = |s: &&str| settings.has(s) && settings.boolean(s) != Some(false);
+        rule.off_until.is_none_or(|pointers| pointers.iter().any(is_set))
+    }
+
+    /// Whether findings of a rule refuse the request. A rule that is not on refuses nothing.
+    #[must_use]
+    pub fn denies(&self, rule: &Rule) -> bool {
+        self.level(rule, None) == Some(Level::Deny)
+    }
+
+    /// Whether the configuration sets the rule to deny.
+    #[must_use]
+    pub fn is_set_to_deny(&self, rule: &Rule) -> bool {
+        self.configured(rule).is_some_and(|level| level == "deny")
+    }
+
+    /// What a finding does; none where the rule is off.
+    fn level(&self, rule: &Rule, given: Option<Level>) -> Option<Level> {
+        match self.configured(rule).as_deref() {
+            Some("off") => return None,
+            Some("deny") => return Some(Level::Deny),
+            Some(_) => return Some(Level::Warn),
+            None if !self.is_on_by_settings(rule) => return None,
+            None => {}
+        }
+        let settings = self.review.settings;
+        let denies = |pointer: &&str| {
+            settings.boolean(pointer) == Some(true) || settings.text_or_empty(pointer) == "deny"
+        };
+        Some(match given.unwrap_or(rule.level) {
+            Level::Warn if rule.denies_with.iter().any(denies) => Level::Deny,
+            level => level,
+        })
+    }
+
+    fn applies(&mut self, rule: &Rule) -> bool {
+        !rule.exempts || !*self.is_exempt.get_or_insert_with(|| self.review.is_exempt())
+    }
+
+    /// Notes that a rule could not be evaluated, and why: `the cluster's Bundles are not available`.
+    /// The first reason counts.
+    pub fn skip(&mut self, rule: &'static Rule, field: &str, why: &str) {
+        self.missing(rule, field, why, false);
+    }
+
+    /// Notes that a rule could be evaluated in part only, and why.
+    pub fn skip_part(&mut self, rule: &'static Rule, field: &str, why: &str) {
+        self.missing(rule, field, why, true);
+    }
+
+    fn missing(&mut self, rule: &'static Rule, field: &str, why: &str, is_part: bool) {
+        if !self.skipped.iter().any(|known| std::ptr::eq(known.rule, rule)) {
+            let (field, why) = (field.to_owned(), why.to_owned());
+            self.skipped.push(Missing { rule, field, why, is_part });
+        }
+    }
+
+    /// The answer of the cluster, if there is one. Otherwise the rules that need it are left out
+    /// (decision A-6). A selector that is wrong is no business of theirs.
+    pub fn answer<T>(
+        &mut self,
+        rules: &[&'static Rule],
+        needed: &str,
+        answer: Result<T, ReadError>,
+    ) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(ReadError::Absent) => {
+                let why = format!("the cluster's {needed} are not available");
+                for rule in rules {
+                    self.skip(rule, "", &why);
+                }
+                None
+            }
+            Err(ReadError::Invalid(_)) => None,
+        }
+    }
+
+    /// The verdict.
+    #[must_use]
+    pub fn finish(mut self) -> Verdict {
+        // What is off is not missed.
+        let mut skipped = std::mem::take(&mut self.skipped);
+        skipped.retain(|missing| self.is_on(missing.rule));
+        skipped.sort_by_key(|missing| missing.rule.id);
+        let settings = self.review.settings;
+        if !skipped.is_empty() && settings.text_or_empty("/context/missing") == "warn" {
+            // A rule that the configuration sets to deny would refuse everything without a cluster.
+            for missing in &skipped {
+                if self.is_set_to_deny(missing.rule) {
+                    continue;
+                }
+                let Missing { rule, field, why, is_part } = missing;
+                let how = if *is_part { "evaluated in part" } else { "not evaluated" };
+                let message = format!("{} was {how}: {why}", rule.id);
+                let (rule, level) = (rule.id.to_owned(), Level::Warn);
+                let field = field.clone();
+                let warning = Violation { rule, level, field, message, about: Vec::new() };
+                self.found.push(Found {
+                    rule: missing.rule,
+                    given: Some(Level::Warn),
+                    level: Some(Level::Warn),
+                    first: vec![(usize::MAX, warning)],
+                    count: 1,
+                });
+            }
+        }
+        let mut violations = share_out(self.found);
+        let is_prefixed =
+            !violations.is_empty() && settings.boolean("/messages/prefixRuleId") == Some(true);
+        for violation in &mut violations {
+            if is_prefixed {
+                violation.message = format!("{}: {}", violation.rule, violation.message);
+            }
+            cut(&mut violation.message, MESSAGE);
+            cut(&mut violation.field, FIELD);
+        }
+        let reason = |missing: Missing| {
+            let why = missing.why;
+            if missing.is_part { format!("in part: {why}") } else { why }
+        };
+        let skipped = skipped
+            .into_iter()
+            .map(|m| Skipped { rule: m.rule.id.to_owned(), reason: reason(m) })
+            .collect();
+        let note = |(key, words): (&str, BTreeSet<String>)| AuditAnnotation {
+            key: key.to_owned(),
+            value: words.into_iter().collect::<Vec<_>>().join(" "),
+        };
+        let audit_annotations = self.notes.into_iter().map(note).collect();
+        Verdict { violations, reason: self.reason, audit_annotations, skipped }
+    }
+}
+
+/// So many findings of each rule as fit into a verdict together, in the order in which they were found.
+fn share_out(found: Vec<Found>) -> Vec<Violation> {
+    let share = share(&found);
+    let mut violations: Vec<(usize, Violation)> = Vec::new();
+    for mut found in found {
+        let more = found.count.saturating_sub(share);
+        found.first.truncate(share);
+        if let Some((_, last)) = found.first.last_mut().filter(|_| more > 0) {
+            // More than a message holds is cut, and this is the part that counts.
+            let message = &last.message;
+            last.message = format!("{more} more findings of this rule are left out; {message}");
+        }
+        violations.append(&mut found.first);
+    }
+    violations.sort_by_key(|(place, _)| *place);
+    violations.into_iter().map(|(_, violation)| violation).collect()
+}
+
+/// How many findings of each rule fit into a verdict. There are fewer rules than findings in one.
+fn share(found: &[Found]) -> usize {
+    let fits = |share: usize| {
+        found.iter().map(|found| found.count.min(share)).sum::<usize>() <= VIOLATIONS
+    };
+    (1..=VIOLATIONS).rev().find(|share| fits(*share)).unwrap_or(1)
+}
+
+fn cut(text: &mut String, limit: usize) {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Document, Operation, Request, Target};
+
+    static THING: Target = Target { kind: "Thing", ..Target::EMPTY };
+
+    crate::rule! {
+        /// one
+        T_1: Deny { on: [THING: Create], source: "", }
+    }
+    crate::rule! {
+        /// two
+        T_2: Warn { on: [THING: Create], denies_with: ["/strict"], source: "", }
+    }
+    crate::rule! {
+        /// three
+        T_3: Warn { on: [THING: Create], off_until: ["/three"], exempt: never, source: "", }
+    }
+
+    fn report(settings: &str, fill: impl FnOnce(&mut Report<'_>)) -> Verdict {
+        let settings = Document::parse(settings).unwrap();
+        let mut parts = crate::Parts::default();
+        parts.user.username = "me".to_owned();
+        let request = Request::from(parts);
+        let review = Review { request: &request, object: None, old: None, settings: &settings };
+        assert_eq!(review.operation(), Operation::Create);
+        let mut report = Report::new(review);
+        fill(&mut report);
+        report.finish()
+    }
+
+    fn found(verdict: &Verdict) -> Vec<(&str, Level)> {
+        verdict.violations.iter().map(|v| (v.rule.as_str(), v.level)).collect()
+    }
+
+    #[test]
+    fn the_level_is_that_of_the_configuration_then_of_settings_then_of_the_rule() {
+        use Level::{Deny, Warn};
+        for (settings, expected) in [
+            ("{}", &[("T-1", Deny), ("T-2", Warn)][..]),
+            (r#"{"rules": {"T-1": "off", "T-2": "deny"}}"#, &[("T-2", Deny)]),
+            (
+                r#"{"rules": {"T-1": "warn", "T-3": "deny"}}"#,
+                &[("T-1", Warn), ("T-2", Warn), ("T-3", Deny)],
+            ),
+            (r#"{"strict": true}"#, &[("T-1", Deny), ("T-2", Deny)]),
+            (r#"{"strict": "deny", "three": []}"#, &[("T-1", Deny), ("T-2", Deny), ("T-3", Warn)]),
+            (r#"{"strict": "warn", "three": false}"#, &[("T-1", Deny), ("T-2", Warn)]),
+            (r#"{"three": 1, "exempt": {"users": ["me"]}}"#, &[("T-3", Warn)]),
+            (r#"{"exempt": {"users": ["you"]}}"#, &[("T-1", Deny), ("T-2", Warn)]),
+        ] {
+            let verdict = report(settings, |report| {
+                for rule in [&T_1, &T_2, &T_3] {
+                    report.add(rule, "spec", "no");
+                }
+            });
+            assert_eq!(found(&verdict), expected, "{settings}");
+        }
+        let verdict = report("{}", |report| report.add_as(Warn, &T_1, "spec", "no"));
+        assert_eq!(found(&verdict), [("T-1", Warn)]);
+    }
+
+    #[test]
+    fn too_many_findings_are_shared_and_counted() {
+        let verdict = report("{}", |report| {
+            for n in 0..1_000 {
+                report.add(&T_2, format!("f{n}"), "é".repeat(3_000));
+            }
+            report.add(&T_1, "x".repeat(2_000), "no");
+        });
+        assert_eq!(verdict.violations.len(), VIOLATIONS);
+        assert!(verdict.violations.iter().all(|v| v.message.len() <= MESSAGE));
+        let last = verdict.violations.last().unwrap();
+        assert_eq!((last.rule.as_str(), last.field.len()), ("T-1", FIELD));
+        let last = &verdict.violations[VIOLATIONS - 2];
+        let start = "745 more findings of this rule are left out; é";
+        assert!(last.rule == "T-2" && last.message.starts_with(start), "{}", last.message);
+        assert_eq!(found(&report("{}", |r| r.add(&T_1, "", "no"))).len(), 1);
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_said() {
+        let fill = |report: &mut Report<'_>| {
+            report.skip_part(&T_2, "spec", "half is missing");
+            report.skip(&T_1, "", "all is missing");
+            report.skip(&T_1, "", "really");
+            report.skip(&T_3, "", "it is off");
+        };
+        let verdict = report("{}", fill);
+        let skipped = |v: &Verdict| {
+            v.skipped.iter().map(|s| format!("{}: {}", s.rule, s.reason)).collect::<Vec<_>>()
+        };
+        assert_eq!(skipped(&verdict), ["T-1: all is missing", "T-2: in part: half is missing"]);
+        assert!(verdict.violations.is_empty());
+        let verdict = report(r#"{"context": {"missing": "warn"}, "rules": {"T-1": "deny"}}"#, fill);
+        assert_eq!(skipped(&verdict).len(), 2);
+        let [warning] = &verdict.violations[..] else { panic!("{verdict:?}") };
+        assert_eq!(warning.message, "T-2 was evaluated in part: half is missing");
+        assert_eq!(warning.field, "spec");
+    }
+
+    #[test]
+    fn words_for_the_audit_log_are_in_one_annotation() {
+        let verdict = report("{}", |report| {
+            for word in ["b", "a", "b"] {
+                report.note("olm-reason", word);
+            }
+        });
+        let [note] = &verdict.audit_annotations[..] else { panic!("{verdict:?}") };
+        assert_eq!((note.key.as_str(), note.value.as_str()), ("olm-reason", "a b"));
+    }
+
+    #[test]
+    fn who_is_not_listed_is_named_once() {
+        let settings = Document::parse("{}").unwrap();
+        let mut parts = crate::Parts::default();
+        parts.user.username = "mallory".to_owned();
+        (parts.namespace, parts.name) = ("ns".to_owned(), "g".to_owned());
+        "operatorgroups".clone_into(&mut parts.resource.resource);
+        let request = Request::from(parts);
+        let mut report =
+            Report::new(Review { request: &request, object: None, old: None, settings: &settings });
+        for _ in 0..2 {
+            report.unlisted("writes olm.providedAPIs");
+        }
+        let verdict = report.finish();
+        let [note] = &verdict.audit_annotations[..] else { panic!("{verdict:?}") };
+        assert_eq!(
+            (note.key.as_str(), note.value.as_str()),
+            (UNLISTED, "mallory writes olm.providedAPIs")
+        );
+        let [line] = log::taken().try_into().unwrap();
+        for part in ["mallory", "operatorgroups ns/g", "identities.olm"] {
+            assert!(line.contains(part), "{line}");
+        }
+    }
+
+    #[test]
+    fn messages_may_start_with_the_rule() {
+        let verdict = report(r#"{"messages": {"prefixRuleId": true}}"#, |r| r.add(&T_1, "", "no"));
+        assert_eq!(verdict.violations[0].message, "T-1: no");
+    }
+}

@@ -1,0 +1,161 @@
+//! The request under review: asked for where a policy needs it, and then kept.
+
+use std::cell::OnceCell;
+
+use crate::bindings::opgate::policy::request::Request as Handle;
+use crate::{GroupVersionKind, GroupVersionResource, Operation, UserInfo};
+
+/// The request under review, without its objects. In a component, the first look at each part is a call
+/// of the host.
+#[derive(Debug, Default)]
+pub struct Request<'h> {
+    operation: Option<Operation>,
+    handle: Option<&'h Handle>,
+    uid: OnceCell<String>,
+    kind: OnceCell<GroupVersionKind>,
+    resource: OnceCell<GroupVersionResource>,
+    sub_resource: OnceCell<String>,
+    name: OnceCell<String>,
+    namespace: OnceCell<String>,
+    user: OnceCell<UserInfo>,
+    dry_run: OnceCell<bool>,
+}
+
+/// A request for native tests, in parts.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// Identifies the call.
+    pub uid: String,
+    /// What it does.
+    pub operation: Operation,
+    /// Group, version and kind of the object.
+    pub kind: GroupVersionKind,
+    /// Group, version and plural.
+    pub resource: GroupVersionResource,
+    /// `status`, or empty.
+    pub sub_resource: String,
+    /// Name of the object.
+    pub name: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Who asks.
+    pub user: UserInfo,
+    /// It will not be persisted.
+    pub dry_run: bool,
+}
+
+impl Default for Parts {
+    /// An empty CREATE.
+    fn default() -> Self {
+        Self {
+            uid: String::new(),
+            operation: Operation::Create,
+            kind: GroupVersionKind::default(),
+            resource: GroupVersionResource::default(),
+            sub_resource: String::new(),
+            name: String::new(),
+            namespace: String::new(),
+            user: UserInfo::default(),
+            dry_run: false,
+        }
+    }
+}
+
+impl From<Parts> for Request<'_> {
+    fn from(parts: Parts) -> Self {
+        Self {
+            operation: Some(parts.operation),
+            handle: None,
+            uid: parts.uid.into(),
+            kind: parts.kind.into(),
+            resource: parts.resource.into(),
+            sub_resource: parts.sub_resource.into(),
+            name: parts.name.into(),
+            namespace: parts.namespace.into(),
+            user: parts.user.into(),
+            dry_run: parts.dry_run.into(),
+        }
+    }
+}
+
+impl<'h> Request<'h> {
+    pub(crate) fn of(operation: Operation, handle: &'h Handle) -> Self {
+        Self { operation: Some(operation), handle: Some(handle), ..Self::default() }
+    }
+
+    fn ask<'s, T: Default>(&'s self, part: &'s OnceCell<T>, ask: fn(&Handle) -> T) -> &'s T {
+        part.get_or_init(|| self.handle.map(ask).unwrap_or_default())
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.operation.unwrap_or(Operation::Create)
+    }
+
+    /// Identifies this call; differs between retries of the same API request.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.ask::<String>(&self.uid, Handle::uid)
+    }
+
+    /// Group, version and kind of the object.
+    #[must_use]
+    pub fn kind(&self) -> &GroupVersionKind {
+        self.ask(&self.kind, Handle::kind)
+    }
+
+    /// Group, version and plural of the resource.
+    #[must_use]
+    pub fn resource(&self) -> &GroupVersionResource {
+        self.ask(&self.resource, Handle::resource)
+    }
+
+    /// `status`, `scale`, … or empty for the resource itself.
+    #[must_use]
+    pub fn sub_resource(&self) -> &str {
+        self.ask::<String>(&self.sub_resource, Handle::sub_resource)
+    }
+
+    /// Name of the object.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.ask::<String>(&self.name, Handle::name)
+    }
+
+    /// Namespace of the object, empty for a cluster-scoped one.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.ask::<String>(&self.namespace, Handle::namespace)
+    }
+
+    /// Who asks, as the API server authenticated them.
+    #[must_use]
+    pub fn user(&self) -> &UserInfo {
+        self.ask(&self.user, Handle::user)
+    }
+
+    /// Whether it will not be persisted.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        *self.ask(&self.dry_run, Handle::dry_run)
+    }
+}
+
+impl Default for GroupVersionKind {
+    fn default() -> Self {
+        Self { group: String::new(), version: String::new(), kind: String::new() }
+    }
+}
+
+impl Default for GroupVersionResource {
+    fn default() -> Self {
+        Self { group: String::new(), version: String::new(), resource: String::new() }
+    }
+}
+
+impl Default for UserInfo {
+    fn default() -> Self {
+        Self { username: String::new(), uid: String::new(), groups: Vec::new() }
+    }
+}

@@ -1,0 +1,316 @@
+//! Runs the cases of a policy on its own code, without a host.
+//!
+//! [`tests!`](crate::tests!) makes the tests of a policy:
+//!
+//! * every case finds what it says, and nothing else;
+//! * every rule has a case that it accepts, one that it rejects and, where it reads the cluster, one in
+//!   which it is skipped; and where it is off, a case that it rejects fails;
+//! * every rule is listed, and documented under the usual headings;
+//! * no value in any place of a case brings the policy down.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use opgate_sdk::cluster::Cluster;
+use opgate_sdk::{
+    Document, GroupVersionKind, GroupVersionResource, Level, Operation, Parts, Policy, Request,
+    Rule, UserInfo, Verdict,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{Case, Expects, plural};
+
+/// The tests of a policy. Once, in `tests/cases.rs` of its crate.
+#[macro_export]
+macro_rules! tests {
+    ($policy:expr) => {
+        const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+
+        #[test]
+        fn every_case_is_judged_as_it_says() {
+            $crate::native::cases_hold(&$policy, FOLDER);
+        }
+
+        #[test]
+        fn every_rule_is_accepted_and_rejected_by_a_case() {
+            $crate::native::rules_have_cases(&$policy, FOLDER);
+        }
+
+        #[test]
+        fn a_rule_that_is_off_fails_one_of_its_cases() {
+            $crate::native::rules_can_be_off(&$policy, FOLDER);
+        }
+
+        #[test]
+        fn every_rule_is_listed_and_documented() {
+            $crate::native::rules_are_documented(&$policy, FOLDER);
+        }
+
+        #[test]
+        fn no_value_in_any_place_brings_it_down() {
+            $crate::native::nothing_brings_it_down(&$policy, FOLDER);
+        }
+    };
+}
+
+/// All cases of a policy.
+#[must_use]
+pub fn cases(policy: &Policy, crate_folder: &str) -> Vec<Case> {
+    let kinds: Vec<_> = policy.routes.iter().map(|route| route.on.kind).collect();
+    crate::read(&Path::new(crate_folder).join("cases"), &kinds)
+}
+
+fn document(value: &Value) -> Document {
+    Document::parse(&value.to_string()).unwrap_or_else(|e| panic!("{value}: {e}"))
+}
+
+fn request(case: &Case) -> Request<'static> {
+    let [group, version, resource, kind] = case.resource();
+    let (name, namespace) = case.key();
+    Parts {
+        uid: "1".to_owned(),
+        operation: match case.operation {
+            "CREATE" => Operation::Create,
+            "UPDATE" => Operation::Update,
+            _ => Operation::Delete,
+        },
+        kind: GroupVersionKind { group: group.clone(), version: version.clone(), kind },
+        resource: GroupVersionResource { group, version, resource },
+        sub_resource: case.request.sub_resource.clone().unwrap_or_default(),
+        name,
+        namespace,
+        user: UserInfo {
+            username: case.request.user.clone().unwrap_or_default(),
+            uid: String::new(),
+            groups: case.request.groups.clone(),
+        },
+        dry_run: false,
+    }
+    .into()
+}
+
+/// What the policy answers.
+#[must_use]
+pub fn verdict(policy: &Policy, case: &Case) -> Verdict {
+    let request = request(case);
+    let settings = document(&case.settings);
+    let (object, old) = (case.object.as_ref().map(document), case.old.as_ref().map(document));
+    let routes = policy.routes_of(&request, &settings);
+    let ask = || policy.validate(&request, routes, object.as_ref(), old.as_ref(), &settings);
+    let Some(objects) = &case.cluster else { return ask() };
+    let mut cluster = Cluster::new(&policy.reads(), &settings);
+    for object in objects {
+        let kind = object["kind"].as_str().unwrap_or_else(|| panic!("{}: a kind", case.name));
+        cluster.insert(&plural(kind), &document(object));
+    }
+    cluster.during(ask)
+}
+
+fn rule<'p>(policy: &'p Policy, id: &str) -> &'p Rule {
+    let found = policy.all_rules().into_iter().find(|rule| rule.id == id);
+    found.unwrap_or_else(|| panic!("{} has no rule {id}", policy.name))
+}
+
+/// What is wrong with the answer.
+#[must_use]
+pub fn complaint(policy: &Policy, case: &Case) -> Option<String> {
+    let verdict = verdict(policy, case);
+    let level = |level: Level| if level == Level::Deny { "deny" } else { "warn" };
+    let mut wrong = Vec::new();
+    let mut found: Vec<_> = verdict.violations.iter().collect();
+    found.sort_by(|l, r| (&l.rule, &l.message, &l.field).cmp(&(&r.rule, &r.message, &r.field)));
+    let mut expected: Vec<_> = case.findings.iter().collect();
+    expected.sort_by(|l, r| (&l.rule, &l.message, &l.at).cmp(&(&r.rule, &r.message, &r.at)));
+    let same = found.len() == expected.len()
+        && found.iter().zip(&expected).all(|(found, expected)| {
+            let own = || level(rule(policy, &expected.rule).level).to_owned();
+            found.rule == expected.rule
+                && level(found.level) == expected.level.clone().unwrap_or_else(own)
+                && expected.at.as_ref().is_none_or(|at| *at == found.field)
+                && (found.message == expected.message
+                    || expected.starts && found.message.starts_with(&expected.message))
+        });
+    if !same {
+        wrong.push(format!("expected {expected:#?}\n  found {found:#?}"));
+    }
+    let skipped: BTreeSet<_> = verdict.skipped.iter().map(|s| s.rule.clone()).collect();
+    if skipped != case.skipped {
+        wrong.push(format!("skipped: {skipped:?}, not {:?}", case.skipped));
+    }
+    if let Some(expected) = &case.notes {
+        let notes = verdict.audit_annotations.iter();
+        let notes = notes.map(|note| (note.key.clone(), note.value.clone())).collect();
+        if *expected != notes {
+            wrong.push(format!("notes: {notes:?}, not {expected:?}"));
+        }
+    }
+    if verdict.reason != case.reason {
+        wrong.push(format!("reason: {:?}, not {:?}", verdict.reason, case.reason));
+    }
+    (!wrong.is_empty()).then(|| format!("{}: {}\n  {}", case.rule, case.name, wrong.join("\n  ")))
+}
+
+/// Every case finds what it says.
+pub fn cases_hold(policy: &Policy, folder: &str) {
+    let cases = cases(policy, folder);
+    let wrong: Vec<_> = cases.iter().filter_map(|case| complaint(policy, case)).collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// Every rule has its cases, and every case a rule.
+pub fn rules_have_cases(policy: &Policy, folder: &str) {
+    let cases = cases(policy, folder);
+    for case in &cases {
+        let _ = rule(policy, &case.rule);
+    }
+    for rule in policy.all_rules() {
+        let has = |expects| cases.iter().any(|c| c.rule == rule.id && c.expects == expects);
+        assert!(has(Expects::Accept), "{} has no case that it accepts", rule.id);
+        assert!(has(Expects::Reject), "{} has no case that it rejects", rule.id);
+        if !rule.reads.is_empty() {
+            assert!(has(Expects::Skip), "{} has no case in which it is skipped", rule.id);
+        }
+    }
+}
+
+/// The case with a level for its rule.
+fn with_level(case: &Case, level: &str) -> Case {
+    let mut case = case.clone();
+    case.settings["rules"][&case.rule] = json!(level);
+    case
+}
+
+/// Where a rule is off, it finds nothing, and a case that it rejects fails.
+pub fn rules_can_be_off(policy: &Policy, folder: &str) {
+    for case in cases(policy, folder).iter().filter(|case| case.expects == Expects::Reject) {
+        let case = with_level(case, "off");
+        assert!(complaint(policy, &case).is_some(), "{}: {}", case.rule, case.name);
+        let found = verdict(policy, &case);
+        let own = found.violations.iter().filter(|violation| violation.rule == case.rule);
+        assert_eq!(own.count(), 0, "{}: {}: it is off", case.rule, case.name);
+    }
+}
+
+const HEADINGS: [&str; 4] = ["# Why", "# Repair", "# Accepted", "# Rejected"];
+
+/// Every `rule!` in the sources is among the rules, and says what the page of a rule says.
+pub fn rules_are_documented(policy: &Policy, folder: &str) {
+    let rules = policy.all_rules();
+    let mut sources = vec![Path::new(folder).join("src")];
+    while let Some(folder) = sources.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                sources.push(path);
+            } else {
+                declared(&path, &rules);
+            }
+        }
+    }
+    let mut ids = BTreeSet::new();
+    for rule in rules {
+        assert!(ids.insert(rule.id), "{} is there twice", rule.id);
+        assert!(
+            !rule.title.is_empty() && !rule.title.ends_with('.'),
+            "{}: {}",
+            rule.id,
+            rule.title
+        );
+        assert!(!rule.source.is_empty(), "{} has no source", rule.id);
+        let mut rest = rule.docs;
+        let mut what = "what must hold";
+        for heading in HEADINGS {
+            let Some((text, after)) = rest.split_once(&format!(" {heading}\n")) else {
+                panic!("{}: the documentation has no {heading}", rule.id);
+            };
+            assert!(!text.trim().is_empty(), "{}: nothing under {what}", rule.id);
+            (rest, what) = (after, heading);
+        }
+        assert!(!rest.trim().is_empty(), "{}: nothing under {what}", rule.id);
+    }
+}
+
+/// The rules that a file declares.
+fn declared(path: &PathBuf, rules: &[&Rule]) {
+    let text = fs::read_to_string(path).expect("a source");
+    let mut inside = false;
+    for line in text.lines() {
+        inside |= line == "rule! {" || line == "opgate_sdk::rule! {";
+        let name = line.trim_start().trim_start_matches("pub(crate) ").split_once(": ");
+        if let Some((name, rest)) = name.filter(|_| inside && !line.trim_start().starts_with("//"))
+            && (rest.starts_with("Deny {") || rest.starts_with("Warn {"))
+        {
+            inside = false;
+            let id = name.replace('_', "-");
+            let listed = rules.iter().any(|rule| rule.id == id);
+            assert!(listed, "{}: {id} is not among the rules of its module", path.display());
+        }
+    }
+}
+
+/// Every way to put `replacement` in the place of one value inside `value`, one after the other.
+fn mutations(value: &Value, replacement: &Value, visit: &mut dyn FnMut(Value)) {
+    visit(replacement.clone());
+    match value {
+        Value::Object(members) => {
+            for (name, inner) in members {
+                mutations(inner, replacement, &mut |mutated| {
+                    let mut copy: Map<String, Value> = members.clone();
+                    copy.insert(name.clone(), mutated);
+                    visit(Value::Object(copy));
+                });
+            }
+        }
+        Value::Array(items) => {
+            for (index, inner) in items.iter().enumerate() {
+                mutations(inner, replacement, &mut |mutated| {
+                    let mut copy = items.clone();
+                    copy[index] = mutated;
+                    visit(Value::Array(copy));
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Cases whose values are all replaced: more take longer and find no more.
+const MUTATED: usize = 200;
+/// Values of one case that are replaced.
+const PLACES: usize = 400;
+
+/// Whatever stands in a place, the policy answers, with rules that it has.
+pub fn nothing_brings_it_down(policy: &Policy, folder: &str) {
+    let replacements =
+        [json!(null), json!(true), json!(-1), json!("x/\u{0}"), json!([[null]]), json!({"": {}})];
+    let rules: BTreeSet<_> = policy.all_rules().iter().map(|rule| rule.id).collect();
+    let cases = cases(policy, folder);
+    let step = cases.len().div_ceil(MUTATED).max(1);
+    for case in cases.iter().step_by(step) {
+        for replacement in &replacements {
+            let mut places = 0;
+            let mut judge = |object: Option<Value>, old: Option<Value>| {
+                places += 1;
+                if places > PLACES {
+                    return;
+                }
+                // The request still says what it is about.
+                let mut mutated = case.clone();
+                let [_, version, resource, _] = case.resource();
+                mutated.request.resource = Some(resource);
+                mutated.request.version = Some(version);
+                (mutated.object, mutated.old) = (object, old);
+                for violation in verdict(policy, &mutated).violations {
+                    assert!(rules.contains(violation.rule.as_str()), "{}", violation.rule);
+                }
+            };
+            if let Some(object) = &case.object {
+                mutations(object, replacement, &mut |m| judge(Some(m), case.old.clone()));
+            }
+            if let Some(old) = &case.old {
+                mutations(old, replacement, &mut |m| judge(case.object.clone(), Some(m)));
+            }
+        }
+    }
+}
