@@ -3,16 +3,17 @@
 //! A list stands for its items, in lists of lists as well. They are taken apart with a stack of
 //! pointers, so that deep nesting costs no depth of calls.
 
-use opgate_sdk::{Document, Kind, Report, rules};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::manifests::PBF_04;
+use crate::manifests::{BUNDLE, PBF_04};
 
-rules![];
+rules![PBF_05];
 
-/// Something to look at, and where it is.
+/// Something to look at: where it is, and whether a typed list says what it is.
 struct Next {
     pointer: String,
     field: String,
+    is_typed: bool,
 }
 
 /// Gives the number of objects.
@@ -22,6 +23,7 @@ pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Repor
         let mut open = vec![Next {
             pointer: format!("/documents/{document}"),
             field: format!("{field}.documents[{document}]"),
+            is_typed: false,
         }];
         while let Some(next) = open.pop() {
             let Some(object) = file.at(&next.pointer) else { continue };
@@ -37,6 +39,7 @@ pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Repor
                     open.push(Next {
                         pointer: format!("{}/items/{item}", next.pointer),
                         field: format!("{}.items[{item}]", next.field),
+                        is_typed: kind != "List",
                     });
                 }
                 continue;
@@ -45,17 +48,75 @@ pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Repor
             if kind == "List" && !object.has("/items") {
                 continue;
             }
-            applies(&object, &next, path, report);
+            applies(&object, &next, path, count, report);
             count += 1;
         }
     }
     count
 }
 
-/// PBF-04 where a template would fill in what identifies the object.
-fn applies(object: &Document, at: &Next, path: &str, report: &mut Report<'_>) {
+rule! {
+    /// every object has apiVersion, kind and a name
+    ///
+    /// Each object in the files directly in `manifests/` has `apiVersion`, `kind` and
+    /// `metadata.name`, each a text that is not empty; `metadata.generateName` is no name. A list,
+    /// with a `kind` that ends with `List` and with `items`, stands for its items and needs neither
+    /// `apiVersion` nor a name itself. Items of a typed list such as `ConfigMapList` take
+    /// `apiVersion` and `kind` from the list; items of a `List` have their own. The rule reports
+    /// the first 64 report one by one, and how many more there are. On UPDATE it judges the
+    /// bundle in full.
+    ///
+    /// # Why
+    ///
+    /// An object without these fields cannot be applied, and one file that cannot be applied makes
+    /// the installation of the bundle fail; see OpenShift 4.12, Operators, *Plain bundle spec*.
+    ///
+    /// # Repair
+    ///
+    /// Add the field that the message names. Write a name instead of `metadata.generateName`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # manifests/x.yaml
+    /// apiVersion: v1
+    /// kind: List
+    /// items:
+    /// - {apiVersion: v1, kind: Namespace, metadata: {name: x}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # manifests/x.yaml
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {generateName: x-}
+    /// ```
+    ///
+    /// `message: manifests/x.yaml: object 0: metadata.name is missing; any file that would not
+    /// successfully apply results in an error`
+    ///
+    /// Objects of a file are counted from 0, through all of its documents and lists.
+    PBF_05: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1217; OCP 4.15 L1068; OKD L457",
+    }
+}
+
+/// PBF-05, and PBF-04 where a template would fill in what identifies the object.
+fn applies(object: &Document, at: &Next, path: &str, index: usize, report: &mut Report<'_>) {
     for member in ["apiVersion", "kind", "metadata.name"] {
         let text = object.text_or_empty(&format!("/{}", member.replace('.', "/")));
+        // The items of a typed list take both from the list.
+        let is_implied = at.is_typed && member != "metadata.name";
+        if text.is_empty() && !is_implied {
+            let message = format!(
+                "{path}: object {index}: {member} is missing; any file that would not successfully apply results in an error"
+            );
+            // Where the member should be: the host finds the nearest thing around it.
+            report.add(&PBF_05, format!("{}.{member}", at.field), message);
+        }
         if text.contains("{{") {
             let message =
                 format!("{path}: not a static manifest: {member} contains a template action");
