@@ -16,9 +16,9 @@ const MAX_ITEMS: usize = 65_536;
 const MAX_MODULES: usize = 32;
 
 /// Version of the WIT package that this host speaks.
-const VERSION: &str = "0.1.0";
+const VERSION: &str = "0.2.0";
 const PACKAGE: &str = "opgate:policy/";
-const INTERFACES: [&str; 4] = ["types", "document", "log", "cluster"];
+const INTERFACES: [&str; 5] = ["types", "request", "document", "log", "cluster"];
 const EXPORTS: [&str; 3] = ["describe", "validate-settings", "validate"];
 
 /// Why a file is not a policy.
@@ -49,7 +49,7 @@ pub enum Refusal {
     Memories(usize),
     /// An import that no policy gets.
     #[error(
-        "imports {0:?}: a policy may import opgate:policy/{{document,log,cluster}}@{VERSION} and nothing else"
+        "imports {0:?}: a policy may import opgate:policy/{{request,document,log,cluster}}@{VERSION} and nothing else"
     )]
     Import(String),
     /// WASI, the most frequent of those.

@@ -42,7 +42,7 @@ pub use imports::types as wit;
 use imports::{ClusterPolicy, ClusterPolicyPre, Severity};
 pub use limits::Limits;
 use reader::ClusterReader;
-use state::{Handle, State};
+use state::{Asked, Handle, State};
 use ticker::{TICK, Ticker};
 
 /// The target for which policies are compiled: the host's own, without optional processor features.
@@ -266,12 +266,28 @@ impl fmt::Debug for Module {
 /// What a policy is asked about: one review, shared by all policies that look at it.
 #[derive(Debug)]
 pub struct Inputs {
+    /// What is done.
+    pub operation: wit::Operation,
     /// The request without its objects.
-    pub request: wit::Request,
+    pub request: RequestParts,
     /// The object, absent on DELETE.
     pub object: Option<Arc<Document>>,
     /// The object before the request, absent on CREATE.
     pub old_object: Option<Arc<Document>>,
+}
+
+/// A request without its objects, in parts. See `wit/policy.wit`.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "documented once, in wit/policy.wit")]
+pub struct RequestParts {
+    pub uid: String,
+    pub kind: wit::GroupVersionKind,
+    pub resource: wit::GroupVersionResource,
+    pub sub_resource: String,
+    pub name: String,
+    pub namespace: String,
+    pub user: wit::UserInfo,
+    pub dry_run: bool,
 }
 
 /// Severity and text of a line that a policy logged.
@@ -309,7 +325,7 @@ impl Module {
     /// Asks what the policy is.
     #[must_use]
     pub fn describe(&self, budget: Budget<'_>) -> Call<wit::Descriptor> {
-        self.call(budget, None, None, |store, policy| policy.call_describe(store))
+        self.call(budget, None, None, None, |store, policy| policy.call_describe(store))
     }
 
     /// Asks whether settings that fit the schema are good.
@@ -319,28 +335,32 @@ impl Module {
         settings: &Arc<Document>,
         budget: Budget<'_>,
     ) -> Call<Result<(), Vec<wit::SettingsError>>> {
-        self.call(budget, None, None, |store, policy| {
+        self.call(budget, None, None, None, |store, policy| {
             let settings = lend(store, settings)?;
             policy.call_validate_settings(store, settings)
         })
     }
 
-    /// Asks for a verdict. What the policy reads of the cluster comes from `reader`.
+    /// Asks for a verdict. What the policy reads of the cluster comes from `reader`; `routes` are the match
+    /// rules that fit, by number.
     #[must_use]
     pub fn validate(
         &self,
-        inputs: &Inputs,
+        inputs: &Arc<Inputs>,
+        routes: u64,
         settings: &Arc<Document>,
         reader: impl ClusterReader,
         budget: Budget<'_>,
     ) -> Call<wit::Verdict> {
         let mut documents = [&inputs.object, &inputs.old_object].into_iter().flatten();
         let payer = documents.find_map(|document| document.account());
-        self.call(budget, payer, Some(Box::new(reader)), |store, policy| {
+        self.call(budget, payer, Some(Box::new(reader)), Some(inputs), |store, policy| {
             let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
             let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
             let settings = lend(store, settings)?;
-            policy.call_validate(store, &inputs.request, object, old, settings)
+            let request = Resource::<Asked>::new_borrow(0);
+            let operation = inputs.operation;
+            policy.call_validate(store, operation, routes, request, object, old, settings)
         })
     }
 
@@ -349,29 +369,29 @@ impl Module {
         budget: Budget<'_>,
         payer: Option<&Arc<Account>>,
         reader: Option<Box<dyn ClusterReader>>,
+        inputs: Option<&Arc<Inputs>>,
         call: impl Fn(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {
         let clock = Arc::new(Clock::start(budget));
         let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
-        let done = self.run(budget, payer, &clock, reader, bound, &call);
+        let done = self.run((budget, payer), &clock, (reader, inputs), bound, &call);
         if !matches!(done.result, Err(Fault::Size(_))) {
             return done;
         }
         // An import was passed too much, or the answer is too large. A second call, with hooks and in what
         // is left of the time, tells which: hooks in every call would make it 3 % longer.
-        self.run(budget, payer, &clock, done.reader, imports::bound_by_name, &call)
+        self.run((budget, payer), &clock, (done.reader, inputs), imports::bound_by_name, &call)
     }
 
     fn run<T>(
         &self,
-        budget: Budget<'_>,
-        payer: Option<&Arc<Account>>,
+        (budget, payer): (Budget<'_>, Option<&Arc<Account>>),
         clock: &Arc<Clock>,
-        reader: Option<Box<dyn ClusterReader>>,
+        (reader, inputs): (Option<Box<dyn ClusterReader>>, Option<&Arc<Inputs>>),
         bound: impl FnOnce(&mut Store<State>),
         call: impl FnOnce(&mut Store<State>, &ClusterPolicy) -> wasmtime::Result<T>,
     ) -> Call<T> {
-        let state = State::new(budget.memory, payer, clock.clone(), reader);
+        let state = State::new(budget.memory, payer, clock.clone(), reader, inputs.cloned());
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_max_component_handles(limits::HANDLES);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use opgate_document::{Account, Charge, Document, Meter, Value};
 use wasmtime::component::{Resource, ResourceTable};
 
+use super::Inputs;
 use super::clock::Clock;
 use super::fault::{Fault, Import};
 use super::imports::Severity;
@@ -31,8 +32,14 @@ impl Handle {
     }
 }
 
+/// What the request handle of a guest stands for: the request of the call.
+#[expect(unreachable_pub, reason = "the generated module re-exports it")]
+pub enum Asked {}
+
 /// What the host keeps for one instance.
 pub(crate) struct State {
+    /// The review, where the call is about one.
+    pub(super) inputs: Option<Arc<Inputs>>,
     pub(super) handles: ResourceTable,
     pub(super) limiter: Limiter,
     pub(super) log: Vec<(Severity, String)>,
@@ -59,12 +66,14 @@ impl State {
         payer: Option<&Arc<Account>>,
         clock: Arc<Clock>,
         reader: Option<Box<dyn ClusterReader>>,
+        inputs: Option<Arc<Inputs>>,
     ) -> Self {
         let account =
             payer.map_or_else(|| Account::new(memory), |payer| Account::below(payer, memory));
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(limits::HANDLES);
         Self {
+            inputs,
             handles,
             limiter: Limiter::new(account.clone()),
             log: Vec::new(),

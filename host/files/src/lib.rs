@@ -20,7 +20,6 @@ mod detect;
 pub mod folder;
 pub mod ignore;
 mod manifest;
-mod nesting;
 pub mod parallel;
 mod place;
 pub mod subject;

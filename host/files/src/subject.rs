@@ -5,13 +5,16 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use opgate_document::{Document, Text, TooDeep};
+use opgate_text::one_line;
 
 use super::bundle::Bundle;
 use super::catalog::Package;
 use super::content::File;
-use super::nesting::{self, Nesting};
 use super::place::{Place, Places, tokens};
 use super::template;
+
+/// Bytes of the title of a package that are shown.
+const MAX_TITLE: usize = 256;
 
 /// API group of the documents that stand for files.
 pub const GROUP: &str = "opgate.dev";
@@ -39,7 +42,11 @@ impl Subject {
     pub fn package(&self) -> Option<String> {
         let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
         let title = || {
-            if self.name.is_empty() { String::new() } else { nesting::named("package", &self.name) }
+            if self.name.is_empty() {
+                String::new()
+            } else {
+                one_line(&format!("package {:?}", self.name), MAX_TITLE)
+            }
         };
         is_catalog.then(title)
     }
@@ -172,7 +179,6 @@ impl Layout {
 pub struct Resolver<'l> {
     layout: &'l Layout,
     ready: HashMap<(String, usize), Places>,
-    nesting: Nesting,
 }
 
 /// What the first tokens of a field lead to.
@@ -187,16 +193,7 @@ pub(super) struct Step<'f, 't> {
 impl<'l> Resolver<'l> {
     /// For the violations of a document.
     pub fn new(layout: &'l Layout) -> Self {
-        Self { layout, ready: HashMap::new(), nesting: Nesting::default() }
-    }
-
-    /// What of a package a field is about, from the outside to the inside; nothing where it is about the
-    /// package, or where there is none.
-    pub fn nesting(&mut self, field: &str) -> Vec<String> {
-        match self.layout {
-            Layout::Package(package) => self.nesting.of(package, &tokens(field)),
-            Layout::Bundle(_) | Layout::Object(_) => Vec::new(),
-        }
+        Self { layout, ready: HashMap::new() }
     }
 
     /// The place of a field; none where it is about the folder as a whole.
@@ -253,7 +250,7 @@ pub(super) fn list<T>(
 /// Writes why a file cannot be read, as a member.
 pub(super) fn error(out: &mut String, file: &File) {
     if let Some(broken) = file.broken() {
-        let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));
+        let why = quoted(&one_line(&template::why(broken), 1_024));
         let (line, column) = (broken.line, broken.column);
         // Writing to a text does not fail.
         let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);

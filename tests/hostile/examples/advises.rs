@@ -3,37 +3,31 @@
 
 #![allow(clippy::panic, clippy::indexing_slicing, reason = "the point of it")]
 
-use opgate_hostile::{DESCRIPTOR, spin};
-use opgate_sdk::{Descriptor, Document, Policy, Request, Rule, Verdict};
+use opgate_hostile::{Hostile, deny, descriptor, rule, spin, verdict, warn};
+use opgate_sdk::bindings::opgate::policy::types::{Descriptor, Rule};
+use opgate_sdk::{DefaultLevel, Document, Verdict};
 
 /// The policy.
 #[derive(Debug)]
 pub struct Advises;
 
-opgate_sdk::export!(Advises);
+opgate_hostile::export!(Advises);
 
-const EVIL: Rule = DESCRIPTOR.rules[0];
-
-impl Policy for Advises {
+impl Hostile for Advises {
     fn describe() -> Descriptor {
         Descriptor {
-            rules: &[
-                EVIL,
-                Rule { id: "ADVICE-1", title: "advice", enabled_by: &["/strict"], ..WARN },
-                Rule { id: "ADVICE-2", title: "more advice", ..WARN },
+            rules: vec![
+                rule("EVIL-1", DefaultLevel::Deny),
+                Rule { enabled_by: vec!["/strict".into()], ..rule("ADVICE-1", DefaultLevel::Warn) },
+                rule("ADVICE-2", DefaultLevel::Warn),
             ],
-            settings_schema: r#"{"type": "object", "properties": {"rules": {"type": "object"}, "do": {}, "strict": {}}}"#,
-            ..DESCRIPTOR
+            settings_schema: r#"{"type": "object", "properties": {"rules": {"type": "object"}, "do": {}, "strict": {}}}"#.into(),
+            ..descriptor()
         }
     }
 
-    fn validate(
-        _: &Request,
-        object: Option<&Document>,
-        _: Option<&Document>,
-        settings: &Document,
-    ) -> Verdict {
-        let mut verdict = Verdict::default();
+    fn validate(object: Option<&Document>, settings: &Document) -> Verdict {
+        let mut verdict = verdict();
         let name = object.map(|object| object.text_or_empty("/metadata/name")).unwrap_or_default();
         if settings.text_or_empty("/rules/ADVICE-1") != "off" {
             match settings.text_or_empty("/do").as_str() {
@@ -45,18 +39,15 @@ impl Policy for Advises {
                     }
                 }
                 "panic" => panic!("advice is dear"),
-                _ => verdict.warn("ADVICE-1", "spec", "think twice"),
+                _ => warn(&mut verdict, "ADVICE-1", "spec", "think twice"),
             }
         }
         if settings.text_or_empty("/rules/ADVICE-2") != "off" {
-            verdict.warn("ADVICE-2", "spec", "think again");
+            warn(&mut verdict, "ADVICE-2", "spec", "think again");
         }
         if name == "bad" {
-            verdict.deny("EVIL-1", "spec", "no");
+            deny(&mut verdict, "EVIL-1", "spec", "no");
         }
         verdict
     }
 }
-
-const WARN: Rule =
-    Rule { kinds: EVIL.kinds, operations: EVIL.operations, source: "tests", ..Rule::WARN };

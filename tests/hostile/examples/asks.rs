@@ -3,27 +3,18 @@
 
 use std::hint::black_box;
 
-use opgate_hostile::DESCRIPTOR;
+use opgate_hostile::{Hostile, verdict};
 use opgate_sdk::bindings::opgate::policy::cluster;
-use opgate_sdk::{Descriptor, Document, GroupVersionResource, Policy, Request, Verdict};
+use opgate_sdk::{Document, GroupVersionResource, Verdict};
 
 /// The policy.
 #[derive(Debug)]
 pub struct Asks;
 
-opgate_sdk::export!(Asks);
+opgate_hostile::export!(Asks);
 
-impl Policy for Asks {
-    fn describe() -> Descriptor {
-        DESCRIPTOR
-    }
-
-    fn validate(
-        _: &Request,
-        object: Option<&Document>,
-        _: Option<&Document>,
-        settings: &Document,
-    ) -> Verdict {
+impl Hostile for Asks {
+    fn validate(object: Option<&Document>, settings: &Document) -> Verdict {
         let object = object.expect("an object");
         let number = |pointer: &str| {
             let number = settings.integer(pointer).unwrap_or_default();
@@ -90,6 +81,6 @@ impl Policy for Asks {
             "names" => drop(black_box(cluster::names(&secrets(), &query()))),
             other => panic!("no {other}"),
         }
-        Verdict::default()
+        verdict()
     }
 }

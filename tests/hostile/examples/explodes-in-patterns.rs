@@ -2,26 +2,22 @@
 
 use std::fmt::Write as _;
 
-use opgate_hostile::DESCRIPTOR;
-use opgate_sdk::{Descriptor, Document, Policy, Request, Verdict};
+use opgate_hostile::{Hostile, descriptor};
+use opgate_sdk::bindings::opgate::policy::types::Descriptor;
 
 /// The policy.
 #[derive(Debug)]
 pub struct Explodes;
 
-opgate_sdk::export!(Explodes);
+opgate_hostile::export!(Explodes);
 
-impl Policy for Explodes {
+impl Hostile for Explodes {
     fn describe() -> Descriptor {
         let mut schema = r#"{"type": "object", "patternProperties": {"a": {}"#.to_owned();
         for number in 0..5_000 {
             let _ = write!(schema, r#", "^[\\p{{L}}\\p{{N}}]{{1,40}}{number:05}$": {{}}"#);
         }
         schema += "}}";
-        Descriptor { settings_schema: schema.leak(), ..DESCRIPTOR }
-    }
-
-    fn validate(_: &Request, _: Option<&Document>, _: Option<&Document>, _: &Document) -> Verdict {
-        Verdict::default()
+        Descriptor { settings_schema: schema, ..descriptor() }
     }
 }

@@ -1,13 +1,13 @@
 //! Describes a settings schema of regular expressions that are large in memory.
 
-use opgate_hostile::DESCRIPTOR;
-use opgate_sdk::{Descriptor, Document, Policy, Request, Verdict};
+use opgate_hostile::{Hostile, descriptor};
+use opgate_sdk::bindings::opgate::policy::types::Descriptor;
 
 /// The policy.
 #[derive(Debug)]
 pub struct Explodes;
 
-opgate_sdk::export!(Explodes);
+opgate_hostile::export!(Explodes);
 
 /// Below all bounds of form: few patterns, each of which is many thousands of states.
 const SCHEMA: &str = concat!(
@@ -20,12 +20,8 @@ const SCHEMA: &str = concat!(
     r#""^((a{1,50}){1,50}){1,50}$": {}}}"#,
 );
 
-impl Policy for Explodes {
+impl Hostile for Explodes {
     fn describe() -> Descriptor {
-        Descriptor { settings_schema: SCHEMA, ..DESCRIPTOR }
-    }
-
-    fn validate(_: &Request, _: Option<&Document>, _: Option<&Document>, _: &Document) -> Verdict {
-        Verdict::default()
+        Descriptor { settings_schema: SCHEMA.into(), ..descriptor() }
     }
 }

@@ -1,20 +1,17 @@
 //! Never says what it is.
 
-use opgate_sdk::{Descriptor, Document, Policy, Request, Verdict};
+use opgate_hostile::{Hostile, descriptor};
+use opgate_sdk::bindings::opgate::policy::types::Descriptor;
 
 /// The policy.
 #[derive(Debug)]
 pub struct Loops;
 
-opgate_sdk::export!(Loops);
+opgate_hostile::export!(Loops);
 
-impl Policy for Loops {
+impl Hostile for Loops {
     fn describe() -> Descriptor {
         opgate_hostile::spin();
-        opgate_hostile::DESCRIPTOR
-    }
-
-    fn validate(_: &Request, _: Option<&Document>, _: Option<&Document>, _: &Document) -> Verdict {
-        Verdict::default()
+        descriptor()
     }
 }

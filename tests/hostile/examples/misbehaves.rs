@@ -3,14 +3,15 @@
 
 use std::hint::black_box;
 
-use opgate_hostile::{DESCRIPTOR, spin};
-use opgate_sdk::{Descriptor, Document, Level, Policy, Request, Verdict};
+use opgate_hostile::{Hostile, deny, spin, verdict, warn};
+use opgate_sdk::bindings::opgate::policy::types::AuditAnnotation;
+use opgate_sdk::{Document, Verdict};
 
 /// The policy.
 #[derive(Debug)]
 pub struct Misbehaves;
 
-opgate_sdk::export!(Misbehaves);
+opgate_hostile::export!(Misbehaves);
 
 const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
 
@@ -25,20 +26,11 @@ fn recurse(depth: u64) -> u64 {
     black_box(recurse(black_box(depth + 1)) + 1)
 }
 
-impl Policy for Misbehaves {
-    fn describe() -> Descriptor {
-        DESCRIPTOR
-    }
-
-    fn validate(
-        _: &Request,
-        object: Option<&Document>,
-        _: Option<&Document>,
-        settings: &Document,
-    ) -> Verdict {
+impl Hostile for Misbehaves {
+    fn validate(object: Option<&Document>, settings: &Document) -> Verdict {
         use std::sync::atomic::Ordering::Relaxed;
 
-        let mut verdict = Verdict::default();
+        let mut verdict = verdict();
         let number = settings.integer("/number").unwrap_or(0).unsigned_abs();
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         match settings.text_or_empty("/do").as_str() {
@@ -72,20 +64,25 @@ impl Policy for Misbehaves {
             "trap" => std::process::abort(),
             "many-violations" => {
                 for _ in 0..number {
-                    verdict.deny("EVIL-1", "spec", "no");
+                    deny(&mut verdict, "EVIL-1", "spec", "no");
                 }
             }
             // Each violation points to the same text: little memory here, a lot to copy.
             "long-violations" => {
                 let message = "x".repeat(1 << 20);
                 for _ in 0..number {
-                    verdict.deny("EVIL-1", "spec", message.clone());
+                    deny(&mut verdict, "EVIL-1", "spec", message.clone());
                 }
             }
-            "long-warning" => verdict.warn("EVIL-1", "spec", "y".repeat(number)),
+            "long-warning" => warn(&mut verdict, "EVIL-1", "spec", "y".repeat(number)),
             "many-warnings" => {
                 for n in 0..number {
-                    verdict.warn("EVIL-1", "spec", format!("warning {n} {}", "z".repeat(100)));
+                    warn(
+                        &mut verdict,
+                        "EVIL-1",
+                        "spec",
+                        format!("warning {n} {}", "z".repeat(100)),
+                    );
                 }
             }
             "log" => {
@@ -93,14 +90,17 @@ impl Policy for Misbehaves {
                     log(&"l".repeat(1 << 20));
                 }
             }
-            "unknown-rule" => verdict.deny("EVIL-2\n", "spec", "no"),
+            "unknown-rule" => deny(&mut verdict, "EVIL-2\n", "spec", "no"),
             "controls" => {
-                verdict.deny("EVIL-1", "spec\u{7}.x", "a\nb\r\u{1b}[2Jc\u{202e}d\0e");
-                verdict.warn("EVIL-1", "", "w\nx");
+                deny(&mut verdict, "EVIL-1", "spec\u{7}.x", "a\nb\r\u{1b}[2Jc\u{202e}d\0e");
+                warn(&mut verdict, "EVIL-1", "", "w\nx");
             }
-            "bad-annotation" => verdict.audit_annotations.push(("a/b\n".into(), "x".into())),
+            "bad-annotation" => verdict
+                .audit_annotations
+                .push(AuditAnnotation { key: "a/b\n".into(), value: "x".into() }),
             "many-annotations" => {
-                let note = |n: usize| (format!("k{n}"), "v".to_owned());
+                let note =
+                    |n: usize| AuditAnnotation { key: format!("k{n}"), value: "v".to_owned() };
                 verdict.audit_annotations.extend((0..number).map(note));
             }
             "handles" => {
@@ -110,7 +110,7 @@ impl Policy for Misbehaves {
             "deep-json" => {
                 let json = "[".repeat(number) + &"]".repeat(number);
                 if let Err(why) = Document::parse(&json) {
-                    verdict.deny("EVIL-1", "", why);
+                    deny(&mut verdict, "EVIL-1", "", why);
                 }
             }
             // What the host keeps for a guest counts as the guest's.
@@ -128,7 +128,7 @@ impl Policy for Misbehaves {
             "write-secret" => {
                 STATIC.store(SECRET, Relaxed);
                 let memory = black_box(vec![SECRET; WORDS]);
-                verdict.deny("EVIL-1", "", format!("{:x}", memory[WORDS - 1]));
+                deny(&mut verdict, "EVIL-1", "", format!("{:x}", memory[WORDS - 1]));
             }
             "read-secret" => {
                 // The allocator of the SDK gives out fresh memory as it is, so that this reads
@@ -136,12 +136,7 @@ impl Policy for Misbehaves {
                 let memory = black_box(vec![0u64; WORDS]);
                 let found = memory.iter().filter(|&&word| word != 0).count();
                 if found > 0 || STATIC.load(Relaxed) != 0 {
-                    verdict.add(
-                        Level::Deny,
-                        "EVIL-1",
-                        "",
-                        format!("{found} words of the last call"),
-                    );
+                    deny(&mut verdict, "EVIL-1", "", format!("{found} words of the last call"));
                 }
             }
             _ => {}

@@ -1,21 +1,18 @@
 //! Reads the cluster without having been allowed to.
 
+use opgate_hostile::{Hostile, deny, verdict};
 use opgate_sdk::bindings::opgate::policy::cluster;
-use opgate_sdk::{Descriptor, Document, GroupVersionResource, Policy, Request, Verdict};
+use opgate_sdk::{Document, GroupVersionResource, Verdict};
 
 /// The policy.
 #[derive(Debug)]
 pub struct Reads;
 
-opgate_sdk::export!(Reads);
+opgate_hostile::export!(Reads);
 
-impl Policy for Reads {
-    fn describe() -> Descriptor {
-        opgate_hostile::DESCRIPTOR
-    }
-
-    fn validate(_: &Request, _: Option<&Document>, _: Option<&Document>, _: &Document) -> Verdict {
-        let mut verdict = Verdict::default();
+impl Hostile for Reads {
+    fn validate(_: Option<&Document>, _: &Document) -> Verdict {
+        let mut verdict = verdict();
         let secrets = GroupVersionResource {
             group: String::new(),
             version: "v1".into(),
@@ -29,7 +26,7 @@ impl Policy for Reads {
             limit: 0,
         };
         let found = cluster::names(&secrets, &query);
-        verdict.deny("EVIL-1", "", format!("{} secrets", found.map_or(0, |list| list.len())));
+        deny(&mut verdict, "EVIL-1", "", format!("{} secrets", found.map_or(0, |list| list.len())));
         verdict
     }
 }

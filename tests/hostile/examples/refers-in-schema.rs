@@ -1,22 +1,19 @@
 //! A settings schema whose references would take for ever to follow.
 
-use opgate_sdk::{Descriptor, Document, Policy, Request, Verdict};
+use opgate_hostile::{Hostile, descriptor};
+use opgate_sdk::bindings::opgate::policy::types::Descriptor;
 
 /// The policy.
 #[derive(Debug)]
 pub struct Refers;
 
-opgate_sdk::export!(Refers);
+opgate_hostile::export!(Refers);
 
-impl Policy for Refers {
+impl Hostile for Refers {
     fn describe() -> Descriptor {
         Descriptor {
-            settings_schema: r##"{"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/b"}]}, "b": {}}}"##,
-            ..opgate_hostile::DESCRIPTOR
+            settings_schema: r##"{"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/b"}]}, "b": {}}}"##.into(),
+            ..descriptor()
         }
-    }
-
-    fn validate(_: &Request, _: Option<&Document>, _: Option<&Document>, _: &Document) -> Verdict {
-        Verdict::default()
     }
 }

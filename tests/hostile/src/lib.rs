@@ -1,30 +1,141 @@
-//! What the hostile policies under `examples/` share: a descriptor that matches every Bundle.
+//! What the hostile policies under `examples/` share. They go around the SDK's rules and report, which
+//! would keep them from breaking the contract.
 
-use opgate_sdk::{Descriptor, MatchRule, Operation, Rule};
+use opgate_sdk::bindings::opgate::policy::types::{Descriptor, MatchRule, Rule, SettingsError};
+use opgate_sdk::{DefaultLevel, Document, Level, Operation, Verdict, Violation};
+
+/// A policy that does what it likes.
+pub trait Hostile {
+    /// What it says about itself.
+    fn describe() -> Descriptor {
+        descriptor()
+    }
+
+    /// Whether it likes its settings.
+    ///
+    /// # Errors
+    /// Where it does not.
+    fn validate_settings(_: &Document) -> Result<(), Vec<SettingsError>> {
+        Ok(())
+    }
+
+    /// What it answers.
+    fn validate(_: Option<&Document>, _: &Document) -> Verdict {
+        verdict()
+    }
+}
+
+/// Makes a [`Hostile`] the policy of the component.
+#[macro_export]
+macro_rules! export {
+    ($policy:ty) => {
+        #[cfg(target_arch = "wasm32")]
+        mod exported {
+            use super::*;
+            use opgate_sdk::bindings::opgate::policy::{document, request, types};
+
+            struct Exported;
+
+            opgate_sdk::bindings::export!(Exported with_types_in opgate_sdk::bindings);
+
+            impl opgate_sdk::bindings::Guest for Exported {
+                fn describe() -> types::Descriptor {
+                    opgate_sdk::shell::report_panics();
+                    <$policy as $crate::Hostile>::describe()
+                }
+
+                fn validate_settings(
+                    settings: &document::Document,
+                ) -> Result<(), Vec<types::SettingsError>> {
+                    opgate_sdk::shell::report_panics();
+                    <$policy as $crate::Hostile>::validate_settings(settings)
+                }
+
+                fn validate(
+                    _: types::Operation,
+                    _: u64,
+                    _: &request::Request,
+                    object: Option<&document::Document>,
+                    _: Option<&document::Document>,
+                    settings: &document::Document,
+                ) -> types::Verdict {
+                    opgate_sdk::shell::report_panics();
+                    <$policy as $crate::Hostile>::validate(object, settings)
+                }
+            }
+        }
+    };
+}
 
 /// Every CREATE and UPDATE of a Bundle, one rule, any settings.
-pub const DESCRIPTOR: Descriptor = Descriptor {
-    name: "hostile",
-    version: "0.0.1",
-    title: "misbehaves",
-    rules: &[Rule {
-        id: "EVIL-1",
-        title: "the policy behaves",
-        kinds: &["Bundle"],
-        operations: &[Operation::Create, Operation::Update],
-        source: "tests",
-        ..Rule::DENY
-    }],
-    matches: &[MatchRule {
-        groups: &["core.rukpak.io"],
-        versions: &["*"],
-        resources: &["bundles"],
-        operations: &[Operation::Create, Operation::Update],
-        ..MatchRule::EMPTY
-    }],
-    reads: &[],
-    settings_schema: r#"{"type": "object"}"#,
-};
+#[must_use]
+pub fn descriptor() -> Descriptor {
+    Descriptor {
+        name: "hostile".into(),
+        version: "0.0.1".into(),
+        title: "misbehaves".into(),
+        rules: vec![rule("EVIL-1", DefaultLevel::Deny)],
+        matches: vec![MatchRule {
+            groups: vec!["core.rukpak.io".into()],
+            versions: vec!["*".into()],
+            resources: vec!["bundles".into()],
+            operations: vec![Operation::Create, Operation::Update],
+            namespace: None,
+            rules: Vec::new(),
+            advisory: false,
+            route: 0,
+        }],
+        reads: Vec::new(),
+        settings_schema: r#"{"type": "object"}"#.into(),
+    }
+}
+
+/// A rule.
+#[must_use]
+pub fn rule(id: &str, default_level: DefaultLevel) -> Rule {
+    Rule {
+        id: id.into(),
+        title: "the policy behaves".into(),
+        default_level,
+        enabled_by: Vec::new(),
+        kinds: vec!["Bundle".into()],
+        operations: vec![Operation::Create, Operation::Update],
+        source: "tests".into(),
+    }
+}
+
+/// Nothing wrong.
+#[must_use]
+pub fn verdict() -> Verdict {
+    Verdict {
+        violations: Vec::new(),
+        reason: None,
+        audit_annotations: Vec::new(),
+        skipped: Vec::new(),
+    }
+}
+
+/// Adds a violation.
+pub fn add(
+    verdict: &mut Verdict,
+    level: Level,
+    rule: &str,
+    field: &str,
+    message: impl Into<String>,
+) {
+    let (rule, field, message) = (rule.into(), field.into(), message.into());
+    verdict.violations.push(Violation { rule, level, field, message, about: Vec::new() });
+}
+
+/// Adds a violation that denies.
+pub fn deny(verdict: &mut Verdict, rule: &str, field: &str, message: impl Into<String>) {
+    add(verdict, Level::Deny, rule, field, message);
+}
+
+/// Adds a violation that warns.
+pub fn warn(verdict: &mut Verdict, rule: &str, field: &str, message: impl Into<String>) {
+    add(verdict, Level::Warn, rule, field, message);
+}
 
 /// Goes on for ever, without the compiler noticing.
 pub fn spin() -> u64 {

@@ -18,6 +18,9 @@ const MAX_ANNOTATIONS: usize = 16;
 const MAX_MESSAGE: usize = 4_096;
 const MAX_FIELD: usize = 1_024;
 const MAX_REASON: usize = 1_024;
+const MAX_SKIPPED: usize = 512;
+const MAX_ABOUT: usize = 8;
+const MAX_ABOUT_TEXT: usize = 256;
 
 /// The API server cuts every warning to 256 characters once all of a response, those of other
 /// webhooks included, come to more than 4,096.
@@ -29,6 +32,9 @@ const HEAD: usize = 4 << 10;
 
 /// Of an annotation's key: 63 for the API server, less the longest name of a policy and a point.
 const MAX_KEY: usize = 22;
+
+/// Key of the audit annotation with the rules that were skipped.
+const NOT_EVALUATED: &str = "not-evaluated";
 
 /// What a violation does in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +72,19 @@ pub struct Violation {
     pub field: String,
     /// One line.
     pub message: String,
+    /// What it is about in a file, from the outside to the inside.
+    pub about: Vec<String>,
+}
+
+/// A rule that was not evaluated, or only in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// The policy.
+    pub policy: String,
+    /// The rule.
+    pub rule: String,
+    /// Why, in one line.
+    pub reason: String,
 }
 
 /// A policy that gave no verdict.
@@ -125,6 +144,8 @@ pub struct Decision {
     pub audit_annotations: BTreeMap<String, String>,
     /// Everything that was found.
     pub violations: Vec<Violation>,
+    /// Rules that were not evaluated.
+    pub skipped: Vec<Skipped>,
     /// Rules that only warn and were left out, because of a fault that they are the reason of.
     pub dropped: Vec<Dropped>,
     /// Policies that gave no verdict, whatever that did.
@@ -162,6 +183,7 @@ pub(super) struct Finding {
     violations: Vec<Violation>,
     reason: Option<String>,
     annotations: Vec<(String, String)>,
+    skipped: Vec<Skipped>,
     dropped: Option<Dropped>,
     /// What that takes of the request's memory.
     charge: Option<Arc<Charge>>,
@@ -198,12 +220,19 @@ impl Finding {
                 "{notes} audit annotations are more than {MAX_ANNOTATIONS}"
             )));
         }
+        let left_out = verdict.skipped.len();
+        if left_out > MAX_SKIPPED {
+            return Err(Fault::Flood(format!(
+                "{left_out} skipped rules are more than {MAX_SKIPPED}"
+            )));
+        }
+        let rule_of = |id: &str| {
+            let unknown = || Fault::Answer(format!("{:?} is no rule of it", one_line(id, 64)));
+            policy.descriptor.rule(id).ok_or_else(unknown)
+        };
         let mut violations = Vec::with_capacity(count);
         for violation in verdict.violations {
-            let Some(rule) = policy.descriptor.rule(&violation.rule) else {
-                let id = one_line(&violation.rule, 64);
-                return Err(Fault::Answer(format!("{id:?} is no rule of it")));
-            };
+            let rule = rule_of(&violation.rule)?;
             let Some(effect) = effect(policy, rule, violation.level) else { continue };
             violations.push(Violation {
                 policy: policy.name.clone(),
@@ -211,6 +240,16 @@ impl Finding {
                 effect,
                 field: one_line(&violation.field, MAX_FIELD),
                 message: one_line(&violation.message, MAX_MESSAGE),
+                about: about(&violation.about),
+            });
+        }
+        let mut skipped = Vec::with_capacity(left_out);
+        for missing in verdict.skipped {
+            rule_of(&missing.rule)?;
+            skipped.push(Skipped {
+                policy: policy.name.clone(),
+                rule: missing.rule,
+                reason: one_line(&missing.reason, MAX_REASON),
             });
         }
         let mut annotations = Vec::with_capacity(notes);
@@ -227,7 +266,8 @@ impl Finding {
             annotations.push((key, one_line(&annotation.value, MAX_MESSAGE)));
         }
         let reason = verdict.reason.map(|reason| one_line(&reason, MAX_REASON));
-        let mut finding = Self { violations, reason, annotations, dropped: None, charge: None };
+        let mut finding =
+            Self { violations, reason, annotations, skipped, dropped: None, charge: None };
         if let (Some(account), bytes @ 1..) = (account, finding.weight()) {
             let charge = Charge::on(account);
             if !charge.grow(bytes.saturating_mul(COPIES)) {
@@ -240,13 +280,25 @@ impl Finding {
 
     /// Bytes of what was found.
     fn weight(&self) -> usize {
-        let violations =
-            self.violations.iter().map(|Violation { policy, rule, field, message, .. }| {
-                size_of::<Violation>() + policy.len() + rule.len() + field.len() + message.len()
-            });
+        let violations = self.violations.iter().map(
+            |Violation { policy, rule, field, message, about, .. }| {
+                let about =
+                    about.iter().map(|text| size_of::<String>() + text.len()).sum::<usize>();
+                let texts = policy.len() + rule.len() + field.len() + message.len();
+                size_of::<Violation>() + texts + about
+            },
+        );
+        let skipped = self.skipped.iter().map(|Skipped { policy, rule, reason }| {
+            size_of::<Skipped>() + policy.len() + rule.len() + reason.len()
+        });
         let annotations = self.annotations.iter().map(|(key, value)| key.len() + value.len());
-        violations.chain(annotations).sum()
+        violations.chain(skipped).chain(annotations).sum()
     }
+}
+
+/// What a violation is about, cut to what reports show.
+fn about(texts: &[String]) -> Vec<String> {
+    texts.iter().take(MAX_ABOUT).map(|text| one_line(text, MAX_ABOUT_TEXT)).collect()
 }
 
 /// What a violation does: by the configured level of the rule, else by the policy's word (a rule
@@ -281,7 +333,7 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn finding(&mut self, policy: &Policy, finding: Finding) {
-        let Finding { violations, reason, annotations, dropped, charge } = finding;
+        let Finding { violations, reason, annotations, skipped, dropped, charge } = finding;
         self.decision.found.extend(charge);
         if violations.iter().any(|v| v.effect == Effect::Deny) {
             self.reasons.push(reason);
@@ -294,6 +346,11 @@ impl Builder {
             self.annotate(&policy.name, &notes.join("; "));
         }
         self.decision.dropped.extend(dropped);
+        if !skipped.is_empty() {
+            let rules: Vec<_> = skipped.iter().map(|missing| missing.rule.as_str()).collect();
+            self.annotate(&format!("{}.{NOT_EVALUATED}", policy.name), &rules.join(" "));
+            self.decision.skipped.extend(skipped);
+        }
         for (key, value) in annotations {
             self.annotate(&format!("{}.{key}", policy.name), &value);
         }

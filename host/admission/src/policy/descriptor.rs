@@ -10,6 +10,8 @@ use opgate_text::one_line;
 const MAX_RULES: usize = 512;
 const MAX_MATCHES: usize = 64;
 const MAX_READS: usize = 32;
+/// A call gets the routes as bits of one number.
+const MAX_ROUTE: u8 = 63;
 const MAX_FIELDS: usize = 64;
 const MAX_INDEXES: usize = 8;
 const MAX_SCHEMA: usize = 256 << 10;
@@ -76,6 +78,8 @@ pub struct MatchRule {
     /// They need not wait for a server that is away, unless the configuration lets one of the rules
     /// deny.
     pub advisory: bool,
+    /// The number by which the policy knows them, below 64.
+    pub route: u8,
 }
 
 /// A text that the settings may name.
@@ -277,6 +281,12 @@ impl Descriptor {
         };
         let mut matches = Vec::with_capacity(from.matches.len());
         for rule in &from.matches {
+            if rule.route > MAX_ROUTE {
+                return Err(format!(
+                    "gives a match rule the route {}, more than {MAX_ROUTE}",
+                    rule.route
+                ));
+            }
             matches.push(MatchRule {
                 groups: lines(&rule.groups),
                 versions: lines(&rule.versions),
@@ -285,6 +295,7 @@ impl Descriptor {
                 namespace: rule.namespace.as_ref().map(setting),
                 rules: known(&rule.rules)?,
                 advisory: rule.advisory,
+                route: rule.route,
             });
         }
         let mut reads: Vec<Read> = Vec::with_capacity(from.reads.len());

@@ -198,6 +198,7 @@ pub(super) async fn validate(
     deadline: Instant,
 ) -> Result<Asked, Overload> {
     let lane = &policy.lane;
+    let routes = policy.routes(review);
     let pace = if lane.is_only { Pace::Short } else { lane.fair.pace(tenant) };
     let by = (tenant, review.size());
     let mut permit = lane.permit(policy, by, pace, deadline).await?;
@@ -209,7 +210,7 @@ pub(super) async fn validate(
         let time = if short { Time::Try(FAST.min(left)) } else { Time::of(policy.limits, left) };
         let reader = policy.view.reader(lens.clone());
         let budget = Budget { memory: policy.limits.memory, time, apart: None };
-        let call = policy.module.validate(inputs, &policy.settings, reader, budget);
+        let call = policy.module.validate(inputs, routes, &policy.settings, reader, budget);
         permit.charge(started.elapsed());
         let is_long = short && call.result.as_ref().is_err_and(Fault::is_deadline);
         if !is_long {
@@ -226,6 +227,7 @@ pub(super) async fn validate(
     let job = Job {
         policy: policy.clone(),
         inputs: inputs.clone(),
+        routes,
         lens: lens.clone(),
         has_advice: policy.has_advice_on(review),
         deadline,
@@ -251,6 +253,7 @@ fn left(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
 struct Job {
     policy: Arc<Policy>,
     inputs: Arc<Inputs>,
+    routes: u64,
     lens: Lens,
     /// There are rules that only warn.
     has_advice: bool,
@@ -320,6 +323,6 @@ impl Job {
         let time = Time::of(limits, left(self.deadline, Instant::now())?);
         let budget = Budget { memory: limits.memory, time, apart: Some(apart) };
         let reader = self.policy.view.reader(self.lens.clone());
-        Ok(self.policy.module.validate(&self.inputs, settings, reader, budget))
+        Ok(self.policy.module.validate(&self.inputs, self.routes, settings, reader, budget))
     }
 }

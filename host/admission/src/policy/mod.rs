@@ -28,7 +28,7 @@ use serde::Deserialize;
 
 pub use builtin::Builtin;
 pub use config::{ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile};
-pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Violation};
+pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Skipped, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
@@ -185,6 +185,13 @@ impl Policy {
             && !(self.excluded_users.iter().any(|user| *user == review.username)
                 || (!review.namespace.is_empty()
                     && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
+    }
+
+    /// The match rules that fit a review, as bits: those that look at it with its settings and levels.
+    pub(crate) fn routes(&self, review: &Review<'_>) -> u64 {
+        let fits = self.requests.iter().filter(|requests| requests.matches(review));
+        let bit = |requests: &Requests| 1_u64.checked_shl(u32::from(requests.rule.route));
+        fits.filter_map(bit).fold(0, |routes, bit| routes | bit)
     }
 
     /// The rules that look at a review and only warn.

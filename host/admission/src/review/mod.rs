@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
 
-use opgate_engine::{Inputs, wit};
+use opgate_engine::{Inputs, RequestParts, wit};
 
 /// Version of the review, which the answer has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,22 +233,22 @@ impl<'a> Review<'a> {
         let document =
             |range: &Range<usize>| Arc::new(Document::part(self.text.clone(), range.clone()));
         Inputs {
-            request: self.request(),
-            object: self.object.as_ref().map(document),
-            old_object: self.old_object.as_ref().map(document),
-        }
-    }
-
-    fn request(&self) -> wit::Request {
-        let owned = |text: &Cow<'_, str>| text.clone().into_owned();
-        wit::Request {
-            uid: owned(&self.uid),
             operation: match self.operation {
                 Operation::Create => wit::Operation::Create,
                 Operation::Update => wit::Operation::Update,
                 Operation::Delete => wit::Operation::Delete,
                 Operation::Connect => wit::Operation::Connect,
             },
+            request: self.request(),
+            object: self.object.as_ref().map(document),
+            old_object: self.old_object.as_ref().map(document),
+        }
+    }
+
+    fn request(&self) -> RequestParts {
+        let owned = |text: &Cow<'_, str>| text.clone().into_owned();
+        RequestParts {
+            uid: owned(&self.uid),
             kind: wit::GroupVersionKind {
                 group: owned(&self.kind.group),
                 version: owned(&self.kind.version),

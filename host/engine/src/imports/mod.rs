@@ -11,6 +11,7 @@
 mod cluster;
 mod document;
 mod log;
+mod request;
 
 use std::borrow::Cow;
 
@@ -19,9 +20,9 @@ use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
 
 use super::fault::{Fault, Import};
 use super::limits::{HOSTCALL_BYTES, POINTER};
-#[allow(unreachable_pub, reason = "the generated module re-exports it")]
-pub use super::state::Handle;
 use super::state::State;
+#[allow(unreachable_pub, reason = "the generated module re-exports it")]
+pub use super::state::{Asked, Handle};
 use opgate_text::units::bytes;
 
 #[allow(
@@ -43,7 +44,10 @@ mod generated {
     wasmtime::component::bindgen!({
         path: "../../wit/policy.wit",
         world: "cluster-policy",
-        with: { "opgate:policy/document.document": super::Handle },
+        with: {
+            "opgate:policy/document.document": super::Handle,
+            "opgate:policy/request.request": super::Asked,
+        },
         imports: { default: trappable },
     });
 }
@@ -55,7 +59,7 @@ pub(crate) use generated::{ClusterPolicy, opgate::policy::log::Severity};
 /// The version of the contract.
 macro_rules! interface {
     ($name:literal) => {
-        concat!("opgate:policy/", $name, "@0.1.0")
+        concat!("opgate:policy/", $name, "@0.2.0")
     };
 }
 
@@ -70,6 +74,7 @@ const WITHIN_GUEST: usize = 1 << 40;
 pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     // It has types only.
     linker.instance(interface!("types"))?;
+    request::define(&mut linker.instance(interface!("request"))?)?;
     document::define(&mut linker.instance(interface!("document"))?)?;
     log::define(&mut linker.instance(interface!("log"))?)?;
     cluster::define(&mut linker.instance(interface!("cluster"))?)

@@ -160,12 +160,10 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
             is_seen = set.policies().iter().any(|policy| policy.matches(&review));
         }
         let decided = set.decide(&review, None, Instant::now() + PATIENCE, &());
-        let mut decision = runtime.block_on(decided)?;
-        let notes = std::mem::take(&mut decision.audit_annotations);
-        let rules = notes.iter().filter(|(key, _)| key.ends_with(".not-evaluated"));
+        let decision = runtime.block_on(decided)?;
         let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
-        let rules = rules.flat_map(|(_, rules)| rules.split(' '));
-        not_evaluated.extend(rules.map(|rule| (why, rule.to_owned())));
+        let rules = decision.skipped.iter().map(|skipped| skipped.rule.clone());
+        not_evaluated.extend(rules.map(|rule| (why, rule)));
         checked.take(request, decision);
     }
     let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));

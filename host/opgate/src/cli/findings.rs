@@ -80,10 +80,11 @@ impl Checked {
     pub(super) fn take(&mut self, request: &Request, decision: Decision) {
         let mut places = Resolver::new(&request.object);
         self.ok &= decision.denial.is_none() && decision.failure.is_none();
-        for violation in decision.violations {
+        for mut violation in decision.violations {
             let place = places.place(&violation.field).map(At::from);
             let denies = violation.effect == Effect::Deny;
-            let nesting = if denies { places.nesting(&violation.field) } else { Vec::new() };
+            let about = std::mem::take(&mut violation.about);
+            let nesting = if denies { about } else { Vec::new() };
             let mut violation = Violation::from(violation);
             let (prefix, field) = (request.prefix.as_str(), violation.field.as_str());
             let dot = if prefix.is_empty() || field.is_empty() || field.starts_with('[') {

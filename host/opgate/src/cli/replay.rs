@@ -127,9 +127,7 @@ async fn decide(
         set.cluster().evolve(review);
     }
     if let Ok(decision) = &decided {
-        let notes = decision.audit_annotations.iter();
-        let rules = notes.filter(|(key, _)| key.ends_with(".not-evaluated"));
-        left_out.extend(rules.flat_map(|(_, rules)| rules.split(' ').map(str::to_owned)));
+        left_out.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
     }
     Record::new(review, source, decided, took)
 }
