@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{Builtin, Mode, OnError, RuleLevel};
 use crate::object::Object;
-use opgate_engine::Limits;
+use opgate_engine::{Docs, Limits, docs};
 use opgate_input::read::{Reader, Use};
 use opgate_input::yaml::Located;
 use opgate_text::one_line;
@@ -146,6 +146,8 @@ pub struct Configuration {
     pub warnings_as_errors: bool,
     /// The policies that the program carries.
     pub(super) builtins: &'static [Builtin],
+    /// Where the pages of rules are, see [`Configuration::page_of`].
+    docs_url: Option<String>,
     origin: Option<Origin>,
 }
 
@@ -205,6 +207,7 @@ struct File {
     policies: Option<Vec<Object<PolicyEntry>>>,
     #[serde(default)]
     check: Object<CheckEntry>,
+    docs_url: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -261,6 +264,7 @@ impl Configuration {
             policies: every(builtins),
             warnings_as_errors: false,
             builtins,
+            docs_url: None,
             origin: None,
         }
     }
@@ -314,6 +318,15 @@ impl Configuration {
                 errors.push(origin.at(&format!("/identities/{key}/{index}"), &text));
             }
         }
+        if let Some(url) = &file.docs_url {
+            let is_url = url.starts_with("https://") || url.starts_with("http://");
+            if !is_url || url.len() > 512 || url.contains(|c: char| c.is_control() || c == ' ') {
+                let text = format!(
+                    "docsUrl is {url:?}: write an address such as https://docs.example.com/rules"
+                );
+                errors.push(origin.at("/docsUrl", &text));
+            }
+        }
         // No list would be all policies, and nobody writes a name without a value to say so.
         if origin.located.value.get("policies").is_some_and(serde_json::Value::is_null) {
             let text = "policies has no value: name policies, write [] for none, or leave it out for all built-in ones";
@@ -341,7 +354,38 @@ impl Configuration {
             policies,
             warnings_as_errors: file.check.0.warnings_as_errors,
             builtins,
+            docs_url: file.docs_url,
             origin: Some(origin),
+        })
+    }
+
+    /// The documentation of a policy's rules, by their ids.
+    ///
+    /// # Errors
+    /// Where its file cannot be read.
+    pub fn docs_of(&self, module: &ModuleSource) -> Result<Docs, String> {
+        match module {
+            ModuleSource::Builtin(name) => {
+                let builtin = self.builtins.iter().find(|builtin| builtin.name == name);
+                Ok(builtin.map(|builtin| docs(builtin.component)).unwrap_or_default())
+            }
+            ModuleSource::File(path) => {
+                let bytes = super::load::read(path);
+                Ok(docs(&bytes.map_err(|e| format!("{}: {e}", path.display()))?))
+            }
+        }
+    }
+
+    /// The page of a rule, where `docsUrl` says where they are: `{policy}` and `{rule}` in it are
+    /// replaced; without `{policy}` it is the folder of the generated pages.
+    #[must_use]
+    pub fn page_of(&self, policy: &str, rule: &str) -> Option<String> {
+        let url = self.docs_url.as_deref()?;
+        let anchor = rule.to_ascii_lowercase();
+        Some(if url.contains("{policy}") || url.contains("{rule}") {
+            url.replace("{policy}", policy).replace("{rule}", &anchor)
+        } else {
+            format!("{}/{policy}.md#{anchor}", url.trim_end_matches('/'))
         })
     }
 

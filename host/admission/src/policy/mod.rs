@@ -34,6 +34,7 @@ pub use lane::{Lane, Overload};
 pub use load::describe;
 pub use load::read as read_component;
 pub use loading::Loading;
+pub use opgate_engine::Docs;
 pub use schema::settings_job;
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::findings::{Checked, Findings};
-use super::paths::{Loaded, Unread};
-use super::report::Format;
+use super::checked::{Checked, Report};
+use super::paths::Loaded;
+use super::report::{Format, Unread};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Set;
@@ -49,6 +49,9 @@ pub(super) struct Check {
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
+    /// Show the same warning at every place, where the table shows the first one and counts the rest
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     read: ReadArgs,
     /// Bundles, catalogs, folders that contain them, files or folders of manifests, or - for one file
@@ -65,7 +68,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, kind, since, output, read, paths } = self;
+        let Self { config, kind, since, output, verbose, read, paths } = self;
         if since.is_some() && paths.len() != 1 {
             let text = "--since compares one path with its published version: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
@@ -74,7 +77,7 @@ impl Check {
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = config.complete_set_of(&configuration, Source::Absent)?;
         let loaded = Loaded::of(&paths, kind, since.as_deref(), &read.reader());
-        let mut findings = Findings::start(output, &set);
+        let mut report = Report::start(output, verbose, &configuration, &set);
         if output == Format::Table {
             for line in &loaded.found {
                 anstream::eprintln!("{}", one_line(line, 1_024));
@@ -108,12 +111,12 @@ impl Check {
                 source: loaded.named(&file),
                 line: loaded.named(&line),
             }));
-            findings.add(checked);
+            report.add(checked);
         }
         for unread in loaded.unread.into_iter().chain(unread) {
             outcome = outcome.max(Outcome::Usage);
             tracing::error!("{}", unread.line);
-            findings.miss(unread);
+            report.miss(unread);
         }
         for kind in unseen {
             tracing::warn!("no configured policy looks at a {kind}");
@@ -122,7 +125,7 @@ impl Check {
             let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
             tracing::info!(rules, "not evaluated: {why}");
         }
-        match findings.end() {
+        match report.end() {
             // Whoever reads the output has seen enough; what was found counts.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
             other => other.map(|()| outcome).map_err(Failure::from),

@@ -5,20 +5,20 @@
 
 mod certs;
 mod check;
+mod checked;
 mod constraint;
 mod demo;
-mod findings;
 mod input;
 mod log;
 mod manifests;
 mod paths;
 mod policy;
 mod replay;
+mod replayed;
 mod report;
 mod rules;
 mod serve;
 mod stdin;
-mod tree;
 
 use std::io;
 use std::path::{Path, PathBuf};

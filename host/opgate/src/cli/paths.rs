@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::report::Unread;
 use super::stdin::{self, Stdin};
 use opgate_files::{self as files, As, Found, Subject, parallel};
 use opgate_input::read::Reader;
@@ -20,15 +21,6 @@ pub(super) struct Loaded {
     pub(super) found: Vec<String>,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
-}
-
-/// Something that cannot be read, and that no policy has told about.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unread {
-    /// The path.
-    pub(super) source: String,
-    /// One line that names it as well.
-    pub(super) line: String,
 }
 
 impl Loaded {

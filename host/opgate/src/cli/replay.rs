@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::report::{Format, Record, Report};
+use super::replayed::{Record, Report};
+use super::report::Format;
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, Set};
@@ -54,7 +55,8 @@ impl Replay {
         let Self { config, context, evolve, output, read, paths } = self;
         let reader = read.reader();
         let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
-        let set = config.complete_set(source)?;
+        let configuration = config.configuration()?;
+        let set = config.complete_set_of(&configuration, source)?;
         let (files, skipped) = input::files(&paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
@@ -65,7 +67,7 @@ impl Replay {
             tracing::info!(%resource, objects, "in the context");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let mut report = Report::start(output, &set);
+        let mut report = Report::start(output, &configuration, &set);
         let mut outcome = Outcome::Ok;
         let mut decisions = 0usize;
         let mut left_out = BTreeSet::new();

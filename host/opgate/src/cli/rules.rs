@@ -1,16 +1,22 @@
-//! `opgate rules`: every rule of the configured policies.
+//! `opgate rules`: every rule of the configured policies, and the pages that explain them.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::report::page::{Pages, markdown};
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Policy, Rule};
+use opgate_admission::policy::{Policy, Rule, RuleLevel, Set};
 
 /// What to do with a rule.
 const NEXT: &str = "\
+`opgate rules explain OPG-22` says what a rule is for and how to repair what breaks it.
 To change the level of a rule, set `rules` of its policy in opgate.yaml (docs/configuration.md):
   policies:
     - name: operator-group
@@ -19,13 +25,35 @@ To change the level of a rule, set `rules` of its policy in opgate.yaml (docs/co
 
 /// Arguments of `opgate rules`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(args_conflicts_with_subcommands = true, after_help = NEXT)]
 pub(super) struct Rules {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     config: ConfigArgs,
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Explain rules: what must hold, why, how to repair it, with examples
+    Explain {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Ids such as RPK-01, as `opgate rules` lists them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Write the pages of all rules into a folder: one file for each policy, and an index
+    Pages {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The folder; files of the same names are replaced
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -40,43 +68,118 @@ enum Format {
 
 impl Rules {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, output } = self;
-        let set = config.complete_set(Source::Absent)?;
-        let rules =
-            set.policies().iter().flat_map(|p| p.descriptor.rules.iter().map(move |r| (p, r)));
-        let mut out = anstream::AutoStream::auto(std::io::stdout());
-        match output {
-            Format::Json => {
-                let list: Vec<_> = rules.map(|(policy, rule)| as_json(policy, rule)).collect();
-                writeln!(out, "{:#}", json!(list))?;
-            }
-            Format::Markdown => {
-                writeln!(out, "| id | default | kinds | operations | rule | source |")?;
-                writeln!(out, "|---|---|---|---|---|---|")?;
-                for (_, rule) in rules {
-                    let Rule { id, default, kinds, title, source, .. } = rule;
-                    let default = default.as_str();
-                    let (kinds, operations) = (kinds.join(", "), operations(rule).join(", "));
-                    let cell = |text: &str| text.replace('|', "\\|");
-                    writeln!(
-                        out,
-                        "| {id} | {default} | {kinds} | {operations} | {} | {} |",
-                        cell(title),
-                        cell(source)
-                    )?;
-                }
-            }
-            Format::Table => {
-                for (policy, rule) in rules {
-                    let level = policy.level(&rule.id);
-                    let level = level
-                        .map_or(rule.default.as_str(), opgate_admission::policy::RuleLevel::as_str);
-                    writeln!(out, "{:8} {:4} {:20} {}", rule.id, level, policy.name, rule.title)?;
-                }
+        let Self { command, config, output } = self;
+        match command {
+            Some(Command::Explain { config, ids }) => explain(&config, &ids),
+            Some(Command::Pages { config, folder }) => pages(&config, &folder),
+            None => list(&config, output),
+        }
+    }
+}
+
+fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
+    let set = config.complete_set(Source::Absent)?;
+    let rules = rules_of(&set);
+    let mut out = anstream::AutoStream::auto(io::stdout());
+    match output {
+        Format::Json => {
+            let list: Vec<_> = rules.map(|(policy, rule)| as_json(policy, rule)).collect();
+            writeln!(out, "{:#}", json!(list))?;
+        }
+        Format::Markdown => {
+            writeln!(out, "| id | default | kinds | operations | rule | source |")?;
+            writeln!(out, "|---|---|---|---|---|---|")?;
+            for (_, rule) in rules {
+                let Rule { id, default, kinds, title, source, .. } = rule;
+                let default = default.as_str();
+                let (kinds, operations) = (kinds.join(", "), operations(rule).join(", "));
+                let cell = |text: &str| text.replace('|', "\\|");
+                writeln!(
+                    out,
+                    "| {id} | {default} | {kinds} | {operations} | {} | {} |",
+                    cell(title),
+                    cell(source)
+                )?;
             }
         }
-        Ok(Outcome::Ok)
+        Format::Table => {
+            for (policy, rule) in rules {
+                let level = policy.level(&rule.id);
+                let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
+                writeln!(out, "{:8} {:4} {:20} {}", rule.id, level, policy.name, rule.title)?;
+            }
+        }
     }
+    Ok(Outcome::Ok)
+}
+
+/// Prints the pages of some rules.
+fn explain(config: &ConfigArgs, ids: &[String]) -> Result<Outcome, Failure> {
+    let configuration = config.configuration()?;
+    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let pages = Pages::of(&configuration, &set, true);
+    let mut out = anstream::AutoStream::auto(io::stdout());
+    for (index, id) in ids.iter().enumerate() {
+        let found = || rules_of(&set).filter(|(_, rule)| rule.id.eq_ignore_ascii_case(id));
+        if found().next().is_none() {
+            let hint = opgate_text::hint(id, rules_of(&set).map(|(_, rule)| rule.id.as_str()));
+            let text = format!(
+                "no configured policy has a rule {id:?}{hint}: list them with `opgate rules`"
+            );
+            return Err(Failure::usage(anyhow::anyhow!(text)));
+        }
+        for (policy, rule) in found() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{}", pages.page(&policy.name, &rule.id).unwrap_or_default())?;
+            if let Some(url) = pages.url(&policy.name, &rule.id) {
+                writeln!(out, "\n{url}")?;
+            }
+        }
+    }
+    Ok(Outcome::Ok)
+}
+
+/// Writes the pages of all policies.
+fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
+    let configuration = config.configuration()?;
+    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let pages = Pages::of(&configuration, &set, true);
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    let mut index = String::from(
+        "# Rules\n\nEvery rule of the built-in policies: what must hold, why, and how to repair what breaks it.\n\
+         `opgate rules explain ID` prints the same. [The configuration](../configuration.md#rule-levels) sets levels.\n\n\
+         <!-- Made by `opgate rules pages`. Change the documentation of the rule in its source instead. -->\n",
+    );
+    for policy in set.policies() {
+        let file = format!("{}.md", policy.name);
+        let title = markdown(&policy.descriptor.title);
+        let mut page = format!("# {}\n\n{title}.\n", policy.name);
+        // Writing to a text does not fail.
+        let _ = write!(index, "\n## [{}]({file})\n\n{title}.\n\n", policy.name);
+        let _ = writeln!(index, "| rule | default | what must hold |\n|---|---|---|");
+        for rule in &policy.descriptor.rules {
+            let (id, anchor) = (&rule.id, rule.id.to_ascii_lowercase());
+            let (default, title) = (rule.default.as_str(), markdown(&rule.title));
+            let _ = writeln!(index, "| [{id}]({file}#{anchor}) | {default} | {title} |");
+            let section = pages.page(&policy.name, id).unwrap_or_default();
+            let _ = write!(page, "\n{section}");
+        }
+        files.insert(file, page);
+    }
+    files.insert("README.md".to_owned(), index);
+    let written = || -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), text))
+    };
+    written().map_err(|e| anyhow::anyhow!("{}: {e}", folder.display()))?;
+    Ok(Outcome::Ok)
+}
+
+fn rules_of(set: &Set) -> impl Iterator<Item = (&Policy, &Rule)> {
+    let policies = set.policies().iter();
+    policies.flat_map(|policy| policy.descriptor.rules.iter().map(move |rule| (&**policy, rule)))
 }
 
 fn operations(rule: &Rule) -> Vec<&'static str> {

@@ -1,0 +1,259 @@
+//! What was found out about bundles, catalogs and manifests, and the report of a check.
+
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use super::Outcome;
+use super::report::page::Pages;
+use super::report::{
+    At, Fault, Format, Item, Line, Out, Unread, Violation, junit, sarif, stdout, table,
+};
+use opgate_admission::policy::{Configuration, Decision, Effect, Set};
+use opgate_files::{Request, Resolver, Subject};
+use opgate_text::one_line;
+
+/// Violations among which one that is told twice is looked for.
+const RECENT: usize = 1_000;
+
+/// What became of a bundle, a catalog's package or a manifest. The members are part of the command
+/// line's contract.
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    source: String,
+    kind: String,
+    name: String,
+    ok: bool,
+    violations: Vec<Located>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Fault>,
+    /// Of a catalog, the package as its tree names it; empty for what belongs to none.
+    #[serde(skip)]
+    package: Option<String>,
+}
+
+/// A violation and its place.
+#[derive(Debug, Serialize)]
+struct Located {
+    #[serde(flatten)]
+    violation: Violation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<At>,
+    /// What of a package it is about, where it denies.
+    #[serde(skip)]
+    about: Vec<String>,
+}
+
+impl Checked {
+    /// Nothing is known yet.
+    pub(super) fn new(subject: &Subject) -> Self {
+        Self {
+            source: subject.source.clone(),
+            kind: subject.kind.clone(),
+            name: subject.name.clone(),
+            ok: true,
+            violations: Vec::new(),
+            error: None,
+            package: subject.package(),
+        }
+    }
+
+    /// Takes over what the policies say about one document of the subject.
+    pub(super) fn take(&mut self, request: &Request, decision: Decision) {
+        let mut places = Resolver::new(&request.object);
+        self.ok &= decision.denial.is_none() && decision.failure.is_none();
+        for mut violation in decision.violations {
+            let place = places.place(&violation.field).map(At::from);
+            let denies = violation.effect == Effect::Deny;
+            let about = std::mem::take(&mut violation.about);
+            let about = if denies { about } else { Vec::new() };
+            let mut violation = Violation::from(violation);
+            let (prefix, field) = (request.prefix.as_str(), violation.field.as_str());
+            let dot = if prefix.is_empty() || field.is_empty() || field.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            violation.field = format!("{prefix}{dot}{field}");
+            // A CSV is judged as part of its bundle and as a manifest: what both say is told once.
+            let is_known = |known: &Located| {
+                known.violation.rule == violation.rule
+                    && known.violation.message == violation.message
+                    && known.place == place
+                    && (place.is_some() || known.violation.field == violation.field)
+            };
+            if !self.violations.iter().rev().take(RECENT).any(is_known) {
+                self.violations.push(Located { violation, place, about });
+            }
+        }
+        let fault = decision.faults.into_iter().next();
+        let fault = fault.map(|fault| Fault { policy: fault.policy, cause: fault.cause });
+        self.error = self.error.take().or(fault);
+    }
+
+    /// After the last document. What could not be read as a whole is not in order.
+    pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
+        self.ok &= is_complete;
+        self.ok &=
+            !(warnings_as_errors && self.violations.iter().any(|v| v.violation.level == "warn"));
+        // In the order of a reader of the files.
+        self.violations.sort_by(|a, b| a.position().cmp(&b.position()));
+    }
+
+    /// Gives other names to paths.
+    pub(super) fn rename(&mut self, named: impl Fn(&str) -> String) {
+        self.source = named(&self.source);
+        for place in self.violations.iter_mut().filter_map(|v| v.place.as_mut()) {
+            place.file = named(&place.file);
+        }
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Whether a violation is about a file.
+    pub(super) fn mentions(&self, file: &str) -> bool {
+        self.violations.iter().any(|v| v.place.as_ref().is_some_and(|place| place.file == file))
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match (&self.error, self.ok) {
+            (Some(_), _) => Outcome::Engine,
+            (None, false) => Outcome::Denied,
+            (None, true) => Outcome::Ok,
+        }
+    }
+
+    /// What cannot be read stands in lists beside what was judged: nobody has to look elsewhere to see that
+    /// not everything is in order.
+    fn unread(unread: &Unread) -> Self {
+        Self {
+            source: unread.source.clone(),
+            kind: String::new(),
+            name: String::new(),
+            ok: false,
+            violations: Vec::new(),
+            error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
+            package: None,
+        }
+    }
+
+    fn item(&self) -> Item<'_> {
+        let message =
+            self.error.as_ref().map(|Fault { policy, cause }| format!("policy {policy}: {cause}"));
+        let first = || {
+            let denied = self.violations.iter().find(|v| v.violation.denies());
+            denied.or(self.violations.first()).map(|v| v.violation.message.clone())
+        };
+        Item {
+            source: &self.source,
+            uri: sarif::uri(&self.source),
+            object: one_line(format!("{} {}", self.kind, self.name).trim_end(), 512),
+            outcome: self.outcome(),
+            message: message.or_else(first).unwrap_or_default(),
+            time: None,
+            lines: self.violations.iter().map(Located::line).collect(),
+            is_located: true,
+            error: self.error.as_ref(),
+        }
+    }
+
+    /// What denies a package of a catalog, each with the titles around it.
+    fn denials(&self) -> impl Iterator<Item = (&str, Vec<&str>, Line<'_>)> {
+        let denials = self.violations.iter().filter(|v| v.violation.denies());
+        let package = self.package.as_deref();
+        denials.filter_map(move |located| {
+            let package = Some(package?).filter(|title| !title.is_empty());
+            let about = located.about.iter().map(String::as_str);
+            Some((self.source.as_str(), package.into_iter().chain(about).collect(), located.line()))
+        })
+    }
+}
+
+impl Located {
+    fn line(&self) -> Line<'_> {
+        Line { violation: &self.violation, place: self.place.as_ref() }
+    }
+
+    fn position(&self) -> Option<(&str, u64, u64)> {
+        self.place.as_ref().map(|place| (place.file.as_str(), place.line, place.column))
+    }
+}
+
+/// A report under way.
+pub(super) struct Report<'s> {
+    format: Format,
+    set: &'s Set,
+    pages: Pages,
+    is_verbose: bool,
+    out: Out,
+    kept: Vec<Checked>,
+    unread: Vec<Unread>,
+}
+
+impl<'s> Report<'s> {
+    pub(super) fn start(
+        format: Format,
+        is_verbose: bool,
+        configuration: &Configuration,
+        set: &'s Set,
+    ) -> Self {
+        let pages = Pages::of(configuration, set, format == Format::Sarif);
+        let (kept, unread) = (Vec::new(), Vec::new());
+        Self { format, set, pages, is_verbose, out: stdout(), kept, unread }
+    }
+
+    pub(super) fn add(&mut self, checked: Checked) {
+        self.kept.push(checked);
+    }
+
+    /// Notes what cannot be read.
+    pub(super) fn miss(&mut self, unread: Unread) {
+        self.unread.push(unread);
+    }
+
+    pub(super) fn end(mut self) -> io::Result<()> {
+        let mut kept = std::mem::take(&mut self.kept);
+        if matches!(self.format, Format::Json | Format::Jsonl) {
+            kept.extend(self.unread.iter().map(Checked::unread));
+        }
+        let items: Vec<_> = kept.iter().map(Checked::item).collect();
+        match self.format {
+            Format::Table => self.table(&kept, &items)?,
+            Format::Jsonl => {
+                for checked in &kept {
+                    serde_json::to_writer(&mut self.out, checked)?;
+                    writeln!(self.out)?;
+                }
+            }
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut self.out, &kept)?;
+                writeln!(self.out)?;
+            }
+            Format::Junit => {
+                junit::write(&mut self.out, "opgate check", &items, &self.unread, &self.pages)?;
+            }
+            Format::Sarif => {
+                let log = sarif::log(self.set, &items, &self.unread, &self.pages);
+                serde_json::to_writer_pretty(&mut self.out, &log)?;
+                writeln!(self.out)?;
+            }
+        }
+        self.out.flush()
+    }
+
+    fn table(&mut self, kept: &[Checked], items: &[Item<'_>]) -> io::Result<()> {
+        let out = &mut self.out;
+        table::places(out, items, self.is_verbose)?;
+        table::trees(out, kept.iter().flat_map(Checked::denials))?;
+        table::faults(out, items)?;
+        let violations = kept.iter().flat_map(|checked| &checked.violations);
+        table::leads(out, &self.pages, violations.map(|located| &located.violation))?;
+        out.flush()?;
+        if !items.is_empty() {
+            anstream::eprintln!("{}", table::summary(items, &self.unread));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! What was decided about reviews, and the report of a replay.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Outcome;
+use super::report::page::Pages;
+use super::report::{Fault, Format, Item, Line, Out, Violation, junit, sarif, stdout, table};
+use opgate_admission::policy::{Configuration, DecideError, Decision, Set};
+use opgate_admission::review::Review;
+use opgate_text::one_line;
+
+/// What became of one review. The members are part of the command line's contract.
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    source: String,
+    uid: String,
+    operation: &'static str,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+    allowed: bool,
+    status: Option<Status>,
+    violations: Vec<Violation>,
+    warnings: Vec<String>,
+    error: Option<Fault>,
+    microseconds: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Status {
+    code: u16,
+    reason: String,
+    message: String,
+}
+
+impl Record {
+    pub(super) fn new(
+        review: &Review<'_>,
+        source: &str,
+        decided: Result<Decision, DecideError>,
+        took: Duration,
+    ) -> Self {
+        let mut record = Self {
+            source: source.to_owned(),
+            uid: review.uid.clone().into_owned(),
+            operation: review.operation.as_str(),
+            resource: review.resource_path(),
+            subresource: review.sub_resource.clone().into_owned(),
+            namespace: review.namespace.clone().into_owned(),
+            name: review.name.clone().into_owned(),
+            allowed: true,
+            status: None,
+            violations: Vec::new(),
+            warnings: Vec::new(),
+            error: None,
+            microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        };
+        match decided {
+            Ok(decision) => record.take(decision),
+            Err(error) => record.fail(String::new(), error.to_string()),
+        }
+        record
+    }
+
+    fn take(&mut self, decision: Decision) {
+        self.warnings = decision.warnings;
+        self.violations = decision.violations.into_iter().map(Violation::from).collect();
+        if let Some(denial) = decision.denial {
+            self.allowed = false;
+            let (code, reason, message) = (denial.code, denial.reason, denial.message);
+            self.status = Some(Status { code, reason, message });
+        }
+        let fault = decision.faults.into_iter().next();
+        self.error = fault.map(|f| Fault { policy: f.policy, cause: f.cause });
+        if let Some(fault) = decision.failure {
+            self.fail(fault.policy, fault.cause);
+        }
+    }
+
+    /// The webhook would have given no answer.
+    fn fail(&mut self, policy: String, cause: String) {
+        self.allowed = false;
+        let message =
+            if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") };
+        self.status = Some(Status { code: 500, reason: "InternalError".to_owned(), message });
+        self.error = Some(Fault { policy, cause });
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match (&self.error, self.allowed) {
+            (Some(_), _) => Outcome::Engine,
+            (None, false) => Outcome::Denied,
+            (None, true) => Outcome::Ok,
+        }
+    }
+
+    fn object(&self) -> String {
+        let sub = if self.subresource.is_empty() {
+            String::new()
+        } else {
+            format!("/{}", self.subresource)
+        };
+        let namespace =
+            if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) };
+        let kind = self.resource.trim_start_matches('/');
+        one_line(&format!("{} {kind}{sub} {namespace}{}", self.operation, self.name), 512)
+    }
+
+    fn item(&self) -> Item<'_> {
+        let line = |violation| Line { violation, place: None };
+        Item {
+            source: &self.source,
+            uri: self.source.clone(),
+            object: self.object(),
+            outcome: self.outcome(),
+            message: self.status.as_ref().map(|s| s.message.clone()).unwrap_or_default(),
+            time: Some(Duration::from_micros(self.microseconds)),
+            lines: self.violations.iter().map(line).collect(),
+            is_located: false,
+            error: self.error.as_ref(),
+        }
+    }
+}
+
+/// A report under way.
+pub(super) struct Report<'s> {
+    format: Format,
+    set: &'s Set,
+    pages: Pages,
+    out: Out,
+    kept: Vec<Record>,
+    counts: [usize; 3],
+    /// One violation of each rule that denied.
+    denied: BTreeMap<(String, String), Violation>,
+}
+
+impl<'s> Report<'s> {
+    pub(super) fn start(format: Format, configuration: &Configuration, set: &'s Set) -> Self {
+        let pages = Pages::of(configuration, set, format == Format::Sarif);
+        let (kept, denied) = (Vec::new(), BTreeMap::new());
+        Self { format, set, pages, out: stdout(), kept, counts: [0; 3], denied }
+    }
+
+    pub(super) fn add(&mut self, record: Record) -> io::Result<()> {
+        let [allowed, denied, failed] = &mut self.counts;
+        *match record.outcome() {
+            Outcome::Ok => allowed,
+            Outcome::Denied | Outcome::Usage => denied,
+            Outcome::Engine => failed,
+        } += 1;
+        match self.format {
+            Format::Table => {
+                table::review(&mut self.out, &record.item())?;
+                for violation in record.violations.into_iter().filter(Violation::denies) {
+                    let key = (violation.policy.clone(), violation.rule.clone());
+                    self.denied.entry(key).or_insert(violation);
+                }
+                Ok(())
+            }
+            Format::Jsonl => {
+                serde_json::to_writer(&mut self.out, &record)?;
+                writeln!(self.out)
+            }
+            Format::Json | Format::Junit | Format::Sarif => {
+                self.kept.push(record);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn end(mut self) -> io::Result<()> {
+        let items: Vec<_> = self.kept.iter().map(Record::item).collect();
+        match self.format {
+            Format::Table => {
+                table::leads(&mut self.out, &self.pages, self.denied.values())?;
+                let [allowed, denied, failed] = self.counts;
+                self.out.flush()?;
+                anstream::eprintln!("{allowed} allowed, {denied} denied, {failed} failed");
+            }
+            Format::Jsonl => {}
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut self.out, &self.kept)?;
+                writeln!(self.out)?;
+            }
+            Format::Junit => {
+                junit::write(&mut self.out, "opgate replay", &items, &[], &self.pages)?;
+            }
+            Format::Sarif => {
+                let log = sarif::log(self.set, &items, &[], &self.pages);
+                serde_json::to_writer_pretty(&mut self.out, &log)?;
+                writeln!(self.out)?;
+            }
+        }
+        self.out.flush()
+    }
+}

@@ -1,0 +1,74 @@
+//! Test results for pipelines: a test case for each item.
+
+use std::io;
+
+use super::page::Pages;
+use super::{Item, Line, Unread, counts};
+use crate::cli::Outcome;
+
+/// Writes a suite of this name.
+pub(in crate::cli) fn write(
+    out: &mut impl io::Write,
+    suite: &str,
+    items: &[Item<'_>],
+    unread: &[Unread],
+    pages: &Pages,
+) -> io::Result<()> {
+    let [_, denied, failed] = counts(items);
+    let (tests, errors) = (items.len() + unread.len(), failed + unread.len());
+    let counts = format!("tests=\"{tests}\" failures=\"{denied}\" errors=\"{errors}\"");
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+    writeln!(out, "<testsuites {counts}>")?;
+    writeln!(out, "  <testsuite name=\"{suite}\" {counts}>")?;
+    for item in items {
+        let (class, name) = (xml(item.source), xml(&item.object));
+        let time = item.time.map(|time| format!(" time=\"{:.6}\"", time.as_secs_f64()));
+        let time = time.unwrap_or_default();
+        writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>")?;
+        let line = |line: &Line<'_>| {
+            let at = item.is_located.then(|| format!("{}: ", line.at(item.source)));
+            let (at, v) = (at.unwrap_or_default(), line.violation);
+            xml(&format!("{at}{} {} {}", v.level, v.rule, line.sentence()))
+        };
+        let mut lines: Vec<_> = item.lines.iter().map(line).collect();
+        let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
+        lines.extend(pages.leads(denials).iter().map(|lead| xml(lead)));
+        let (lines, message) = (lines.join("\n"), xml(&item.message));
+        match item.outcome {
+            Outcome::Ok if lines.is_empty() => {}
+            Outcome::Ok => writeln!(out, "      <system-out>{lines}</system-out>")?,
+            Outcome::Denied | Outcome::Usage => {
+                writeln!(out, "      <failure message=\"{message}\">{lines}</failure>")?;
+            }
+            Outcome::Engine => {
+                writeln!(out, "      <error message=\"{message}\">{lines}</error>")?;
+            }
+        }
+        writeln!(out, "    </testcase>")?;
+    }
+    for Unread { source, line } in unread {
+        let (source, line) = (xml(source), xml(line));
+        writeln!(out, "    <testcase classname=\"{source}\" name=\"read\">")?;
+        writeln!(out, "      <error message=\"{line}\"></error>")?;
+        writeln!(out, "    </testcase>")?;
+    }
+    writeln!(out, "  </testsuite>\n</testsuites>")
+}
+
+/// A text inside of XML.
+fn xml(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push_str("&#10;"),
+            // XML 1.0 has no way to write other controls.
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,174 @@
+//! Reports for people and pipelines: one model, one file for each form.
+//!
+//! ```text
+//! replayed (reviews) ─┐              ┌─▶ table   for people
+//!                     ├─▶ Item, Line ┼─▶ junit   test results
+//! checked  (files) ───┘              └─▶ sarif   findings of code scanners
+//! ```
+//!
+//! JSON is written from what was replayed or checked as it is: its members are part of the command
+//! line's contract.
+
+pub(super) mod junit;
+pub(super) mod page;
+pub(super) mod sarif;
+pub(super) mod table;
+mod tree;
+
+use std::io::{self, BufWriter};
+use std::time::Duration;
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::Outcome;
+use opgate_admission::policy::Effect;
+use opgate_files::Place;
+use opgate_text::one_line;
+
+/// Style of errors and denials.
+pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default();
+const GOOD: Style = AnsiColor::Green.on_default();
+const FAINT: Style = Style::new().dimmed();
+
+/// Form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// One list
+    Json,
+    /// One object a line
+    Jsonl,
+    /// Test results for pipelines
+    Junit,
+    /// Findings for code scanners
+    Sarif,
+}
+
+pub(super) type Out = BufWriter<AutoStream<io::Stdout>>;
+
+/// Where reports go.
+pub(super) fn stdout() -> Out {
+    BufWriter::new(AutoStream::auto(io::stdout()))
+}
+
+/// A rule that is broken.
+#[derive(Debug, Serialize)]
+pub(super) struct Violation {
+    pub(super) policy: String,
+    pub(super) rule: String,
+    pub(super) level: &'static str,
+    pub(super) field: String,
+    pub(super) message: String,
+}
+
+impl From<opgate_admission::policy::Violation> for Violation {
+    fn from(v: opgate_admission::policy::Violation) -> Self {
+        let level = v.effect.as_str();
+        Self { policy: v.policy, rule: v.rule, level, field: v.field, message: v.message }
+    }
+}
+
+impl Violation {
+    pub(super) fn denies(&self) -> bool {
+        self.level == Effect::Deny.as_str()
+    }
+
+    fn style(&self) -> Style {
+        if self.denies() { ERROR } else { WARNING }
+    }
+}
+
+/// A policy without a verdict.
+#[derive(Debug, Serialize)]
+pub(super) struct Fault {
+    pub(super) policy: String,
+    pub(super) cause: String,
+}
+
+impl Fault {
+    fn sentence(&self) -> String {
+        let Self { policy, cause } = self;
+        if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") }
+    }
+}
+
+/// A place in a file.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) file: String,
+    pub(super) line: u64,
+    pub(super) column: u64,
+    #[serde(skip)]
+    pub(super) excerpt: String,
+}
+
+impl From<Place> for At {
+    fn from(place: Place) -> Self {
+        let Place { file, line, column, excerpt } = place;
+        Self { file, line, column, excerpt }
+    }
+}
+
+/// What became of one review, bundle, package or manifest.
+pub(super) struct Item<'r> {
+    /// The file or folder.
+    pub(super) source: &'r str,
+    /// The source as SARIF refers to it.
+    pub(super) uri: String,
+    /// What it is: `CREATE v1/configmaps ns/name`, `RegistryBundle x`.
+    pub(super) object: String,
+    pub(super) outcome: Outcome,
+    /// Why it is denied or has failed.
+    pub(super) message: String,
+    pub(super) time: Option<Duration>,
+    pub(super) lines: Vec<Line<'r>>,
+    /// Whether its violations are about places in files.
+    pub(super) is_located: bool,
+    pub(super) error: Option<&'r Fault>,
+}
+
+/// One violation of it.
+pub(super) struct Line<'r> {
+    pub(super) violation: &'r Violation,
+    pub(super) place: Option<&'r At>,
+}
+
+impl Line<'_> {
+    /// The message; after its field only where no place stands for that.
+    fn sentence(&self) -> String {
+        let Violation { field, message, .. } = self.violation;
+        if self.place.is_some() || field.is_empty() {
+            message.clone()
+        } else {
+            format!("{field}: {message}")
+        }
+    }
+
+    /// `file:line:column`, or what the violation is about as a whole.
+    fn at(&self, source: &str) -> String {
+        let text = self.place.map_or_else(
+            || source.to_owned(),
+            |place| format!("{}:{}:{}", place.file, place.line, place.column),
+        );
+        one_line(&text, 1_024)
+    }
+}
+
+/// Something that cannot be read, and that no policy has reported.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unread {
+    /// The path.
+    pub(super) source: String,
+    /// One line that names it as well.
+    pub(super) line: String,
+}
+
+/// Allowed, denied, failed.
+fn counts(items: &[Item<'_>]) -> [usize; 3] {
+    let count = |outcome: Outcome| items.iter().filter(|item| item.outcome == outcome).count();
+    [count(Outcome::Ok), count(Outcome::Denied), count(Outcome::Engine)]
+}

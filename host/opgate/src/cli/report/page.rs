@@ -1,0 +1,115 @@
+//! Pages of rules: what a rule says, why, and how to repair what breaks it.
+//!
+//! The documentation comes from the components. A page is a section of Markdown, the same for
+//! `opgate rules explain`, in SARIF and in `docs/rules/`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::Violation;
+use opgate_admission::policy::{Configuration, Docs, Policy, Rule, Set};
+
+/// The pages of the configured policies, and where they are published.
+pub(in crate::cli) struct Pages {
+    /// By policy and rule.
+    sections: BTreeMap<(String, String), String>,
+    urls: BTreeMap<(String, String), String>,
+}
+
+impl Pages {
+    /// The addresses of all pages; their text only where it is `wanted`. A component that is gone by now
+    /// has none.
+    pub(in crate::cli) fn of(configuration: &Configuration, set: &Set, wanted: bool) -> Self {
+        let mut pages = Self { sections: BTreeMap::new(), urls: BTreeMap::new() };
+        for policy in set.policies() {
+            let docs = if wanted { configuration.docs_of(&policy.source) } else { Ok(Docs::new()) };
+            let docs = docs.unwrap_or_default();
+            for rule in &policy.descriptor.rules {
+                let key = (policy.name.clone(), rule.id.clone());
+                if let Some(url) = configuration.page_of(&policy.descriptor.name, &rule.id) {
+                    pages.urls.insert(key.clone(), url);
+                }
+                if wanted {
+                    let text = docs.get(&rule.id).map(String::as_str).unwrap_or_default();
+                    pages.sections.insert(key, section(policy, rule, text));
+                }
+            }
+        }
+        pages
+    }
+
+    /// The page of a rule.
+    pub(in crate::cli) fn page(&self, policy: &str, rule: &str) -> Option<&str> {
+        self.sections.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
+    }
+
+    /// Where it is published.
+    pub(in crate::cli) fn url(&self, policy: &str, rule: &str) -> Option<&str> {
+        self.urls.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
+    }
+
+    /// Lines that lead from violations to their pages: addresses, or else the command that prints them.
+    pub(in crate::cli) fn leads<'v>(
+        &self,
+        violations: impl Iterator<Item = &'v Violation>,
+    ) -> Vec<String> {
+        let rules: BTreeSet<_> = violations.map(|v| (v.policy.as_str(), v.rule.as_str())).collect();
+        let mut unpublished = BTreeSet::new();
+        let mut lines = Vec::new();
+        for (policy, rule) in rules {
+            match self.url(policy, rule) {
+                Some(url) => lines.push(format!("{rule}: {url}")),
+                None => drop(unpublished.insert(rule)),
+            }
+        }
+        if !unpublished.is_empty() {
+            let rules = unpublished.into_iter().collect::<Vec<_>>().join(" ");
+            lines.push(format!("why, and how to repair it: opgate rules explain {rules}"));
+        }
+        lines
+    }
+}
+
+/// The section of a rule.
+pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> String {
+    let mut page = format!("## {}\n\n{}\n\n", rule.id, markdown(&rule.title));
+    let operations: Vec<_> = rule.operations.iter().map(|o| o.as_str()).collect();
+    // Writing to a text does not fail.
+    let _ = writeln!(page, "* Policy: `{}`", policy.name);
+    let default = rule.default.as_str();
+    match policy.level(&rule.id) {
+        Some(level) if level.as_str() != default => {
+            let _ = writeln!(page, "* Level: {} (default: {default})", level.as_str());
+        }
+        _ => drop(writeln!(page, "* Level: {default}")),
+    }
+    if !rule.enabled_by.is_empty() {
+        let settings = rule.enabled_by.iter().map(|pointer| format!("`{}`", dotted(pointer)));
+        let settings = settings.collect::<Vec<_>>().join(", ");
+        let what = if default == "off" { "Turned on by" } else { "Denies with" };
+        let _ = writeln!(page, "* {what} the setting: {settings}");
+    }
+    let _ = writeln!(page, "* Looks at: {} ({})", rule.kinds.join(", "), operations.join(", "));
+    let _ = writeln!(page, "* Source: {}", markdown(&rule.source));
+    if !docs.is_empty() {
+        page.push('\n');
+        let mut is_code = false;
+        for line in docs.lines() {
+            is_code ^= line.starts_with("```");
+            // The headings of a rule are below its own.
+            let heading = if line.starts_with("# ") && !is_code { "##" } else { "" };
+            let _ = writeln!(page, "{heading}{line}");
+        }
+    }
+    page
+}
+
+/// `/rukpak/strictPaths` as it is written in the configuration.
+fn dotted(pointer: &str) -> String {
+    pointer.trim_start_matches('/').replace('/', ".")
+}
+
+/// A text in which nothing is taken for markup.
+pub(in crate::cli) fn markdown(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "\\<")
+}

@@ -1,0 +1,120 @@
+//! Findings for code scanners, SARIF 2.1.0.
+
+use serde_json::{Value, json};
+
+use super::page::Pages;
+use super::{At, Item, Unread, Violation};
+use opgate_admission::policy::Set;
+
+/// The whole log.
+pub(in crate::cli) fn log(
+    set: &Set,
+    items: &[Item<'_>],
+    unread: &[Unread],
+    pages: &Pages,
+) -> Value {
+    let mut results = Vec::new();
+    for item in items {
+        for line in &item.lines {
+            let v = line.violation;
+            results.push(result(item, &v.rule, severity(v), &line.sentence(), line.place));
+        }
+        if let Some(fault) = item.error {
+            results.push(result(item, "fault", "error", &fault.sentence(), None));
+        }
+    }
+    let mut run = json!({
+        "tool": {"driver": {
+            "name": "opgate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "rules": rules(set, pages),
+        }},
+        "results": results,
+    });
+    if !unread.is_empty() {
+        let notification = |Unread { source, line }: &Unread| {
+            let place = json!({"physicalLocation": {"artifactLocation": {"uri": uri(source)}}});
+            json!({"level": "error", "message": {"text": line}, "locations": [place]})
+        };
+        let notifications: Vec<_> = unread.iter().map(notification).collect();
+        run["invocations"] =
+            json!([{"executionSuccessful": false, "toolExecutionNotifications": notifications}]);
+    }
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [run],
+    })
+}
+
+/// The rules of all policies, each with its page.
+fn rules(set: &Set, pages: &Pages) -> Vec<Value> {
+    let mut rules = Vec::new();
+    for policy in set.policies() {
+        for rule in &policy.descriptor.rules {
+            let mut described = json!({
+                "id": rule.id,
+                "shortDescription": {"text": rule.title},
+                "help": {"text": rule.source},
+            });
+            if let Some(page) = pages.page(&policy.name, &rule.id) {
+                described["help"]["markdown"] = json!(page);
+            }
+            if let Some(url) = pages.url(&policy.name, &rule.id) {
+                described["helpUri"] = json!(url);
+            }
+            rules.push(described);
+        }
+    }
+    rules
+}
+
+fn result(item: &Item<'_>, rule: &str, level: &str, text: &str, place: Option<&At>) -> Value {
+    let source = place.map_or_else(|| item.uri.clone(), |place| uri(&place.file));
+    let mut physical = json!({"artifactLocation": {"uri": source}});
+    if let Some(place) = place {
+        physical["region"] = json!({"startLine": place.line, "startColumn": place.column});
+    }
+    json!({
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": text},
+        "locations": [{
+            "physicalLocation": physical,
+            "logicalLocations": [{"fullyQualifiedName": item.object}],
+        }],
+    })
+}
+
+fn severity(violation: &Violation) -> &'static str {
+    match violation.level {
+        "deny" => "error",
+        "warn" => "warning",
+        _ => "note",
+    }
+}
+
+/// A path as a reference: what is special there is escaped.
+pub(in crate::cli) fn uri(path: &str) -> String {
+    let mut uri = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match char::from(byte) {
+            c if c.is_ascii_alphanumeric() || "-._~/".contains(c) => uri.push(c),
+            _ => {
+                // Writing to a text does not fail.
+                let _ = std::fmt::Write::write_fmt(&mut uri, format_args!("%{byte:02X}"));
+            }
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_references() {
+        assert_eq!(uri("a b/ä#2.yaml"), "a%20b/%C3%A4%232.yaml");
+    }
+}

@@ -1,0 +1,214 @@
+//! Tables for people.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use super::page::Pages;
+use super::tree::Tree;
+use super::{At, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, counts};
+use crate::cli::Outcome;
+use opgate_text::one_line;
+
+/// A review: what was asked, and below it what was found.
+pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::Result<()> {
+    let (word, style) = match item.outcome {
+        Outcome::Ok if item.lines.is_empty() => ("allow", GOOD),
+        Outcome::Ok => ("allow", WARNING),
+        Outcome::Denied | Outcome::Usage => ("deny", ERROR),
+        Outcome::Engine => ("failed", ERROR),
+    };
+    let (object, source) = (&item.object, one_line(item.source, 512));
+    writeln!(out, "{style}{word:6}{style:#} {object}  {FAINT}{source}{FAINT:#}")?;
+    for line in &item.lines {
+        let Violation { level, rule, .. } = line.violation;
+        let (style, sentence) = (line.violation.style(), line.sentence());
+        writeln!(out, "       {style}{level:5}{style:#} {rule} {sentence}")?;
+    }
+    if let Some(Fault { policy, cause }) = item.error {
+        writeln!(out, "       {ERROR}fault{ERROR:#} policy {policy}: {cause}")?;
+    }
+    Ok(())
+}
+
+/// The same warning at more places is one line, unless all are asked for.
+const SAME: usize = 3;
+
+/// Findings in files, in the order of a reader of the files.
+pub(in crate::cli) fn places(
+    out: &mut impl io::Write,
+    items: &[Item<'_>],
+    is_verbose: bool,
+) -> io::Result<()> {
+    let mut same: HashMap<(&str, &str), usize> = HashMap::new();
+    let lines = || items.iter().flat_map(|item| &item.lines);
+    for line in lines().filter(|line| !is_verbose && !line.violation.denies()) {
+        *same.entry((&line.violation.rule, &line.violation.message)).or_default() += 1;
+    }
+    same.retain(|_, count| *count > SAME);
+    let mut rows: Vec<(&str, &Item<'_>, &Line<'_>)> = Vec::new();
+    let mut firsts: HashMap<(&str, &str), usize> = HashMap::new();
+    for item in items {
+        for line in &item.lines {
+            let file = line.place.map_or(item.source, |place| place.file.as_str());
+            let key = (line.violation.rule.as_str(), line.violation.message.as_str());
+            if line.violation.denies() || !same.contains_key(&key) {
+                rows.push((file, item, line));
+                continue;
+            }
+            // Of those that are one line, the first in the order of the files.
+            let at = |(file, _, line): &(&str, &Item<'_>, &Line<'_>)| {
+                ((*file).to_owned(), line.place.map(|p| (p.line, p.column)))
+            };
+            match firsts.get(&key).and_then(|&index| rows.get_mut(index)) {
+                Some(first) => {
+                    let this = (file, item, line);
+                    if at(&this) < at(first) {
+                        *first = this;
+                    }
+                }
+                None => {
+                    firsts.insert(key, rows.len());
+                    rows.push((file, item, line));
+                }
+            }
+        }
+    }
+    rows.sort_by_key(|(file, _, line)| (*file, line.place.map(|p| (p.line, p.column))));
+    let mut last = None;
+    for (file, item, line) in rows {
+        if last.is_some_and(|last| last != file) {
+            writeln!(out)?;
+        }
+        last = Some(file);
+        let Violation { level, rule, message, .. } = line.violation;
+        let (at, style) = (line.at(item.source), line.violation.style());
+        write!(out, "{at}: {style}{level}{style:#} {rule} {}", line.sentence())?;
+        match same.get(&(rule.as_str(), message.as_str())) {
+            Some(count) if !line.violation.denies() => {
+                let count = thousands(*count);
+                writeln!(out, " {FAINT}({count} times, first here; --verbose shows all){FAINT:#}")?;
+            }
+            _ => writeln!(out)?,
+        }
+        if let Some(place) = line.place {
+            excerpt(out, place)?;
+        }
+    }
+    Ok(())
+}
+
+/// `5,000`
+fn thousands(count: usize) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What denies a catalog once more, in the form of `opm validate`: for each line its titles, from the
+/// outside to the inside.
+pub(in crate::cli) fn trees<'r>(
+    out: &mut impl io::Write,
+    denials: impl Iterator<Item = (&'r str, Vec<&'r str>, Line<'r>)>,
+) -> io::Result<()> {
+    let mut trees: BTreeMap<&str, Tree<'_>> = BTreeMap::new();
+    for (source, titles, line) in denials {
+        let text = format!("{}: {} {}", line.at(source), line.violation.rule, line.sentence());
+        trees.entry(source).or_default().add(titles, text);
+    }
+    for (source, tree) in trees {
+        writeln!(out, "\n{}: invalid index:", one_line(source, 1_024))?;
+        tree.draw(out, "")?;
+    }
+    Ok(())
+}
+
+/// Policies that gave no verdict.
+pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
+    for item in items {
+        if let Some(Fault { policy, cause }) = item.error {
+            let (source, object) = (one_line(item.source, 512), &item.object);
+            writeln!(out, "{source}: {ERROR}fault{ERROR:#} {object}: policy {policy}: {cause}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the rules that deny are explained.
+pub(in crate::cli) fn leads<'v>(
+    out: &mut impl io::Write,
+    pages: &Pages,
+    violations: impl Iterator<Item = &'v Violation>,
+) -> io::Result<()> {
+    let lines = pages.leads(violations.filter(|violation| violation.denies()));
+    if !lines.is_empty() {
+        writeln!(out)?;
+    }
+    lines.iter().try_for_each(|line| writeln!(out, "{FAINT}{line}{FAINT:#}"))
+}
+
+/// `3 ok, 1 denied, 0 failed`
+pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
+    let [ok, denied, failed] = counts(items);
+    let unread = match unread.len() {
+        0 => String::new(),
+        count => format!(", {count} not read"),
+    };
+    format!("{ok} ok, {denied} denied, {failed} failed{unread}")
+}
+
+/// Characters of a line that are shown.
+const WIDTH: usize = 120;
+
+/// The line of a place, with a mark below the column.
+fn excerpt(out: &mut impl io::Write, place: &At) -> io::Result<()> {
+    let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
+    let length = place.excerpt.chars().count();
+    if place.excerpt.trim().is_empty() || column > length {
+        return Ok(());
+    }
+    // Of a long line what is around the place.
+    let start = if length <= WIDTH { 0 } else { column.saturating_sub(WIDTH / 2) };
+    let shown: String = place.excerpt.chars().skip(start).take(WIDTH).collect();
+    let shown = one_line(shown.trim_end(), WIDTH * 4);
+    let (number, space) = (place.line.to_string(), "");
+    let (margin, mark) = (number.len(), column - start);
+    writeln!(out, "  {FAINT}{number} |{FAINT:#} {shown}")?;
+    writeln!(out, "  {FAINT}{space:margin$} |{FAINT:#} {space:mark$}{ERROR}^{ERROR:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(line: u64, column: u64, excerpt: &str) -> String {
+        let at = At { file: String::new(), line, column, excerpt: excerpt.to_owned() };
+        let mut out = Vec::new();
+        super::excerpt(&mut out, &at).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn the_mark_stands_below_the_column() {
+        assert_eq!(shown(12, 3, "  ä: x\r"), "  12 |   ä: x\n     |   ^\n");
+        assert_eq!(shown(7, 2, "\tkey:"), "  7 |  key:\n    |  ^\n");
+        assert_eq!(shown(1, 1, "  "), "");
+        assert_eq!(shown(1, 9, "short"), "");
+        let long = format!("{}X{}", "a".repeat(500), "b".repeat(500));
+        let lines = shown(1, 501, &long);
+        let (first, second) = lines.split_once('\n').unwrap();
+        assert_eq!(first.find('X').unwrap(), second.find('^').unwrap());
+        assert!(first.len() < 140);
+    }
+
+    #[test]
+    fn counts_are_written_for_people() {
+        let shown = [0, 999, 5_000, 1_234_567].map(thousands);
+        assert_eq!(shown, ["0", "999", "5,000", "1,234,567"]);
+    }
+}
