@@ -10,10 +10,10 @@
 //! constraints wait in a list and end in another one, parents before children.
 
 use crate::cel;
-use crate::json::{Index, Kind, Reading, Tree};
 use crate::names::Gvk;
-use crate::range::Range;
 use opgate_upstream::go::{folds_to, quote, shortened};
+use opgate_upstream::json::{Index, Kind, Reading, Tree};
+use opgate_upstream::range::Range;
 
 /// What upstream's code allows: 128 KiB, though it says 64.
 pub const UPSTREAM_MAX_BYTES: usize = 131_072;

@@ -12,10 +12,10 @@ use std::fmt::Write as _;
 
 use crate::cel::{Budget, Failure, Program, Properties};
 use crate::constraint::{Body, Constraint};
-use crate::json::{self, Kind};
 use crate::names::Gvk;
-use crate::version::Version;
 use opgate_upstream::go::{quote, shortened};
+use opgate_upstream::json::{self, Kind};
+use opgate_upstream::version::Version;
 
 /// A property of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,12 +13,11 @@
 pub mod cel;
 pub mod constraint;
 pub mod eval;
-pub mod json;
 pub mod levels;
 pub mod names;
 pub mod properties;
-pub mod range;
-pub mod version;
 
 pub use constraint::{Constraint, Finding, Options, Report, check};
 pub use names::Gvk;
+// Of the crate `opgate-upstream`.
+pub use opgate_upstream::{json, range, version};

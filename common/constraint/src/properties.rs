@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use crate::constraint::{self, Finding, Options};
-use crate::json::{self, Child, Kind};
-use crate::range;
 use opgate_upstream::go::{folds_to, quote, shortened};
+use opgate_upstream::json::{self, Child, Kind};
+use opgate_upstream::range;
 
 /// How a list is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,13 @@
 //!
 //! * [`go`]: quoting, paths, names that fold, base64.
 //! * [`kinds`]: kinds and resources.
+//! * [`json`]: JSON as Go's decoder reads it, of any depth.
 //! * [`labels`]: label selectors.
+//! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
 
 pub mod go;
 pub mod kinds;
+pub mod json;
 pub mod labels;
+pub mod range;
+pub mod version;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::time::{Span, Stamp, is_part};
 use super::value::{Value, truncated};
-use crate::version::Version;
 use opgate_upstream::go::shortened;
+use opgate_upstream::version::Version;
 
 /// Bytes of a value that a message repeats.
 const SHOWN: usize = 256;

@@ -3,7 +3,7 @@
 //! Values are what Go makes of their JSON: every number is a double. A property whose value is no JSON
 //! leaves an empty map, as in OLM.
 
-use crate::json::{Index, Kind, Reading, Tree};
+use opgate_upstream::json::{Index, Kind, Reading, Tree};
 
 use super::value::{LEVELS, TooDeep, Value};
 

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use opgate_upstream::go::quote_byte;
+use crate::go::quote_byte;
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,11 +114,15 @@ impl Reading {
     pub const WHOLE: Self = Self { max_depth: usize::MAX, trailing: false };
 }
 
-/// What is told about a text as it is read. Offsets of keys include the quotes.
-pub(crate) trait Sink {
+/// What is reported about a text while it is read. Offsets of keys include the quotes.
+pub trait Sink {
+    /// The key of the next value.
     fn key(&mut self, _: Range<usize>) {}
+    /// A list or an object begins.
     fn open(&mut self, _: Kind, _at: usize) {}
+    /// A list or an object ends.
     fn close(&mut self, _: Kind, _end: usize) {}
+    /// Any other value.
     fn scalar(&mut self, _: Kind, _: Range<usize>) {}
 }
 
@@ -376,8 +380,11 @@ pub fn check(bytes: &[u8], reading: Reading) -> Result<(), Error> {
     read(bytes, reading, &mut Nothing)
 }
 
-/// Reads a text and tells of it. Errors have no pointer.
-pub(crate) fn read(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), Error> {
+/// Reads a text and reports what is in it. Errors have no pointer.
+///
+/// # Errors
+/// Where it is not JSON.
+pub fn read(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), Error> {
     scan(bytes, reading, sink).map_err(|(offset, fault)| Error {
         offset,
         pointer: String::new(),

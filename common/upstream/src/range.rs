@@ -3,7 +3,7 @@
 //! ```text
 //! text ─▶ tokens ─▶ alternatives (||) ─▶ wildcards expanded ─▶ comparators
 //!           │                               │
-//!           └── dropped tokens              └── unknown operators, 1.x.x ──▶ surprises (CON-10)
+//!           └── dropped tokens              └── unknown operators, 1.x.x ──▶ surprises
 //! ```
 //!
 //! The parser accepts much that does not mean what it seems to; it is ported with all of that,
@@ -13,8 +13,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use crate::go::{quote, shortened};
 use crate::version::Version;
-use opgate_upstream::go::quote;
 
 /// How a version compares to the one of a comparator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +219,7 @@ impl Surprises {
 }
 
 fn shown(token: &str) -> String {
-    quote(&opgate_upstream::go::shortened(token, SHOWN))
+    quote(&shortened(token, SHOWN))
 }
 
 /// Splits at spaces, though not at one that follows an operator. What is one byte long disappears.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use opgate_upstream::go::quote;
+use crate::go::quote;
 
 /// `MAJOR.MINOR.PATCH[-pre][+build]`. Build metadata is checked and dropped: it never counts, and
 /// versions that differ in it alone are equal.
