@@ -5,9 +5,9 @@
 //! of properties is the opposite of what its negation says.
 #![no_main]
 
-use opgate_constraint::cel::{self, Budget, Failure, Fault, Program, Properties};
-use opgate_constraint::{Options, check};
 use libfuzzer_sys::fuzz_target;
+use opgate_cel::{self as cel, Budget, Failure, Fault, Program, Properties};
+use opgate_constraint::{Options, check};
 use opgate_fuzz::large;
 
 fuzz_target!(|rule: &str| {

@@ -10,14 +10,14 @@
 
 use std::borrow::Cow;
 
+use libfuzzer_sys::fuzz_target;
 use opgate_constraint::constraint::Body;
 use opgate_constraint::eval::{self, Property};
-use opgate_sdk::go::folds_to;
-use opgate_constraint::json::{self, Index, Kind, Reading, Tree};
 use opgate_constraint::properties::{self, Form};
 use opgate_constraint::{Constraint, Finding, Options, Report, check};
-use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::large;
+use opgate_sdk::go::folds_to;
+use opgate_upstream::json::{self, Index, Kind, Reading, Tree};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

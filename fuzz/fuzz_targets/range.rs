@@ -7,10 +7,10 @@
 
 use std::cmp::Ordering;
 
-use opgate_constraint::range::Range;
-use opgate_constraint::version::{Identifier, Version};
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::large;
+use opgate_upstream::range::Range;
+use opgate_upstream::version::{Identifier, Version};
 
 fuzz_target!(|input: &str| {
     let lines: Vec<&str> = input.lines().take(12).collect();

@@ -9,8 +9,8 @@
 //! constraint may nest thousands of levels deep within its size: nothing here is recursive, nested
 //! constraints wait in a list and end in another one, parents before children.
 
-use crate::cel;
 use crate::names::Gvk;
+use opgate_cel as cel;
 use opgate_upstream::go::{folds_to, quote, shortened};
 use opgate_upstream::json::{Index, Kind, Reading, Tree};
 use opgate_upstream::range::Range;

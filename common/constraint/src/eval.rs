@@ -5,14 +5,14 @@
 //! ```
 //!
 //! Nodes come parents before children, so outcomes are made from the last to the first. All expressions
-//! in CEL together have so many steps ([`crate::cel::MAX_STEPS`]). What one says that needs more is not
+//! in CEL together have so many steps ([`opgate_cel::MAX_STEPS`]). What one says that needs more is not
 //! known, and what depends on it alone is not either.
 
 use std::fmt::Write as _;
 
-use crate::cel::{Budget, Failure, Program, Properties};
 use crate::constraint::{Body, Constraint};
 use crate::names::Gvk;
+use opgate_cel::{Budget, Failure, Program, Properties};
 use opgate_upstream::go::{quote, shortened};
 use opgate_upstream::json::{self, Kind};
 use opgate_upstream::version::Version;

@@ -1,9 +1,9 @@
 //! Expressions in CEL: the texts of cel-go, the values of the language's specification, and what comes
-//! of expressions that mean harm. The tables are in `cel/`.
+//! of expressions that mean harm. The tables are in `tables/`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::string_slice, reason = "tests may panic")]
 
-use opgate_constraint::cel::{Budget, Failure, Fault, Program, Properties, check};
+use opgate_cel::{Budget, Failure, Fault, Program, Properties, check};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn with_small_stack(test: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn errors_are_those_of_cel_go() {
-    for case in table(include_str!("cel/errors.json")) {
+    for case in table(include_str!("tables/errors.json")) {
         let (rule, error) = (text(&case, "rule"), text(&case, "error"));
         assert_eq!(check(rule), Err(Fault::Wrong(error.to_owned())), "{rule}");
     }
@@ -38,7 +38,7 @@ fn errors_are_those_of_cel_go() {
 
 #[test]
 fn expressions_say_of_properties_what_they_say_in_olm() {
-    for set in table(include_str!("cel/evaluation.json")) {
+    for set in table(include_str!("tables/evaluation.json")) {
         let properties = set["properties"].as_array().unwrap();
         let property = |p: &Value| (text(p, "type").to_owned(), p["value"].to_string());
         let properties: Vec<_> = properties.iter().map(property).collect();
@@ -55,7 +55,7 @@ fn expressions_say_of_properties_what_they_say_in_olm() {
 
 #[test]
 fn values_are_those_of_the_specification() {
-    for case in table(include_str!("cel/conformance.json")) {
+    for case in table(include_str!("tables/conformance.json")) {
         let (name, expr) = (text(&case, "name"), text(&case, "expr"));
         let Some(value) = case["value"].as_str() else {
             let error = Err(Failure::Error(text(&case, "error").to_owned()));
