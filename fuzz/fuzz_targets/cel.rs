@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use opgate_cel::{self as cel, Budget, Failure, Fault, Program, Properties};
-use opgate_constraint::{Options, check};
+use opgate_constraint::{Check, Options, check};
 use opgate_fuzz::large;
 
 fuzz_target!(|rule: &str| {
@@ -64,14 +64,14 @@ fn within_a_constraint(rule: &str, found: &Result<(), Fault>) {
     if json.len() > Options::default().max_bytes {
         return;
     }
-    let rules: Vec<_> =
-        check(json.as_bytes(), &Options::default()).findings.into_iter().map(|f| f.rule).collect();
-    let expected: &[&str] = match found {
+    let findings = check(json.as_bytes(), &Options::default()).findings;
+    let checks: Vec<_> = findings.into_iter().map(|finding| finding.check).collect();
+    let expected: &[Check] = match found {
         Ok(()) => &[],
-        Err(Fault::Wrong(_)) => &["CON-11"],
-        Err(Fault::NotBool) => &["CON-12"],
+        Err(Fault::Wrong(_)) => &[Check::Expression],
+        Err(Fault::NotBool) => &[Check::Bool],
     };
-    assert_eq!(rules, expected, "{json}");
+    assert_eq!(checks, expected, "{json}");
 }
 
 fn properties() -> Properties {

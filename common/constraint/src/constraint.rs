@@ -1,14 +1,15 @@
 //! The value of an `olm.constraint`: its size, its shape, and what it asks for.
 //!
 //! ```text
-//! raw bytes ─▶ size (CON-01) ─▶ JSON (CON-02, CON-16) ─▶ shape ─┬─▶ findings, with JSON pointers
-//!                                                               └─▶ Constraint, to be evaluated
+//! raw bytes ─▶ size ─▶ JSON and its depth ─▶ shape ─┬─▶ findings, with JSON pointers
+//!                                                   └─▶ Constraint, to be evaluated
 //! ```
 //!
 //! The size is looked at before anything else, so that a value of any length is refused at once. A
 //! constraint may nest thousands of levels deep within its size: nothing here is recursive, nested
 //! constraints wait in a list and end in another one, parents before children.
 
+use crate::checks::{Check, Finding};
 use crate::names::Gvk;
 use opgate_cel as cel;
 use opgate_upstream::go::{folds_to, quote, shortened};
@@ -17,8 +18,10 @@ use opgate_upstream::range::Range;
 
 /// What upstream's code allows: 128 KiB, though it says 64.
 pub const UPSTREAM_MAX_BYTES: usize = 131_072;
-/// Findings of one constraint.
-const MOST: usize = 20;
+/// Findings of one check in one constraint: as many as a verdict shows.
+const MOST: usize = 256;
+/// Findings of one check that are written out, whatever they take.
+const FEW: usize = 20;
 /// Bytes of a name that a message repeats.
 const SHOWN: usize = 256;
 const PARSE: &str = "parse olm.constraint: ";
@@ -38,7 +41,10 @@ pub struct Options {
     pub upstream: bool,
     /// Accept the spellings `package.name` and `package.version` of the documents.
     pub documented_keys: bool,
-    /// Give advice on ranges of packages as well, CON-26 and CON-27.
+    /// Bytes of findings; beyond them only a few of each check are written out, and the others counted.
+    /// Deep inside of a constraint, a place alone takes kilobytes.
+    pub max_texts: usize,
+    /// Give advice on the bounds of ranges as well.
     pub advice: bool,
 }
 
@@ -50,20 +56,10 @@ impl Default for Options {
             max_depth: 10_000,
             upstream: false,
             documented_keys: true,
+            max_texts: 256 << 10,
             advice: false,
         }
     }
-}
-
-/// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// Id of the rule.
-    pub rule: &'static str,
-    /// JSON pointer inside the value.
-    pub pointer: String,
-    /// One sentence; upstream's where upstream has one.
-    pub message: String,
 }
 
 /// A package with a range of versions.
@@ -135,8 +131,17 @@ impl Constraint {
 pub struct Report {
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// How many findings of a check there are beside these: very many are not written out.
+    pub left_out: Vec<(Check, usize)>,
     /// What it asks for, unless it cannot be read at all.
     pub constraint: Option<Constraint>,
+}
+
+impl From<Vec<Finding>> for Report {
+    /// About a value that is no constraint.
+    fn from(findings: Vec<Finding>) -> Self {
+        Self { findings, left_out: Vec::new(), constraint: None }
+    }
 }
 
 /// Where a constraint stands.
@@ -167,23 +172,21 @@ const CEL: [Field; 1] = [("rule", &[])];
 /// Looks at the raw text of a value.
 #[must_use]
 pub fn check(raw: &[u8], options: &Options) -> Report {
-    let refused = |rule, pointer, message| {
-        let findings = vec![Finding { rule, pointer, message }];
-        Report { findings, constraint: None }
-    };
+    let refused = |check, pointer, message| Report::from(vec![Finding { check, pointer, message }]);
     if raw.len() > options.max_bytes {
-        return refused("CON-01", String::new(), too_large(options.max_bytes));
+        return refused(Check::Size, String::new(), too_large(options.max_bytes));
     }
     let reading = Reading { max_depth: options.max_depth, trailing: options.upstream };
     let tree = match Tree::parse(raw, reading) {
         Ok(tree) => tree,
         Err(error) => {
-            let rule = if error.is_depth() { "CON-16" } else { "CON-02" };
+            let check = if error.is_depth() { Check::Depth } else { Check::Object };
             let message = format!("{PARSE}{}", error.of_decoder());
-            return refused(rule, error.pointer, message);
+            return refused(check, error.pointer, message);
         }
     };
-    Checker { tree: &tree, options, findings: Vec::new(), nodes: Vec::new(), deepest: (0, 0) }.run()
+    let (findings, counts, nodes) = (Vec::new(), Vec::new(), Vec::new());
+    Checker { tree: &tree, options, findings, counts, texts: 0, nodes, deepest: (0, 0) }.run()
 }
 
 /// The text about a value of more bytes than are allowed.
@@ -201,10 +204,20 @@ struct Pending {
     within: Within,
 }
 
+struct Count {
+    check: Check,
+    found: usize,
+    left_out: usize,
+}
+
 struct Checker<'t, 'j> {
     tree: &'t Tree<'j>,
     options: &'t Options,
     findings: Vec<(Index, Finding)>,
+    /// How many there are of each check, and how many of them are left out.
+    counts: Vec<Count>,
+    /// Bytes of all findings.
+    texts: usize,
     nodes: Vec<Node>,
     /// The most compound levels, and where.
     deepest: (usize, Index),
@@ -225,7 +238,7 @@ impl<const N: usize> Fields<N> {
 impl Checker<'_, '_> {
     fn run(mut self) -> Report {
         if self.tree.kind(0) == Kind::Null && !self.options.upstream {
-            self.add("CON-02", 0, |_| {
+            self.add(Check::Object, 0, |_| {
                 format!("{PARSE}json: cannot unmarshal null into Go value of type constraints.Constraint")
             });
             return self.finish();
@@ -247,7 +260,7 @@ impl Checker<'_, '_> {
         let (depth, at) = self.deepest;
         if depth > self.options.warn_depth {
             let most = self.options.warn_depth;
-            self.add("CON-15", at, |_| {
+            self.add(Check::Levels, at, |_| {
                 format!("olm.constraint is nested {depth} compound levels deep, more than {most}")
             });
         }
@@ -257,22 +270,37 @@ impl Checker<'_, '_> {
     fn finish(mut self) -> Report {
         self.findings.sort_by_key(|(at, _)| *at);
         let readable = !self.nodes.is_empty()
-            && !self.findings.iter().any(|(_, f)| matches!(f.rule, "CON-02" | "CON-03" | "CON-06"));
+            && !self
+                .counts
+                .iter()
+                .any(|count| matches!(count.check, Check::Object | Check::Fields | Check::Strings));
+        let left_out = self.counts.iter().map(|count| (count.check, count.left_out));
+        let left_out = left_out.filter(|(_, more)| *more > 0).collect();
         Report {
             findings: self.findings.into_iter().map(|(_, finding)| finding).collect(),
+            left_out,
             constraint: readable.then_some(Constraint { nodes: self.nodes }),
         }
     }
 
     /// A finding about a value.
-    fn add(&mut self, rule: &'static str, at: Index, message: impl FnOnce(&str) -> String) {
+    fn add(&mut self, check: Check, at: Index, message: impl FnOnce(&str) -> String) {
+        let known = self.counts.iter().position(|count| count.check == check);
+        let known = known.unwrap_or_else(|| {
+            self.counts.push(Count { check, found: 0, left_out: 0 });
+            self.counts.len().saturating_sub(1)
+        });
+        let Some(count) = self.counts.get_mut(known) else { return };
+        count.found += 1;
         // Warnings must not crowd out what denies.
-        let same = self.findings.iter().filter(|(_, finding)| finding.rule == rule).count();
-        if same < MOST {
-            let pointer = self.tree.pointer(at);
-            let message = message(&pointer);
-            self.findings.push((at, Finding { rule, pointer, message }));
+        if count.found > FEW && (count.found > MOST || self.texts > self.options.max_texts) {
+            count.left_out += 1;
+            return;
         }
+        let pointer = self.tree.pointer(at);
+        let message = message(&pointer);
+        self.texts += pointer.len() + message.len();
+        self.findings.push((at, Finding { check, pointer, message }));
     }
 
     /// The fields of an object; `None` where it is none. `of` is its type in Go.
@@ -286,7 +314,7 @@ impl Checker<'_, '_> {
         let kind = tree.kind(at);
         if !matches!(kind, Kind::Object | Kind::Null) {
             let word = kind.word();
-            self.add("CON-02", at, |pointer| match path(pointer).as_str() {
+            self.add(Check::Object, at, |pointer| match path(pointer).as_str() {
                 "" => format!("{PARSE}json: cannot unmarshal {word} into Go value of type constraints.{of}"),
                 path => format!(
                     "{PARSE}json: cannot unmarshal {word} into Go struct field Constraint.{path} of type constraints.{of}"
@@ -304,14 +332,14 @@ impl Checker<'_, '_> {
             });
             let Some(slot) = slot.and_then(|slot| fields.set.get_mut(slot)) else {
                 fields.strange = true;
-                self.add("CON-03", child, |_| {
+                self.add(Check::Fields, child, |_| {
                     format!("{PARSE}json: unknown field {}", quote(&shortened(&key, SHOWN)))
                 });
                 continue;
             };
             if slot.is_some() && !self.options.upstream {
                 fields.strange = true;
-                self.add("CON-03", child, |_| {
+                self.add(Check::Fields, child, |_| {
                     format!("{PARSE}json: duplicate field {}", quote(&key))
                 });
             }
@@ -327,8 +355,8 @@ impl Checker<'_, '_> {
         let text = self.tree.text(at);
         if text.is_none() {
             let word = self.tree.kind(at).word();
-            self.add("CON-06", at, |pointer| {
- let path = path(pointer);
+            self.add(Check::Strings, at, |pointer| {
+                let path = path(pointer);
                 format!("{PARSE}json: cannot unmarshal {word} into Go struct field {of}.{path} of type string")
             });
         }
@@ -351,11 +379,11 @@ impl Checker<'_, '_> {
         let set = set.filter_map(|((name, _), index)| index.map(|index| (*name, index)));
         let count = set.clone().count();
         if count == 0 && !fields.strange {
-            self.add("CON-04", at, |_| format!("{CONVERT}constraint is empty"));
+            self.add(Check::Something, at, |_| format!("{CONVERT}constraint is empty"));
         }
         if count > 1 && !self.options.upstream {
             let names: Vec<_> = set.clone().map(|(name, _)| name).collect();
-            self.add("CON-05", at, |_| {
+            self.add(Check::OneType, at, |_| {
                 format!(
                     "olm.constraint must set exactly one of gvk, package, cel, all, any, not; found {}",
                     names.join(", ")
@@ -387,7 +415,7 @@ impl Checker<'_, '_> {
                 continue;
             };
             if counts && found.is_empty() && !fields.strange && !self.options.upstream {
-                self.add("CON-07", fields.get(field).unwrap_or(at), |_| {
+                self.add(Check::ApiParts, fields.get(field).unwrap_or(at), |_| {
                     format!("olm.constraint gvk.{name} must be a non-empty string")
                 });
             }
@@ -399,7 +427,7 @@ impl Checker<'_, '_> {
             for (field, message) in gvk.faults() {
                 let index = GVK.iter().position(|(name, _)| *name == field);
                 let place = index.and_then(|index| fields.get(index)).unwrap_or(at);
-                self.add("CON-22", place, |_| message);
+                self.add(Check::ApiNames, place, |_| message);
             }
         }
         Body::Gvk(gvk)
@@ -415,7 +443,7 @@ impl Checker<'_, '_> {
             && !fields.strange
             && !self.options.upstream
         {
-            self.add("CON-08", fields.get(0).unwrap_or(at), |_| {
+            self.add(Check::PackageName, fields.get(0).unwrap_or(at), |_| {
                 "olm.constraint package.packageName must be a non-empty string".to_owned()
             });
         }
@@ -427,17 +455,17 @@ impl Checker<'_, '_> {
             match Range::parse(range) {
                 Ok(found) => {
                     if let Some(message) = surprise(range, &found) {
-                        self.add("CON-10", place, |_| message);
+                        self.add(Check::RangeMeaning, place, |_| message);
                     }
                     if self.options.advice {
                         let name = name.as_deref().unwrap_or_default();
-                        for (rule, message) in advice(name, &found) {
-                            self.add(rule, place, |_| message);
+                        for (check, message) in advice(name, &found) {
+                            self.add(check, place, |_| message);
                         }
                     }
                     parsed = Some(found);
                 }
-                Err(error) => self.add("CON-09", place, |_| format!("{CONVERT}{error}")),
+                Err(error) => self.add(Check::Range, place, |_| format!("{CONVERT}{error}")),
             }
         }
         Body::Package(Package {
@@ -455,10 +483,10 @@ impl Checker<'_, '_> {
             match cel::check(&rule) {
                 Ok(()) => {}
                 Err(cel::Fault::Wrong(error)) => {
-                    self.add("CON-11", place, |_| format!("{CONVERT}{error}"));
+                    self.add(Check::Expression, place, |_| format!("{CONVERT}{error}"));
                 }
                 Err(cel::Fault::NotBool) => {
-                    self.add("CON-12", place, |_| cel::NOT_BOOL.to_owned());
+                    self.add(Check::Bool, place, |_| cel::NOT_BOOL.to_owned());
                 }
             }
         }
@@ -482,7 +510,7 @@ impl Checker<'_, '_> {
             self.deepest = (depth, at);
         }
         if name == "not" && pending.within != Within::AllOrAny {
-            self.add("CON-14", at, |_| {
+            self.add(Check::NotWithin, at, |_| {
                 "the not compound constraint should only be used within all or any constraints"
                     .to_owned()
             });
@@ -491,8 +519,8 @@ impl Checker<'_, '_> {
         let list = fields.get(0);
         if let Some(list) = list.filter(|&list| tree.kind(list) != Kind::List) {
             let word = tree.kind(list).word();
-            self.add("CON-02", list, |pointer| {
- let path = path(pointer);
+            self.add(Check::Object, list, |pointer| {
+                let path = path(pointer);
                 format!("{PARSE}json: cannot unmarshal {word} into Go struct field CompoundConstraint.{path} of type []constraints.Constraint")
             });
             return Body::Empty;
@@ -506,7 +534,7 @@ impl Checker<'_, '_> {
             waiting.push(Pending { at: child, node, depth, within });
         }
         if nested.is_empty() && counts && !fields.strange && !self.options.upstream {
-            self.add("CON-13", list.unwrap_or(at), |_| {
+            self.add(Check::Contents, list.unwrap_or(at), |_| {
                 format!("olm.constraint {name}.constraints must contain one or more constraints")
             });
         }
@@ -524,7 +552,7 @@ fn path(pointer: &str) -> String {
     pointer.split('/').filter(is_name).collect::<Vec<_>>().join(".")
 }
 
-/// The warning about a range that does not mean what it says, CON-10.
+/// The warning about a range that does not mean what it says.
 #[must_use]
 pub fn surprise(text: &str, range: &Range) -> Option<String> {
     if range.surprises.is_empty() {
@@ -535,20 +563,23 @@ pub fn surprise(text: &str, range: &Range) -> Option<String> {
     Some(format!("range {text} is accepted but does not mean what it says: {surprises}"))
 }
 
-/// What the documents recommend about the range of a package, CON-26 and CON-27.
+/// What the documents recommend about the range of a package.
 #[must_use]
-pub fn advice(name: &str, range: &Range) -> Vec<(&'static str, String)> {
+pub fn advice(name: &str, range: &Range) -> Vec<(Check, String)> {
     let name = || quote(&shortened(name, SHOWN));
     let mut advice = Vec::new();
     if !range.has_minimum() {
-        advice.push(("CON-26", format!("package dependency on {} has no minimum version", name())));
+        advice.push((
+            Check::LowerBound,
+            format!("package dependency on {} has no minimum version", name()),
+        ));
     }
     if range.is_narrow() {
         let message = format!(
             "package dependency on {} has a narrow maximum version; whenever possible, do not set a maximum version",
             name()
         );
-        advice.push(("CON-27", message));
+        advice.push((Check::UpperBound, message));
     }
     advice
 }

@@ -1,7 +1,8 @@
 //! The value of an `olm.constraint`, as OLM reads, checks and evaluates it.
 //!
 //! ```text
-//! properties ─▶ constraint ─┬─▶ names    Kubernetes' names of APIs
+//! properties ─▶ constraint ─┬─▶ checks   what is checked, and what is found
+//!                           ├─▶ names    Kubernetes' names of APIs
 //!                           ├─▶ opgate-upstream: JSON, versions and ranges
 //!                           ├─▶ opgate-cel: expressions
 //!                           └─▶ eval     whether properties fulfil a constraint, part by part
@@ -9,13 +10,14 @@
 //!
 //! Nothing here knows of requests, policies or a cluster. Texts are upstream's, byte for byte.
 
+pub mod checks;
 pub mod constraint;
 pub mod eval;
-pub mod levels;
 pub mod names;
 pub mod properties;
 
-pub use constraint::{Constraint, Finding, Options, Report, check};
+pub use checks::{Check, Finding};
+pub use constraint::{Constraint, Options, Report, check};
 pub use names::Gvk;
 pub use opgate_cel as cel;
 pub use opgate_upstream::{json, range, version};

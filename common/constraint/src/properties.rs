@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use crate::constraint::{self, Finding, Options};
+use crate::checks::{Check, Finding};
+use crate::constraint::{self, Options, Report};
 use opgate_upstream::go::{folds_to, quote, shortened};
 use opgate_upstream::json::{self, Child, Kind};
 use opgate_upstream::range;
@@ -247,21 +248,18 @@ const LABEL: &str = r#"struct { Label string "json:\"label\"" }"#;
 
 /// What is wrong with the value of a property; nothing, where OLM does not look at its type.
 #[must_use]
-pub fn check(property: Property<'_>, options: &Options) -> Vec<Finding> {
+pub fn check(property: Property<'_>, options: &Options) -> Report {
     let value = property.value;
-    match property.kind {
-        "olm.constraint" => constraint::check(value, options).findings,
+    let findings: Vec<_> = match property.kind {
+        "olm.constraint" => return constraint::check(value, options),
         "olm.package.required" => package(value, options),
         "olm.gvk.required" => {
             fields(value, GVK, &["group", "version", "kind"]).err().into_iter().collect()
         }
         "olm.label.required" => fields(value, LABEL, &["label"]).err().into_iter().collect(),
         _ => Vec::new(),
-    }
-}
-
-fn finding(rule: &'static str, pointer: &str, message: String) -> Finding {
-    Finding { rule, pointer: pointer.to_owned(), message }
+    };
+    findings.into()
 }
 
 /// The texts of an object, as `json.Unmarshal` reads them; empty ones where there are none.
@@ -270,7 +268,7 @@ fn fields<const N: usize>(
     of: &str,
     names: &[&'static str; N],
 ) -> Result<[String; N], Finding> {
-    let wrong = |error: String| finding("CON-18", "", error);
+    let wrong = |error: String| Finding::new(Check::Required, "", error);
     json::check(value, json::Reading::WHOLE).map_err(|error| wrong(error.to_string()))?;
     let kind = json::kind(value).unwrap_or(Kind::Null);
     if !matches!(kind, Kind::Object | Kind::Null) {
@@ -286,7 +284,7 @@ fn fields<const N: usize>(
             let error = format!(
                 "json: cannot unmarshal {word} into Go struct field .{name} of type string"
             );
-            return Err(finding("CON-18", &format!("/{name}"), error));
+            return Err(Finding::new(Check::Required, &format!("/{name}"), error));
         }
         *text = json::text(found.raw);
     }
@@ -303,13 +301,13 @@ fn package(value: &[u8], options: &Options) -> Vec<Finding> {
         Ok(parsed) => {
             ranged(&name, &range, &parsed, options.advice, "/versionRange", &mut findings);
         }
-        Err(error) => findings.push(finding("CON-18", "/versionRange", error)),
+        Err(error) => findings.push(Finding::new(Check::Required, "/versionRange", error)),
     }
     findings
 }
 
-/// What there is to say about a range that can be read: CON-10 and, where `advice` is wanted,
-/// CON-26 and CON-27.
+/// What there is to say about a range that can be read: what it means and, where `advice` is wanted,
+/// its bounds.
 pub fn ranged(
     name: &str,
     text: &str,
@@ -318,10 +316,11 @@ pub fn ranged(
     pointer: &str,
     findings: &mut Vec<Finding>,
 ) {
-    findings.extend(constraint::surprise(text, range).map(|m| finding("CON-10", pointer, m)));
+    let surprise = constraint::surprise(text, range);
+    findings.extend(surprise.map(|message| Finding::new(Check::RangeMeaning, pointer, message)));
     if advice {
         let advice = constraint::advice(name, range).into_iter();
-        findings.extend(advice.map(|(rule, message)| finding(rule, pointer, message)));
+        findings.extend(advice.map(|(check, message)| Finding::new(check, pointer, message)));
     }
 }
 

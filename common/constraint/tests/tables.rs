@@ -1,5 +1,6 @@
 //! Upstream's tables, the documents' examples, and properties that hold for every input.
 
+use opgate_constraint::Check;
 use opgate_constraint::constraint::{Body, Options, check};
 use opgate_constraint::properties::{self, Form};
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 const LAST: &str = "Last element in range is '||'";
 
 fn found(raw: &[u8], options: &Options) -> Vec<(&'static str, String, String)> {
-    check(raw, options).findings.into_iter().map(|f| (f.rule, f.pointer, f.message)).collect()
+    check(raw, options).findings.into_iter().map(|f| (f.check.id(), f.pointer, f.message)).collect()
 }
 
 fn rules(json: &str) -> Vec<&'static str> {
@@ -248,9 +249,31 @@ fn hostile_breadth_is_read_once() {
         let count = 65_000 / (part.len() + 1);
         let json = format!(r#"{{"all":{{"constraints":[{}]}}}}"#, vec![part; count].join(","));
         let start = std::time::Instant::now();
-        let found = found(json.as_bytes(), &Options::default());
-        assert!(found.len() <= 40, "{part}: {}", found.len());
+        let report = check(json.as_bytes(), &Options::default());
+        assert!(report.findings.len() <= 512, "{part}: {}", report.findings.len());
+        // Every part is wrong, and counts.
+        let first = report.findings[0].check;
+        let shown = report.findings.iter().filter(|finding| finding.check == first).count();
+        let more = report.left_out.iter().find(|(check, _)| *check == first).unwrap().1;
+        assert_eq!(shown + more, count, "{part}");
         assert!(start.elapsed().as_secs() < 2, "{part}: {:?}", start.elapsed());
+    }
+}
+
+/// Where a place takes kilobytes, few are written out, and the rest is counted.
+#[test]
+fn findings_of_deep_constraints_take_little() {
+    let levels = 2_000;
+    let opening = r#"{"not":{"x":1,"constraints":["#.repeat(levels);
+    let json = format!("{opening}{{}}{}", "]}}".repeat(levels));
+    let report = check(json.as_bytes(), &Options::default());
+    let texts: usize = report.findings.iter().map(|f| f.pointer.len() + f.message.len()).sum();
+    assert!(texts < 1 << 20, "{texts}");
+    for check in [Check::Fields, Check::NotWithin] {
+        let shown = report.findings.iter().filter(|finding| finding.check == check).count();
+        let more = report.left_out.iter().find(|(left_out, _)| *left_out == check).unwrap().1;
+        assert!(shown >= 20, "{check:?}: {shown}");
+        assert_eq!(shown + more, levels, "{check:?}");
     }
 }
 

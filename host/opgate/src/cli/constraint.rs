@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use opgate_constraint::constraint::{Finding, Options, check};
+use opgate_constraint::constraint::{Options, check};
 use opgate_constraint::eval::{Property, evaluate, rendered};
-use opgate_constraint::levels::is_advice;
+use opgate_constraint::{Check, Finding};
 use serde_json::{Value, json};
 
 use super::{Failure, Outcome};
@@ -58,8 +58,14 @@ enum Format {
     Json,
 }
 
-fn denies(finding: &Finding) -> bool {
-    !is_advice(finding.rule)
+/// The level of its findings, in words.
+fn level(check: Check) -> &'static str {
+    if check.is_advice() { "warn" } else { "deny" }
+}
+
+/// The text about findings of a rule that are not written out.
+fn left_out(more: usize) -> String {
+    format!("{more} more findings of this rule are left out")
 }
 
 impl ConstraintArgs {
@@ -76,38 +82,40 @@ impl Eval {
         let value = constraint_value(&constraint)?;
         let properties = read_properties(&properties)?;
         let report = check(&value, &Options::default());
-        let denied = report.findings.iter().any(denies);
+        let denied = report.findings.iter().any(|finding| !finding.check.is_advice());
         let outcomes =
             report.constraint.as_ref().filter(|_| !denied).map(|c| evaluate(c, &properties));
         let holds = outcomes.as_ref().and_then(|outcomes| outcomes.first()?.holds);
         let mut out = anstream::stdout();
         match output {
             Format::Table => {
-                for finding in &report.findings {
-                    let level = if denies(finding) { "deny" } else { "warn" };
-                    writeln!(
-                        out,
-                        "{level} {} {}: {}",
-                        finding.rule, finding.pointer, finding.message
-                    )?;
+                for Finding { check, pointer, message } in &report.findings {
+                    writeln!(out, "{} {} {pointer}: {message}", level(*check), check.id())?;
+                }
+                for (check, more) in &report.left_out {
+                    writeln!(out, "{} {}: {}", level(*check), check.id(), left_out(*more))?;
                 }
                 if let Some(outcomes) = &outcomes {
                     write!(out, "{}", rendered(outcomes))?;
                 }
             }
             Format::Json => {
-                let finding = |finding: &Finding| {
+                let violation = |check: Check, pointer: &str, message: &str| {
                     json!({
-                        "rule": finding.rule,
-                        "level": if denies(finding) { "deny" } else { "warn" },
-                        "pointer": finding.pointer,
-                        "message": finding.message,
+                        "rule": check.id(),
+                        "level": level(check),
+                        "pointer": pointer,
+                        "message": message,
                     })
                 };
+                let found = report.findings.iter();
+                let found = found.map(|f| violation(f.check, &f.pointer, &f.message));
+                let more = report.left_out.iter();
+                let more = more.map(|(check, more)| violation(*check, "", &left_out(*more)));
                 let node = |outcome: &opgate_constraint::eval::Outcome| json!({"holds": outcome.holds, "why": outcome.why, "children": outcome.children});
                 let document = json!({
                     "holds": holds,
-                    "violations": report.findings.iter().map(finding).collect::<Vec<_>>(),
+                    "violations": found.chain(more).collect::<Vec<_>>(),
                     "nodes": outcomes.iter().flatten().map(node).collect::<Vec<_>>(),
                 });
                 writeln!(out, "{document:#}")?;

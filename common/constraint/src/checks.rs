@@ -1,0 +1,133 @@
+//! What a constraint is checked for, and what is found.
+//!
+//! Each check stands for a rule of the policy `constraint-limits`, which declares and documents it. The
+//! ids and levels here are for those who check a constraint without a policy; the tests of the policy
+//! compare them with its rules.
+
+/// One thing that a constraint, or the value of another property, is checked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Check {
+    /// It has at most so many bytes.
+    Size,
+    /// It is a JSON object, and so is what must be one in it.
+    Object,
+    /// It has no unknown or repeated fields.
+    Fields,
+    /// It asks for something.
+    Something,
+    /// It is of one type.
+    OneType,
+    /// What must be a string is one.
+    Strings,
+    /// An API has a group, a version and a kind.
+    ApiParts,
+    /// A package has a name.
+    PackageName,
+    /// A range of versions can be read.
+    Range,
+    /// A range means what it says.
+    RangeMeaning,
+    /// An expression compiles.
+    Expression,
+    /// An expression is a `bool`.
+    Bool,
+    /// A compound constraint contains constraints.
+    Contents,
+    /// A negation stands within other constraints.
+    NotWithin,
+    /// Compound constraints nest at most so many levels deep.
+    Levels,
+    /// JSON nests at most so many levels deep.
+    Depth,
+    /// Properties that require something say what.
+    Required,
+    /// An API is named as Kubernetes wants it.
+    ApiNames,
+    /// A range has a lower bound.
+    LowerBound,
+    /// A range has no narrow upper bound.
+    UpperBound,
+}
+
+impl Check {
+    /// Every check.
+    pub const ALL: [Self; 20] = [
+        Self::Size,
+        Self::Object,
+        Self::Fields,
+        Self::Something,
+        Self::OneType,
+        Self::Strings,
+        Self::ApiParts,
+        Self::PackageName,
+        Self::Range,
+        Self::RangeMeaning,
+        Self::Expression,
+        Self::Bool,
+        Self::Contents,
+        Self::NotWithin,
+        Self::Levels,
+        Self::Depth,
+        Self::Required,
+        Self::ApiNames,
+        Self::LowerBound,
+        Self::UpperBound,
+    ];
+
+    /// The id of its rule.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Size => "CON-01",
+            Self::Object => "CON-02",
+            Self::Fields => "CON-03",
+            Self::Something => "CON-04",
+            Self::OneType => "CON-05",
+            Self::Strings => "CON-06",
+            Self::ApiParts => "CON-07",
+            Self::PackageName => "CON-08",
+            Self::Range => "CON-09",
+            Self::RangeMeaning => "CON-10",
+            Self::Expression => "CON-11",
+            Self::Bool => "CON-12",
+            Self::Contents => "CON-13",
+            Self::NotWithin => "CON-14",
+            Self::Levels => "CON-15",
+            Self::Depth => "CON-16",
+            Self::Required => "CON-18",
+            Self::ApiNames => "CON-22",
+            Self::LowerBound => "CON-26",
+            Self::UpperBound => "CON-27",
+        }
+    }
+
+    /// Whether a finding is advice: it warns, while those of all other checks deny.
+    #[must_use]
+    pub const fn is_advice(self) -> bool {
+        matches!(
+            self,
+            Self::RangeMeaning
+                | Self::NotWithin
+                | Self::Levels
+                | Self::LowerBound
+                | Self::UpperBound
+        )
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The check that failed.
+    pub check: Check,
+    /// JSON pointer inside the value.
+    pub pointer: String,
+    /// One sentence; upstream's where upstream has one.
+    pub message: String,
+}
+
+impl Finding {
+    pub(crate) fn new(check: Check, pointer: &str, message: String) -> Self {
+        Self { check, pointer: pointer.to_owned(), message }
+    }
+}
