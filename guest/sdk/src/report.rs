@@ -108,21 +108,35 @@ impl<'r> Report<'r> {
         message: impl Into<String>,
         about: Vec<String>,
     ) {
+        let count = self.count.saturating_add(1);
+        let Some(found) = self.of(rule, given) else { return };
+        let Some(level) = found.level else { return };
+        found.count = found.count.saturating_add(1);
+        if found.first.len() < VIOLATIONS {
+            let (field, message) = (field.into(), message.into());
+            let rule = rule.id.to_owned();
+            found.first.push((count, Violation { rule, level, field, message, about }));
+            self.count = count;
+        }
+    }
+
+    /// Counts findings of a rule that are not written out, after some that are: what finds very many
+    /// at once saves their texts.
+    pub fn add_more(&mut self, rule: &'static Rule, more: usize) {
+        if let Some(found) = self.of(rule, None) {
+            found.count = found.count.saturating_add(more);
+        }
+    }
+
+    /// What was found against a rule.
+    fn of(&mut self, rule: &'static Rule, given: Option<Level>) -> Option<&mut Found> {
         let known = self.found.iter().position(|f| std::ptr::eq(f.rule, rule) && f.given == given);
         let at = known.unwrap_or_else(|| {
             let level = self.applies(rule).then(|| self.level(rule, given)).flatten();
             self.found.push(Found { rule, given, level, first: Vec::new(), count: 0 });
             self.found.len().saturating_sub(1)
         });
-        let Some(found) = self.found.get_mut(at) else { return };
-        let Some(level) = found.level else { return };
-        found.count = found.count.saturating_add(1);
-        if found.count <= VIOLATIONS {
-            let (field, message) = (field.into(), message.into());
-            let rule = rule.id.to_owned();
-            self.count = self.count.saturating_add(1);
-            found.first.push((self.count, Violation { rule, level, field, message, about }));
-        }
+        self.found.get_mut(at)
     }
 
     /// How often a rule was broken, and denies, so far.
@@ -329,8 +343,8 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
     let share = share(&found);
     let mut violations: Vec<(usize, Violation)> = Vec::new();
     for mut found in found {
-        let more = found.count.saturating_sub(share);
         found.first.truncate(share);
+        let more = found.count.saturating_sub(found.first.len());
         if let Some((_, last)) = found.first.last_mut().filter(|_| more > 0) {
             // More than a message holds is cut, and this is the part that counts.
             let message = &last.message;
@@ -345,7 +359,7 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
 /// How many findings of each rule fit into a verdict. There are fewer rules than findings in one.
 fn share(found: &[Found]) -> usize {
     let fits = |share: usize| {
-        found.iter().map(|found| found.count.min(share)).sum::<usize>() <= VIOLATIONS
+        found.iter().map(|found| found.first.len().min(share)).sum::<usize>() <= VIOLATIONS
     };
     (1..=VIOLATIONS).rev().find(|share| fits(*share)).unwrap_or(1)
 }
@@ -436,6 +450,23 @@ mod tests {
         let start = "745 more findings of this rule are left out; é";
         assert!(last.rule == "T-2" && last.message.starts_with(start), "{}", last.message);
         assert_eq!(found(&report("{}", |r| r.add(&T_1, "", "no"))).len(), 1);
+    }
+
+    #[test]
+    fn findings_without_texts_are_counted() {
+        let fill = |report: &mut Report<'_>| {
+            for _ in 0..2 {
+                report.add(&T_1, "", "no");
+                report.add_more(&T_1, 20);
+            }
+            assert_eq!(report.denials(&T_1), if report.is_on(&T_1) { 42 } else { 0 });
+        };
+        let messages = |verdict: Verdict| {
+            verdict.violations.into_iter().map(|v| v.message).collect::<Vec<_>>()
+        };
+        let more = "40 more findings of this rule are left out; no";
+        assert_eq!(messages(report("{}", fill)), ["no", more]);
+        assert_eq!(messages(report(r#"{"rules": {"T-1": "off"}}"#, fill)), [""; 0]);
     }
 
     #[test]
