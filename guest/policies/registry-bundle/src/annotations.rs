@@ -1,17 +1,18 @@
-//! `metadata/annotations.yaml`: RBF-02 to RBF-05, RBF-21 and RBF-27.
+//! `metadata/annotations.yaml`.
 //!
 //! The registry takes the first file in `metadata/` that has annotations, whatever its name; so does
-//! [`find`]. RBF-22 compares them with the labels of `bundle.Dockerfile`.
+//! [`find`]. The module `dockerfile` compares them with the labels of `bundle.Dockerfile`.
 
 use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::{Content, File, Folder};
+use crate::folder::{BUNDLE, Content, File, Folder};
 use crate::layout::METADATA;
 use crate::{ascii, versions};
+
+rules![RBF_02, RBF_03, RBF_04, RBF_05, RBF_21, RBF_27];
 
 const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
 const MANIFESTS: &str = "operators.operatorframework.io.bundle.manifests.v1";
@@ -46,39 +47,81 @@ impl Annotations<'_> {
     }
 }
 
-/// RBF-02: the file, if there is one.
-pub(crate) fn find<'f>(
-    folder: &'f Folder<'_>,
-    findings: &mut Findings<'_>,
-) -> Option<Annotations<'f>> {
+rule! {
+    /// metadata/ holds a file with annotations
+    ///
+    /// A file directly in `metadata/` has the mapping `annotations` at the top level of its first
+    /// document. Its usual name is `annotations.yaml`, but any name will do: the first such file in
+    /// the order of paths counts. Every value in the mapping is a string, and null counts as an
+    /// empty one. A bundle without `metadata/` breaks RBF-01 only.
+    ///
+    /// # Why
+    ///
+    /// The registry learns the package and the channels of the bundle from this file. It accepts
+    /// strings only: with another value it does not recognize the file at all. See OpenShift 4.12,
+    /// Operators, *Bundle format*, Annotations.
+    ///
+    /// # Repair
+    ///
+    /// Add `metadata/annotations.yaml` with the mapping `annotations`, and correct a file that
+    /// cannot be parsed. Put numbers and booleans in quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.package.v1: "test-operator"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// A directory `metadata/` that contains nothing but `dependencies.yaml`.
+    ///
+    /// `message: Could not find annotations file`
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.channels.v1: 4.5
+    /// ```
+    ///
+    /// `message: Could not find annotations file: the value of
+    /// "operators.operatorframework.io.bundle.channels.v1" is not a text`
+    RBF_02: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L415-432; OCP 4.15 L336-366; OKD L60-70; operator-registry pkg/lib/bundle/validate.go",
+    }
+}
+
+/// The annotations, if there is a file that has them.
+pub(crate) fn find<'f>(folder: &'f Folder<'_>, report: &mut Report<'_>) -> Option<Annotations<'f>> {
     for file in folder.files_in(METADATA) {
         let Some(object) = folder.first(file) else { continue };
         let map = object.at("/annotations").filter(|map| map.kind("") == Kind::Object);
         if let Some(map) = map {
-            return Some(read(file, &map, findings));
+            return Some(read(file, &map, report));
         }
     }
     let is_failed = |file: &&File| file.name().starts_with("annotations.") && file.is_failed();
     match folder.files_in(METADATA).find(is_failed) {
         Some(file) => {
             let why = if let Content::Failed(why) = &file.content { why } else { "" };
-            findings.deny("RBF-02", file.error_field(), format!("{NOT_FOUND}: {why}"));
+            report.add(&RBF_02, file.error_field(), format!("{NOT_FOUND}: {why}"));
         }
         // Without metadata/ there is nothing to find it in, RBF-01.
-        None if folder.has_directory(METADATA) => findings.deny("RBF-02", "spec.files", NOT_FOUND),
+        None if folder.has_directory(METADATA) => report.add(&RBF_02, "spec.files", NOT_FOUND),
         None => {}
     }
     None
 }
 
 /// The registry reads texts only: anything else, and it does not see the file at all.
-fn read<'f>(file: &'f File, map: &Document, findings: &mut Findings<'_>) -> Annotations<'f> {
+fn read<'f>(file: &'f File, map: &Document, report: &mut Report<'_>) -> Annotations<'f> {
     let mut annotations = Annotations { file, values: BTreeMap::new() };
     for key in map.keys("") {
         let value = format!("/{}", opgate_sdk::escape(&key));
         if map.has(&value) && map.kind(&value) != Kind::Text {
             let message = format!("{NOT_FOUND}: the value of {} is not a text", quote(&key));
-            findings.deny("RBF-02", annotations.field(&key), message);
+            report.add(&RBF_02, annotations.field(&key), message);
         }
         let text = map.text_or_empty(&value);
         annotations.values.insert(key, text);
@@ -86,12 +129,137 @@ fn read<'f>(file: &'f File, map: &Document, findings: &mut Findings<'_>) -> Anno
     annotations
 }
 
-/// RBF-03 to RBF-05.
-pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, findings: &mut Findings<'_>) {
+rule! {
+    /// the annotations name media type, manifests, metadata, package and channels
+    ///
+    /// The annotations of the bundle (RBF-02) have five keys with the prefix
+    /// `operators.operatorframework.io.bundle.`: `mediatype.v1`, `manifests.v1`, `metadata.v1`,
+    /// `package.v1` and `channels.v1`. The key `channel.default.v1` and keys of others, such as
+    /// `com.redhat.openshift.versions`, are optional. The values of `manifests.v1` and
+    /// `metadata.v1` are not compared with the directories.
+    ///
+    /// # Why
+    ///
+    /// operator-registry refuses a bundle that lacks one of the five. The keys are explained in
+    /// OpenShift 4.12, Operators, *Bundle format*, Annotations.
+    ///
+    /// # Repair
+    ///
+    /// Add the key that the message names to `metadata/annotations.yaml`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.mediatype.v1: "registry+v1"
+    ///   operators.operatorframework.io.bundle.manifests.v1: "manifests/"
+    ///   operators.operatorframework.io.bundle.metadata.v1: "metadata/"
+    ///   operators.operatorframework.io.bundle.package.v1: "test-operator"
+    ///   operators.operatorframework.io.bundle.channels.v1: "beta,stable"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.mediatype.v1: "registry+v1"
+    /// ```
+    ///
+    /// Among others: `message: Missing annotation
+    /// "operators.operatorframework.io.bundle.package.v1"`
+    RBF_03: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L420-463; OCP 4.15 L336-366; OCP 4.5 L252-264; OKD L60-76; operator-registry pkg/lib/bundle/validate.go",
+    }
+}
+
+rule! {
+    /// the media type of a bundle with a ClusterServiceVersion is registry+v1
+    ///
+    /// Where `manifests/` contains a ClusterServiceVersion, the annotation
+    /// `operators.operatorframework.io.bundle.mediatype.v1` is `registry+v1`. A bundle without a
+    /// ClusterServiceVersion breaks RBF-06, a missing annotation RBF-03.
+    ///
+    /// # Why
+    ///
+    /// The media type says how to read the bundle: `registry+v1` means a ClusterServiceVersion with
+    /// its objects. operator-registry refuses any other value here. See OpenShift 4.12, Operators,
+    /// *Bundle format*, Annotations.
+    ///
+    /// # Repair
+    ///
+    /// Set the annotation to `registry+v1`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.mediatype.v1: "registry+v1"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.mediatype.v1: "plain"
+    /// ```
+    ///
+    /// `message: Expecting annotation "operators.operatorframework.io.bundle.mediatype.v1" to have
+    /// value "registry+v1" instead of "plain"`
+    RBF_04: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L427, L437-438; OCP 4.15 L336-366; OKD L65, L71; operator-registry pkg/lib/bundle/validate.go",
+    }
+}
+
+rule! {
+    /// the annotations name at least one channel, and no empty one
+    ///
+    /// The annotation `operators.operatorframework.io.bundle.channels.v1` is a comma-separated list
+    /// of at least one channel, and no element of it is empty or blank. The annotation
+    /// `operators.operatorframework.io.bundle.channel.default.v1` is optional, but not empty where
+    /// it is there. Whether the default channel is in the list is not checked. A missing list
+    /// breaks RBF-03.
+    ///
+    /// # Why
+    ///
+    /// Users subscribe to a channel: a bundle in no channel cannot be installed from the catalog.
+    /// The registry requires at least one channel, see OpenShift 4.12, Operators, *Bundle format*.
+    ///
+    /// # Repair
+    ///
+    /// Name the channels without empty elements. Remove `channel.default.v1` where there is no
+    /// default channel.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.channels.v1: "beta,stable"
+    ///   operators.operatorframework.io.bundle.channel.default.v1: "stable"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.channels.v1: "beta,,stable"
+    /// ```
+    ///
+    /// `message: Expecting annotation "operators.operatorframework.io.bundle.channels.v1" to have
+    /// non-empty value`
+    RBF_05: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L296-299, L431-463; OCP 4.15 L274-278; OCP 4.5 L218; OKD L21, L69-70, L75-76; operator-registry pkg/lib/bundle/validate.go",
+    }
+}
+
+/// The keys that every bundle has.
+pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, report: &mut Report<'_>) {
     for key in [MEDIA_TYPE, MANIFESTS, METADATA_KEY, PACKAGE, CHANNELS] {
         if annotations.get(key).is_none() {
             let message = format!("Missing annotation {}", quote(key));
-            findings.deny("RBF-03", annotations.file.within("annotations"), message);
+            report.add(&RBF_03, annotations.file.within("annotations"), message);
         }
     }
     if let Some(value) = annotations.get(MEDIA_TYPE)
@@ -104,7 +272,7 @@ pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, findings: &mut
             quote(REGISTRY),
             quote(value)
         );
-        findings.deny("RBF-04", annotations.field(MEDIA_TYPE), message);
+        report.add(&RBF_04, annotations.field(MEDIA_TYPE), message);
     }
     let is_empty = |list: &str| list.split(',').any(|name| name.trim().is_empty());
     let empty = [(CHANNELS, annotations.get(CHANNELS).is_some_and(is_empty)), {
@@ -113,16 +281,55 @@ pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, findings: &mut
     }];
     for (key, _) in empty.iter().filter(|(_, empty)| *empty) {
         let message = format!("Expecting annotation {} to have non-empty value", quote(key));
-        findings.deny("RBF-05", annotations.field(key), message);
+        report.add(&RBF_05, annotations.field(key), message);
     }
 }
 
-/// RBF-21, for bundles that the settings call meant for Red Hat's catalogs. Without the key there is
-/// nothing to judge.
+rule! {
+    /// com.redhat.openshift.versions is a version or an ordered range
+    ///
+    /// Where the setting `bundle.redHatCatalog` is `true`, the annotation
+    /// `com.redhat.openshift.versions` of the bundle is a version (`v4.7` or `=v4.7`), a range in
+    /// ascending order (`v4.7-v4.9`), or a list of versions with commas (`v4.5,v4.6`). Versions
+    /// have a `v` and two numbers. A bundle without the annotation passes. Without the setting, the
+    /// rule finds nothing.
+    ///
+    /// # Why
+    ///
+    /// The catalogs of Red Hat carry the bundle for the versions of OpenShift that the annotation
+    /// names. One that cannot be read may bring the Operator to clusters where it does not work.
+    /// See OpenShift 4.12, Operators, *Controlling Operator compatibility with OpenShift Container
+    /// Platform versions*.
+    ///
+    /// # Repair
+    ///
+    /// Set the annotation to a version or a range, the lower version first.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   com.redhat.openshift.versions: "v4.7-v4.9"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   com.redhat.openshift.versions: "v4.9-v4.7"
+    /// ```
+    ///
+    /// `message: com.redhat.openshift.versions "v4.9-v4.7" is not a version or a range of versions`
+    RBF_21: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L21728-21767; OCP 4.15 L15828-15874",
+    }
+}
+
 pub(crate) fn openshift_versions(
     annotations: &Annotations<'_>,
     settings: &Document,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     if settings.boolean("/bundle/redHatCatalog") != Some(true) {
         return;
@@ -133,15 +340,58 @@ pub(crate) fn openshift_versions(
             "{OPENSHIFT_VERSIONS} {} is not a version or a range of versions",
             quote(value)
         );
-        findings.warn("RBF-21", annotations.field(OPENSHIFT_VERSIONS), message);
+        report.add(&RBF_21, annotations.field(OPENSHIFT_VERSIONS), message);
     }
 }
 
-/// RBF-27: names of channels by convention. After api `pkg/validation/internal/good_practices.go`.
+rule! {
+    /// channels are named candidate, fast or stable
+    ///
+    /// The name of each channel in `operators.operatorframework.io.bundle.channels.v1` and
+    /// `operators.operatorframework.io.bundle.channel.default.v1` starts with `candidate`, `fast`
+    /// or `stable`. The rule is off by default. It runs where the setting `bundle.optional`
+    /// contains `good-practices`, `name=good-practices` or `suite=operatorframework`, or where
+    /// `rules` gives it a level; `operatorhub` and `name=operatorhub` do not turn it on.
+    ///
+    /// # Why
+    ///
+    /// Users choose a channel by its name, and a common convention tells them what to expect.
+    /// OpenShift 4.12, Operators, recommends a convention within an Operator but prescribes no
+    /// names; these three are those of the good-practices validator of operator-framework/api.
+    ///
+    /// # Repair
+    ///
+    /// Rename the channels, for example to `stable-v1`. Keep the old channels that users are
+    /// subscribed to.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.channels.v1: "stable,fast"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// annotations:
+    ///   operators.operatorframework.io.bundle.channels.v1: "beta,stable"
+    /// ```
+    ///
+    /// `message: channel(s) ["beta"] are not following the recommended naming convention:
+    /// https://olm.operatorframework.io/docs/best-practices/channel-naming`
+    RBF_27: Warn {
+        on: [BUNDLE: Create | Update],
+        off_until: ["/bundle/optional"],
+        source: "OCP 4.12 L1911, L6881, L22740; api pkg/validation/internal/good_practices.go",
+    }
+}
+
+/// After api `pkg/validation/internal/good_practices.go`.
 pub(crate) fn channel_names(
     annotations: &Annotations<'_>,
     settings: &Document,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     let suites = settings.texts("/bundle/optional");
     let selected = suites.iter().any(|suite| {
@@ -150,7 +400,7 @@ pub(crate) fn channel_names(
             "good-practices" | "name=good-practices" | "suite=operatorframework"
         )
     });
-    if !selected && !findings.is_enabled("RBF-27") {
+    if !selected && !report.is_configured(&RBF_27) {
         return;
     }
     let channels = annotations.get(CHANNELS).unwrap_or_default().split(',');
@@ -165,6 +415,6 @@ pub(crate) fn channel_names(
             "channel(s) {} are not following the recommended naming convention: https://olm.operatorframework.io/docs/best-practices/channel-naming",
             ascii::list(&odd)
         );
-        findings.warn("RBF-27", annotations.field(CHANNELS), message);
+        report.add(&RBF_27, annotations.field(CHANNELS), message);
     }
 }

@@ -1,14 +1,15 @@
-//! CRDs of a bundle and what its `ClusterServiceVersion` owns: RBF-07 to RBF-09.
+//! CRDs of a bundle, and what its `ClusterServiceVersion` owns.
 //! After api `pkg/validation/internal/bundle.go`.
 
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::Folder;
+use crate::folder::{BUNDLE, Folder};
 use crate::manifests::{CRD, CSV, Manifest};
+
+rules![RBF_07, RBF_08, RBF_09];
 
 /// One version of an API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,12 +36,154 @@ struct Found {
     field: String,
 }
 
-/// RBF-07 for one directory, and RBF-08 and RBF-09 where it is that of a bundle.
+rule! {
+    /// every CRD that the ClusterServiceVersion owns is in manifests/
+    ///
+    /// For each entry of `spec.customresourcedefinitions.owned` in the ClusterServiceVersion, a CRD
+    /// in `manifests/` defines the same group, version and kind. The group of the entry is what
+    /// follows the first dot of its `name`. Versions of the CRD are those in `spec.versions`, or
+    /// `spec.version` of a `v1beta1` CRD without that list. Only the first document of a file
+    /// counts (RBF-32), and a CRD in a file that cannot be parsed is missing. In the legacy format
+    /// (RBF-28) the rule applies to each version directory.
+    ///
+    /// # Why
+    ///
+    /// OLM installs the CRDs from the bundle. Without the CRD the Operator cannot serve an API that
+    /// it claims to own. The registry refuses such a bundle, see OpenShift 4.12, Operators, *Bundle
+    /// format*.
+    ///
+    /// # Repair
+    ///
+    /// Add the CRD, or correct `name`, `version` and `kind` of the entry. Put a CRD that is a later
+    /// document of a file into a file of its own.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: ClusterServiceVersion
+    /// metadata: {name: etcdoperator.v0.9.4}
+    /// spec:
+    ///   customresourcedefinitions:
+    ///     owned:
+    ///     - {name: etcdclusters.etcd.database.coreos.com, version: v1beta2, kind: EtcdCluster}
+    /// ---
+    /// kind: CustomResourceDefinition
+    /// spec:
+    ///   group: etcd.database.coreos.com
+    ///   names: {kind: EtcdCluster}
+    ///   versions: [{name: v1beta2}]
+    /// ```
+    ///
+    /// The two documents are two files in `manifests/`.
+    ///
+    /// # Rejected
+    ///
+    /// The same ClusterServiceVersion without that CRD, or with one that has only the version `v1`.
+    ///
+    /// `message: owned CRD "etcd.database.coreos.com/v1beta2, Kind=EtcdCluster" not found in bundle
+    /// "etcdoperator.v0.9.4"`
+    RBF_07: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L305; OCP 4.15 L274-278; OCP 4.5 L201, L220; OKD L23; api pkg/validation/internal/bundle.go; operator-registry pkg/lib/validation/bundle.go",
+    }
+}
+
+rule! {
+    /// every CRD in manifests/ is owned by the ClusterServiceVersion
+    ///
+    /// For every CRD in `manifests/`, `spec.customresourcedefinitions.owned` of the
+    /// ClusterServiceVersion has an entry with its group and kind. Further versions of a CRD need
+    /// no entry, as long as the entry for one version finds that version in `manifests/` (RBF-07).
+    /// A bundle without a ClusterServiceVersion breaks RBF-06 only.
+    ///
+    /// # Why
+    ///
+    /// What an Operator provides is in its ClusterServiceVersion: an API that it brings and does
+    /// not name has no owner. `operator-sdk bundle validate` reports an error, see OpenShift 4.12,
+    /// Operators, *Validating Operator bundles*.
+    ///
+    /// # Repair
+    ///
+    /// Add an entry to `spec.customresourcedefinitions.owned`, or remove the CRD from the bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: ClusterServiceVersion
+    /// spec:
+    ///   customresourcedefinitions:
+    ///     owned: [{name: memcacheds.cache.example.com, version: v1alpha1, kind: Memcached}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// Where the ClusterServiceVersion `etcdoperator.v0.9.4` has no such entry:
+    ///
+    /// ```yaml
+    /// kind: CustomResourceDefinition
+    /// spec:
+    ///   group: cache.example.com
+    ///   names: {kind: Memcached}
+    ///   versions: [{name: v1alpha1}]
+    /// ```
+    ///
+    /// `message: CRD "cache.example.com/v1alpha1, Kind=Memcached" is present in bundle
+    /// "etcdoperator.v0.9.4" but not defined in CSV`
+    RBF_08: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L22661-22667; OCP 4.15 L17241-17400; api pkg/validation/internal/bundle.go",
+    }
+}
+
+rule! {
+    /// no version of a CRD is in manifests/ twice
+    ///
+    /// The CRDs in `manifests/` define each group, version and kind once: neither two files nor two
+    /// entries of `spec.versions` define the same one.
+    ///
+    /// # Why
+    ///
+    /// The cluster can have only one definition of an API version, and nothing says which of two is
+    /// meant. The validators of operator-framework/api refuse such a bundle.
+    ///
+    /// # Repair
+    ///
+    /// Remove the duplicate. Define several versions of a kind in `spec.versions` of one CRD.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: CustomResourceDefinition
+    /// spec:
+    ///   group: etcd.database.coreos.com
+    ///   names: {kind: EtcdCluster}
+    ///   versions: [{name: v1beta2}, {name: v1}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: CustomResourceDefinition
+    /// spec:
+    ///   group: etcd.database.coreos.com
+    ///   names: {kind: EtcdCluster}
+    ///   versions: [{name: v1beta2}, {name: v1beta2}]
+    /// ```
+    ///
+    /// `message: duplicate CRD "etcd.database.coreos.com/v1beta2, Kind=EtcdCluster" in bundle
+    /// "etcdoperator.v0.9.4"`
+    RBF_09: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "api pkg/validation/internal/bundle.go",
+    }
+}
+
+/// Judges one directory. That of a package's version (`is_bundle` is false) may hold other CRDs.
 pub(crate) fn judge(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
     is_bundle: bool,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     let mut defined = Vec::new();
     for crd in manifests.iter().filter(|manifest| manifest.kind == CRD) {
@@ -59,7 +202,7 @@ pub(crate) fn judge(
                 owned_kinds.insert(key.group_kind());
             } else {
                 let message = format!("owned CRD {} not found in bundle {name}", key.quoted());
-                findings.deny("RBF-07", field, message);
+                report.add(&RBF_07, field, message);
             }
         }
         bundle.get_or_insert(name);
@@ -72,12 +215,12 @@ pub(crate) fn judge(
     for Found { key, field } in &defined {
         if !seen.insert(key) {
             let message = format!("duplicate CRD {} in bundle {name}", key.quoted());
-            findings.deny("RBF-09", field.as_str(), message);
+            report.add(&RBF_09, field.as_str(), message);
         // Without a ClusterServiceVersion (RBF-06) nothing is owned, and nothing is superfluous.
         } else if bundle.is_some() && !owned_kinds.contains(&key.group_kind()) {
             let message =
                 format!("CRD {} is present in bundle {name} but not defined in CSV", key.quoted());
-            findings.deny("RBF-08", field.as_str(), message);
+            report.add(&RBF_08, field.as_str(), message);
         }
     }
 }

@@ -1,43 +1,90 @@
-//! `metadata/dependencies.yaml`: RBF-17 and RBF-18.
+//! `metadata/dependencies.yaml`.
 //!
 //! Whether an item can be read at all is asked here; what a readable constraint may say is the matter
 //! of other rules. The registry looks for `dependencies` in every file of `metadata/`; a file of that
 //! name is also looked at where it has none.
 
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::{Content, Folder};
+use crate::folder::{BUNDLE, Content, Folder};
 use crate::layout::METADATA;
 
-pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, findings: &mut Findings<'_>) {
+rules![RBF_17, RBF_18];
+
+rule! {
+    /// metadata/dependencies.yaml lists dependencies that can be read
+    ///
+    /// `dependencies`, in any file directly in `metadata/`, is a list of items with a non-empty
+    /// string `type` and an object `value`. These fields of `value` are strings where they are set:
+    /// `group`, `version` and `kind` of `olm.gvk`, `packageName` and `version` of `olm.package`,
+    /// `failureMessage` of `olm.constraint`, `label` of `olm.label`. A file `dependencies.*` can be
+    /// parsed and has the key `dependencies`; null, an empty file and no file at all are allowed.
+    /// Unknown types break RBF-18, and the rules CON judge what a constraint says.
+    ///
+    /// # Why
+    ///
+    /// OLM installs what the bundle depends on, and can do so only where the registry can read it.
+    /// See OpenShift 4.12, Operators, *Bundle format*, Dependencies.
+    ///
+    /// # Repair
+    ///
+    /// Write each dependency as an item with `type` and `value`, and put versions in quotes. Remove
+    /// the file where the bundle depends on nothing.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// dependencies:
+    /// - type: olm.package
+    ///   value: {packageName: prometheus, version: ">0.27.0"}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// dependencies:
+    /// - type: olm.package
+    ///   value: prometheus
+    /// ```
+    ///
+    /// `message: couldn't parse dependency of type olm.package`
+    ///
+    /// Where the type is not known, the reason follows: `message: couldn't parse dependency of type
+    /// unknown: type is missing`
+    RBF_17: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L474-514, L2685-2720; OCP 4.15 L368-401, L1927-1960; OCP 4.5 L297-320; OKD L78-102; operator-registry pkg/registry/types.go, pkg/lib/bundle/validate.go",
+    }
+}
+
+pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
     let allows_labels = settings.boolean("/bundle/allowLabelDependency") == Some(true);
     for file in folder.files_in(METADATA) {
         let is_named = file.name().starts_with("dependencies.");
         if let (Content::Failed(why), true) = (&file.content, is_named) {
-            findings.deny("RBF-17", file.error_field(), untyped(why));
+            report.add(&RBF_17, file.error_field(), untyped(why));
         }
         let Some(object) = folder.first(file) else { continue };
         match object.kind("/dependencies") {
             Kind::List => {
                 for (index, item) in object.items("/dependencies").enumerate() {
                     let field = file.within(&format!("dependencies[{index}]"));
-                    dependency(&item, field, allows_labels, findings);
+                    dependency(&item, field, allows_labels, report);
                 }
             }
             // What stands there may be an item without the list.
             Kind::Object if object.kind("/dependencies/type") == Kind::Text => {
                 let message = unreadable(&object.text_or_empty("/dependencies/type"));
-                findings.deny("RBF-17", file.within("dependencies"), message);
+                report.add(&RBF_17, file.within("dependencies"), message);
             }
             Kind::Missing if is_named => {
                 let why = "dependencies is missing: list below it what the bundle depends on, or remove the file";
-                findings.deny("RBF-17", file.within(""), untyped(why));
+                report.add(&RBF_17, file.within(""), untyped(why));
             }
             Kind::Null | Kind::Missing => {}
             _ => {
                 let why = "dependencies is not a list";
-                findings.deny("RBF-17", file.within("dependencies"), untyped(why));
+                report.add(&RBF_17, file.within("dependencies"), untyped(why));
             }
         }
     }
@@ -62,7 +109,48 @@ fn without_type(item: &Document) -> (&'static str, &'static str) {
     }
 }
 
-fn dependency(item: &Document, field: String, allows_labels: bool, findings: &mut Findings<'_>) {
+rule! {
+    /// a dependency is of a known type
+    ///
+    /// The `type` of each dependency in `metadata/` is `olm.package`, `olm.gvk` or
+    /// `olm.constraint`, in every profile. The setting `bundle.allowLabelDependency` also allows
+    /// `olm.label`, whose `value.label` must not be empty. A missing or empty type breaks RBF-17.
+    ///
+    /// # Why
+    ///
+    /// OLM resolves dependencies of known types only. OpenShift 4.12, Operators, *Bundle format*,
+    /// Dependencies, lists the three; operator-registry also reads `olm.label`, which the documents
+    /// do not mention.
+    ///
+    /// # Repair
+    ///
+    /// Use one of the three types: `olm.gvk` for an API, `olm.package` for an Operator, and
+    /// `olm.constraint` for anything else.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// dependencies:
+    /// - type: olm.constraint
+    ///   value: {cel: {rule: 'true'}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// dependencies:
+    /// - type: olm.crd
+    ///   value: {}
+    /// ```
+    ///
+    /// `message: couldn't parse dependency of type olm.crd`
+    RBF_18: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L482-494, L2688-2700; OCP 4.15 L368-401; OCP 4.5 L300-308; OKD L81-90; operator-registry pkg/registry/types.go",
+    }
+}
+
+fn dependency(item: &Document, field: String, allows_labels: bool, report: &mut Report<'_>) {
     let kind = item.text_or_empty("/type");
     let fields: &[&str] = match kind.as_str() {
         "olm.gvk" => &["group", "version", "kind"],
@@ -71,11 +159,11 @@ fn dependency(item: &Document, field: String, allows_labels: bool, findings: &mu
         "olm.label" if allows_labels => &["label"],
         "" => {
             let (member, why) = without_type(item);
-            findings.deny("RBF-17", field + member, untyped(why));
+            report.add(&RBF_17, field + member, untyped(why));
             return;
         }
         _ => {
-            findings.deny("RBF-18", field + ".type", unreadable(&kind));
+            report.add(&RBF_18, field + ".type", unreadable(&kind));
             return;
         }
     };
@@ -84,8 +172,8 @@ fn dependency(item: &Document, field: String, allows_labels: bool, findings: &mu
     };
     if item.kind("/value") != Kind::Object || !fields.iter().all(is_text) {
         let field = if item.has("/value") { field + ".value" } else { field };
-        findings.deny("RBF-17", field, unreadable(&kind));
+        report.add(&RBF_17, field, unreadable(&kind));
     } else if kind == "olm.label" && item.text_or_empty("/value/label").is_empty() {
-        findings.deny("RBF-18", field + ".value", unreadable(&kind));
+        report.add(&RBF_18, field + ".value", unreadable(&kind));
     }
 }

@@ -1,4 +1,4 @@
-//! RBF-22: labels of `bundle.Dockerfile` that differ from the annotations.
+//! Labels of `bundle.Dockerfile`, compared with the annotations.
 //!
 //! ```text
 //! text ─▶ instructions (lines joined, comments left out) ─▶ LABEL ─▶ words ─▶ key, value, line
@@ -7,18 +7,56 @@
 use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
+use opgate_sdk::{Report, rule, rules};
 
 use crate::annotations::Annotations;
-use crate::findings::Findings;
-use crate::folder::Folder;
+use crate::folder::{BUNDLE, Folder};
+
+rules![RBF_22];
 
 const DOCKERFILE: &str = "bundle.Dockerfile";
 
-pub(crate) fn judge(
-    folder: &Folder<'_>,
-    annotations: &Annotations<'_>,
-    findings: &mut Findings<'_>,
-) {
+rule! {
+    /// labels of bundle.Dockerfile agree with annotations.yaml
+    ///
+    /// A `LABEL` in `bundle.Dockerfile` at the top of the bundle has the value of the annotation
+    /// with the same key. Labels without such an annotation, and values with a variable (`$`), are
+    /// not compared. Of several labels with the same key the last one counts. A file of more than
+    /// 64 KiB is not looked at.
+    ///
+    /// # Why
+    ///
+    /// The registry on the cluster reads the annotations and not the labels of the image, so a
+    /// label that differs misleads whoever looks at it. The annotations are authoritative, see
+    /// OpenShift 4.12, Operators, *Bundle format*, Annotations.
+    ///
+    /// # Repair
+    ///
+    /// Set the label to the value of the annotation, or generate both again with `make bundle`.
+    ///
+    /// # Accepted
+    ///
+    /// ```text
+    /// LABEL operators.operatorframework.io.bundle.channels.v1="beta,stable"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The annotation is `beta,stable`:
+    ///
+    /// ```text
+    /// LABEL operators.operatorframework.io.bundle.channels.v1=alpha
+    /// ```
+    ///
+    /// `message: label operators.operatorframework.io.bundle.channels.v1 is "alpha" in
+    /// bundle.Dockerfile but "beta,stable" in annotations.yaml, which is authoritative`
+    RBF_22: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L470, L21755-21767; OCP 4.15 L336-366; OCP 4.5 L295-296; OKD L77",
+    }
+}
+
+pub(crate) fn judge(folder: &Folder<'_>, annotations: &Annotations<'_>, report: &mut Report<'_>) {
     let Some(file) = folder.file(DOCKERFILE) else { return };
     let Some(text) = folder.text(file) else { return };
     for (key, Label { value, line }) in labels(&text) {
@@ -34,7 +72,7 @@ pub(crate) fn judge(
                 quote(&value),
                 quote(annotation)
             );
-            findings.warn("RBF-22", file.line_field(line), message);
+            report.add(&RBF_22, file.line_field(line), message);
         }
     }
 }

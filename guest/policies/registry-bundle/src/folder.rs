@@ -7,9 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Target};
 
 use crate::{layout, manifests};
+
+pub(crate) static BUNDLE: Target = Target::of_files("RegistryBundle", &["registrybundles"]);
 
 /// What is known of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]

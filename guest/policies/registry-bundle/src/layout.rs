@@ -1,8 +1,14 @@
-//! The folder as a whole: its directories (RBF-01) and its size (RBF-14, RBF-15).
+//! The folder as a whole: its directories and its size.
+//!
+//! Only the host can know the compressed size (`spec.compressedSize`): what gzip and base64 make of
+//! every file of `manifests/` and `metadata/`. It is missing where a file cannot be read.
 
-use crate::findings::Findings;
-use crate::folder::{Content, Folder};
+use opgate_sdk::{Report, rule, rules};
+
+use crate::folder::{BUNDLE, Content, Folder};
 use crate::manifests;
+
+rules![RBF_01, RBF_14, RBF_15];
 
 pub(crate) const METADATA: &str = "metadata";
 
@@ -11,8 +17,50 @@ const LIMIT: u64 = 1 << 20;
 /// 85 percent of it.
 const NEAR: u64 = LIMIT * 85 / 100;
 
-/// RBF-01.
-pub(crate) fn directories(folder: &Folder<'_>, findings: &mut Findings<'_>) {
+rule! {
+    /// a bundle has the directories manifests/ and metadata/
+    ///
+    /// The top of the bundle contains the directories `manifests/` and `metadata/`; other entries
+    /// are allowed. A link in the place of a directory does not count, nor does a directory that
+    /// cannot be read. A folder in the legacy format (RBF-28) is not looked at. An UPDATE, which is
+    /// a comparison with a published bundle, is judged like a CREATE by this and every other rule
+    /// RBF: the new folder as a whole.
+    ///
+    /// # Why
+    ///
+    /// The registry reads the objects from `manifests/`, and the package and the channels from
+    /// `metadata/`. Without one of them the bundle cannot be added to the catalog. See OpenShift
+    /// 4.12, Operators, *Bundle format* and *Validating Operator bundles*.
+    ///
+    /// # Repair
+    ///
+    /// Run `make bundle`, which generates both directories, or create the missing one. Put the
+    /// directory itself in the place of a link.
+    ///
+    /// # Accepted
+    ///
+    /// ```text
+    /// manifests/etcdoperator.clusterserviceversion.yaml
+    /// metadata/annotations.yaml
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```text
+    /// manifests/etcdoperator.clusterserviceversion.yaml
+    /// ```
+    ///
+    /// `message: Unable to locate metadata directory`
+    ///
+    /// For a link, or a directory that cannot be read, the reason follows: `message: Unable to
+    /// locate manifests directory: a symbolic link to a folder: put the folder itself there`
+    RBF_01: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L317-331, L12105-12122, L19123-19135, L22634-22645, L23638-23660; OCP 4.15 L274-325, L17241-17400; OCP 4.5 L225-237; OKD L25-35; operator-registry pkg/lib/bundle/validate.go",
+    }
+}
+
+pub(crate) fn directories(folder: &Folder<'_>, report: &mut Report<'_>) {
     for directory in [manifests::DIRECTORY, METADATA] {
         if folder.has_directory(directory) {
             continue;
@@ -21,23 +69,94 @@ pub(crate) fn directories(folder: &Folder<'_>, findings: &mut Findings<'_>) {
         // A link, or a folder that may not be read.
         match folder.file(directory).map(|file| (file, &file.content)) {
             Some((file, Content::Failed(why))) => {
-                findings.deny("RBF-01", file.error_field(), format!("{message}: {why}"));
+                report.add(&RBF_01, file.error_field(), format!("{message}: {why}"));
             }
-            _ => findings.deny("RBF-01", "spec.directories", message),
+            _ => report.add(&RBF_01, "spec.directories", message),
         }
     }
 }
 
-/// RBF-14 and RBF-15. Where the compressed size is not known, files are small enough that are so even
-/// if nothing in them can be compressed: base64 makes four bytes of three. Beyond that only whoever has
-/// the files can tell.
-pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
+rule! {
+    /// a compressed bundle is no larger than 1 MiB
+    ///
+    /// The files directly in `manifests/` and `metadata/`, each compressed with gzip and encoded in
+    /// base64, have together at most 1 MiB (1,048,576 bytes). Of a bundle that is far too large,
+    /// the message gives a lower bound, such as `size=~more than 8.4 MB`. Where the compressed size
+    /// is not known because one of the files cannot be read, and they have more than 668,466 bytes
+    /// uncompressed, the rule is reported as not evaluated. Smaller bundles fit even if nothing in
+    /// them can be compressed.
+    ///
+    /// # Why
+    ///
+    /// OLM unpacks the bundle into a ConfigMap, which holds no more than 1 MiB. A larger bundle
+    /// cannot be unpacked, and the Operator is not installed. The validators of
+    /// operator-framework/api have the same limit.
+    ///
+    /// # Repair
+    ///
+    /// Make the files smaller: shorten descriptions in CRDs, use a smaller icon, or remove versions
+    /// of CRDs that are no longer served. Remove files that do not belong to the bundle.
+    ///
+    /// # Accepted
+    ///
+    /// A bundle that compresses to 400,000 bytes.
+    ///
+    /// # Rejected
+    ///
+    /// A bundle that compresses to 1,200,000 bytes.
+    ///
+    /// `message: maximum bundle compressed size with gzip size exceeded: size=~1.2 MB , max=1.0 MB.
+    /// Bundle uncompressed size is 5.0 MB`
+    RBF_14: Deny {
+        on: [BUNDLE: Create | Update],
+        may_skip: true,
+        source: "api pkg/validation/internal/bundle.go",
+    }
+}
+
+rule! {
+    /// a compressed bundle stays below 85 percent of the limit
+    ///
+    /// The compressed size of the bundle, counted as in RBF-14, is at most 85 percent of the limit:
+    /// 891,289 bytes. Above the limit only RBF-14 applies. Where RBF-14 is reported as not
+    /// evaluated, so is this rule.
+    ///
+    /// # Why
+    ///
+    /// A bundle near the limit may pass it with its next version, and then OLM cannot unpack it.
+    /// Other implementations of gzip also come to sizes that differ by some percent. The validators
+    /// of operator-framework/api warn at the same size.
+    ///
+    /// # Repair
+    ///
+    /// Reduce the size before the next version, see RBF-14.
+    ///
+    /// # Accepted
+    ///
+    /// A bundle that compresses to 400,000 bytes.
+    ///
+    /// # Rejected
+    ///
+    /// A bundle that compresses to 950,000 bytes.
+    ///
+    /// `message: nearing maximum bundle compressed size with gzip: size=~950.0 kB , max=1.0 MB.
+    /// Bundle uncompressed size is 5.0 MB`
+    RBF_15: Warn {
+        on: [BUNDLE: Create | Update],
+        may_skip: true,
+        source: "api pkg/validation/internal/bundle.go",
+    }
+}
+
+/// Where the compressed size is not known, a bundle still fits if it does so without compression:
+/// base64 makes four bytes of three. Of a larger one nothing can be said.
+pub(crate) fn size(folder: &Folder<'_>, report: &mut Report<'_>) {
     let whole = folder.size();
     let Some((compressed, is_more)) = folder.compressed_size() else {
         if whole > NEAR / 4 * 3 {
             let why = "the compressed size of the bundle is not known";
-            findings.left_out("RBF-14", why);
-            findings.left_out("RBF-15", why);
+            report.skip(&RBF_14, "", why);
+            report.skip(&RBF_15, "", why);
         }
         return;
     };
@@ -50,10 +169,10 @@ pub(crate) fn size(folder: &Folder<'_>, findings: &mut Findings<'_>) {
     );
     if compressed > LIMIT {
         let message = format!("maximum bundle compressed size with gzip size exceeded: {sizes}");
-        findings.deny("RBF-14", "spec.compressedSize", message);
+        report.add(&RBF_14, "spec.compressedSize", message);
     } else if compressed > NEAR {
         let message = format!("nearing maximum bundle compressed size with gzip: {sizes}");
-        findings.warn("RBF-15", "spec.compressedSize", message);
+        report.add(&RBF_15, "spec.compressedSize", message);
     }
 }
 

@@ -1,20 +1,19 @@
-//! The manifests of a bundle: what each file holds (RBF-10 to RBF-12, RBF-32), and the one
-//! `ClusterServiceVersion` among them with what belongs to it (RBF-06, RBF-13, RBF-16).
+//! The manifests of a bundle: what each file holds.
 //!
 //! ```text
-//! files of a directory ─▶ Manifest (file, apiVersion, kind, name) ─▶ apis, objects, removed
+//! files of a directory ─▶ Manifest (file, apiVersion, kind, name) ─▶ csv, apis, objects, removed
 //! ```
 //!
-//! The registry reads the first document of a file and no other; so do all rules but RBF-32.
+//! The registry reads only the first document of a file, and so do the rules.
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::{Content, File, Folder};
+use crate::folder::{BUNDLE, Content, File, Folder};
 use crate::object_meta;
+
+rules![RBF_10, RBF_11, RBF_12, RBF_32];
 
 pub(crate) const DIRECTORY: &str = "manifests";
 pub(crate) const CSV: &str = "ClusterServiceVersion";
@@ -83,31 +82,77 @@ pub(crate) fn of<'f>(
     manifests
 }
 
-/// RBF-10 to RBF-12 and RBF-32.
+rule! {
+    /// a file in manifests/ holds one document
+    ///
+    /// A YAML or JSON file in `manifests/` holds one document. Empty documents do not count. All
+    /// other rules RBF look at the first document of a file only.
+    ///
+    /// # Why
+    ///
+    /// The registry reads the first document of a file and ignores the others without an error:
+    /// what they define is not part of the bundle. The layout in OpenShift 4.12, Operators, *Bundle
+    /// format*, has a file for each object.
+    ///
+    /// # Repair
+    ///
+    /// Put each document into a file of its own.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {name: a}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// In `manifests/configmap.yaml`:
+    ///
+    /// ```yaml
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {name: a}
+    /// ---
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {name: b}
+    /// ```
+    ///
+    /// `message: found more than one document inside manifests/configmap.yaml, using only the first
+    /// one`
+    RBF_32: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L317-331; operator-registry pkg/registry/decode.go",
+    }
+}
+
+/// Every file of `manifests/`, then the object in each.
 pub(crate) fn judge_files(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
     settings: &Document,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     for file in folder.files_in(DIRECTORY) {
-        parses(folder, file, findings);
+        parses(folder, file, report);
         if let Content::Documents(2..) = file.content {
             let message = format!(
                 "found more than one document inside {}, using only the first one",
                 file.path
             );
-            findings.warn("RBF-32", file.document_field(1), message);
+            report.add(&RBF_32, file.document_field(1), message);
         }
     }
     for path in folder.directories_in(DIRECTORY) {
-        findings.deny("RBF-12", "spec.directories", cannot_parse(path, "is a directory"));
+        report.add(&RBF_12, "spec.directories", cannot_parse(path, "is a directory"));
     }
     let extra: BTreeSet<String> = settings.texts("/bundle/extraKinds").into_iter().collect();
     for manifest in manifests {
-        supported(manifest, &extra, findings);
+        supported(manifest, &extra, report);
         if let Some(object) = folder.first(manifest.file) {
-            object_meta::judge(&object, manifest, findings);
+            object_meta::judge(&object, manifest, report);
         }
     }
 }
@@ -116,10 +161,59 @@ fn cannot_parse(path: &str, why: &str) -> String {
     format!("{path}: cannot parse manifest: {why}")
 }
 
-/// RBF-12 for a file as a whole.
-pub(crate) fn parses(folder: &Folder<'_>, file: &File, findings: &mut Findings<'_>) {
+rule! {
+    /// every file in manifests/ is a Kubernetes object with valid metadata
+    ///
+    /// Every file in `manifests/`, hidden ones included, is YAML or JSON, and its first document is
+    /// an object with `apiVersion` and `kind`. There are no subdirectories. Keys of labels and
+    /// annotations, values of labels, and `metadata.ownerReferences` follow the syntax of
+    /// Kubernetes. Objects other than ClusterServiceVersions and CRDs have a `name` or a
+    /// `generateName`; namespaces are not checked. In the legacy format (RBF-28) the rule reports
+    /// only package manifests and files of versions that cannot be read or parsed.
+    ///
+    /// # Why
+    ///
+    /// operator-registry decodes every file in `manifests/` as an object, and refuses what it
+    /// cannot decode. The Kubernetes API server refuses objects with invalid metadata when OLM
+    /// creates them. See OpenShift 4.12, Operators, *Bundle format*, Manifests.
+    ///
+    /// # Repair
+    ///
+    /// Correct the place that the message names. Move other files and subdirectories out of
+    /// `manifests/`, and render templates before you check.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {name: x}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// A file `manifests/README.md`.
+    ///
+    /// `message: manifests/README.md: cannot parse manifest: neither YAML nor JSON`
+    ///
+    /// ```yaml
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {}
+    /// ```
+    ///
+    /// `message: error validating object metadata: metadata.name: Required value: name or
+    /// generateName is required. v1 ConfigMap ""`
+    pub(crate) RBF_12: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L317; operator-registry pkg/lib/bundle/validate.go",
+    }
+}
+
+/// A file as a whole: can it be parsed, and is it an object?
+pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) {
     let mut deny = |field: String, why: &str| {
-        findings.deny("RBF-12", field, cannot_parse(&file.path, why));
+        report.add(&RBF_12, field, cannot_parse(&file.path, why));
     };
     match &file.content {
         Content::Failed(why) => deny(file.error_field(), why),
@@ -140,10 +234,97 @@ pub(crate) fn parses(folder: &Folder<'_>, file: &File, findings: &mut Findings<'
     }
 }
 
-/// RBF-10 and RBF-11.
-fn supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, findings: &mut Findings<'_>) {
+rule! {
+    /// manifests/ holds supported kinds only
+    ///
+    /// Besides ClusterServiceVersion and CustomResourceDefinition, objects in `manifests/` are of
+    /// the kinds ClusterRole, ClusterRoleBinding, ConfigMap, ConsoleCLIDownload, ConsoleLink,
+    /// ConsolePlugin, ConsoleQuickStart, ConsoleYAMLSample (or ConsoleYamlSample), NetworkPolicy,
+    /// PodDisruptionBudget, PodMonitor, PriorityClass, PrometheusRule, Role, RoleBinding, Secret,
+    /// Service, ServiceAccount, ServiceMonitor and VerticalPodAutoscaler. The setting
+    /// `bundle.extraKinds` adds kinds. Kinds are compared, API groups are not. The list is the same
+    /// in every profile. An object without `kind` breaks RBF-12 only.
+    ///
+    /// # Why
+    ///
+    /// OLM creates, updates and deletes objects of these kinds together with the
+    /// ClusterServiceVersion; others are not supported. The list is in OpenShift 4.12, Operators,
+    /// *Bundle format*, with additions of operator-registry. OpenShift 4.15 names
+    /// CredentialsRequest as not supported.
+    ///
+    /// # Repair
+    ///
+    /// Remove the object: declare workloads and permissions in the ClusterServiceVersion, and let
+    /// the Operator create other objects. Add the kind to `bundle.extraKinds` where your OLM
+    /// supports it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiVersion: apps/v1
+    /// kind: Deployment
+    /// ```
+    ///
+    /// `message: Value apps/v1, Kind=Deployment: unsupported media type registry+v1 for bundle
+    /// object`
+    ///
+    /// Without `apiVersion`: `message: Deployment is not supported type for registryV1 bundle:
+    /// manifests/x.yaml`
+    RBF_10: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L335-389, L22740, L22827; OCP 4.15 L302-325, L16409, L16776, L17396-17397; OCP 4.5 L238-242; OKD L36-54; operator-registry pkg/lib/bundle/validate.go, pkg/lib/bundle/supported_resources.go",
+    }
+}
+
+rule! {
+    /// CRDs are of apiextensions.k8s.io/v1 or v1beta1
+    ///
+    /// The `apiVersion` of every CustomResourceDefinition in `manifests/` is
+    /// `apiextensions.k8s.io/v1` or `apiextensions.k8s.io/v1beta1`. A CRD without `apiVersion`
+    /// breaks RBF-12 instead. RBF-26 reports `v1beta1`, which Kubernetes 1.22 removed.
+    ///
+    /// # Why
+    ///
+    /// The registry reads CRDs of these two versions only, and the Kubernetes API server has no
+    /// other. OpenShift 4.12, Operators, *Extending the Kubernetes API with custom resource
+    /// definitions*, asks for `apiextensions.k8s.io/v1`.
+    ///
+    /// # Repair
+    ///
+    /// Set `apiVersion: apiextensions.k8s.io/v1`, and write the CRD in the form of that version.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: apiextensions.k8s.io/v1
+    /// kind: CustomResourceDefinition
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiVersion: apiextensions.k8s.io/v2
+    /// kind: CustomResourceDefinition
+    /// ```
+    ///
+    /// `message: Unsupported api version of CRD: apiextensions.k8s.io/v2`
+    RBF_11: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L4886; operator-registry pkg/lib/bundle/validate.go",
+    }
+}
+
+/// The kind of an object, and the version of a CRD.
+fn supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, report: &mut Report<'_>) {
     let Manifest { file, api_version, kind, .. } = manifest;
-    // Without a kind it is no object, RBF-12.
+    // Without a kind it is no object: RBF-12 says so.
     if kind.is_empty() {
         return;
     }
@@ -156,99 +337,11 @@ fn supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, findings: &mut F
                 manifest.group_version_kind()
             )
         };
-        findings.deny("RBF-10", file.within("kind"), message);
+        report.add(&RBF_10, file.within("kind"), message);
     }
     let known = ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"];
     if kind == CRD && !api_version.is_empty() && !known.contains(&api_version.as_str()) {
         let message = format!("Unsupported api version of CRD: {api_version}");
-        findings.deny("RBF-11", file.within("apiVersion"), message);
-    }
-}
-
-/// RBF-06: exactly one `ClusterServiceVersion`. A file that cannot be read (RBF-12) may hold it.
-pub(crate) fn one_csv(
-    folder: &Folder<'_>,
-    manifests: &[Manifest<'_>],
-    findings: &mut Findings<'_>,
-) {
-    let mut csvs = manifests.iter().filter(|manifest| manifest.kind == CSV);
-    match csvs.next() {
-        Some(_) => {}
-        None if folder.files_in(DIRECTORY).any(File::is_failed) => {
-            findings.left_out("RBF-06", "a file in manifests cannot be read");
-        }
-        None => {
-            let message = format!("no ClusterServiceVersion object found in {DIRECTORY}");
-            findings.deny("RBF-06", "spec.files", message);
-        }
-    }
-    for another in csvs {
-        let message = "more than one ClusterServiceVersion is found in bundle";
-        findings.deny("RBF-06", another.file.within("kind"), message);
-    }
-}
-
-/// RBF-13: the accounts of the deployments are OLM's to create.
-pub(crate) fn accounts(
-    folder: &Folder<'_>,
-    manifests: &[Manifest<'_>],
-    findings: &mut Findings<'_>,
-) {
-    let mut used = BTreeSet::new();
-    for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first(csv.file) else { continue };
-        for deployment in object.items("/spec/install/spec/deployments") {
-            used.extend(deployment.text("/spec/template/spec/serviceAccountName"));
-        }
-    }
-    let is_account = |m: &&Manifest<'_>| m.api_version == "v1" && m.kind == "ServiceAccount";
-    for account in manifests.iter().filter(is_account) {
-        if !account.name.is_empty() && used.contains(&account.name) {
-            let message = format!(
-                "invalid service account found in bundle. This service account {} in your bundle is not valid, because a service account with the same name was already specified in your CSV. If this was unintentional, please remove the service account manifest from your bundle. If it was intentional to specify a separate service account, please rename the SA in either the bundle manifest or the CSV.",
-                account.name
-            );
-            findings.deny("RBF-13", account.file.within("metadata.name"), message);
-        }
-    }
-}
-
-/// RBF-16: what `spec.release` asks of the name, and what it excludes. The package's name is that of
-/// the annotations; without it (RBF-03) nothing can be said about the bundle's.
-pub(crate) fn release(
-    folder: &Folder<'_>,
-    manifests: &[Manifest<'_>],
-    package: Option<&str>,
-    findings: &mut Findings<'_>,
-) {
-    for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
-        let Some(object) = folder.first(csv.file) else { continue };
-        let release = object.text_or_empty("/spec/release");
-        if release.is_empty() {
-            continue;
-        }
-        if let Some(package) = package {
-            let version = object.text_or_empty("/spec/version");
-            let expected = format!("{package}-v{version}-{release}");
-            if csv.name != expected {
-                let message = format!(
-                    "bundle name with release versioning {} does not match expected name {}",
-                    quote(&csv.name),
-                    quote(&expected)
-                );
-                findings.deny("RBF-16", csv.file.within("metadata.name"), message);
-            }
-        }
-        let substitutes = object.text_or_empty("/metadata/annotations/olm.substitutesFor");
-        if !substitutes.is_empty() {
-            let message = format!(
-                "bundle {} cannot have both a release version ({}) and olm.substitutesFor annotation ({})",
-                quote(&csv.name),
-                quote(&release),
-                quote(&substitutes)
-            );
-            let field = csv.file.within("metadata.annotations[olm.substitutesFor]");
-            findings.deny("RBF-16", field, message);
-        }
+        report.add(&RBF_11, file.within("apiVersion"), message);
     }
 }

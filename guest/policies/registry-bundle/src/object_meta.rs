@@ -1,24 +1,23 @@
-//! RBF-12 for the metadata of an object: `ValidateObjectMeta` of apimachinery as far as a bundle needs
-//! it. That a namespace is not allowed, as upstream has it, is not written anywhere and not asked.
+//! The metadata of an object, for [`RBF_12`]: what `ValidateObjectMeta` of apimachinery checks and a
+//! bundle needs. Upstream also refuses a namespace. No document says so, and it is not checked here.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Selector, escape};
+use opgate_sdk::{Document, Kind, Report, Selector, escape};
 
-use crate::findings::Findings;
-use crate::manifests::{CRD, CSV, Manifest};
+use crate::manifests::{CRD, CSV, Manifest, RBF_12};
 
 /// What is wrong with the metadata of one object.
-struct Metadata<'m, 'f, 's> {
+struct Metadata<'m, 'r, 's> {
     manifest: &'m Manifest<'m>,
-    findings: &'f mut Findings<'s>,
+    report: &'r mut Report<'s>,
 }
 
-pub(crate) fn judge(object: &Document, manifest: &Manifest<'_>, findings: &mut Findings<'_>) {
-    // What is no object at all is told for the file.
+pub(crate) fn judge(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
+    // What is no object at all is reported for the file.
     if manifest.kind.is_empty() {
         return;
     }
-    let mut metadata = Metadata { manifest, findings };
+    let mut metadata = Metadata { manifest, report };
     if object.has("/metadata") && object.kind("/metadata") != Kind::Object {
         metadata.cannot_parse("metadata", "metadata is not an object");
         return;
@@ -42,13 +41,13 @@ impl Metadata<'_, '_, '_> {
             "error validating object metadata: {error}. {api_version} {kind} {}",
             quote(name)
         );
-        self.findings.deny("RBF-12", self.manifest.file.within(field), message);
+        self.report.add(&RBF_12, self.manifest.file.within(field), message);
     }
 
     fn cannot_parse(&mut self, field: &str, why: &str) {
         let file = self.manifest.file;
         let message = format!("{}: cannot parse manifest: {why}", file.path);
-        self.findings.deny("RBF-12", file.within(field), message);
+        self.report.add(&RBF_12, file.within(field), message);
     }
 
     /// Labels or annotations: keys, and the values of labels.

@@ -1,11 +1,12 @@
-//! Objects beside the `ClusterServiceVersion` that could harm a cluster: RBF-23 to RBF-25.
+//! Objects beside the `ClusterServiceVersion` that could harm a cluster.
 //! After api `pkg/validation/internal/object.go`; like there, only kinds are looked at.
 
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::Folder;
+use crate::folder::{BUNDLE, Folder};
 use crate::manifests::Manifest;
+
+rules![RBF_23, RBF_24, RBF_25];
 
 /// The `SecurityContextConstraints` that OpenShift 4.5 comes with.
 const DEFAULT_CONSTRAINTS: [&str; 8] = [
@@ -19,7 +20,7 @@ const DEFAULT_CONSTRAINTS: [&str; 8] = [
     "nonroot",
 ];
 
-pub(crate) fn judge(folder: &Folder<'_>, manifests: &[Manifest<'_>], findings: &mut Findings<'_>) {
+pub(crate) fn judge(folder: &Folder<'_>, manifests: &[Manifest<'_>], report: &mut Report<'_>) {
     for manifest in manifests {
         let check = match manifest.kind.as_str() {
             "PodDisruptionBudget" => budget,
@@ -28,14 +29,53 @@ pub(crate) fn judge(folder: &Folder<'_>, manifests: &[Manifest<'_>], findings: &
             _ => continue,
         };
         if let Some(object) = folder.first(manifest.file) {
-            check(&object, manifest, findings);
+            check(&object, manifest, report);
         }
     }
 }
 
-/// RBF-23. Every text fails upstream, because its integer part reads as 0; only `0%` does here
+rule! {
+    /// a PodDisruptionBudget lets pods be evicted
+    ///
+    /// In a PodDisruptionBudget in `manifests/`, `spec.maxUnavailable` is neither the number 0 nor
+    /// `"0%"`, and `spec.minAvailable` is not `"100%"`. Only the kind is compared, not
+    /// `apiVersion`.
+    ///
+    /// # Why
+    ///
+    /// Such a budget lets no pod be evicted. It blocks the drain of nodes, and with it the update
+    /// of the cluster. The object validator of operator-framework/api reports the same.
+    ///
+    /// # Repair
+    ///
+    /// Let at least one pod be unavailable, for example with `maxUnavailable: 1`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: PodDisruptionBudget
+    /// spec: {maxUnavailable: "50%"}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: PodDisruptionBudget
+    /// spec: {maxUnavailable: "0%", minAvailable: "100%"}
+    /// ```
+    ///
+    /// `message: maxUnavailable field cannot be set to 0 or 0%`
+    ///
+    /// `message: minAvailable field cannot be set to 100%`
+    RBF_23: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "api pkg/validation/internal/object.go",
+    }
+}
+
+/// Every text fails upstream, because its integer part reads as 0; only `0%` does here
 /// (decision J-10).
-fn budget(object: &Document, manifest: &Manifest<'_>, findings: &mut Findings<'_>) {
+fn budget(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     let pointer = "/spec/maxUnavailable";
     let none = match object.kind(pointer) {
         Kind::Number => object.number(pointer) == Some(0.0),
@@ -43,24 +83,107 @@ fn budget(object: &Document, manifest: &Manifest<'_>, findings: &mut Findings<'_
     };
     if none {
         let message = "maxUnavailable field cannot be set to 0 or 0%";
-        findings.warn("RBF-23", manifest.file.within("spec.maxUnavailable"), message);
+        report.add(&RBF_23, manifest.file.within("spec.maxUnavailable"), message);
     }
     if object.text_or_empty("/spec/minAvailable") == "100%" {
         let message = "minAvailable field cannot be set to 100%";
-        findings.warn("RBF-23", manifest.file.within("spec.minAvailable"), message);
+        report.add(&RBF_23, manifest.file.within("spec.minAvailable"), message);
     }
 }
 
-/// RBF-24.
-fn priority(object: &Document, manifest: &Manifest<'_>, findings: &mut Findings<'_>) {
+rule! {
+    /// a PriorityClass is not the default of the cluster
+    ///
+    /// In a PriorityClass in `manifests/`, `globalDefault` is not `true`. Only the kind is
+    /// compared, not `apiVersion`.
+    ///
+    /// # Why
+    ///
+    /// The default class gives its priority to every new pod in the cluster that names no class.
+    /// One Operator would change how pods of all others are scheduled. The object validator of
+    /// operator-framework/api reports the same.
+    ///
+    /// # Repair
+    ///
+    /// Remove `globalDefault`, and name the class in the pods that need it (`priorityClassName`).
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: PriorityClass
+    /// value: 1
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: PriorityClass
+    /// globalDefault: true
+    /// ```
+    ///
+    /// `message: globalDefault field cannot be set to true`
+    RBF_24: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "api pkg/validation/internal/object.go",
+    }
+}
+
+fn priority(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     if object.boolean("/globalDefault") == Some(true) {
         let message = "globalDefault field cannot be set to true";
-        findings.warn("RBF-24", manifest.file.within("globalDefault"), message);
+        report.add(&RBF_24, manifest.file.within("globalDefault"), message);
     }
 }
 
-/// RBF-25. Groups, resources and names are compared as they are written.
-fn role(object: &Document, manifest: &Manifest<'_>, findings: &mut Findings<'_>) {
+rule! {
+    /// roles do not let anybody change disruption budgets or the default SecurityContextConstraints
+    ///
+    /// No rule in a Role or ClusterRole in `manifests/` allows to create, update or patch
+    /// `poddisruptionbudgets` of the group `policy`. None allows to delete, update or patch
+    /// `securitycontextconstraints` of the group `security.openshift.io` where `resourceNames`
+    /// names a default one: `privileged`, `restricted`, `anyuid`, `hostaccess`, `hostmount-anyuid`,
+    /// `hostnetwork`, `node-exporter` or `nonroot`. The verb `*` counts as all of them; `*` in
+    /// groups, resources and names does not match. Permissions in the ClusterServiceVersion are not
+    /// looked at.
+    ///
+    /// # Why
+    ///
+    /// Changed disruption budgets can block updates of the cluster. All workloads share the default
+    /// SecurityContextConstraints, so a change can break or expose them. The object validator of
+    /// operator-framework/api reports the same.
+    ///
+    /// # Repair
+    ///
+    /// Remove the verbs from the rule. Where the Operator needs other constraints, let it create
+    /// SecurityContextConstraints of its own.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: ClusterRole
+    /// rules:
+    /// - apiGroups: [security.openshift.io]
+    ///   resources: [securitycontextconstraints]
+    ///   resourceNames: [privileged]
+    ///   verbs: [use]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same rule with `verbs: [update]`.
+    ///
+    /// `message: RBAC includes permission to modify default securitycontextconstraints, which could
+    /// impact cluster stability`
+    ///
+    /// For disruption budgets: `message: RBAC includes permission to create/update
+    /// poddisruptionbudgets, which could impact cluster stability`
+    RBF_25: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "api pkg/validation/internal/object.go",
+    }
+}
+
+fn role(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     for (index, rule) in object.items("/rules").enumerate() {
         if !may_name(&rule, &["poddisruptionbudgets", "securitycontextconstraints"]) {
             continue;
@@ -71,7 +194,7 @@ fn role(object: &Document, manifest: &Manifest<'_>, findings: &mut Findings<'_>)
                 .any(|text| wanted.contains(&text.as_str()))
         };
         let mut warn = |message: &str| {
-            findings.warn("RBF-25", manifest.file.within(&format!("rules[{index}]")), message);
+            report.add(&RBF_25, manifest.file.within(&format!("rules[{index}]")), message);
         };
         if names("/apiGroups", &["policy"])
             && names("/resources", &["poddisruptionbudgets"])

@@ -1,5 +1,4 @@
-//! The format before bundles: all versions of a package in one directory, with `*.package.yaml`
-//! (RBF-28 to RBF-30).
+//! The format before bundles: all versions of a package in one directory, with `*.package.yaml`.
 //!
 //! ```text
 //! etcd/
@@ -10,12 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::{Content, File, Folder};
-use crate::manifests::{self, CSV, Manifest};
+use crate::folder::{BUNDLE, Content, File, Folder};
+use crate::manifests::{self, CSV, Manifest, RBF_12};
 use crate::{apis, layout};
+
+rules![RBF_28, RBF_29, RBF_30];
 
 /// The package manifests of the folder.
 pub(crate) fn manifests<'f>(folder: &'f Folder<'_>) -> Vec<&'f File> {
@@ -34,37 +34,127 @@ pub(crate) fn is_package(folder: &Folder<'_>, packages: &[&File]) -> bool {
         && !folder.has_directory(layout::METADATA)
 }
 
-/// RBF-28 and RBF-29.
+rule! {
+    /// the legacy package manifest format is not used
+    ///
+    /// The top of the folder contains no package manifest: no file `*.package.yaml`,
+    /// `*.package.yml` or `*.package.json`. A folder with one, and without `manifests/` and
+    /// `metadata/`, is judged as a package in the legacy format: by RBF-07, RBF-12 and RBF-28 to
+    /// RBF-30 only. Under the profile `ocp-4.5`, which supports the format, this rule finds
+    /// nothing; the others still apply.
+    ///
+    /// # Why
+    ///
+    /// OpenShift 4.8 and later do not read the format, so the Operator cannot be in a catalog
+    /// there. See OpenShift 4.12, Operators, *Migrating package manifest projects to bundle
+    /// format*.
+    ///
+    /// # Repair
+    ///
+    /// Convert the package with `operator-sdk pkgman-to-bundle`, which makes one bundle of each
+    /// version. Set `profile: ocp-4.5` for clusters that still use the format.
+    ///
+    /// # Accepted
+    ///
+    /// A bundle with `manifests/` and `metadata/`, and no package manifest beside them.
+    ///
+    /// # Rejected
+    ///
+    /// ```text
+    /// 0.9.2/etcdoperator.v0.9.2.clusterserviceversion.yaml
+    /// etcd.package.yaml
+    /// ```
+    ///
+    /// `message: support for the legacy package manifest format is removed in OpenShift Container
+    /// Platform 4.8 and later`
+    RBF_28: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L4564, L23601-23608; OCP 4.15 L2874, L18399; OCP 4.5 L156-202",
+    }
+}
+
+/// Every package manifest.
 pub(crate) fn judge_manifests(
     folder: &Folder<'_>,
     packages: &[&File],
     settings: &Document,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     for file in packages {
         if settings.text_or_empty("/profile") != "ocp-4.5" {
             let message = "support for the legacy package manifest format is removed in OpenShift Container Platform 4.8 and later";
-            findings.warn("RBF-28", file.field(), message);
+            report.add(&RBF_28, file.field(), message);
         }
         match (&file.content, folder.first(file)) {
             (Content::Failed(why), _) => {
                 let message = format!("{}: cannot parse manifest: {why}", file.path);
-                findings.deny("RBF-12", file.error_field(), message);
+                report.add(&RBF_12, file.error_field(), message);
             }
-            (_, Some(object)) => channels(&object, file, findings),
+            (_, Some(object)) => channels(&object, file, report),
             (_, None) => {
                 for message in ["packageName empty", "channels empty"] {
-                    findings.deny("RBF-29", file.field(), message);
+                    report.add(&RBF_29, file.field(), message);
                 }
             }
         }
     }
 }
 
-/// RBF-29. After api `pkg/validation/internal/package_manifest.go`.
-fn channels(package: &Document, file: &File, findings: &mut Findings<'_>) {
+rule! {
+    /// a package manifest has a name, channels and a default channel
+    ///
+    /// A package manifest (RBF-28) has a non-empty `packageName` and at least one entry in
+    /// `channels`. Each channel has a unique, non-empty `name` and a non-empty `currentCSV`.
+    /// `defaultChannel` is one of the channels; it may be missing where there is only one. The rule
+    /// also applies to a package manifest beside `manifests/` and `metadata/`. A file that cannot
+    /// be parsed breaks RBF-12 instead.
+    ///
+    /// # Why
+    ///
+    /// The registry loads a package by its name and its channels, and a subscription without a
+    /// channel takes the default one. See OpenShift 4.5, Operators, *Package Manifest Format*.
+    ///
+    /// # Repair
+    ///
+    /// Set the field that the message names. Give each channel its own name, and choose one of
+    /// several as `defaultChannel`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// packageName: etcd
+    /// channels: [{name: alpha, currentCSV: etcdoperator.v0.9.2}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// packageName: etcd
+    /// channels: []
+    /// ```
+    ///
+    /// `message: channels empty`
+    ///
+    /// The other messages are:
+    ///
+    /// ```text
+    /// packageName empty
+    /// channel 0 name is empty
+    /// channel "" currentCSV is empty
+    /// duplicate package manifest channel name "alpha"
+    /// default channel is empty but more than one channel exists
+    /// default channel "gamma" not found in the list of declared channels
+    /// ```
+    RBF_29: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L2373-2379; OCP 4.5 L186-198; api pkg/validation/internal/package_manifest.go",
+    }
+}
+
+/// After api `pkg/validation/internal/package_manifest.go`.
+fn channels(package: &Document, file: &File, report: &mut Report<'_>) {
     let mut deny = |field: &str, message: String| {
-        findings.deny("RBF-29", file.within(field), message);
+        report.add(&RBF_29, file.within(field), message);
     };
     if package.text_or_empty("/packageName").is_empty() {
         deny("packageName", "packageName empty".to_owned());
@@ -107,8 +197,59 @@ fn channels(package: &Document, file: &File, findings: &mut Findings<'_>) {
     }
 }
 
-/// RBF-30, and RBF-07 for every version: the folder is a package.
-pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], findings: &mut Findings<'_>) {
+rule! {
+    /// a package has every ClusterServiceVersion that its channels and versions refer to
+    ///
+    /// In the legacy package manifest format, every directory at the top of the folder contains
+    /// exactly one ClusterServiceVersion; directories with a leading dot are left out. Each
+    /// `channels[].currentCSV` and each `spec.replaces` names a ClusterServiceVersion of the
+    /// package. Where a version directory has no readable ClusterServiceVersion but a file that
+    /// cannot be read, the names are not compared, and the rule is reported as not evaluated. CRDs
+    /// that a version owns are judged by RBF-07.
+    ///
+    /// # Why
+    ///
+    /// The registry loads all versions of the package, and refuses it where one of them is missing.
+    /// The requirements are in OpenShift 4.5, Operators, *Package Manifest Format*.
+    ///
+    /// # Repair
+    ///
+    /// Add the version that is missing, or correct the name that refers to it. Split a directory
+    /// with several ClusterServiceVersions, and move other directories out of the package.
+    ///
+    /// # Accepted
+    ///
+    /// A directory `0.9.0/` whose ClusterServiceVersion is `etcdoperator.v0.9.0`, and beside it:
+    ///
+    /// ```yaml
+    /// channels: [{name: alpha, currentCSV: etcdoperator.v0.9.0}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same directory, and beside it:
+    ///
+    /// ```yaml
+    /// channels: [{name: alpha, currentCSV: etcdoperator.v1.0.0}]
+    /// ```
+    ///
+    /// `message: channel "alpha" currentCSV "etcdoperator.v1.0.0" not found in the package`
+    ///
+    /// The other messages are:
+    ///
+    /// ```text
+    /// etcdoperator.v0.9.0 specifies replacement that couldn't be found
+    /// version directory "1.0.0" must contain exactly one ClusterServiceVersion
+    /// ```
+    RBF_30: Deny {
+        on: [BUNDLE: Create | Update],
+        may_skip: true,
+        source: "OCP 4.5 L196-202, L3118-3119",
+    }
+}
+
+/// Every version of a package, and what refers to it.
+pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &mut Report<'_>) {
     let mut versions: BTreeMap<&str, Vec<&File>> = BTreeMap::new();
     for directory in folder.directories_in("").filter(|name| !name.starts_with('.')) {
         versions.insert(directory, Vec::new());
@@ -124,7 +265,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], findings: 
     for (version, files) in versions {
         let failed: Vec<_> = files.iter().filter(|file| file.is_failed()).collect();
         for file in &failed {
-            manifests::parses(folder, file, findings);
+            manifests::parses(folder, file, report);
         }
         let manifests = manifests::of(folder, files.iter().copied());
         let csvs: Vec<_> = manifests.iter().filter(|manifest| manifest.kind == CSV).collect();
@@ -138,30 +279,30 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], findings: 
             );
             let another = csvs.get(1).map(|csv| csv.file.within("kind"));
             let field = another.unwrap_or_else(|| "spec.directories".to_owned());
-            findings.deny("RBF-30", field, message);
+            report.add(&RBF_30, field, message);
         }
         for csv in csvs {
             replaced.extend(replaces(folder, csv));
             names.insert(csv.name.clone());
         }
-        apis::judge(folder, &manifests, false, findings);
+        apis::judge(folder, &manifests, false, report);
     }
     if !is_complete {
         // Nor is it known which names are there.
-        findings.left_out("RBF-30", "a file of a version cannot be read");
+        report.skip(&RBF_30, "", "a file of a version cannot be read");
         return;
     }
     for Replaces { name, replaces, field } in replaced {
         if !names.contains(&replaces) {
             let message = format!("{name} specifies replacement that couldn't be found");
-            findings.deny("RBF-30", field, message);
+            report.add(&RBF_30, field, message);
         }
     }
     for file in packages {
         let Some(package) = folder.first(file) else { continue };
         for (index, channel) in package.items("/channels").enumerate() {
             let current = channel.text_or_empty("/currentCSV");
-            // An empty one is RBF-29's.
+            // RBF-29 reports an empty one.
             if !current.is_empty() && !names.contains(&current) {
                 let message = format!(
                     "channel {} currentCSV {} not found in the package",
@@ -169,7 +310,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], findings: 
                     quote(&current)
                 );
                 let field = file.within(&format!("channels[{index}].currentCSV"));
-                findings.deny("RBF-30", field, message);
+                report.add(&RBF_30, field, message);
             }
         }
     }

@@ -1,32 +1,78 @@
-//! `metadata/properties.yaml`: RBF-19 and RBF-20.
+//! `metadata/properties.yaml`.
 //!
 //! Like dependencies, properties may be in any file of `metadata/`.
 
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::{Content, Folder};
+use crate::folder::{BUNDLE, Content, Folder};
 use crate::layout::METADATA;
 
-pub(crate) fn judge(folder: &Folder<'_>, findings: &mut Findings<'_>) {
+rules![RBF_19, RBF_20];
+
+rule! {
+    /// metadata/properties.yaml lists properties with type and value
+    ///
+    /// `properties`, in any file directly in `metadata/`, is a list of objects with a non-empty
+    /// string `type` and a `value` that is set and not null; any other JSON value is allowed. The
+    /// form with `property:` around both is accepted as well, with a warning of RBF-20. A file
+    /// `properties.*` can be parsed and has the key `properties`; null, an empty file and no file
+    /// at all are allowed.
+    ///
+    /// # Why
+    ///
+    /// OLM resolves dependencies with the properties of the bundle. The registry cannot use a
+    /// property without a type or a value. See OpenShift 4.12, Operators, *Operator Lifecycle
+    /// Manager dependency resolution*, Operator properties.
+    ///
+    /// # Repair
+    ///
+    /// Give each item a `type` and a `value`. Remove the file where the bundle has no properties of
+    /// its own.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties:
+    /// - type: olm.kubeversion
+    ///   value: {version: "1.16.0"}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties:
+    /// - type: olm.constraint
+    ///   value: null
+    /// ```
+    ///
+    /// `message: properties[0]: value must be set and not null`
+    ///
+    /// Without a type: `message: properties[0]: type must be a non-empty string`
+    RBF_19: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L677-683, L2626-2665; OCP 4.15 L1886-1921; operator-registry pkg/registry/types.go, pkg/registry/parse.go",
+    }
+}
+
+pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
     for file in folder.files_in(METADATA) {
         let is_named = file.name().starts_with("properties.");
         if let (Content::Failed(why), true) = (&file.content, is_named) {
-            findings.deny("RBF-19", file.error_field(), message(0, why));
+            report.add(&RBF_19, file.error_field(), message(0, why));
         }
         let Some(object) = folder.first(file) else { continue };
         match object.kind("/properties") {
             Kind::List => {
                 for (index, item) in object.items("/properties").enumerate() {
                     let field = file.within(&format!("properties[{index}]"));
-                    property(&item, index, &field, findings);
+                    property(&item, index, &field, report);
                 }
             }
             Kind::Null => {}
             Kind::Missing if !is_named => {}
             kind => {
                 let field = if kind == Kind::Missing { "" } else { "properties" };
-                findings.deny("RBF-19", file.within(field), message(0, "properties is not a list"));
+                report.add(&RBF_19, file.within(field), message(0, "properties is not a list"));
             }
         }
     }
@@ -36,9 +82,48 @@ fn message(index: usize, why: &str) -> String {
     format!("properties[{index}]: {why}")
 }
 
-fn property(item: &Document, index: usize, field: &str, findings: &mut Findings<'_>) {
+rule! {
+    /// a property has type and value at the level of the item
+    ///
+    /// An item of `properties` in a file of `metadata/` has `type` and `value` itself, not below
+    /// the key `property`. A key `property` that is null is allowed. RBF-19 judges the type and the
+    /// value inside of the wrapper.
+    ///
+    /// # Why
+    ///
+    /// OpenShift 4.12, Operators, *Operator Lifecycle Manager dependency resolution*, Arbitrary
+    /// properties, prints the wrapped form. The registry does not understand it: it reads an item
+    /// without a type.
+    ///
+    /// # Repair
+    ///
+    /// Remove `property:`, and move `type` and `value` up to the item.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties:
+    /// - type: shape
+    ///   value: square
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties:
+    /// - property: {type: shape, value: square}
+    /// ```
+    ///
+    /// `message: properties[0] uses the property: wrapper; write type and value at the item level`
+    RBF_20: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L2653-2665; operator-registry pkg/registry/types.go",
+    }
+}
+
+fn property(item: &Document, index: usize, field: &str, report: &mut Report<'_>) {
     if item.kind("") != Kind::Object {
-        findings.deny("RBF-19", field, message(index, "not an object"));
+        report.add(&RBF_19, field, message(index, "not an object"));
         return;
     }
     // A wrapper with nothing in it is how one edition prints the flat form.
@@ -48,18 +133,18 @@ fn property(item: &Document, index: usize, field: &str, findings: &mut Findings<
         let text = format!(
             "properties[{index}] uses the property: wrapper; write type and value at the item level"
         );
-        findings.warn("RBF-20", format!("{field}.property"), text);
+        report.add(&RBF_20, format!("{field}.property"), text);
     }
     if is_wrapped && item.kind(at) != Kind::Object {
-        findings.deny("RBF-19", format!("{field}.property"), message(index, "not an object"));
+        report.add(&RBF_19, format!("{field}.property"), message(index, "not an object"));
         return;
     }
     if item.text_or_empty(&format!("{at}/type")).is_empty() {
         let why = message(index, "type must be a non-empty string");
-        findings.deny("RBF-19", format!("{field}{inside}"), why);
+        report.add(&RBF_19, format!("{field}{inside}"), why);
     }
     if !item.has(&format!("{at}/value")) {
         let why = message(index, "value must be set and not null");
-        findings.deny("RBF-19", format!("{field}{inside}"), why);
+        report.add(&RBF_19, format!("{field}{inside}"), why);
     }
 }

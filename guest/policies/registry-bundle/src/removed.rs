@@ -1,4 +1,4 @@
-//! RBF-26: APIs that Kubernetes 1.22, 1.25 and 1.26 removed.
+//! APIs that Kubernetes 1.22, 1.25 and 1.26 removed.
 //! After api `pkg/validation/internal/removed_apis.go`.
 //!
 //! ```text
@@ -9,12 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::{Document, Level};
+use opgate_sdk::{Document, Level, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::Folder;
+use crate::folder::{BUNDLE, Folder};
 use crate::manifests::{CRD, CSV, Manifest};
 use crate::{ascii, versions};
+
+rules![RBF_26];
 
 /// The kinds that a minor version of Kubernetes no longer serves.
 const REMOVED: [(u64, &str, &[&str]); 18] = [
@@ -68,7 +69,7 @@ impl Removed {
         self.field.get_or_insert_with(field);
     }
 
-    fn report(&self, minor: u64, level: Level, findings: &mut Findings<'_>) {
+    fn report(&self, minor: u64, level: Level, report: &mut Report<'_>) {
         let Some(field) = &self.field else { return };
         let kind =
             |(kind, names): (&String, &Vec<String>)| format!("{kind}: ({})", ascii::list(names));
@@ -77,7 +78,54 @@ impl Removed {
             "this bundle is using APIs which were deprecated and removed in v1.{minor}. More info: https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}. Migrate the API(s) for {}",
             kinds.join(",")
         );
-        findings.add(level, "RBF-26", field.as_str(), message);
+        report.add_as(level, &RBF_26, field.as_str(), message);
+    }
+}
+
+rule! {
+    /// manifests and permissions use no API that Kubernetes removed
+    ///
+    /// No object in `manifests/` is of an API that Kubernetes 1.22, 1.25 or 1.26 removed. No entry
+    /// in `resources` of the owned or required CRDs of the ClusterServiceVersion names one that
+    /// 1.25 removed. The lists are those of operator-framework/api. The rule denies where
+    /// `spec.minKubeVersion` of the ClusterServiceVersion or the setting `bundle.k8sVersion` is at
+    /// least the version that removed the API, and otherwise warns. `permissions` and
+    /// `clusterPermissions` for `podsecuritypolicies` of the group `policy` only give a warning. A
+    /// level for RBF-26 in `rules` holds for all findings.
+    ///
+    /// # Why
+    ///
+    /// The Kubernetes API server no longer serves the API: on such a cluster OLM cannot create the
+    /// object, and the Operator stops working after an upgrade. See OpenShift 4.12, Operators,
+    /// *Controlling Operator compatibility with OpenShift Container Platform versions*.
+    ///
+    /// # Repair
+    ///
+    /// Move to the API version that replaces the removed one; the message links to the migration
+    /// guide. For older clusters, publish the bundle with a limit on the versions of OpenShift.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: policy/v1
+    /// kind: PodDisruptionBudget
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiVersion: policy/v1beta1
+    /// kind: PodDisruptionBudget
+    /// metadata: {name: x}
+    /// ```
+    ///
+    /// `message: this bundle is using APIs which were deprecated and removed in v1.25. More info:
+    /// https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-25. Migrate the API(s)
+    /// for PodDisruptionBudget: (["x"])`
+    RBF_26: Warn {
+        on: [BUNDLE: Create | Update],
+        denies_with: ["/bundle/k8sVersion"],
+        source: "OCP 4.12 L4556-4559, L8337-8340, L21652-21697; api pkg/validation/internal/removed_apis.go",
     }
 }
 
@@ -85,7 +133,7 @@ pub(crate) fn judge(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
     settings: &Document,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     let mut removed: BTreeMap<u64, Removed> = BTreeMap::new();
     // A rule of RBAC names no version: what it may use is not known to be gone.
@@ -112,9 +160,9 @@ pub(crate) fn judge(
     lowest.push(settings.text_or_empty("/bundle/k8sVersion"));
     for (&minor, found) in &removed {
         let is_gone = lowest.iter().any(|version| versions::is_at_least(version, minor));
-        found.report(minor, if is_gone { Level::Deny } else { Level::Warn }, findings);
+        found.report(minor, if is_gone { Level::Deny } else { Level::Warn }, report);
     }
-    permitted.report(25, Level::Warn, findings);
+    permitted.report(25, Level::Warn, report);
 }
 
 /// Resources that the CRDs of a `ClusterServiceVersion` are said to use. Gives their plurals.

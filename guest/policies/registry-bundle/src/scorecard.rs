@@ -1,17 +1,66 @@
-//! RBF-31: `tests/scorecard/config.yaml`.
+//! The scorecard configuration, `tests/scorecard/config.yaml`.
 
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::findings::Findings;
-use crate::folder::{Content, Folder};
+use crate::folder::{BUNDLE, Content, Folder};
+
+rules![RBF_31];
 
 const CONFIGURATION: &str = "tests/scorecard/config.yaml";
 const API_VERSION: &str = "scorecard.operatorframework.io/v1alpha3";
 
-pub(crate) fn judge(folder: &Folder<'_>, findings: &mut Findings<'_>) {
+rule! {
+    /// the scorecard configuration names tests with image and entrypoint
+    ///
+    /// The file `tests/scorecard/config.yaml`, where it is there, can be parsed and is not empty. It
+    /// has `kind: Configuration` and `apiVersion: scorecard.operatorframework.io/v1alpha3`; the
+    /// spelling `apiversion` is tolerated. `stages` is a list, and each stage has a list `tests`. Each test has a non-empty
+    /// `image` and an `entrypoint` of at least one string. `parallel` of a stage is optional, and
+    /// `true` or `false`. Other fields, such as `labels`, are not checked.
+    ///
+    /// # Why
+    ///
+    /// `operator-sdk scorecard` starts a test as the container `image` with the command
+    /// `entrypoint`, and cannot run what has none. See OpenShift 4.12, Operators, *Validating
+    /// Operators using the scorecard tool*, Scorecard configuration.
+    ///
+    /// # Repair
+    ///
+    /// Set the field that the message names, or generate the file again with `make bundle`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: Configuration
+    /// apiVersion: scorecard.operatorframework.io/v1alpha3
+    /// stages:
+    /// - tests:
+    ///   - image: quay.io/operator-framework/scorecard-test:v1.25.4
+    ///     entrypoint: [scorecard-test, basic-check-spec]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: Configuration
+    /// apiVersion: scorecard.operatorframework.io/v1alpha3
+    /// stages:
+    /// - tests: [{labels: {suite: basic}}]
+    /// ```
+    ///
+    /// `message: scorecard configuration: stages[0].tests[0].image is missing`
+    ///
+    /// `message: scorecard configuration: stages[0].tests[0].entrypoint is missing`
+    RBF_31: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L22097-22159, L22396-22428; OCP 4.15 L16942-16960",
+    }
+}
+
+pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
     let Some(file) = folder.file(CONFIGURATION) else { return };
     let mut warn = |field: String, why: &str| {
-        findings.warn("RBF-31", field, format!("scorecard configuration: {why}"));
+        report.add(&RBF_31, field, format!("scorecard configuration: {why}"));
     };
     if let Content::Failed(why) = &file.content {
         warn(file.error_field(), why);
