@@ -17,7 +17,7 @@ use opgate_sdk::{
     Document, GroupVersionKind, GroupVersionResource, Level, Operation, Parts, Policy, Request,
     Rule, UserInfo, Verdict,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{Case, Expects, plural};
 
@@ -249,36 +249,27 @@ fn declared(path: &PathBuf, rules: &[&Rule]) {
     }
 }
 
-/// Every way to put `replacement` in the place of one value inside `value`, one after the other.
-fn mutations(value: &Value, replacement: &Value, visit: &mut dyn FnMut(Value)) {
-    visit(replacement.clone());
+/// Every value inside `value`, as JSON pointers.
+fn places(value: &Value, pointer: &str, found: &mut Vec<String>) {
+    found.push(pointer.to_owned());
     match value {
         Value::Object(members) => {
             for (name, inner) in members {
-                mutations(inner, replacement, &mut |mutated| {
-                    let mut copy: Map<String, Value> = members.clone();
-                    copy.insert(name.clone(), mutated);
-                    visit(Value::Object(copy));
-                });
+                let name = name.replace('~', "~0").replace('/', "~1");
+                places(inner, &format!("{pointer}/{name}"), found);
             }
         }
         Value::Array(items) => {
             for (index, inner) in items.iter().enumerate() {
-                mutations(inner, replacement, &mut |mutated| {
-                    let mut copy = items.clone();
-                    copy[index] = mutated;
-                    visit(Value::Array(copy));
-                });
+                places(inner, &format!("{pointer}/{index}"), found);
             }
         }
         _ => {}
     }
 }
 
-/// Cases whose values are all replaced: more take longer and find no more.
-const MUTATED: usize = 200;
-/// Values of one case that are replaced.
-const PLACES: usize = 400;
+/// So many mutated requests are judged for a policy: more take longer and find no more.
+const JUDGED: usize = 8_000;
 
 /// Whatever stands in a place, the policy answers, with rules that it has.
 pub fn nothing_brings_it_down(policy: &Policy, folder: &str) {
@@ -286,31 +277,31 @@ pub fn nothing_brings_it_down(policy: &Policy, folder: &str) {
         [json!(null), json!(true), json!(-1), json!("x/\u{0}"), json!([[null]]), json!({"": {}})];
     let rules: BTreeSet<_> = policy.all_rules().iter().map(|rule| rule.id).collect();
     let cases = cases(policy, folder);
-    let step = cases.len().div_ceil(MUTATED).max(1);
-    for case in cases.iter().step_by(step) {
-        for replacement in &replacements {
-            let mut places = 0;
-            let mut judge = |object: Option<Value>, old: Option<Value>| {
-                places += 1;
-                if places > PLACES {
-                    return;
-                }
-                // The request still says what it is about.
-                let mut mutated = case.clone();
-                let [_, version, resource, _] = case.resource();
-                mutated.request.resource = Some(resource);
-                mutated.request.version = Some(version);
-                (mutated.object, mutated.old) = (object, old);
-                for violation in verdict(policy, &mutated).violations {
-                    assert!(rules.contains(violation.rule.as_str()), "{}", violation.rule);
-                }
-            };
-            if let Some(object) = &case.object {
-                mutations(object, replacement, &mut |m| judge(Some(m), case.old.clone()));
+    let mut mutations = Vec::new();
+    for case in &cases {
+        for (is_old, value) in [(false, &case.object), (true, &case.old)] {
+            let mut found = Vec::new();
+            if let Some(value) = value {
+                places(value, "", &mut found);
             }
-            if let Some(old) = &case.old {
-                mutations(old, replacement, &mut |m| judge(case.object.clone(), Some(m)));
-            }
+            mutations.extend(found.into_iter().map(|pointer| (case, is_old, pointer)));
+        }
+    }
+    // Evenly over all cases, and with every replacement in its turn.
+    let step = (mutations.len() * replacements.len()).div_ceil(JUDGED).max(1);
+    for number in (0..mutations.len() * replacements.len()).step_by(step) {
+        let (case, is_old, pointer) = &mutations[number / replacements.len()];
+        let replacement = &replacements[number / step % replacements.len()];
+        let mut mutated = (*case).clone();
+        // The request still says what it is about.
+        let [_, version, resource, _] = case.resource();
+        mutated.request.resource = Some(resource);
+        mutated.request.version = Some(version);
+        let value = if *is_old { &mut mutated.old } else { &mut mutated.object };
+        let place = value.as_mut().and_then(|value| value.pointer_mut(pointer));
+        *place.expect("a place") = replacement.clone();
+        for violation in verdict(policy, &mutated).violations {
+            assert!(rules.contains(violation.rule.as_str()), "{}", violation.rule);
         }
     }
 }
