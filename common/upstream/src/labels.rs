@@ -8,6 +8,8 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
+use crate::names::{label_key_error, label_value_error};
+
 /// Values that are named in errors, and bytes of a text in one: what is wrong may have megabytes.
 const MOST_ERRORS: usize = 64;
 const MOST_BYTES: usize = 1_024;
@@ -76,7 +78,7 @@ impl Selector {
             if listed.len() < MOST_ERRORS {
                 listed.push(value);
             }
-            if let Some(why) = value_error(value)
+            if let Some(why) = label_value_error(value)
                 && wrong.len() < MOST_ERRORS
             {
                 let (key, value) = (cut(key), quoted(value));
@@ -84,7 +86,7 @@ impl Selector {
             }
             kept.insert(value.to_owned());
         }
-        if let Some(why) = key_error(key) {
+        if let Some(why) = label_key_error(key) {
             errors.push(format!("key: Invalid value: {}: {why}", quoted(key)));
         }
         match operator {
@@ -165,80 +167,6 @@ fn cut(text: &str) -> &str {
 
 fn quoted(text: &str) -> String {
     format!("{:?}", cut(text))
-}
-
-const LABEL: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
-const NAME_PATTERN: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
-const VALUE_PATTERN: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-
-/// Why a text is no key of a label, `IsQualifiedName` of apimachinery.
-fn key_error(key: &str) -> Option<String> {
-    let mut errors = Vec::new();
-    let name = match key.splitn(3, '/').collect::<Vec<_>>().as_slice() {
-        [name] => *name,
-        [prefix, name] => {
-            if prefix.is_empty() {
-                errors.push("prefix part must be non-empty".to_owned());
-            } else {
-                if prefix.len() > 253 {
-                    errors.push("prefix part must be no more than 253 bytes".to_owned());
-                }
-                if !is_subdomain(prefix) {
-                    errors.push(format!("prefix part {SUBDOMAIN}"));
-                }
-            }
-            *name
-        }
-        _ => {
-            return Some(format!(
-                "a valid label key {LABEL} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME_PATTERN}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-            ));
-        }
-    };
-    if name.is_empty() {
-        errors.push("name part must be non-empty".to_owned());
-    } else if name.len() > 63 {
-        errors.push("name part must be no more than 63 bytes".to_owned());
-    }
-    if !is_label(name) {
-        errors.push(format!(
-            "name part {LABEL} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME_PATTERN}')"
-        ));
-    }
-    (!errors.is_empty()).then(|| errors.join("; "))
-}
-
-/// Why a text is no value of a label, `IsValidLabelValue` of apimachinery.
-fn value_error(value: &str) -> Option<String> {
-    let mut errors = Vec::new();
-    if value.len() > 63 {
-        errors.push("must be no more than 63 bytes".to_owned());
-    }
-    if !value.is_empty() && !is_label(value) {
-        errors.push(format!(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{VALUE_PATTERN}')"
-        ));
-    }
-    (!errors.is_empty()).then(|| errors.join("; "))
-}
-
-fn ends_alphanumeric(text: &str) -> bool {
-    let ends = [text.bytes().next(), text.bytes().last()];
-    ends.iter().all(|end| end.is_some_and(|b| b.is_ascii_alphanumeric()))
-}
-
-fn is_label(text: &str) -> bool {
-    ends_alphanumeric(text)
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-}
-
-/// Whether a text is an RFC 1123 subdomain, whatever its length.
-fn is_subdomain(text: &str) -> bool {
-    text.split('.').all(|part| {
-        ends_alphanumeric(part)
-            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    })
 }
 
 #[cfg(test)]

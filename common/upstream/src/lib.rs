@@ -6,6 +6,7 @@
 //! * [`json`]: JSON as Go's decoder reads it, of any depth.
 //! * [`labels`]: label selectors.
 //! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
+//! * [`names`]: labels of DNS, names of APIs, keys and values of labels.
 
 pub mod go;
 pub mod kinds;
@@ -13,3 +14,4 @@ pub mod json;
 pub mod labels;
 pub mod range;
 pub mod version;
+pub mod names;

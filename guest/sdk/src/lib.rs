@@ -113,8 +113,8 @@ pub use bindings::opgate::policy::types::{
 };
 pub use describe::{ClusterRead, Index, Setting};
 pub use document::{Document, Items, escape};
-pub use opgate_upstream::go;
 pub use opgate_upstream::labels::Selector;
+pub use opgate_upstream::{go, names};
 #[cfg(feature = "json")]
 pub use raw::Raw;
 pub use report::{Report, UNLISTED};
