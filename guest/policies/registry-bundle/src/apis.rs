@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Kind, Report, names, rule, rules};
 
 use crate::folder::{BUNDLE, Folder};
 use crate::manifests::{CRD, CSV, Manifest};
@@ -20,9 +20,8 @@ struct Key {
 }
 
 impl Key {
-    /// `%q` of a `schema.GroupVersionKind`.
     fn quoted(&self) -> String {
-        quote(&format!("{}/{}, Kind={}", self.group, self.version, self.kind))
+        quote(&names::group_version_kind(&self.group, &self.version, &self.kind))
     }
 
     fn group_kind(&self) -> (String, String) {

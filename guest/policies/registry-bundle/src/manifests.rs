@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Kind, Report, names, rule, rules};
 
 use crate::folder::{BUNDLE, Content, File, Folder};
 use crate::object_meta;
@@ -55,10 +55,9 @@ pub(crate) struct Manifest<'f> {
 }
 
 impl Manifest<'_> {
-    /// `schema.GroupVersionKind.String()`.
     fn group_version_kind(&self) -> String {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
-        format!("{group}/{version}, Kind={}", self.kind)
+        names::group_version_kind(group, version, &self.kind)
     }
 }
 

@@ -2,7 +2,7 @@
 //! bundle needs. Upstream also refuses a namespace. No document says so, and it is not checked here.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Selector, escape};
+use opgate_sdk::{Document, Kind, Report, escape, names};
 
 use crate::manifests::{CRD, CSV, Manifest, RBF_12};
 
@@ -65,16 +65,15 @@ impl Metadata<'_, '_, '_> {
             let entry = format!("{field}[{key}]");
             // Upstream looks at the keys of annotations in lower case.
             let looked_at = if is_labels { key.clone() } else { key.to_lowercase() };
-            if let Err(why) = Selector::default().expression(&looked_at, "Exists", []) {
-                let error = format!("{field}: Invalid value: {}: {}", quote(&key), reason(&why));
+            if let Some(why) = names::label_key_error(&looked_at) {
+                let error = format!("{field}: Invalid value: {}: {why}", quote(&key));
                 self.invalid(&entry, &error);
             }
             let value = format!("/{}", escape(&key));
             match map.text(&value) {
                 Some(text) if is_labels => {
-                    if let Err(why) = Selector::default().label("key", &text) {
-                        let error =
-                            format!("{field}: Invalid value: {}: {}", quote(&text), reason(&why));
+                    if let Some(why) = names::label_value_error(&text) {
+                        let error = format!("{field}: Invalid value: {}: {why}", quote(&text));
                         self.invalid(&entry, &error);
                     }
                 }
@@ -124,11 +123,4 @@ impl Metadata<'_, '_, '_> {
             }
         }
     }
-}
-
-/// A selector says `key: Invalid value: "k": reason`. Nothing before the reason comes from outside but
-/// the quoted value, so the reason is what follows the last quote that is followed by a colon; it has
-/// none itself.
-fn reason(error: &str) -> &str {
-    error.rsplit_once("\": ").map_or(error, |(_, reason)| reason)
 }
