@@ -1,10 +1,18 @@
-//! Bundles: the spec never changes (RPK-01), and what is created is sound (RPK-02 to RPK-18, RPK-21).
+//! Bundles: the spec never changes (RPK-01), and what is created is sound.
+//!
+//! Upstream looks no further where the spec changed. Where the configuration lets the change pass,
+//! what it changes must be as sound as in a new Bundle.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Level, Operation, Shape, Verdict};
+use opgate_sdk::{Document, Operation, Report, Review, Shape, rule, rules};
 
-use crate::context::{ConfigMaps, LeftOut, NO_CONFIG_MAPS, TOO_MANY_FILES};
-use crate::{Review, findings, source};
+use crate::reads::{ConfigMaps, NO_CONFIG_MAPS};
+use crate::source::webhook::RPK_07;
+use crate::source::{self, pinned, schema, unpacking, webhook};
+use crate::targets::BUNDLE;
+use crate::{class, name};
+
+rules![RPK_01, RPK_18];
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
 
@@ -15,110 +23,166 @@ const SOURCE: &str = "/spec/source";
 const SPEC: Shape =
     Shape::Struct(&[("provisionerClassName", Shape::Scalar), ("source", source::SHAPE)]);
 
-pub(crate) fn judge(review: &Review<'_>) -> Verdict {
-    let mut verdict = Verdict::default();
-    let Some(object) = review.object else { return verdict };
+rule! {
+    /// the spec of a Bundle is semantically the same before and after an UPDATE
+    ///
+    /// All of `spec` counts, in Bundles that somebody creates and in those that a BundleDeployment
+    /// generates. The rule compares as Kubernetes does: an absent field equals its empty value, and
+    /// the order of keys and keys that the API does not know make no difference. The order of a
+    /// list, the spelling of a path, and whether `image`, `git`, `upload` or `http` is there at all
+    /// make a difference. Metadata and status may change. Nobody is exempt: the setting `exempt`
+    /// does not apply, and a Bundle that is being deleted is judged like any other.
+    ///
+    /// Where this rule denies, no other rule judges the UPDATE. Where the configuration sets it to
+    /// `warn` or `off`, the other rules judge what the UPDATE changes.
+    ///
+    /// # Why
+    ///
+    /// A Bundle stands for one piece of content, and whoever refers to it relies on that. RukPak
+    /// unpacks it as it was created, and its webhook refuses changes; see OpenShift 4.12,
+    /// Operators, *Bundle immutability*.
+    ///
+    /// # Repair
+    ///
+    /// Create another Bundle with the new content. For content that moves on, change the template
+    /// of a BundleDeployment: it pivots to a new Bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # before
+    /// spec: {source: {type: image, image: {ref: a}}}
+    /// ---
+    /// # after: a new label, and an empty value that means the same as none
+    /// metadata: {labels: {app: x}}
+    /// spec: {source: {type: image, image: {ref: a, pullSecret: ""}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # before
+    /// spec: {source: {type: git, git: {repository: r, ref: {tag: v0.0.2}}}}
+    /// ---
+    /// # after
+    /// spec: {source: {type: git, git: {repository: r, ref: {tag: v0.0.3}}}}
+    /// ```
+    ///
+    /// `message: bundle.spec is immutable`
+    RPK_01: Deny {
+        on: [BUNDLE: Update],
+        exempt: never,
+        source: "OCP 4.12 L1099-1152, L1246; OCP 4.15 L971-1034, L19926-19988; OKD L387-419; rukpak v0.16.0 internal/webhook/bundle.go",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.object else { return };
     let same = review.updates_from().map(|old| SPEC.equal(object, old, "/spec"));
     if same == Some(false) {
-        verdict.deny("RPK-01", "spec", IMMUTABLE);
-        // Upstream looks no further. Where the configuration lets the change pass, what it changes
-        // must be as sound as in a new Bundle, and the reason is that of whoever else denies.
-        if review.conventions.denies("RPK-01", true) {
-            verdict.reason = Some(IMMUTABLE.to_owned());
-            return verdict;
+        report.add(&RPK_01, "spec", IMMUTABLE);
+        if report.denies(&RPK_01) {
+            report.set_reason(IMMUTABLE);
+            return;
         }
     }
     let (source_counts, class_counts) = if same == Some(true) {
-        let again = review.spares(object).is_none();
+        let again = review.spares().is_none();
         (again, again)
     } else {
         let source = review.touches(object, SOURCE, &source::SHAPE);
         (source, review.touches(object, CLASS, &Shape::Scalar))
     };
-    let webhook_counts = source_counts || review.rechecks_sources(object);
-    if !(webhook_counts || class_counts) || review.conventions.exempts(review.request) {
-        return verdict;
-    }
-    let mut config_maps = ConfigMaps::new(review.settings);
-    let mut left_out = LeftOut::default();
-    let webhook = if webhook_counts {
-        source::webhook(object, SOURCE, "bundle", &mut config_maps)
-    } else {
-        Vec::new()
-    };
-    if config_maps.are_absent() {
-        left_out.add("RPK-07", NO_CONFIG_MAPS);
-    }
-    let type_is_wrong = webhook.iter().any(|f| matches!(f.rule, "RPK-02" | "RPK-03" | "RPK-04"));
-    for found in webhook {
-        verdict.deny(found.rule, found.field, found.message);
-    }
-    if class_counts {
-        findings::required_text(object, CLASS, &mut verdict);
-        findings::class_pattern(object, CLASS, &mut verdict);
-        findings::class_known(object, CLASS, review.settings, &mut verdict);
-    }
-    if source_counts {
-        findings::required_object(object, SOURCE, &mut verdict);
-        if object.has(SOURCE) {
-            for found in source::schema(object, SOURCE) {
-                verdict.deny(found.rule, found.field, found.message);
-            }
-        }
-        findings::pinned(object, SOURCE, &mut verdict);
-    }
-    if review.request.operation == Operation::Create {
-        let name = object.text("/metadata/name").unwrap_or_else(|| review.request.name.clone());
-        findings::name_length("RPK-14", &name, 52, &mut verdict);
-        let level = review.conventions.deny_if("/rukpak/strictPaths");
-        for found in source::unpackable(object, SOURCE) {
-            verdict.add(level, found.rule, found.field, found.message);
-        }
-        if !type_is_wrong {
-            type_names_source(object, &mut verdict);
-        }
-        files_are_distinct(object, &mut config_maps, &mut left_out, &mut verdict);
-    }
-    left_out.report(review, "spec.source.configMaps", &mut verdict);
-    verdict
-}
-
-/// RPK-21: what the ConfigMaps of a source give can be unpacked together.
-fn files_are_distinct(
-    object: &Document,
-    config_maps: &mut ConfigMaps,
-    left_out: &mut LeftOut,
-    verdict: &mut Verdict,
-) {
-    if object.text_or_empty("/spec/source/type") != "configMaps" {
+    let webhook_counts = source_counts || source::is_rechecked(review, object);
+    if !(webhook_counts || class_counts) || review.is_exempt() {
         return;
     }
-    let duplicates = source::duplicate_files(object, SOURCE, config_maps);
-    if config_maps.are_absent() {
-        left_out.add("RPK-21", NO_CONFIG_MAPS);
-    } else if duplicates.is_none() {
-        left_out.add("RPK-21", TOO_MANY_FILES);
+    let mut config_maps = ConfigMaps::new(review.settings);
+    let mut type_is_wrong = false;
+    if webhook_counts {
+        for found in webhook::findings(object, SOURCE, "bundle", &mut config_maps) {
+            type_is_wrong |= found.is_about_type();
+            report.add(found.rule, found.field, found.message);
+        }
     }
-    for found in duplicates.into_iter().flatten() {
-        verdict.warn(found.rule, found.field, found.message);
+    if config_maps.are_absent() {
+        report.skip(&RPK_07, "spec.source.configMaps", NO_CONFIG_MAPS);
+    }
+    if class_counts {
+        class::judge(object, CLASS, review.settings, report);
+    }
+    if source_counts {
+        class::source_is_there(object, SOURCE, report);
+        if object.has(SOURCE) {
+            for found in schema::findings(object, SOURCE) {
+                report.add(found.rule, found.field, found.message);
+            }
+        }
+        pinned::judge(object, SOURCE, report);
+    }
+    if review.operation() == Operation::Create {
+        name::of_bundle(review, object, report);
+        unpacking::paths(object, SOURCE, report);
+        if !type_is_wrong {
+            type_names_source(object, report);
+        }
+        unpacking::files(object, SOURCE, &mut config_maps, report);
     }
 }
 
-/// RPK-18: the type is a known one and names the member that is there. Where RPK-02, 03 or 04
-/// already says so, or no type is set at all (RPK-11), there is nothing to add.
-fn type_names_source(object: &Document, verdict: &mut Verdict) {
+rule! {
+    /// the source type is a known one and names the source that is set
+    ///
+    /// `spec.source.type` of a new Bundle is the name of a source that is there: `image`, `git`,
+    /// `configMaps`, `upload` or `http`, spelled exactly so. The rule says nothing where RPK-02,
+    /// RPK-03 or RPK-04 found the source missing, where there is no type (RPK-11), and where there
+    /// is no source at all (RPK-09).
+    ///
+    /// # Why
+    ///
+    /// RukPak's webhook and CRD let any text pass as the type. Unpacking then fails, because there
+    /// is no source of that type, and the spec of the Bundle cannot be corrected. OpenShift 4.12,
+    /// Operators, *Bundle* and *Bundle immutability* show types and sources that fit.
+    ///
+    /// # Repair
+    ///
+    /// Set `spec.source.type` to the key beside it that has the content.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: image, image: {ref: my-bundle@sha256:xyz123}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: Image, image: {ref: my-bundle@sha256:xyz123}}
+    /// ```
+    ///
+    /// `message: spec.source.type "Image" does not match the configured source key "image"`
+    RPK_18: Warn {
+        on: [BUNDLE: Create],
+        source: "OCP 4.12 L1091-1094, L1123-1128; rukpak v0.16.0 api/v1alpha1/bundle_types.go",
+    }
+}
+
+/// Where RPK-02, RPK-03 or RPK-04 already says so, the caller does not ask.
+fn type_names_source(object: &Document, report: &mut Report<'_>) {
     let pointer = "/spec/source/type";
     // What is there and is no text is no known type either.
     let other = || object.raw(pointer).filter(|_| object.has(pointer)).unwrap_or_default();
     let kind = object.text(pointer);
     let kind = kind.unwrap_or_else(|| String::from_utf8_lossy(&other()).into_owned());
-    let members = source::present(object, "/spec/source");
+    let members = source::present(object, SOURCE);
     if !kind.is_empty() && !members.is_empty() && !members.contains(&kind.as_str()) {
         let message = format!(
             "spec.source.type {} does not match the configured source key {}",
             quote(&kind),
             quote(&members.join(", "))
         );
-        verdict.add(Level::Warn, "RPK-18", "spec.source.type", message);
+        report.add(&RPK_18, "spec.source.type", message);
     }
 }

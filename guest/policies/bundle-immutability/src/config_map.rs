@@ -1,60 +1,94 @@
-//! ConfigMaps of RukPak's namespace: those that a Bundle refers to do not change (RPK-19) and stay
-//! (RPK-20). After rukpak v0.16.0 internal/webhook/configmaps.go.
+//! ConfigMaps of RukPak's namespace: those that a Bundle refers to do not change, and stay. After
+//! rukpak v0.16.0 internal/webhook/configmaps.go.
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
-use opgate_sdk::conventions::is_terminating;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Operation, Verdict};
+use opgate_sdk::{Document, Operation, Report, Review, is_terminating, rule, rules};
 
-use crate::context::{BUNDLES, LeftOut, NO_BUNDLES, SYSTEM_NAMESPACE};
-use crate::{Review, source};
+use crate::reads::BUNDLES;
+use crate::source;
+use crate::targets::CONFIG_MAP;
+
+rules![RPK_19, RPK_20];
 
 /// What the host keeps of a message; more names would be cut.
 const MESSAGE: usize = 4_096;
 /// Entries of Bundles that are looked at to count references.
 const ENTRIES: usize = 10_000;
 
-pub(crate) fn judge(review: &Review<'_>) -> Verdict {
-    let mut verdict = Verdict::default();
-    let request = review.request;
-    let (rule, subject) = match request.operation {
-        Operation::Create => ("RPK-19", review.object),
-        Operation::Delete => ("RPK-20", review.old),
-        Operation::Update | Operation::Connect => return verdict,
-    };
-    let Some(object) = subject else { return verdict };
-    if request.namespace != SYSTEM_NAMESPACE.of(review.settings)
-        // What has been deleted is not deleted once more.
-        || (request.operation == Operation::Delete && is_terminating(object))
-        || review.conventions.exempts(request)
-    {
-        return verdict;
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    if review.is_exempt() {
+        return;
     }
-    let name = object.text("/metadata/name").unwrap_or_else(|| request.name.clone());
-    let judged = match request.operation {
-        Operation::Create => created(object, &name, &mut verdict),
-        _ => deleted(review.settings, &name, &mut verdict),
-    };
-    if judged.is_err() {
-        let mut left_out = LeftOut::default();
-        left_out.add(rule, NO_BUNDLES);
-        left_out.report(review, "", &mut verdict);
+    if review.operation() == Operation::Delete {
+        deleted(review, report);
+    } else {
+        created(review, report);
     }
-    verdict
 }
 
-/// RPK-19: what a Bundle waits for is created immutable.
-fn created(object: &Document, name: &str, verdict: &mut Verdict) -> Result<(), ReadError> {
-    if object.boolean("/immutable") == Some(true) {
-        return Ok(());
+rule! {
+    /// a ConfigMap that a Bundle refers to is created immutable
+    ///
+    /// A new ConfigMap in the namespace of RukPak, `rukpak.systemNamespace` (`rukpak-system`), has
+    /// `immutable: true` where a Bundle with `spec.source.type: configMaps` names it under
+    /// `spec.source.configMaps[].configMap.name`. ConfigMaps of other namespaces are not judged.
+    ///
+    /// The rule reads Bundles. Without a cluster it is not evaluated for a ConfigMap that is not
+    /// immutable, and the audit annotation `not-evaluated` names it; with `context.missing: warn` a
+    /// warning says so as well.
+    ///
+    /// # Why
+    ///
+    /// A Bundle may be created before its ConfigMaps (RPK-07). What comes later must not change
+    /// either. The webhook of RukPak v0.16.0 refuses such a ConfigMap.
+    ///
+    /// # Repair
+    ///
+    /// Create the ConfigMap with `immutable: true`. If it is not meant for the Bundles in the
+    /// message, give it another name.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # while the Bundle b refers to the ConfigMap a
+    /// kind: ConfigMap
+    /// metadata: {name: a, namespace: rukpak-system}
+    /// immutable: true
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # while the Bundle b refers to the ConfigMap a
+    /// kind: ConfigMap
+    /// metadata: {name: a, namespace: rukpak-system}
+    /// ```
+    ///
+    /// `message: configmap "a" is referenced in .spec.source.configMaps[].configMap.name by bundles
+    /// [b]; referenced configmaps must have .immutable == true`
+    ///
+    /// A Bundle is named once for each of its references. The list ends after about 4,096 bytes.
+    RPK_19: Deny {
+        on: [CONFIG_MAP: Create],
+        reads: [BUNDLES],
+        source: "rukpak v0.16.0 internal/webhook/configmaps.go, manifests/base/apis/webhooks/patches/namespace_selectors.yaml",
     }
+}
+
+fn created(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.object else { return };
+    if object.boolean("/immutable") == Some(true) {
+        return;
+    }
+    let name = review.name(object);
     // As upstream, a Bundle is listed once for each of its references.
     let mut bundles: Vec<String> = Vec::new();
     let (mut length, mut to_look_at) = (0, ENTRIES);
-    referring(name, |bundle| {
+    let answer = referring(&name, |bundle| {
         if bundle.text_or_empty("/spec/source/type") == "configMaps" {
             let referrer = bundle.text_or_empty("/metadata/name");
-            for _ in 0..references(&bundle, name, &mut to_look_at) {
+            for _ in 0..references(&bundle, &name, &mut to_look_at) {
                 if length >= MESSAGE {
                     break;
                 }
@@ -63,34 +97,80 @@ fn created(object: &Document, name: &str, verdict: &mut Verdict) -> Result<(), R
             }
         }
         length < MESSAGE
-    })?;
-    if !bundles.is_empty() {
+    });
+    if report.answer(&[&RPK_19], "Bundles", answer).is_some() && !bundles.is_empty() {
         let message = format!(
             "configmap {} is referenced in .spec.source.configMaps[].configMap.name by bundles [{}]; referenced configmaps must have .immutable == true",
-            quote(name),
+            quote(&name),
             bundles.join(" ")
         );
-        verdict.deny("RPK-19", "immutable", message);
+        report.add(&RPK_19, "immutable", message);
     }
-    Ok(())
 }
 
-/// RPK-20: what a Bundle refers to is not deleted. Upstream names the first Bundle that it finds, of
-/// whatever source type.
-fn deleted(settings: &Document, name: &str, verdict: &mut Verdict) -> Result<(), ReadError> {
-    let respects_type = settings.boolean("/rukpak/deleteRespectsType") == Some(true);
+rule! {
+    /// a ConfigMap that a Bundle refers to is not deleted
+    ///
+    /// A ConfigMap in the namespace of RukPak, `rukpak.systemNamespace` (`rukpak-system`), is not
+    /// deleted while a Bundle names it under `spec.source.configMaps[].configMap.name`. Bundles of
+    /// every source type count, as in RukPak; with `rukpak.deleteRespectsType: true` only those
+    /// with `spec.source.type: configMaps` do. ConfigMaps of other namespaces, and those that are
+    /// being deleted already, are not judged.
+    ///
+    /// The rule reads Bundles. Without a cluster it is not evaluated, and the audit annotation
+    /// `not-evaluated` names it; with `context.missing: warn` a warning says so as well.
+    ///
+    /// # Why
+    ///
+    /// RukPak reads the ConfigMap whenever it unpacks the Bundle. Once it is gone, that fails. The
+    /// webhook of RukPak v0.16.0 refuses the deletion.
+    ///
+    /// # Repair
+    ///
+    /// Delete the Bundle in the message first, or the BundleDeployment that generated it. The
+    /// message names one Bundle; there can be more.
+    ///
+    /// # Accepted
+    ///
+    /// DELETE of the ConfigMap `unused` in `rukpak-system`, to which no Bundle refers.
+    ///
+    /// # Rejected
+    ///
+    /// DELETE of the ConfigMap `a` in `rukpak-system` while there is this Bundle:
+    ///
+    /// ```yaml
+    /// kind: Bundle
+    /// metadata: {name: b}
+    /// spec:
+    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}}]}
+    /// ```
+    ///
+    /// `message: configmap "a" is in-use by bundle "b"`
+    RPK_20: Deny {
+        on: [CONFIG_MAP: Delete],
+        reads: [BUNDLES],
+        source: "rukpak v0.16.0 internal/webhook/configmaps.go",
+    }
+}
+
+/// Upstream names the first Bundle that it finds, of whatever source type.
+fn deleted(review: &Review<'_>, report: &mut Report<'_>) {
+    // What has been deleted is not deleted once more.
+    let Some(object) = review.old.filter(|old| !is_terminating(old)) else { return };
+    let name = review.name(object);
+    let respects_type = review.settings.boolean("/rukpak/deleteRespectsType") == Some(true);
     let mut user = None;
-    referring(name, |bundle| {
+    let answer = referring(&name, |bundle| {
         if !respects_type || bundle.text_or_empty("/spec/source/type") == "configMaps" {
             user = Some(bundle.text_or_empty("/metadata/name"));
         }
         user.is_none()
-    })?;
+    });
+    report.answer(&[&RPK_20], "Bundles", answer);
     if let Some(bundle) = user {
-        let message = format!("configmap {} is in-use by bundle {}", quote(name), quote(&bundle));
-        verdict.deny("RPK-20", "", message);
+        let message = format!("configmap {} is in-use by bundle {}", quote(&name), quote(&bundle));
+        report.add(&RPK_20, "", message);
     }
-    Ok(())
 }
 
 /// The Bundles that refer to a ConfigMap, in byte order of their names.

@@ -3,11 +3,14 @@
 //! v1alpha1 has a template from which Bundles are generated, v1alpha2 has the source itself.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::identities::is_collector;
-use opgate_sdk::{Document, Operation, Request, Shape, Verdict};
+use opgate_sdk::{Document, Operation, Report, Review, Shape, rule, rules};
 
-use crate::context::{ConfigMaps, LeftOut, NO_CONFIG_MAPS_IN_PART};
-use crate::{Review, findings, source};
+use crate::reads::{CONFIG_MAPS, ConfigMaps, NO_CONFIG_MAPS};
+use crate::source::{self, field, pinned, schema, webhook};
+use crate::targets::DEPLOYMENT;
+use crate::{access, class, name};
+
+rules![RPK_22, RPK_23, RPK_25];
 
 const CLASS: &str = "/spec/provisionerClassName";
 const TEMPLATE: &str = "/spec/template";
@@ -22,129 +25,263 @@ const PRESENCE: Shape = Shape::Pointer(&[]);
 const OWNERS: Shape =
     Shape::List(&Shape::Struct(&[("apiVersion", Shape::Scalar), ("kind", Shape::Scalar)]));
 
-/// Longest name of a v1alpha1 BundleDeployment, decision B-7.
-const NAME_MAX: usize = 45;
-
-pub(crate) fn judge(review: &Review<'_>) -> Verdict {
-    let mut verdict = Verdict::default();
-    restricted_access(review, &mut verdict);
-    let Some(object) = review.object else { return verdict };
-    if review.conventions.exempts(review.request) {
-        return verdict;
-    }
-    let templated = review.request.resource.version == "v1alpha1";
-    let (classes, source): (&[&str], &str) = if templated {
-        let has_template = object.has(TEMPLATE);
-        (if has_template { &[CLASS, TEMPLATE_CLASS] } else { &[CLASS] }, TEMPLATE_SOURCE)
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    access::judge(review, report);
+    let Some(object) = review.subject() else { return };
+    if review.request.resource().version == "v1alpha1" {
+        with_template(review, object, report);
     } else {
-        (&[CLASS], SOURCE)
-    };
-    // A new template brings new requirements, also where what they ask for was not there before.
-    let new_template = templated && review.touches(object, TEMPLATE, &PRESENCE);
-    for &class in classes {
-        if review.touches(object, class, &Shape::Scalar)
-            || (class == TEMPLATE_CLASS && new_template)
-        {
-            findings::required_text(object, class, &mut verdict);
-            findings::class_pattern(object, class, &mut verdict);
-            findings::class_known(object, class, review.settings, &mut verdict);
-        }
+        with_source(review, object, report);
     }
-    let source_counts = new_template || review.touches(object, source, &source::SHAPE);
-    if source_counts && (!templated || object.has(TEMPLATE)) {
-        findings::required_object(object, source, &mut verdict);
-    }
-    let mut config_maps = ConfigMaps::new(review.settings);
-    if !templated && (source_counts || review.rechecks_sources(object)) {
-        for found in source::webhook(object, source, "bundledeployment", &mut config_maps) {
-            verdict.deny("RPK-22", found.field, found.message);
-        }
-    }
-    if source_counts {
-        if templated {
-            template_source(object, &mut config_maps, &mut verdict);
-        }
-        findings::pinned(object, source, &mut verdict);
-    }
-    if config_maps.are_absent() {
-        let mut left_out = LeftOut::default();
-        left_out.add(if templated { "RPK-23" } else { "RPK-22" }, NO_CONFIG_MAPS_IN_PART);
-        left_out.report(review, &findings::field(&format!("{source}/configMaps")), &mut verdict);
-    }
-    if templated {
-        if review.request.operation == Operation::Create {
-            let name = object.text("/metadata/name").unwrap_or_else(|| review.request.name.clone());
-            let limit = review.settings.integer("/rukpak/bundleDeploymentNameMax");
-            let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(NAME_MAX);
-            findings::name_length("RPK-15", &name, limit, &mut verdict);
-        }
-        if review.touches(object, TEMPLATE_CLASS, &Shape::Scalar)
-            || review.touches(object, TEMPLATE_TYPE, &Shape::Scalar)
-            || review.touches(object, "/metadata/ownerReferences", &OWNERS)
-        {
-            plain_from_image(object, &mut verdict);
-        }
-    }
-    verdict
 }
 
-/// RPK-23: the Bundle that the template gives will be accepted.
-fn template_source(object: &Document, config_maps: &mut ConfigMaps, verdict: &mut Verdict) {
-    if !object.has(TEMPLATE_SOURCE) {
-        return;
+/// A `v1alpha1` BundleDeployment.
+fn with_template(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    let has_template = object.has(TEMPLATE);
+    // A new template brings new requirements, also where what they ask for was not there before.
+    let is_new = review.touches(object, TEMPLATE, &PRESENCE);
+    if review.touches(object, CLASS, &Shape::Scalar) {
+        class::judge(object, CLASS, review.settings, report);
     }
-    let webhook = source::webhook(object, TEMPLATE_SOURCE, "bundle", config_maps);
-    for found in webhook.into_iter().chain(source::schema(object, TEMPLATE_SOURCE)) {
+    if has_template && (is_new || review.touches(object, TEMPLATE_CLASS, &Shape::Scalar)) {
+        class::judge(object, TEMPLATE_CLASS, review.settings, report);
+    }
+    if is_new || review.touches(object, TEMPLATE_SOURCE, &source::SHAPE) {
+        if has_template {
+            class::source_is_there(object, TEMPLATE_SOURCE, report);
+        }
+        if object.has(TEMPLATE_SOURCE) {
+            generates(review, object, report);
+            pinned::judge(object, TEMPLATE_SOURCE, report);
+        }
+    }
+    if review.operation() == Operation::Create {
+        name::of_deployment(review, object, report);
+    }
+    if review.touches(object, TEMPLATE_CLASS, &Shape::Scalar)
+        || review.touches(object, TEMPLATE_TYPE, &Shape::Scalar)
+        || review.touches(object, "/metadata/ownerReferences", &OWNERS)
+    {
+        plain_from_image(object, report);
+    }
+}
+
+/// A `v1alpha2` BundleDeployment.
+fn with_source(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    if review.touches(object, CLASS, &Shape::Scalar) {
+        class::judge(object, CLASS, review.settings, report);
+    }
+    let source_counts = review.touches(object, SOURCE, &source::SHAPE);
+    if source_counts {
+        class::source_is_there(object, SOURCE, report);
+    }
+    if source_counts || source::is_rechecked(review, object) {
+        unpacks(review, object, report);
+    }
+    if source_counts {
+        pinned::judge(object, SOURCE, report);
+    }
+}
+
+rule! {
+    /// the source of a v1alpha2 BundleDeployment passes the source checks of Bundles
+    ///
+    /// `spec.source` of a `v1alpha2` BundleDeployment passes what RPK-02 to RPK-07 ask of a Bundle:
+    /// the type comes with its source, paths do not lead out, and ConfigMaps that exist are
+    /// immutable. Other rules about sources of Bundles, RPK-08 to RPK-11, RPK-18 and RPK-21, do not
+    /// apply. The source may change at any time. On UPDATE the rule judges a source that changes;
+    /// with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless
+    /// the object is being deleted.
+    ///
+    /// The rule reads the ConfigMaps in the namespace of RukPak, `rukpak.systemNamespace`
+    /// (`rukpak-system`). Without a cluster it does not check them, and the audit annotation
+    /// `not-evaluated` names it; with `context.missing: warn` a warning says so as well.
+    ///
+    /// # Why
+    ///
+    /// RukPak v0.17.0 has no Bundles any more: the BundleDeployment itself says where the content
+    /// is, and the webhook makes the same checks on it.
+    ///
+    /// # Repair
+    ///
+    /// Correct the field that the message names, as under RPK-02 to RPK-07.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: core.rukpak.io/v1alpha2
+    /// kind: BundleDeployment
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   source: {type: image, image: {ref: quay.io/org/b@sha256:0123}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiVersion: core.rukpak.io/v1alpha2
+    /// kind: BundleDeployment
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   source: {type: git, image: {ref: a}}
+    /// ```
+    ///
+    /// `message: bundledeployment.spec.source.git must be set for source type "git"`
+    ///
+    /// The other messages are those of RPK-02 to RPK-07 too, with `bundledeployment` instead of the
+    /// `bundle` at their start.
+    RPK_22: Deny {
+        on: [DEPLOYMENT: Create | Update],
+        reads: [CONFIG_MAPS],
+        source: "rukpak v0.17.0 internal/webhook/bundledeployment.go",
+    }
+}
+
+fn unpacks(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    let mut config_maps = ConfigMaps::new(review.settings);
+    for found in webhook::findings(object, SOURCE, "bundledeployment", &mut config_maps) {
+        report.add(&RPK_22, found.field, found.message);
+    }
+    if config_maps.are_absent() {
+        report.skip_part(&RPK_22, "spec.source.configMaps", NO_CONFIG_MAPS);
+    }
+}
+
+rule! {
+    /// the template of a v1alpha1 BundleDeployment gives a Bundle that will be accepted
+    ///
+    /// `spec.template.spec.source` of a `v1alpha1` BundleDeployment, where it is set, passes what
+    /// RPK-02 to RPK-07 and RPK-09 to RPK-11 ask of a Bundle. A template without a source is left
+    /// to RPK-12. On UPDATE the rule judges a source that changes or a template that is new; with
+    /// `ratcheting: false` also a source that does not change, unless the object is being deleted.
+    /// `rukpak.recheckUnchanged` has no effect.
+    ///
+    /// The rule reads the ConfigMaps in the namespace of RukPak, `rukpak.systemNamespace`
+    /// (`rukpak-system`). Without a cluster it does not check them, and the audit annotation
+    /// `not-evaluated` names it; with `context.missing: warn` a warning says so as well.
+    ///
+    /// # Why
+    ///
+    /// RukPak generates a Bundle from the template. Where that Bundle is refused, nothing new is
+    /// installed, and only the condition `HasValidBundle` of the BundleDeployment says why.
+    /// OpenShift 4.12, Operators, *BundleDeployment* describes the embedded spec.
+    ///
+    /// # Repair
+    ///
+    /// Correct the field of the template that the rest of the message names, as under the rule
+    /// about Bundles.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: core.rukpak.io/v1alpha1
+    /// kind: BundleDeployment
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   template:
+    ///     spec:
+    ///       provisionerClassName: core-rukpak-io-plain
+    ///       source: {type: image, image: {ref: my-bundle@sha256:xyz123}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiVersion: core.rukpak.io/v1alpha1
+    /// kind: BundleDeployment
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   template:
+    ///     spec:
+    ///       provisionerClassName: core-rukpak-io-plain
+    ///       source: {type: git, image: {ref: a}}
+    /// ```
+    ///
+    /// `message: spec.template.spec.source is invalid, the generated Bundle will be rejected:
+    /// bundle.spec.source.git must be set for source type "git"`
+    ///
+    /// After `rejected:` comes the message about the Bundle; where that is RPK-09's to RPK-11's,
+    /// fields in it start with `spec.template.spec.source`.
+    RPK_23: Warn {
+        on: [DEPLOYMENT: Create | Update],
+        reads: [CONFIG_MAPS],
+        source: "OCP 4.12 L1109, L1246, L1258-1273; OCP 4.15 L1095-1110, L20052-20071; OKD L466-481; rukpak v0.16.0 internal/webhook/bundle.go",
+    }
+}
+
+fn generates(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    let mut config_maps = ConfigMaps::new(review.settings);
+    let found = webhook::findings(object, TEMPLATE_SOURCE, "bundle", &mut config_maps);
+    for found in found.into_iter().chain(schema::findings(object, TEMPLATE_SOURCE)) {
         let message = format!(
             "spec.template.spec.source is invalid, the generated Bundle will be rejected: {}",
             found.message
         );
-        verdict.warn("RPK-23", found.field, message);
+        report.add(&RPK_23, found.field, message);
+    }
+    if config_maps.are_absent() {
+        let field = field(&format!("{TEMPLATE_SOURCE}/configMaps"));
+        report.skip_part(&RPK_23, &field, NO_CONFIG_MAPS);
     }
 }
 
-/// RPK-24: only those write BundleDeployments who need to (OCP 4.12 L1242).
-fn restricted_access(review: &Review<'_>, verdict: &mut Verdict) {
-    let settings = review.settings;
-    let (users, groups) = ("/rukpak/allowedUsers", "/rukpak/allowedGroups");
-    if !settings.has(users) && !settings.has(groups) {
-        return;
-    }
-    let Request { user, operation, .. } = review.request;
-    let allowed = settings.texts(users).contains(&user.username)
-        || settings.texts(groups).iter().any(|group| user.groups.contains(group))
-        || is_controller(review);
-    if !allowed {
-        let verb = match operation {
-            Operation::Create => "create",
-            Operation::Update => "update",
-            Operation::Delete => "delete",
-            Operation::Connect => "connect to",
-        };
-        let message = format!(
-            "BundleDeployment access is restricted: {} is not allowed to {verb}",
-            user.username
-        );
-        verdict.deny("RPK-24", "", message);
+rule! {
+    /// OLM 1.0 installs plain bundles from images only
+    ///
+    /// In a `v1alpha1` BundleDeployment that an `Operator` of `operators.operatorframework.io`
+    /// owns, and whose `spec.template.spec.provisionerClassName` is `core-rukpak-io-plain`,
+    /// `spec.template.spec.source.type` is `image`. Any of the `metadata.ownerReferences` can be
+    /// that owner, in any version of the group. On UPDATE the rule judges the object where the
+    /// class, the type, or `apiVersion` or `kind` of an owner changes; with `ratcheting: false`
+    /// also where none of these does, unless the object is being deleted.
+    ///
+    /// # Why
+    ///
+    /// The Operator Controller of OLM 1.0 installs plain bundles from plain bundle images and from
+    /// nothing else; see OpenShift 4.15, Operators, *Building a plain bundle image from an image
+    /// source*.
+    ///
+    /// # Repair
+    ///
+    /// Build an image of the bundle, push it, and refer to it by digest with source type `image`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   ownerReferences:
+    ///   - {apiVersion: operators.operatorframework.io/v1alpha1, kind: Operator, name: o, uid: "1"}
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   template:
+    ///     spec:
+    ///       provisionerClassName: core-rukpak-io-plain
+    ///       source: {type: image, image: {ref: x@sha256:e09d}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   ownerReferences:
+    ///   - {apiVersion: operators.operatorframework.io/v1alpha1, kind: Operator, name: o, uid: "1"}
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   template:
+    ///     spec:
+    ///       provisionerClassName: core-rukpak-io-plain
+    ///       source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}}}
+    /// ```
+    ///
+    /// `message: OLM 1.0 installs plain bundles from plain bundle images only;
+    /// spec.template.spec.source.type is "git"`
+    RPK_25: Warn {
+        on: [DEPLOYMENT: Create | Update],
+        source: "OCP 4.15 L20987-21040, L21780",
     }
 }
 
-/// Whether the user is a controller that must be able to write: RukPak, what collects Kubernetes'
-/// garbage, or whatever runs in a namespace that the settings name.
-fn is_controller(review: &Review<'_>) -> bool {
-    let Review { request, settings, .. } = *review;
-    let account = request.user.username.strip_prefix("system:serviceaccount:");
-    let namespace = account.and_then(|account| account.split_once(':')).map(|(ns, _)| ns);
-    let namespaces = "/rukpak/controllerNamespaces";
-    // Namespaces that somebody names stand in the place of a list that nobody has.
-    let by_name = settings.has("/identities/rukpak") || !settings.has(namespaces);
-    (by_name && review.conventions.identities().is_rukpak(request))
-        || is_collector(request)
-        || namespace.is_some_and(|own| settings.texts(namespaces).iter().any(|named| named == own))
-}
-
-/// RPK-25: OLM 1.0 installs plain bundles from images only.
-fn plain_from_image(object: &Document, verdict: &mut Verdict) {
+fn plain_from_image(object: &Document, report: &mut Report<'_>) {
     let owned_by_operator = object.items("/metadata/ownerReferences").any(|owner| {
         owner.text_or_empty("/kind") == "Operator"
             && owner.text_or_empty("/apiVersion").starts_with("operators.operatorframework.io/")
@@ -158,6 +295,6 @@ fn plain_from_image(object: &Document, verdict: &mut Verdict) {
             "OLM 1.0 installs plain bundles from plain bundle images only; spec.template.spec.source.type is {}",
             quote(&kind)
         );
-        verdict.warn("RPK-25", "spec.template.spec.source.type", message);
+        report.add(&RPK_25, "spec.template.spec.source.type", message);
     }
 }

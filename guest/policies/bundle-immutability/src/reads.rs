@@ -1,29 +1,24 @@
-//! What the rules read from the cluster, and which of them had to go without.
+//! What the rules read from the cluster: ConfigMaps, and the Bundles that refer to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::{ClusterRead, Document, Index, Setting, Verdict};
+use opgate_sdk::{ClusterRead, Document, Index};
 
-use crate::{GROUP, Review};
-
-/// RukPak's namespace: the only one in which Bundles find their ConfigMaps.
-pub(crate) const SYSTEM_NAMESPACE: Setting =
-    Setting { pointer: "/rukpak/systemNamespace", default: "rukpak-system" };
+use crate::targets::{GROUP, SYSTEM_NAMESPACE};
 
 /// ConfigMaps with the names of their files.
-pub(crate) const CONFIG_MAPS: ClusterRead = ClusterRead {
+pub(crate) static CONFIG_MAPS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "configmaps",
     fields: &["/immutable"],
     keys: &["/data", "/binaryData"],
     namespace: Some(SYSTEM_NAMESPACE),
-    rules: &["RPK-07", "RPK-21", "RPK-22", "RPK-23"],
     ..ClusterRead::EMPTY
 };
 
 /// Bundles with the ConfigMaps that they refer to.
-pub(crate) const BUNDLES: ClusterRead = ClusterRead {
+pub(crate) static BUNDLES: ClusterRead = ClusterRead {
     group: GROUP,
     version: "v1alpha1",
     resource: "bundles",
@@ -33,9 +28,11 @@ pub(crate) const BUNDLES: ClusterRead = ClusterRead {
         field: "/spec/source/configMaps/*/configMap/name",
         separator: "",
     }],
-    rules: &["RPK-19", "RPK-20"],
     ..ClusterRead::EMPTY
 };
+
+/// Why a rule that needs ConfigMaps is left out where [`ConfigMaps::are_absent`].
+pub(crate) const NO_CONFIG_MAPS: &str = "the cluster's ConfigMaps are not available";
 
 /// From so many ConfigMaps on it is cheaper to ask once which ones there are: a source may name tens
 /// of thousands that do not exist.
@@ -105,44 +102,5 @@ impl ConfigMaps {
             return Ok(None);
         }
         CONFIG_MAPS.get(&self.namespace, name)
-    }
-}
-
-/// Rules that a review left out, at least in part, and why (decision A-6).
-#[derive(Default)]
-pub(crate) struct LeftOut(Vec<(&'static str, &'static str)>);
-
-pub(crate) const NO_CONFIG_MAPS: &str =
-    "was not evaluated: the cluster's ConfigMaps are not available";
-pub(crate) const NO_CONFIG_MAPS_IN_PART: &str =
-    "was evaluated in part: the cluster's ConfigMaps are not available";
-pub(crate) const NO_BUNDLES: &str = "was not evaluated: the cluster's Bundles are not available";
-pub(crate) const TOO_MANY_FILES: &str = "was not evaluated: the ConfigMaps have too many files";
-
-impl LeftOut {
-    pub(crate) fn add(&mut self, rule: &'static str, why: &'static str) {
-        self.0.push((rule, why));
-    }
-
-    /// Names the rules in the audit log, and to the person who sends the request where
-    /// `context.missing` asks for it.
-    pub(crate) fn report(mut self, review: &Review<'_>, field: &str, verdict: &mut Verdict) {
-        // What is off is not missed, and where all that need a resource are off, nobody watches it.
-        let level = |rule: &str| review.settings.text_or_empty(&format!("/rules/{rule}"));
-        self.0.retain(|(rule, _)| level(rule) != "off");
-        if self.0.is_empty() {
-            return;
-        }
-        let rules: Vec<&str> = self.0.iter().map(|(rule, _)| *rule).collect();
-        verdict.audit_annotations.push(("not-evaluated".to_owned(), rules.join(" ")));
-        if review.settings.text_or_empty("/context/missing") == "warn" {
-            for (rule, why) in self.0 {
-                // A rule that the configuration sets to deny would turn this into a denial of every
-                // such object.
-                if !review.conventions.denies(rule, false) {
-                    verdict.warn(rule, field, format!("{rule} {why}"));
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,228 @@
+//! The provisioner class: it is there, beside a source, well formed and known.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, rule, rules};
+
+use crate::source::field;
+use crate::targets::{BUNDLE, DEPLOYMENT};
+
+rules![RPK_12, RPK_13, RPK_16];
+
+/// Provisioners that RukPak ships, OCP 4.15 L21008-21012.
+const KNOWN_PROVISIONERS: [&str; 2] = ["core-rukpak-io-plain", "core-rukpak-io-registry"];
+
+/// All that is asked of the class at the pointer.
+pub(crate) fn judge(
+    object: &Document,
+    pointer: &str,
+    settings: &Document,
+    report: &mut Report<'_>,
+) {
+    let class = object.text_or_empty(pointer);
+    if class.is_empty() {
+        is_required(pointer, report);
+    } else if is_class_name(&class) {
+        is_known(&class, pointer, settings, report);
+    } else {
+        is_no_class_name(&class, pointer, report);
+    }
+}
+
+rule! {
+    /// a provisioner class and a source are set
+    ///
+    /// In a Bundle and in a `v1alpha2` BundleDeployment, `spec.provisionerClassName` is a text that
+    /// is not empty, and `spec.source` is set. In a `v1alpha1` BundleDeployment,
+    /// `spec.provisionerClassName` is such a text, and where `spec.template` is set, so is
+    /// `spec.template.spec.provisionerClassName`, beside `spec.template.spec.source`. A class
+    /// inside of `source` does not count, and a `v1alpha1` BundleDeployment without a template is
+    /// accepted. On UPDATE the rule judges a field that changes; with `ratcheting: false` also one
+    /// that does not, unless the object is being deleted. Where RPK-01 denies the UPDATE of a
+    /// Bundle, it judges nothing. A template that is new is judged in full.
+    ///
+    /// # Why
+    ///
+    /// A provisioner reconciles the objects that name its ID and no others, and a Bundle without a
+    /// source has no content. See OpenShift 4.12, Operators, *Provisioner* and the examples in
+    /// *Bundle* and *BundleDeployment*.
+    ///
+    /// # Repair
+    ///
+    /// Set the field that the message names; the class is `core-rukpak-io-plain` or
+    /// `core-rukpak-io-registry`, unless you have a provisioner of your own.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: BundleDeployment
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   template:
+    ///     spec:
+    ///       provisionerClassName: core-rukpak-io-plain
+    ///       source: {type: image, image: {ref: my-bundle@sha256:xyz123}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: Bundle
+    /// spec:
+    ///   source: {type: image, image: {ref: my-bundle@sha256:xyz123}}
+    /// ```
+    ///
+    /// `message: spec.provisionerClassName: Required value`
+    RPK_12: Deny {
+        on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
+        source: "OCP 4.12 L1058, L1080, L1095, L1129, L1246-1273; OCP 4.15 L950, L1119, L20052-20071; OKD L371-375, L470-481",
+    }
+}
+
+fn is_required(pointer: &str, report: &mut Report<'_>) {
+    let field = field(pointer);
+    let message = format!("{field}: Required value");
+    report.add(&RPK_12, field, message);
+}
+
+/// RPK-12 for a source that must stand beside a provisioner class.
+pub(crate) fn source_is_there(object: &Document, pointer: &str, report: &mut Report<'_>) {
+    if !object.has(pointer) {
+        is_required(pointer, report);
+    }
+}
+
+/// The pattern `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`.
+fn is_class_name(name: &str) -> bool {
+    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.iter().all(|&b| alphanumeric(b) || b == b'-')
+        && bytes.first().is_some_and(|&b| alphanumeric(b))
+        && bytes.last().is_some_and(|&b| alphanumeric(b))
+}
+
+rule! {
+    /// a provisioner class is a lower-case name of letters, digits and hyphens
+    ///
+    /// `spec.provisionerClassName`, and `spec.template.spec.provisionerClassName` of a `v1alpha1`
+    /// BundleDeployment, matches `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`: it starts and ends with a
+    /// letter or a digit. An empty class is left to RPK-12. On UPDATE the rule judges a field that
+    /// changes; with `ratcheting: false` also one that does not, unless the object is being
+    /// deleted. Where RPK-01 denies the UPDATE of a Bundle, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// The class is the ID of a provisioner, and IDs have this form. The CRD of RukPak v0.16.0
+    /// demands the same, so that the Kubernetes API server refuses such an object as well. This
+    /// rule also finds it in files, before a cluster sees them.
+    ///
+    /// # Repair
+    ///
+    /// Write the ID of the provisioner exactly as it is, for example `core-rukpak-io-plain`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-registry
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   provisionerClassName: invalid/class-name
+    /// ```
+    ///
+    /// `message: spec.provisionerClassName: Invalid value: "invalid/class-name":
+    /// spec.provisionerClassName in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'`
+    RPK_13: Deny {
+        on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
+        source: "rukpak v0.16.0 api/v1alpha1/bundle_types.go, test/e2e/api_validation_test.go",
+    }
+}
+
+fn is_no_class_name(class: &str, pointer: &str, report: &mut Report<'_>) {
+    let field = field(pointer);
+    let message = format!(
+        "{field}: Invalid value: {}: {field} in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'",
+        quote(class)
+    );
+    report.add(&RPK_13, field, message);
+}
+
+rule! {
+    /// a provisioner class names a known provisioner
+    ///
+    /// `spec.provisionerClassName`, and `spec.template.spec.provisionerClassName` of a `v1alpha1`
+    /// BundleDeployment, is one of the setting `rukpak.provisioners`; by default these are
+    /// `core-rukpak-io-plain` and `core-rukpak-io-registry`. A list in the setting replaces the
+    /// default. RPK-12 and RPK-13 judge a class that is empty or not well formed. On UPDATE the
+    /// rule judges a field that changes; with `ratcheting: false` also one that does not, unless
+    /// the object is being deleted. Where RPK-01 denies the UPDATE of a Bundle, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// A provisioner reconciles only the objects that name its ID. Nothing happens to an object
+    /// with a class that nobody has, and no error says so. OpenShift 4.12, Operators, *Provisioner*
+    /// describes this.
+    ///
+    /// # Repair
+    ///
+    /// Correct the class. Where another provisioner is installed, add its ID to
+    /// `rukpak.provisioners`, beside those that you go on using.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: BundleDeployment
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-plain
+    ///   template:
+    ///     spec: {provisionerClassName: core-rukpak-io-registry}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   provisionerClassName: core-rukpak-io-helm
+    /// ```
+    ///
+    /// `message: spec.provisionerClassName "core-rukpak-io-helm" is not a known provisioner; only
+    /// the provisioner with that ID reconciles this object`
+    RPK_16: Warn {
+        on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
+        source: "OCP 4.12 L1058-1061, L1095, L1283; OCP 4.15 L1117-1119, L19897-19899, L21008-21012; OKD L365-367, L482-487",
+    }
+}
+
+fn is_known(class: &str, pointer: &str, settings: &Document, report: &mut Report<'_>) {
+    let is_known = if settings.has("/rukpak/provisioners") {
+        settings.texts("/rukpak/provisioners").iter().any(|known| known == class)
+    } else {
+        KNOWN_PROVISIONERS.contains(&class)
+    };
+    if !is_known {
+        let field = field(pointer);
+        let message = format!(
+            "{field} {} is not a known provisioner; only the provisioner with that ID reconciles this object",
+            quote(class)
+        );
+        report.add(&RPK_16, field, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_names_follow_the_pattern() {
+        for name in ["a", "core-rukpak-io-plain", "0", "a--b"] {
+            assert!(is_class_name(name), "{name}");
+        }
+        for name in ["", "-a", "a-", "A", "invalid/class-name", "a.b", "é", "-"] {
+            assert!(!is_class_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The checks of RukPak's CRD.
+
+use opgate_sdk::{Document, Rule, rule, rules};
+
+use super::{Finding, entries, field, present};
+use crate::targets::BUNDLE;
+
+rules![RPK_09, RPK_10, RPK_11];
+
+pub(crate) fn findings(object: &Document, source: &str) -> Vec<Finding> {
+    let members = present(object, source);
+    let mut found = Vec::new();
+    found.extend(one_source(source, members.len()));
+    found.extend(one_reference(object, source));
+    required(object, source, &members, &mut found);
+    found
+}
+
+/// A finding where of several keys not exactly one is there.
+fn one_of(rule: &'static Rule, pointer: &str, count: usize) -> Option<Finding> {
+    let alternatives = match count {
+        0 => "none valid".to_owned(),
+        1 => return None,
+        count => format!("{count} valid alternatives"),
+    };
+    let field = field(pointer);
+    let message =
+        format!("\"{field}\" must validate one and only one schema (oneOf). Found {alternatives}");
+    Some(Finding { rule, field, message })
+}
+
+rule! {
+    /// spec.source has exactly one of git, image, configMaps, upload and http
+    ///
+    /// Whatever `spec.source.type` says, exactly one of these five keys is set. `null` counts as
+    /// not set, an empty list or object counts as set. A Bundle without `spec.source` is left to
+    /// RPK-12. On UPDATE the rule judges a source that changes; with `ratcheting: false` also one
+    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges
+    /// nothing.
+    ///
+    /// # Why
+    ///
+    /// Two sources leave open which one is meant, and none leaves nothing to unpack. The CRD of
+    /// RukPak v0.16.0 demands the same, so that the Kubernetes API server refuses such an object as
+    /// well. This rule also finds it in files, before a cluster sees them.
+    ///
+    /// # Repair
+    ///
+    /// Keep the one source that `spec.source.type` names, and remove the others.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: image, image: {ref: my-bundle@sha256:xyz123}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: image, image: {ref: a@sha256:0123}, http: {url: https://example.com}}
+    /// ```
+    ///
+    /// `message: "spec.source" must validate one and only one schema (oneOf). Found 2 valid
+    /// alternatives`
+    ///
+    /// Where no key is set the message ends with `Found none valid`.
+    RPK_09: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go",
+    }
+}
+
+fn one_source(source: &str, count: usize) -> Option<Finding> {
+    one_of(&RPK_09, source, count)
+}
+
+rule! {
+    /// a Git reference has exactly one of branch, commit and tag
+    ///
+    /// Where `spec.source.git.ref` is set, exactly one of its keys `branch`, `commit` and `tag` is
+    /// set, whatever `spec.source.type` says. `null` counts as not set, an empty text counts as
+    /// set. A missing `ref` is left to RPK-11. On UPDATE the rule judges a source that changes;
+    /// with `ratcheting: false` also one that does not, unless the Bundle is being deleted. Where
+    /// RPK-01 denies the UPDATE, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// Two references can name two commits, and none names no commit. The CRD of RukPak v0.16.0
+    /// demands the same, so that the Kubernetes API server refuses such an object as well. This
+    /// rule also finds it in files, before a cluster sees them. OpenShift 4.12, Operators, *Bundle
+    /// immutability* shows a source with a tag alone.
+    ///
+    /// # Repair
+    ///
+    /// Keep one reference. Prefer `commit`, which cannot move (RPK-17).
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {commit: 0f1e2d, tag: v0.0.2}}}
+    /// ```
+    ///
+    /// `message: "spec.source.git.ref" must validate one and only one schema (oneOf). Found 2 valid
+    /// alternatives`
+    ///
+    /// Where no key is set the message ends with `Found none valid`.
+    RPK_10: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1126-1127, L1159; rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go",
+    }
+}
+
+fn one_reference(object: &Document, source: &str) -> Option<Finding> {
+    let reference = format!("{source}/git/ref");
+    // What is there and is no object has none of the three.
+    if !object.has(&reference) {
+        return None;
+    }
+    let kinds = ["branch", "commit", "tag"];
+    let count = kinds.iter().filter(|k| object.has(&format!("{reference}/{k}"))).count();
+    one_of(&RPK_10, &reference, count)
+}
+
+rule! {
+    /// the required fields of the source are there
+    ///
+    /// `spec.source.type` is set, and of each source that is there its required fields:
+    /// `image.ref`, `git.repository` and `git.ref`, `http.url`, and `configMap` in each entry of
+    /// `configMaps`. `null` counts as not set, an empty value counts as set. On UPDATE the rule
+    /// judges a source that changes; with `ratcheting: false` also one that does not, unless the
+    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// Without these fields the provisioner does not know what to fetch. The CRD of RukPak v0.16.0
+    /// demands the same, so that the Kubernetes API server refuses such an object as well. This
+    /// rule also finds it in files, before a cluster sees them. OpenShift 4.12, Operators, *Bundle*
+    /// and *Bundle immutability* show sources with all their fields.
+    ///
+    /// # Repair
+    ///
+    /// Set the field that the message names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {tag: v0.0.2}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {ref: {branch: main}}}
+    /// ```
+    ///
+    /// `message: spec.source.git.repository: Required value`
+    RPK_11: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1091-1094, L1123-1128; rukpak v0.16.0 api/v1alpha1/bundle_types.go",
+    }
+}
+
+fn required(object: &Document, source: &str, members: &[&str], found: &mut Vec<Finding>) {
+    let mut required = |field: String| {
+        let message = format!("{field}: Required value");
+        found.push(Finding { rule: &RPK_11, message, field });
+    };
+    let mut members_required = vec!["type"];
+    for member in members {
+        members_required.extend(match *member {
+            "git" => ["git/repository", "git/ref"].as_slice(),
+            "image" => &["image/ref"],
+            "http" => &["http/url"],
+            _ => &[],
+        });
+    }
+    for member in members_required {
+        let pointer = format!("{source}/{member}");
+        if !object.has(&pointer) {
+            required(field(&pointer));
+        }
+    }
+    let config_maps = format!("{source}/configMaps");
+    for (index, entry) in entries(object, &config_maps) {
+        if !object.has(&format!("{entry}/configMap")) {
+            required(format!("{}[{index}].configMap", field(&config_maps)));
+        }
+    }
+}

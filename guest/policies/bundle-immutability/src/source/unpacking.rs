@@ -1,0 +1,210 @@
+//! What webhook and CRD let pass, and unpacking does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::go::{clean, quote};
+use opgate_sdk::{Document, Report, rule, rules};
+
+use super::{entries, field};
+use crate::reads::{CONFIG_MAPS, ConfigMaps, NO_CONFIG_MAPS};
+use crate::targets::BUNDLE;
+
+rules![RPK_08, RPK_21];
+
+rule! {
+    /// directories and paths can be unpacked: neither `..` nor absolute
+    ///
+    /// `spec.source.git.directory` and each `spec.source.configMaps[].path` of a new Bundle, once
+    /// `.`, `..` and repeated slashes are resolved, is neither `..` nor starts with `/`. The rule
+    /// looks at both whatever `spec.source.type` says. It warns, and denies with the setting
+    /// `rukpak.strictPaths: true`. RPK-05 and RPK-06 judge paths that start with `../`.
+    ///
+    /// # Why
+    ///
+    /// RukPak's webhook looks for `../` only, and lets these paths pass. They fail later, when the
+    /// Bundle is unpacked, and then the Bundle can only be replaced: its spec does not change.
+    ///
+    /// # Repair
+    ///
+    /// Use a path relative to the root of the repository or of the bundle, for example `manifests`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}, directory: manifests}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}, directory: /manifests}}
+    /// ```
+    ///
+    /// `message: get subdirectory "/manifests" for repository "r": directory can not start with
+    /// '../' or '/'`
+    ///
+    /// For a path of a ConfigMap the message has its name instead, as in `for configmap "a"`.
+    RPK_08: Warn {
+        on: [BUNDLE: Create],
+        denies_with: ["/rukpak/strictPaths"],
+        source: "rukpak v0.16.0 internal/source/git.go, internal/webhook/bundle.go",
+    }
+}
+
+/// After rukpak v0.16.0 internal/source/git.go.
+pub(crate) fn paths(object: &Document, source: &str, report: &mut Report<'_>) {
+    let mut found = |field: String, path: &str, of: &str, name: &str| {
+        let message = format!(
+            "get subdirectory {} for {of} {}: directory can not start with '../' or '/'",
+            quote(path),
+            quote(name)
+        );
+        report.add(&RPK_08, field, message);
+    };
+    let directory = format!("{source}/git/directory");
+    let path = object.text_or_empty(&directory);
+    if breaks_unpacking(&clean(&path)) {
+        let repository = object.text_or_empty(&format!("{source}/git/repository"));
+        found(field(&directory), &path, "repository", &repository);
+    }
+    let config_maps = format!("{source}/configMaps");
+    for (index, entry) in entries(object, &config_maps) {
+        let path = object.text_or_empty(&format!("{entry}/path"));
+        if breaks_unpacking(&clean(&path)) {
+            let field = format!("{}[{index}].path", field(&config_maps));
+            let name = object.text_or_empty(&format!("{entry}/configMap/name"));
+            found(field, &path, "configmap", &name);
+        }
+    }
+}
+
+/// Whether unpacking fails at a cleaned path that the webhook lets pass.
+fn breaks_unpacking(cleaned: &str) -> bool {
+    cleaned == ".." || cleaned.starts_with('/')
+}
+
+/// Bytes of paths and names that are compared for one source, so that neither time nor memory depend
+/// on how often it names a ConfigMap of many files.
+const COMPARED: usize = 1 << 20;
+
+rule! {
+    /// no two ConfigMaps of a Bundle give the same file
+    ///
+    /// Where `spec.source.type` of a new Bundle is `configMaps`, no two of its ConfigMaps have the
+    /// same key in `data` or `binaryData` at the same `path`, once `.`, `..` and repeated slashes
+    /// are resolved. One ConfigMap that is listed twice is no conflict, and one that does not exist
+    /// yet has no files.
+    ///
+    /// The rule reads the ConfigMaps in the namespace of RukPak, `rukpak.systemNamespace`
+    /// (`rukpak-system`). Without a cluster, and where paths and names of more than 1 MiB would
+    /// have to be compared, it is not evaluated, and the audit annotation `not-evaluated` names it;
+    /// with `context.missing: warn` a warning says so as well.
+    ///
+    /// # Why
+    ///
+    /// Each key becomes a file of the bundle. RukPak v0.16.0 does not unpack a Bundle with two
+    /// files of one path.
+    ///
+    /// # Repair
+    ///
+    /// Give the ConfigMaps different paths, or rename one of the keys.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # both ConfigMaps have the key m.yaml
+    /// spec:
+    ///   source:
+    ///     type: configMaps
+    ///     configMaps: [{configMap: {name: a}, path: x}, {configMap: {name: b}, path: y}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # both ConfigMaps have the key m.yaml
+    /// spec:
+    ///   source:
+    ///     type: configMaps
+    ///     configMaps: [{configMap: {name: a}}, {configMap: {name: b}}]
+    /// ```
+    ///
+    /// `message: duplicate path "m.yaml" found in configmaps [a b]`
+    RPK_21: Warn {
+        on: [BUNDLE: Create],
+        reads: [CONFIG_MAPS],
+        may_skip: true,
+        source: "rukpak v0.16.0 internal/source/configmaps.go",
+    }
+}
+
+/// After rukpak v0.16.0 internal/source/configmaps.go.
+pub(crate) fn files(
+    object: &Document,
+    source: &str,
+    config_maps: &mut ConfigMaps,
+    report: &mut Report<'_>,
+) {
+    if object.text_or_empty(&format!("{source}/type")) != "configMaps" {
+        return;
+    }
+    let member = format!("{source}/configMaps");
+    let duplicates = duplicates(object, &member, config_maps);
+    let field = field(&member);
+    if config_maps.are_absent() {
+        report.skip(&RPK_21, &field, NO_CONFIG_MAPS);
+    } else if duplicates.is_none() {
+        report.skip(&RPK_21, &field, "the ConfigMaps have too many files");
+    }
+    for message in duplicates.into_iter().flatten() {
+        report.add(&RPK_21, field.clone(), message);
+    }
+}
+
+/// A message for each file that more than one ConfigMap gives. `None` where there is too much to
+/// compare.
+fn duplicates(
+    object: &Document,
+    member: &str,
+    config_maps: &mut ConfigMaps,
+) -> Option<Vec<String>> {
+    let mut directories: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (_, entry) in entries(object, member) {
+        let directory = clean(&object.text_or_empty(&format!("{entry}/path")));
+        let name = object.text_or_empty(&format!("{entry}/configMap/name"));
+        directories.entry(directory).or_default().insert(name);
+    }
+    // A file's name has no slash, so that files of different directories are different.
+    directories.retain(|_, names| names.len() > 1);
+    let mut budget = COMPARED;
+    let mut files: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for name in directories.values().flatten() {
+        if !files.contains_key(name.as_str()) {
+            let found = config_maps.files(name);
+            for file in &found {
+                budget = budget.checked_sub(file.len() + 1)?;
+            }
+            files.insert(name, found);
+        }
+    }
+    let mut duplicates = Vec::new();
+    for (directory, names) in &directories {
+        let mut givers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in names {
+            for file in files.get(name.as_str()).into_iter().flatten() {
+                budget = budget.checked_sub(directory.len() + file.len() + name.len() + 1)?;
+                givers.entry(file).or_default().push(name);
+            }
+        }
+        for (file, names) in givers.into_iter().filter(|(_, names)| names.len() > 1) {
+            duplicates.push(format!(
+                "duplicate path {} found in configmaps [{}]",
+                quote(&clean(&format!("{directory}/{file}"))),
+                names.join(" ")
+            ));
+        }
+    }
+    Some(duplicates)
+}

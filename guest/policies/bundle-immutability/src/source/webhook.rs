@@ -1,0 +1,357 @@
+//! The checks of RukPak's webhook. After rukpak v0.16.0 internal/webhook/bundle.go.
+//!
+//! A `v1alpha2` BundleDeployment passes the same checks under a rule of its own, and so does the Bundle
+//! that a template gives: what is found is returned, and the caller reports it.
+
+use opgate_sdk::go::{clean, quote};
+use opgate_sdk::{Document, rule, rules};
+
+use super::{Finding, entries, field};
+use crate::reads::{CONFIG_MAPS, ConfigMaps};
+use crate::targets::BUNDLE;
+
+rules![RPK_02, RPK_03, RPK_04, RPK_05, RPK_06, RPK_07];
+
+impl Finding {
+    /// Whether the source that the type names is not there.
+    pub(crate) fn is_about_type(&self) -> bool {
+        [&RPK_02, &RPK_03, &RPK_04].iter().any(|rule| std::ptr::eq(*rule, self.rule))
+    }
+}
+
+rule! {
+    /// source type image comes with spec.source.image
+    ///
+    /// Where `spec.source.type` is `image`, `spec.source.image` is set; `null` counts as not set.
+    /// On UPDATE the rule judges a source that changes; with `ratcheting: false` or
+    /// `rukpak.recheckUnchanged: true` also one that does not, unless the Bundle is being deleted.
+    /// Where RPK-01 denies the UPDATE, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// The type says where the provisioner looks for the content. Without `image` there is nothing
+    /// to pull, and RukPak's webhook refuses the Bundle. OpenShift 4.12, Operators, *Bundle* shows
+    /// a Bundle of this type.
+    ///
+    /// # Repair
+    ///
+    /// Set `spec.source.image`, or set `spec.source.type` to the source that is there.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: image, image: {ref: my-bundle@sha256:xyz123}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: image, git: {repository: r, ref: {branch: main}}}
+    /// ```
+    ///
+    /// `message: bundle.spec.source.image must be set for source type "image"`
+    RPK_02: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1091-1094; OCP 4.15 L956-965, L19912-19921; OKD L378-386; rukpak v0.16.0 internal/webhook/bundle.go",
+    }
+}
+
+rule! {
+    /// source type git comes with spec.source.git
+    ///
+    /// Where `spec.source.type` is `git`, `spec.source.git` is set; `null` counts as not set. On
+    /// UPDATE the rule judges a source that changes; with `ratcheting: false` or
+    /// `rukpak.recheckUnchanged: true` also one that does not, unless the Bundle is being deleted.
+    /// Where RPK-01 denies the UPDATE, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// The type says where the provisioner looks for the content. Without `git` there is no
+    /// repository to clone, and RukPak's webhook refuses the Bundle. OpenShift 4.12, Operators,
+    /// *Bundle immutability* shows a Bundle of this type.
+    ///
+    /// # Repair
+    ///
+    /// Set `spec.source.git`, or set `spec.source.type` to the source that is there.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {tag: v0.0.2}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, image: {ref: "quay.io/x/y:v1"}}
+    /// ```
+    ///
+    /// `message: bundle.spec.source.git must be set for source type "git"`
+    RPK_03: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1118-1129; OCP 4.15 L987-998, L19940-19951; OKD L401-412; rukpak v0.16.0 internal/webhook/bundle.go",
+    }
+}
+
+rule! {
+    /// source type configMaps comes with at least one entry in spec.source.configMaps
+    ///
+    /// Where `spec.source.type` is `configMaps`, spelled exactly so, `spec.source.configMaps` is a
+    /// list with at least one entry. On UPDATE the rule judges a source that changes; with
+    /// `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless the
+    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// Without an entry there are no files to make a Bundle of. The webhook of RukPak v0.16.0
+    /// refuses such a Bundle.
+    ///
+    /// # Repair
+    ///
+    /// List the ConfigMaps under `spec.source.configMaps`, or set `spec.source.type` to the source
+    /// that is there.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: configMaps, configMaps: []}
+    /// ```
+    ///
+    /// `message: bundle.spec.source.configmaps must be set for source type "configmaps"`
+    RPK_04: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "rukpak v0.16.0 internal/webhook/bundle.go",
+    }
+}
+
+/// `owner` is what upstream's texts start with, `bundle` or `bundledeployment`.
+pub(crate) fn findings(
+    object: &Document,
+    source: &str,
+    owner: &str,
+    config_maps: &mut ConfigMaps,
+) -> Vec<Finding> {
+    let kind = object.text_or_empty(&format!("{source}/type"));
+    let member = format!("{source}/{kind}");
+    let missing = |rule, spelled: &str| {
+        let message =
+            format!("{owner}.spec.source.{spelled} must be set for source type \"{spelled}\"");
+        vec![Finding { rule, field: field(&member), message }]
+    };
+    match kind.as_str() {
+        "image" if !object.has(&member) => missing(&RPK_02, "image"),
+        "git" if !object.has(&member) => missing(&RPK_03, "git"),
+        // An object has a length too, but no entries.
+        "configMaps" if object.items(&member).next().is_none() => missing(&RPK_04, "configmaps"),
+        "git" => directory(object, &member, owner).into_iter().collect(),
+        "configMaps" => {
+            let mut found = Vec::new();
+            for (index, entry) in entries(object, &member) {
+                let at = format!("{}[{index}]", field(&member));
+                found.extend(path(object, &entry, &at, index, owner));
+                found.extend(reference(object, &entry, &at, index, owner, config_maps));
+            }
+            found
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a cleaned path leads out of the root, as RukPak's webhook tells it.
+fn leaves_root(cleaned: &str) -> bool {
+    cleaned.starts_with("../")
+}
+
+rule! {
+    /// the directory of a Git source stays within the repository
+    ///
+    /// Where `spec.source.type` is `git`, `spec.source.git.directory` does not start with `../`
+    /// once `.`, `..` and repeated slashes are resolved. A directory that is not set passes. RPK-08
+    /// looks at `..` itself and at absolute paths. On UPDATE the rule judges a source that changes;
+    /// with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless
+    /// the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges nothing.
+    ///
+    /// # Why
+    ///
+    /// A path that leads out of the repository names nothing that is in it. The webhook of RukPak
+    /// v0.16.0 refuses such a Bundle.
+    ///
+    /// # Repair
+    ///
+    /// Set `spec.source.git.directory` to the path of the manifests, relative to the root of the
+    /// repository.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}, directory: ./manifests/}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}, directory: a/../../b}}
+    /// ```
+    ///
+    /// `message: bundle.spec.source.git.directory begins with "../": directory must define path
+    /// within the repository`
+    RPK_05: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "rukpak v0.16.0 internal/webhook/bundle.go",
+    }
+}
+
+fn directory(object: &Document, git: &str, owner: &str) -> Option<Finding> {
+    let pointer = format!("{git}/directory");
+    leaves_root(&clean(&object.text_or_empty(&pointer))).then(|| {
+        let message = format!(
+            "{owner}.spec.source.git.directory begins with \"../\": directory must define path within the repository"
+        );
+        Finding { rule: &RPK_05, field: field(&pointer), message }
+    })
+}
+
+rule! {
+    /// the paths of a ConfigMap source stay within the bundle
+    ///
+    /// Where `spec.source.type` is `configMaps`, no `spec.source.configMaps[].path` starts with
+    /// `../` once `.`, `..` and repeated slashes are resolved. A path that is not set is the root
+    /// of the bundle. RPK-08 looks at `..` itself and at absolute paths. On UPDATE the rule judges
+    /// a source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one
+    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges
+    /// nothing.
+    ///
+    /// # Why
+    ///
+    /// The path says where in the bundle the files of the ConfigMap stand. A path that leads out of
+    /// the bundle puts them outside of it. The webhook of RukPak v0.16.0 refuses such a Bundle.
+    ///
+    /// # Repair
+    ///
+    /// Set each `path` to a path below the root of the bundle, for example `manifests`, or leave it
+    /// out.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source:
+    ///     type: configMaps
+    ///     configMaps: [{configMap: {name: a}}, {configMap: {name: b}, path: manifests}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}, path: ../x}]}
+    /// ```
+    ///
+    /// `message: bundle.spec.source.configmaps[0].path is invalid: "../x" is outside bundle root`
+    ///
+    /// Each such path is found, with its index and as it is written.
+    RPK_06: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "rukpak v0.16.0 internal/webhook/bundle.go",
+    }
+}
+
+fn path(object: &Document, entry: &str, at: &str, index: u32, owner: &str) -> Option<Finding> {
+    let path = object.text_or_empty(&format!("{entry}/path"));
+    leaves_root(&clean(&path)).then(|| {
+        let message = format!(
+            "{owner}.spec.source.configmaps[{index}].path is invalid: {} is outside bundle root",
+            quote(&path)
+        );
+        Finding { rule: &RPK_06, field: format!("{at}.path"), message }
+    })
+}
+
+rule! {
+    /// ConfigMaps that a Bundle refers to are immutable where they exist
+    ///
+    /// Where `spec.source.type` is `configMaps`, each ConfigMap that
+    /// `spec.source.configMaps[].configMap.name` names has `immutable: true`. RukPak looks for them
+    /// in its own namespace, `rukpak.systemNamespace` (`rukpak-system`). A ConfigMap that does not
+    /// exist yet is accepted; RPK-19 judges it when it is created. On UPDATE the rule judges a
+    /// source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one
+    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges
+    /// nothing.
+    ///
+    /// The rule reads the ConfigMaps of that namespace. Without a cluster it is not evaluated, and
+    /// the audit annotation `not-evaluated` names it; with `context.missing: warn` a warning says
+    /// so as well.
+    ///
+    /// # Why
+    ///
+    /// A Bundle does not change (RPK-01), and neither may what it is made of. The webhook of RukPak
+    /// v0.16.0 refuses such a Bundle.
+    ///
+    /// # Repair
+    ///
+    /// Set `immutable: true` on the ConfigMap, which is possible at any time, and send the Bundle
+    /// again.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: ConfigMap
+    /// metadata: {name: a, namespace: rukpak-system}
+    /// immutable: true
+    /// ---
+    /// kind: Bundle
+    /// spec:
+    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: ConfigMap
+    /// metadata: {name: a, namespace: rukpak-system}
+    /// ---
+    /// kind: Bundle
+    /// spec:
+    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}}]}
+    /// ```
+    ///
+    /// `message: bundle.spec.source.configmaps[0].configmap.name is invalid: configmap "a" is not
+    /// immutable`
+    pub(crate) RPK_07: Deny {
+        on: [BUNDLE: Create | Update],
+        reads: [CONFIG_MAPS],
+        source: "rukpak v0.16.0 internal/webhook/bundle.go, test/e2e/plain_provisioner_test.go",
+    }
+}
+
+fn reference(
+    object: &Document,
+    entry: &str,
+    at: &str,
+    index: u32,
+    owner: &str,
+    config_maps: &mut ConfigMaps,
+) -> Option<Finding> {
+    let name = object.text_or_empty(&format!("{entry}/configMap/name"));
+    config_maps.is_mutable(&name).then(|| {
+        let message = format!(
+            "{owner}.spec.source.configmaps[{index}].configmap.name is invalid: configmap {} is not immutable",
+            quote(&name)
+        );
+        Finding { rule: &RPK_07, field: format!("{at}.configMap.name"), message }
+    })
+}
