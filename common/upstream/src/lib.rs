@@ -4,6 +4,7 @@
 //! * [`go`]: quoting, paths, names that fold, base64.
 //! * [`kinds`]: kinds and resources.
 //! * [`json`]: JSON as Go's decoder reads it, of any depth.
+//! * [`image`]: references to images.
 //! * [`labels`]: label selectors.
 //! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.
@@ -11,6 +12,7 @@
 pub mod go;
 pub mod kinds;
 pub mod json;
+pub mod image;
 pub mod labels;
 pub mod range;
 pub mod version;

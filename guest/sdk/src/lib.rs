@@ -114,7 +114,7 @@ pub use bindings::opgate::policy::types::{
 pub use describe::{ClusterRead, Index, Setting};
 pub use document::{Document, Items, escape};
 pub use opgate_upstream::labels::Selector;
-pub use opgate_upstream::{go, names};
+pub use opgate_upstream::{go, image, names};
 #[cfg(feature = "json")]
 pub use raw::Raw;
 pub use report::{Report, UNLISTED};

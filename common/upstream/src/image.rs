@@ -10,7 +10,8 @@ const UPPERCASE: &str = "invalid reference format: repository name must be lower
 const LONGEST_NAME: usize = 255;
 
 /// What is wrong with the reference.
-pub(crate) fn error(reference: &str) -> Option<String> {
+#[must_use]
+pub fn error(reference: &str) -> Option<String> {
     parse(reference).err()
 }
 
