@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use crate::bindings::opgate::policy::types::AuditAnnotation;
 use crate::cluster::ReadError;
-use crate::{Level, Review, Rule, Skipped, Verdict, Violation, log};
+use crate::{Document, Level, Review, Rule, Skipped, Verdict, Violation, log};
 
 /// What the host takes at the most, see `wit/policy.wit`. More would be a policy error, and that may let
 /// pass what should be denied: a verdict is cut to it instead.
@@ -34,6 +34,8 @@ pub struct Report<'r> {
     notes: Vec<(&'static str, BTreeSet<String>)>,
     reason: Option<String>,
     is_exempt: Option<bool>,
+    /// Says what the findings are about that the verdict has.
+    explain: Option<fn(&Document, &mut [Violation])>,
     /// Findings so far, to keep their order.
     count: usize,
 }
@@ -72,6 +74,7 @@ impl<'r> Report<'r> {
             notes: Vec::new(),
             reason: None,
             is_exempt: None,
+            explain: None,
             count: 0,
         }
     }
@@ -137,6 +140,12 @@ impl<'r> Report<'r> {
             self.found.len().saturating_sub(1)
         });
         self.found.get_mut(at)
+    }
+
+    /// Says what findings are about by the object and their fields, when the report is finished: only
+    /// of those that the verdict has. For catalogs it is [`crate::catalog::about`].
+    pub fn explain_with(&mut self, explain: fn(&Document, &mut [Violation])) {
+        self.explain = Some(explain);
     }
 
     /// How often a rule was broken, and denies, so far.
@@ -312,6 +321,12 @@ impl<'r> Report<'r> {
             }
         }
         let mut violations = share_out(self.found);
+        if let Some(explain) = self.explain
+            && let Some(object) = self.review.object
+            && !violations.is_empty()
+        {
+            explain(object, &mut violations);
+        }
         let is_prefixed =
             !violations.is_empty() && settings.boolean("/messages/prefixRuleId") == Some(true);
         for violation in &mut violations {
