@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::{Entry, change};
+use crate::{Entry, change, named};
 
 /// A folder as a document, and its paths in the order of the document.
 pub(crate) fn folder(
@@ -68,15 +68,24 @@ fn file(path: &str, content: &Value) -> Value {
 }
 
 /// A package of a catalog as a document, and what was published before.
-pub(crate) fn catalog(catalog: &Map<String, Value>, whose: &str) -> (Value, Option<Value>) {
+pub(crate) fn catalog(
+    catalog: &Map<String, Value>,
+    objects: &Value,
+    whose: &str,
+) -> (Value, Option<Value>) {
     for key in catalog.keys() {
-        let known = ["package", "packages", "blobs", "baseline", "files", "directories"];
+        let known = ["package", "packages", "blobs", "more", "baseline", "files", "directories"];
         assert!(known.contains(&key.as_str()), "{whose}: a catalog has no {key}");
     }
-    let document = |blobs: &Value| {
+    let document = |blobs: &Value, more: Option<&Value>| {
         let package = catalog.get("package").and_then(Value::as_str).unwrap_or("foo");
         let own = if package.is_empty() { json!([]) } else { json!([package]) };
-        let blobs = blobs.as_array().unwrap_or_else(|| panic!("{whose}: a list of blobs"));
+        let list = |blobs: &Value| match named(blobs.clone(), objects, whose) {
+            Value::Array(blobs) => blobs.into_iter().map(|blob| bundle(blob, whose)).collect(),
+            _ => panic!("{whose}: a list of blobs"),
+        };
+        let mut blobs: Vec<_> = list(blobs);
+        blobs.extend(more.map(list).unwrap_or_default());
         let blob = |(index, value)| json!({"file": "index.yaml", "index": index, "value": value});
         let blobs: Vec<_> = blobs.iter().enumerate().map(blob).collect();
         let packages = catalog.get("packages").unwrap_or(&own);
@@ -95,7 +104,30 @@ pub(crate) fn catalog(catalog: &Map<String, Value>, whose: &str) -> (Value, Opti
     };
     let none = json!([]);
     let blobs = catalog.get("blobs").unwrap_or(&none);
-    (document(blobs), catalog.get("baseline").map(document))
+    let old = catalog.get("baseline").map(|blobs| document(blobs, None));
+    (document(blobs, catalog.get("more")), old)
+}
+
+/// A blob; `{$bundle: a.v1.0.0}` is a bundle, and other members beside it are put in their places.
+fn bundle(blob: Value, whose: &str) -> Value {
+    let Some(name) = blob.get("$bundle") else { return blob };
+    let name = name.as_str().and_then(|name| Some((name, name.split_once(".v")?)));
+    let (name, (package, version)) =
+        name.unwrap_or_else(|| panic!("{whose}: the name of a bundle is like a.v1.0.0"));
+    let mut bundle = json!({
+        "schema": "olm.bundle",
+        "package": package,
+        "name": name,
+        "image": format!("{package}-bundle:v{version}"),
+        "properties": [
+            {"type": "olm.package", "value": {"packageName": package, "version": version}},
+        ],
+    });
+    let members = blob.as_object().into_iter().flatten().filter(|(key, _)| *key != "$bundle");
+    for (key, value) in members {
+        bundle[key] = value.clone();
+    }
+    bundle
 }
 
 /// `manifests/a.yaml#documents[0].kind` as a field of the document.

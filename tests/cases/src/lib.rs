@@ -35,7 +35,9 @@
 //!   file that is neither YAML nor JSON, `{$error: why}` one that cannot be read, `{$binary: SIZE}`
 //!   one of bytes. Places in files are written `manifests/a.yaml#documents[0].kind`.
 //! * `catalog: {blobs: […]}`: a package of a catalog, with `package`, `packages`, `files`,
-//!   `directories`, and `baseline`, the blobs that were published.
+//!   `directories`, `more` blobs after the others, and `baseline`, the blobs that were published. Each
+//!   list of blobs may be the name of one in `objects.yaml`. The blob `{$bundle: a.v1.0.0}` is a bundle
+//!   of that name, with a package, an image and a version that fit it; other members replace those.
 //!
 //! **What must be found**: everything, also of other rules. `at`, `message` and `level` (by default the
 //! rule's own) for one finding of the rule, `findings` for several, `also` for those of other rules,
@@ -336,7 +338,7 @@ impl Case {
             paths = found;
             ("CREATE", Some(document), None)
         } else if let Some(catalog) = entry.catalog.take() {
-            let (document, baseline) = documents::catalog(&catalog, whose);
+            let (document, baseline) = documents::catalog(&catalog, objects, whose);
             (if baseline.is_some() { "UPDATE" } else { "CREATE" }, Some(document), baseline)
         } else {
             panic!("{whose}: there is nothing to judge");
