@@ -1,4 +1,4 @@
-//! What was published before: FBC-45 and FBC-46.
+//! What was published before.
 //!
 //! Whoever installed a bundle must get away from it, and finds it as it was. New edges and new
 //! channels are what catalogs grow by, and nobody's concern here.
@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use opgate_constraint::range::Range;
 use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Row, Rows};
+use opgate_sdk::{Document, Kind, Level, Report, Row, Rows, rule, rules};
 
 use crate::blob::{self, Blob, place};
-use crate::catalog::Catalog;
-use crate::findings::Findings;
+use crate::catalog::{CATALOG, Catalog};
 use crate::graph::Graph;
+
+rules![FBC_45, FBC_46];
 
 /// What tells properties and related images apart.
 const TOLD_APART: [&str; 9] = [
@@ -33,12 +34,95 @@ const TOLD_APART: [&str; 9] = [
 /// of 100 constraints in the reverse order takes 5,000.
 const TRIES: u32 = 100_000;
 
+rule! {
+    /// every published bundle has an update path to a channel head
+    ///
+    /// An UPDATE compares the catalog with the published one (`opgate check --since`). Of a package
+    /// that is still there, every published bundle is a head, or heads lead to it by `replaces` and
+    /// `skips`, or its version is in `skipRange` of a head. Of a channel without a head, every
+    /// entry counts as one. A package may be removed as a whole.
+    ///
+    /// # Why
+    ///
+    /// Somebody has installed each published bundle, and gets no update without a path (OpenShift
+    /// 4.12, Operators, *Updating or filtering a file-based catalog image*).
+    ///
+    /// # Repair
+    ///
+    /// Let a newer entry replace or skip the bundle that the message names; the bundle itself may
+    /// go.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # Published: etcd.v1.0.0, and etcd.v1.0.1, which replaces it. Now etcd.v1.0.1 is withdrawn:
+    /// entries:
+    /// - {name: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.2, replaces: etcd.v1.0.0, skips: [etcd.v1.0.1]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Published: etcd.v1.0.0, and etcd.v1.0.1, which replaces it. Now etcd.v1.0.0 is dropped:
+    /// entries: [{name: etcd.v1.0.1}]
+    /// ```
+    ///
+    /// `message: bundle "etcd.v1.0.0" of package "etcd" has no update path to the current or newer
+    /// channel head`
+    FBC_45: Deny {
+        on: [CATALOG: Update],
+        source: "OCP 4.12 L971, L2459-2468, L8651; OCP 4.15 L863-872, L6117-6119; OKD L328-329",
+    }
+}
+
+rule! {
+    /// a published bundle does not change
+    ///
+    /// An UPDATE compares the catalog with the published one (`opgate check --since`). `image`,
+    /// `properties` and `relatedImages` of a bundle of the same name stay the same. The order of
+    /// both lists does not count, up to 100,000 comparisons of items in vain. New channels and new
+    /// edges are accepted, and so is a bundle that is gone (see FBC-45). The rule is declared as a
+    /// warning, but it denies unless the configuration gives it a level: whoever names the
+    /// published catalog wants its bundles to stay. Set `warn` for warnings.
+    ///
+    /// # Why
+    ///
+    /// OLM does not install a bundle again whose content changes in the catalog, so users end up
+    /// with different contents under one name (OpenShift 4.12, Operators, *Immutable bundles*).
+    ///
+    /// # Repair
+    ///
+    /// Restore the bundle, and release the change as a new bundle that replaces it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # Published: etcd.v1.0.0 in the channel stable. Now it is in another one too:
+    /// {schema: olm.channel, package: etcd, name: fast, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Published with the image quay.io/example/etcd:v1.0.0:
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.0, image: quay.io/example/etcd:fixed}
+    /// ```
+    ///
+    /// `message: bundle "etcd.v1.0.0" changed: bundle images and their metadata should be treated
+    /// as immutable`
+    FBC_46: Warn {
+        on: [CATALOG: Update],
+        source: "OCP 4.12 L557-563, L968-980; OCP 4.15 L863-872; OKD L116-119, L328-337",
+    }
+}
+
 /// Judges a document against the published one.
 pub(crate) fn judge(
     catalog: &Catalog,
     document: &Document,
     published: &Document,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     // A package may go as a whole.
     let Some(package) = catalog.package() else { return };
@@ -77,7 +161,8 @@ pub(crate) fn judge(
                     Kind::Missing => new.path(),
                     _ => new.field(member),
                 };
-                findings.add("FBC-46", field, message);
+                // Declared as advice; but whoever names what was published wants it to stay.
+                report.add_as(Level::Deny, &FBC_46, field, message);
             }
         }
         if !connected.contains(name.as_str()) {
@@ -90,7 +175,7 @@ pub(crate) fn judge(
             quote(&name),
             quote(&package.name)
         );
-        findings.add("FBC-45", place(package.at, ""), message);
+        report.add(&FBC_45, place(package.at, ""), message);
     }
 }
 

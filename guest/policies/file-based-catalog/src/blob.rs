@@ -1,4 +1,4 @@
-//! What every blob must be: FBC-01, FBC-02, FBC-07, FBC-08 and the keys of FBC-43.
+//! What every blob must be.
 //!
 //! Upstream finds the members of a blob whatever the case of their names; so does [`Blob`].
 //!
@@ -10,11 +10,15 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Row, Rows, escape};
+use opgate_sdk::{Document, Kind, Report, Row, Rows, escape, rule, rules};
 
-use crate::findings::{Findings, LONGEST, joined};
+use crate::catalog::CATALOG;
+use crate::files::FBC_43;
 use crate::go_text;
 use crate::settings::Settings;
+use crate::text::{LONGEST, joined};
+
+rules![FBC_01, FBC_02, FBC_07, FBC_08];
 
 pub(crate) const PACKAGE: &str = "olm.package";
 pub(crate) const CHANNEL: &str = "olm.channel";
@@ -180,34 +184,178 @@ impl<'d> Blob<'d> {
     pub(crate) fn path(&self) -> String {
         place(self.at, "")
     }
+}
 
+rule! {
+    /// every blob has a schema
+    ///
+    /// Every blob needs the member `schema` with a non-empty string. Members that OLM does not know
+    /// are allowed. A `schema` of another type is reported by FBC-02. The message shows the blob;
+    /// of a large or nested one it shows the names of the members.
+    ///
+    /// # Why
+    ///
+    /// The schema says what a blob is, and `opm` does not load a blob without one (OpenShift 4.12,
+    /// Operators, *File-based catalogs, Schemas*).
+    ///
+    /// # Repair
+    ///
+    /// Set `schema`, or list a file that is no catalog file in `.indexignore`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable, x-custom: 1}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: "", name: etcd}
+    /// ```
+    ///
+    /// `message: object '{"schema":"","name":"etcd"}' is missing root schema field`
+    FBC_01: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L660-668, L589, L689; OCP 4.15 L500-539; OKD L161-174; operator-registry alpha/declcfg/load.go",
+    }
+}
+
+rule! {
+    /// schema, package and name of a blob are strings; a package that is given is not empty
+    ///
+    /// `schema`, `package` and `name` of a blob are strings where they are given; `null` is no
+    /// string. A `package` that is given is not empty. Where an `olm.channel`, `olm.bundle` or
+    /// `olm.deprecations` blob has an empty `package`, FBC-04, FBC-26 or FBC-47 reports it instead.
+    ///
+    /// # Why
+    ///
+    /// `opm` cannot tell to what a blob belongs otherwise, and does not load the file (OpenShift
+    /// 4.12, Operators, *File-based catalogs, Schemas*).
+    ///
+    /// # Repair
+    ///
+    /// Write a string, in quotes where YAML would read a number. Remove an empty `package`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: example.com.notes, package: etcd}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: example.com.notes, package: 5}
+    /// ---
+    /// {schema: example.com.notes, package: ""}
+    /// ```
+    ///
+    /// `message: expected value for key "package" to be a string, got %!t(float64=5): 5`
+    ///
+    /// `message: package is optional, but if it's defined, it must be a non-empty string`
+    FBC_02: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L670-671; OCP 4.15 L500-539; OKD L164-165; operator-registry alpha/declcfg/declcfg.go",
+    }
+}
+
+rule! {
+    /// schemas that start with olm. are OLM's
+    ///
+    /// A `schema` that starts with `olm.` is one of `olm.package`, `olm.channel`, `olm.bundle` and
+    /// `olm.deprecations`. The setting `catalog.reservedSchemas` lists further ones.
+    ///
+    /// # Why
+    ///
+    /// The prefix is reserved: OLM may give the same name another meaning later (OpenShift 4.12,
+    /// Operators, *File-based catalogs, Schemas*).
+    ///
+    /// # Repair
+    ///
+    /// Correct the spelling, or use a prefix of your own. For a schema of a later OLM, add it to
+    /// `catalog.reservedSchemas`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: example.com.support, package: etcd}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.support, package: etcd}
+    /// ```
+    ///
+    /// `message: schema "olm.support": all olm.* schemas are reserved for OLM-defined schemas`
+    FBC_07: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L693-700; OCP 4.15 L531-539, L653-691; OKD L176-184",
+    }
+}
+
+rule! {
+    /// a custom schema has a prefix such as a domain
+    ///
+    /// A `schema` that does not start with `olm.` contains at least one period.
+    ///
+    /// # Why
+    ///
+    /// Catalogs are composed of others. Without a unique prefix, the custom schemas of two authors
+    /// may have the same name (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
+    ///
+    /// # Repair
+    ///
+    /// Put a domain that you own before the name of the schema.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: example.com.support, package: etcd}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: support, package: etcd}
+    /// ```
+    ///
+    /// `message: custom schema "support" must use a unique prefix, such as a domain that you own`
+    FBC_08: Warn {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L700; OCP 4.15 L539",
+    }
+}
+
+impl Blob<'_> {
     /// Judges what every blob has in common.
-    pub(crate) fn judge(&self, settings: &Settings, findings: &mut Findings<'_>) -> Meta {
-        self.unique_keys(findings);
-        let schema = self.text("schema", findings);
+    pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) -> Meta {
+        self.unique_keys(report);
+        let schema = self.text("schema", report);
         if schema.is_lacking() {
-            findings.add("FBC-01", self.path(), self.without_schema());
+            report.add(&FBC_01, self.path(), self.without_schema());
         }
-        let package = self.text("package", findings);
-        let name = self.text("name", findings);
+        let package = self.text("package", report);
+        let name = self.text("name", report);
         if let Text::Is(schema) = &schema
             && !schema.is_empty()
         {
-            self.known_schema(schema, settings, findings);
+            self.known_schema(schema, settings, report);
             // The others say themselves that they need a package.
             if !matches!(schema.as_str(), CHANNEL | BUNDLE | DEPRECATIONS)
                 && package == Text::Is(String::new())
             {
                 let message =
                     "package is optional, but if it's defined, it must be a non-empty string";
-                findings.add("FBC-02", self.field("package"), message);
+                report.add(&FBC_02, self.field("package"), message);
             }
         }
         Meta { schema, package, name }
     }
 
     /// FBC-02 for one of the members.
-    fn text(&self, name: &str, findings: &mut Findings<'_>) -> Text {
+    fn text(&self, name: &str, report: &mut Report<'_>) -> Text {
         if let Some(text) = self.text_of(name) {
             return Text::Is(text);
         }
@@ -220,7 +368,7 @@ impl<'d> Blob<'d> {
             "expected value for key {} to be a string, got {found}: {written}",
             quote(self.key(name))
         );
-        findings.add("FBC-02", self.field(name), message);
+        report.add(&FBC_02, self.field(name), message);
         Text::Wrong
     }
 
@@ -244,7 +392,7 @@ impl<'d> Blob<'d> {
     }
 
     /// FBC-07 and FBC-08.
-    fn known_schema(&self, schema: &str, settings: &Settings, findings: &mut Findings<'_>) {
+    fn known_schema(&self, schema: &str, settings: &Settings, report: &mut Report<'_>) {
         if schema.starts_with("olm.") {
             let known = [PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS].contains(&schema)
                 || settings.reserved_schemas.iter().any(|reserved| reserved == schema);
@@ -253,19 +401,19 @@ impl<'d> Blob<'d> {
                     "schema {}: all olm.* schemas are reserved for OLM-defined schemas",
                     quote(schema)
                 );
-                findings.add("FBC-07", self.field("schema"), message);
+                report.add(&FBC_07, self.field("schema"), message);
             }
         } else if !schema.contains('.') {
             let message = format!(
                 "custom schema {} must use a unique prefix, such as a domain that you own",
                 quote(schema)
             );
-            findings.add("FBC-08", self.field("schema"), message);
+            report.add(&FBC_08, self.field("schema"), message);
         }
     }
 
     /// FBC-43: keys are unique whatever their case.
-    fn unique_keys(&self, findings: &mut Findings<'_>) {
+    fn unique_keys(&self, report: &mut Report<'_>) {
         if self.is_usual {
             return;
         }
@@ -276,7 +424,7 @@ impl<'d> Blob<'d> {
         for (key, keys) in folded.iter().filter(|(_, keys)| keys.len() > 1) {
             let all = joined(keys.iter().copied(), " ");
             let message = format!("duplicate keys for key {}: [{all}]", quote(key));
-            findings.add("FBC-43", self.path(), message);
+            report.add(&FBC_43, self.path(), message);
         }
     }
 }

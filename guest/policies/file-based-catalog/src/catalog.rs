@@ -1,32 +1,39 @@
-//! The blobs of a document, and what they owe each other: FBC-04 to FBC-06, FBC-11, FBC-14, FBC-18
-//! and FBC-30 to FBC-32.
-//!
-//! ```text
-//! spec.blobs ─▶ read, one by one ─▶ Catalog ─┬▶ packages, channels and bundles belong together
-//!              (blob, properties,            ├▶ graph         each channel leads somewhere
-//!               package, channel,            ├▶ deprecations  what they refer to is there
-//!               bundle, deprecations)        └▶ baseline      what was published stays
-//! ```
+//! The blobs of a document, first one by one, then together.
 //!
 //! A document has the blobs of one package, or those that belong to none.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, Review, Target, catalog, rule, rules};
 
 use crate::blob::{self, Blob, place};
 use crate::bundle::{self, Bundle};
 use crate::channel::{self, Channel};
 use crate::deprecations::{self, Deprecations};
-use crate::findings::{Findings, joined};
-use crate::go_text;
-use crate::graph;
+use crate::files::{self, FBC_43};
 use crate::objects::Objects;
 use crate::package::{self, Package};
-use crate::properties;
 use crate::settings::Settings;
+use crate::{baseline, go_text, graph, properties};
+
+pub(crate) static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
+
+rules![FBC_04];
+
+/// Judges a document, and on UPDATE also what became of the published one.
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(document) = review.object else { return };
+    report.explain_with(catalog::about);
+    let settings = Settings::of(review.settings);
+    let catalog = Catalog::read(document, &settings, report);
+    catalog.judge(&settings, report);
+    files::judge(document, report);
+    if let Some(published) = review.updates_from() {
+        baseline::judge(&catalog, document, published, report);
+    }
+}
 
 /// What the blobs of a document say.
 pub(crate) struct Catalog {
@@ -35,7 +42,7 @@ pub(crate) struct Catalog {
     pub(crate) bundles: Vec<Bundle>,
     deprecations: Vec<Deprecations>,
     /// Packages that the blobs name and that the catalog has.
-    known: BTreeSet<String>,
+    pub(crate) known: BTreeSet<String>,
 }
 
 /// Whether the list of all packages, which is sorted, has a name.
@@ -53,13 +60,50 @@ fn is_listed(document: &Document, name: &str) -> bool {
     false
 }
 
+rule! {
+    /// each package has one olm.package blob, and no channel or bundle is left over without one
+    ///
+    /// No two `olm.package` blobs of the catalog have the same name. `package` of each
+    /// `olm.channel` and `olm.bundle` blob names a package of the catalog. A channel without
+    /// `package` is reported here, a bundle without `package` by FBC-26.
+    ///
+    /// # Why
+    ///
+    /// `opm validate` refuses duplicate packages, and blobs that a removed package leaves behind
+    /// (OpenShift 4.12, Operators, *File-based catalogs* and *Updating or filtering a file-based
+    /// catalog image*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the second `olm.package` blob. Remove a package together with its channels and
+    /// bundles.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The catalog has no package gone.
+    /// {schema: olm.channel, package: gone, name: stable, entries: [{name: gone.v1.0.0}]}
+    /// ```
+    ///
+    /// `message: unknown package "gone" for channel "stable"`, or for a second blob
+    /// `message: duplicate package "etcd"`
+    FBC_04: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L577, L696, L8655; OCP 4.15 L437-439, L531-533; OKD L127, L180-183; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
 impl Catalog {
     /// Reads a document and judges its blobs one by one.
-    pub(crate) fn read(
-        document: &Document,
-        settings: &Settings,
-        findings: &mut Findings<'_>,
-    ) -> Self {
+    pub(crate) fn read(document: &Document, settings: &Settings, report: &mut Report<'_>) -> Self {
         let mut catalog = Self {
             packages: Vec::new(),
             channels: Vec::new(),
@@ -72,11 +116,11 @@ impl Catalog {
         for (at, row) in (0..).zip(table.iter()) {
             let blob = Blob::new(document, at, row);
             match blob.kind_of_all() {
-                Kind::Object => catalog.add(&blob, settings, &mut objects, findings),
+                Kind::Object => catalog.add(&blob, settings, &mut objects, report),
                 Kind::Missing => {}
                 kind => {
                     let message = go_text::wrong_value(kind, "map[string]interface {}");
-                    findings.add("FBC-43", place(at, ""), message);
+                    report.add(&FBC_43, place(at, ""), message);
                 }
             }
         }
@@ -107,50 +151,50 @@ impl Catalog {
         blob: &Blob<'_>,
         settings: &Settings,
         objects: &mut Objects,
-        findings: &mut Findings<'_>,
+        report: &mut Report<'_>,
     ) {
-        let meta = blob.judge(settings, findings);
+        let meta = blob.judge(settings, report);
         match meta.schema.as_str() {
             blob::BUNDLE => {
-                self.bundles.push(bundle::judge(blob, &meta, settings, objects, findings));
+                self.bundles.push(bundle::judge(blob, &meta, settings, objects, report));
                 return;
             }
-            blob::PACKAGE => self.packages.push(package::judge(blob, &meta, findings)),
+            blob::PACKAGE => self.packages.push(package::judge(blob, &meta, report)),
             blob::CHANNEL => {
                 if meta.package.is_lacking() {
                     let name = quote(meta.name.as_str());
                     let message = format!("unknown package \"\" for channel {name}");
-                    findings.add("FBC-04", blob.path(), message);
+                    report.add(&FBC_04, blob.path(), message);
                 }
-                self.channels.push(channel::judge(blob, &meta, findings));
+                self.channels.push(channel::judge(blob, &meta, report));
             }
             blob::DEPRECATIONS => {
                 let number = self.deprecations.len();
-                self.deprecations.push(deprecations::judge(blob, &meta, number, findings));
+                self.deprecations.push(deprecations::judge(blob, &meta, number, report));
             }
             _ => {}
         }
-        properties::judge(blob, &meta, settings, findings, |_, _| {});
+        properties::judge(blob, &meta, settings, report, |_, _| {});
     }
 
     /// Judges the blobs together.
-    pub(crate) fn judge(&self, settings: &Settings, findings: &mut Findings<'_>) {
-        self.packages_once(findings);
-        self.left_overs(findings);
-        let channels = self.channel_names(findings);
-        let bundles = self.bundle_names(findings);
-        self.complete(&channels, findings);
-        self.entries_and_bundles(&bundles, settings, findings);
-        self.versions_once(findings);
+    pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) {
+        self.packages_once(report);
+        self.left_overs(report);
+        let channels = self.channel_names(report);
+        let bundles = self.bundle_names(report);
+        self.complete(&channels, report);
+        self.entries_and_bundles(&bundles, settings, report);
+        self.versions_once(report);
         let versions = self.bundles.iter().filter_map(|bundle| {
             bundle.version.as_ref().map(|version| (bundle.name.as_str(), version))
         });
         let versions = versions.collect();
         for channel in &self.channels {
-            graph::judge(channel, &versions, findings);
+            graph::judge(channel, &versions, report);
         }
         let is_known = |name: &str| self.known.contains(name);
-        deprecations::judge_references(&self.deprecations, is_known, &channels, &bundles, findings);
+        deprecations::judge_references(&self.deprecations, is_known, &channels, &bundles, report);
     }
 
     /// The package of the document, if it has one.
@@ -158,138 +202,27 @@ impl Catalog {
         self.packages.iter().find(|package| !package.name.is_empty())
     }
 
-    fn packages_once(&self, findings: &mut Findings<'_>) {
+    /// FBC-04: packages of one name.
+    fn packages_once(&self, report: &mut Report<'_>) {
         let mut names = BTreeSet::new();
         for package in self.packages.iter().filter(|package| !package.name.is_empty()) {
             if !names.insert(package.name.as_str()) {
                 let message = format!("duplicate package {}", quote(&package.name));
-                findings.add("FBC-04", place(package.at, ".name"), message);
+                report.add(&FBC_04, place(package.at, ".name"), message);
             }
         }
     }
 
     /// FBC-04: channels and bundles of a package that is not there.
-    fn left_overs(&self, findings: &mut Findings<'_>) {
+    fn left_overs(&self, report: &mut Report<'_>) {
         let channels = self.channels.iter().map(|c| (c.at, &c.package, "channel", &c.name));
         let bundles = self.bundles.iter().map(|b| (b.at, &b.package, "bundle", &b.name));
         for (at, package, kind, name) in channels.chain(bundles) {
             if !package.is_empty() && !self.known.contains(package) {
                 let message =
                     format!("unknown package {} for {kind} {}", quote(package), quote(name));
-                findings.add("FBC-04", place(at, ".package"), message);
+                report.add(&FBC_04, place(at, ".package"), message);
             }
         }
-    }
-
-    /// FBC-14. Gives the names.
-    fn channel_names(&self, findings: &mut Findings<'_>) -> BTreeSet<&str> {
-        let mut names = BTreeSet::new();
-        for channel in self.channels.iter().filter(|channel| !channel.name.is_empty()) {
-            if !names.insert(channel.name.as_str()) {
-                let (package, name) = (quote(&channel.package), quote(&channel.name));
-                let message = format!("package {package} has duplicate channel {name}");
-                findings.add("FBC-14", place(channel.at, ".name"), message);
-            }
-        }
-        names
-    }
-
-    /// FBC-30. Gives the names. Without a package nobody knows whether a name is taken.
-    fn bundle_names(&self, findings: &mut Findings<'_>) -> BTreeSet<&str> {
-        let mut names = BTreeSet::new();
-        for bundle in self.bundles.iter().filter(|bundle| !bundle.name.is_empty()) {
-            if !names.insert(bundle.name.as_str()) && !bundle.package.is_empty() {
-                let (package, name) = (quote(&bundle.package), quote(&bundle.name));
-                let message = format!("package {package} has duplicate bundle {name}");
-                findings.add("FBC-30", bundle.name_field(), message);
-            }
-        }
-        names
-    }
-
-    /// FBC-05, FBC-06 and FBC-11.
-    fn complete(&self, channels: &BTreeSet<&str>, findings: &mut Findings<'_>) {
-        let Some(first) = self.package() else { return };
-        if self.channels.is_empty() {
-            let message = "package must contain at least one channel";
-            findings.add("FBC-05", place(first.at, ""), message);
-        }
-        if self.bundles.is_empty() {
-            let message =
-                format!("package {} must contain at least one olm.bundle blob", quote(&first.name));
-            findings.add("FBC-06", place(first.at, ""), message);
-        }
-        // Where there is no channel at all, that is what is wrong.
-        for package in self.packages.iter().filter(|_| !self.channels.is_empty()) {
-            if let Some((name, field)) = &package.default_channel
-                && !channels.contains(name.as_str())
-            {
-                let message = "channel must contain at least one bundle";
-                findings.add("FBC-11", field.clone(), message);
-            }
-        }
-    }
-
-    /// FBC-18 and FBC-31. A package that is not there has no entries to belong to.
-    fn entries_and_bundles(
-        &self,
-        bundles: &BTreeSet<&str>,
-        settings: &Settings,
-        findings: &mut Findings<'_>,
-    ) {
-        let in_package = |package: &String| !package.is_empty() && self.known.contains(package);
-        let mut entries = BTreeSet::new();
-        let last = self.channels.len().saturating_sub(1);
-        for (index, channel) in self.channels.iter().enumerate() {
-            entries.extend(channel.entries.iter().map(|entry| entry.name.as_str()));
-            if !in_package(&channel.package) || settings.last_channel_only && index != last {
-                continue;
-            }
-            let is_missing = |name: &str| !bundles.contains(name);
-            let missing: Vec<_> =
-                channel.entries.iter().filter(|entry| is_missing(&entry.name)).collect();
-            if let Some(first) = missing.first() {
-                let mut names: Vec<_> = missing.iter().map(|entry| entry.name.as_str()).collect();
-                names.sort_unstable();
-                let message = format!(
-                    "no olm.bundle blobs found in package {} for olm.channel entries [{}]",
-                    quote(&channel.package),
-                    joined(names, " ")
-                );
-                findings.add("FBC-18", channel.entry_field(first, "name"), message);
-            }
-        }
-        for bundle in self.bundles.iter().filter(|bundle| in_package(&bundle.package)) {
-            if !bundle.name.is_empty() && !entries.contains(bundle.name.as_str()) {
-                let message = format!(
-                    "package {}, bundle {} not found in any channel entries",
-                    quote(&bundle.package),
-                    quote(&bundle.name)
-                );
-                findings.add("FBC-31", bundle.name_field(), message);
-            }
-        }
-    }
-
-    /// FBC-32.
-    fn versions_once(&self, findings: &mut Findings<'_>) {
-        let mut by_label: BTreeMap<&str, BTreeMap<&str, &Bundle>> = BTreeMap::new();
-        for bundle in self.bundles.iter().filter(|bundle| !bundle.package.is_empty()) {
-            if let Some(label) = &bundle.label {
-                by_label.entry(label).or_default().entry(&bundle.name).or_insert(bundle);
-            }
-        }
-        by_label.retain(|_, bundles| bundles.len() > 1);
-        // The later one of the first two is where to look.
-        let Some(latest) = by_label.values().flat_map(BTreeMap::values).max_by_key(|b| b.at) else {
-            return;
-        };
-        let groups = by_label.iter().map(|(label, bundles)| {
-            format!("{{{label}: [{}]}}", joined(bundles.keys().copied(), ", "))
-        });
-        let groups: Vec<_> = groups.collect();
-        let groups = joined(groups.iter().map(String::as_str), " ");
-        let message = format!("duplicate versions found in bundles: [{groups}]");
-        findings.add("FBC-32", latest.name_field(), message);
     }
 }

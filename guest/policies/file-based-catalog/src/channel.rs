@@ -1,15 +1,16 @@
-//! Channels, one by one: FBC-13, FBC-15 to FBC-17, FBC-22 and FBC-25. Their graphs are [`crate::graph`]'s
-//! business.
+//! Channels, each by itself. Where their entries lead is the business of [`crate::graph`].
 
 use std::collections::BTreeSet;
 
 use opgate_constraint::range::Range;
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Row};
+use opgate_sdk::{Kind, Report, Row, rule, rules};
 
 use crate::blob::{Blob, Meta, place};
-use crate::findings::Findings;
+use crate::catalog::CATALOG;
 use crate::{go_text, spelling};
+
+rules![FBC_13, FBC_15, FBC_16, FBC_17, FBC_22, FBC_25];
 
 /// An `olm.channel` blob.
 pub(crate) struct Channel {
@@ -54,12 +55,118 @@ const RANGE: usize = 2;
 const SKIPS: usize = 3;
 const WHOLE: usize = 4;
 
+rule! {
+    /// a channel has a name, a package and a list of entries
+    ///
+    /// `name` of an `olm.channel` blob is not empty, and `entries` is a list. A missing `package`
+    /// is reported by FBC-04, missing or empty `entries` by FBC-15, a `name` or `package` that is
+    /// no string by FBC-02.
+    ///
+    /// # Why
+    ///
+    /// Users subscribe to a channel by its name. `opm` does not load a channel whose `entries` are
+    /// no list (OpenShift 4.12, Operators, *olm.channel schema*).
+    ///
+    /// # Repair
+    ///
+    /// Name the channel, and write `entries` as a list.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// `message: package "etcd" contains channel with no name`
+    FBC_13: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L746-751; OCP 4.15 L573-619; OKD L208-213; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// a channel has an entry
+    ///
+    /// `entries` of an `olm.channel` blob has at least one element.
+    ///
+    /// # Why
+    ///
+    /// An empty channel offers nothing to install, and `opm validate` refuses it (OpenShift 4.12,
+    /// Operators, *Creating a file-based catalog image*).
+    ///
+    /// # Repair
+    ///
+    /// Add an entry for a bundle, or remove the channel.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: []}
+    /// ```
+    ///
+    /// `message: channel must contain at least one bundle`
+    FBC_15: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L8514-8516; OCP 4.15 L6003-6007; operator-registry alpha/model/model.go",
+    }
+}
+
+rule! {
+    /// a bundle has one entry in a channel
+    ///
+    /// No two entries of an `olm.channel` blob have the same `name`. The same bundle may be an
+    /// entry of several channels. The rules about the update graph look at the first of the
+    /// entries.
+    ///
+    /// # Why
+    ///
+    /// Two entries of one bundle could contradict each other. `opm validate` refuses them
+    /// (OpenShift 4.12, Operators, *olm.channel schema*).
+    ///
+    /// # Repair
+    ///
+    /// Put `replaces`, `skips` and `skipRange` into one entry, and remove the other.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: fast, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable,
+    ///  entries: [{name: etcd.v1.0.0}, {name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// `message: invalid package "etcd", channel "stable": duplicate entry "etcd.v1.0.0"`
+    FBC_17: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L740; OCP 4.15 L577; OKD L204-205; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
 /// Judges a channel by itself.
-pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -> Channel {
+pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Channel {
     let package = meta.package.as_str().to_owned();
     if meta.name.is_lacking() {
         let message = format!("package {} contains channel with no name", quote(&package));
-        findings.add("FBC-13", blob.path(), message);
+        report.add(&FBC_13, blob.path(), message);
     }
     let pointer = blob.pointer("entries");
     let mut channel = Channel {
@@ -73,19 +180,19 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
         Kind::List if blob.length("entries") != Some(0) => {}
         Kind::List => {
             let message = "channel must contain at least one bundle";
-            findings.add("FBC-15", channel.entries_field(), message);
+            report.add(&FBC_15, channel.entries_field(), message);
         }
         Kind::Missing | Kind::Null => {
-            findings.add("FBC-15", blob.path(), "channel must contain at least one bundle");
+            report.add(&FBC_15, blob.path(), "channel must contain at least one bundle");
         }
         kind => {
             let why = go_text::wrong_field(kind, "Channel.entries", "[]declcfg.ChannelEntry");
-            findings.add("FBC-13", channel.entries_field(), format!("parse channel: {why}"));
+            report.add(&FBC_13, channel.entries_field(), format!("parse channel: {why}"));
         }
     }
     let rows = blob.rows(&pointer, &COLUMNS);
     let rows = (0_u32..).zip(rows.iter());
-    let entries = rows.filter_map(|(index, row)| read(blob, row, index, &channel, findings));
+    let entries = rows.filter_map(|(index, row)| read(blob, row, index, &channel, report));
     let entries: Vec<_> = entries.collect();
     let mut names = BTreeSet::new();
     let is_first: Vec<_> = entries.iter().map(|entry| names.insert(entry.name.as_str())).collect();
@@ -100,10 +207,117 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
                 quote(&channel.name),
                 quote(&entry.name)
             );
-            findings.add("FBC-17", channel.entry_field(&entry, "name"), message);
+            report.add(&FBC_17, channel.entry_field(&entry, "name"), message);
         }
     }
     channel
+}
+
+rule! {
+    /// the members of an entry are non-empty strings
+    ///
+    /// Each entry of a channel has `name`, a non-empty string. `replaces` and `skipRange`, where
+    /// given, are non-empty strings; `skips`, where given, is a list of non-empty strings. `null`
+    /// counts as not given, except for `name`. The names are spelt exactly like this, so `Replaces`
+    /// is refused.
+    ///
+    /// # Why
+    ///
+    /// An entry with a member that cannot be read has another place in the update graph than its
+    /// author meant (OpenShift 4.12, Operators, *olm.channel schema*).
+    ///
+    /// # Repair
+    ///
+    /// Correct the member that the message names. Remove a member that is empty.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.1, replaces: etcd.v1.0.0, skips: [etcd.v0.9.0], skipRange: <1.0.1}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.1, replaces: "", skips: [""]}
+    /// ```
+    ///
+    /// `message: entries[0].replaces: must be a non-empty string` and `message: skip[0] is empty`
+    FBC_16: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L753-770; OCP 4.15 L573-619; OKD L214-228; operator-registry alpha/model/model.go",
+    }
+}
+
+rule! {
+    /// a skipRange is a range of semantic versions
+    ///
+    /// `skipRange` of an entry is a range that OLM's semver library reads: comparisons such as
+    /// `>=2.6.0` separated by spaces, all of which must hold, and alternatives separated by `||`.
+    ///
+    /// # Why
+    ///
+    /// OLM cannot tell which versions the entry skips, and `opm validate` refuses it (OpenShift
+    /// 4.12, Operators, *olm.channel schema*).
+    ///
+    /// # Repair
+    ///
+    /// Write the range with operators and full versions.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries: [{name: etcd.v2.7.1, replaces: etcd.v2.7.0, skipRange: ">=2.6.0 <2.7.1"}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries: [{name: etcd.v2.7.1, replaces: etcd.v2.7.0, skipRange: 2.6.x to 2.7}]
+    /// ```
+    ///
+    /// `message: invalid skipRange "2.6.x to 2.7": Could not get version from string: "to"`
+    FBC_22: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L767-769; OCP 4.15 L606-608; OKD L225-227; operator-registry alpha/model/model.go",
+    }
+}
+
+rule! {
+    /// a period stands between package and version in the name of an entry
+    ///
+    /// The name of an entry does not start with the name of the package, `v` and a digit. Names
+    /// with another stem, or without `v`, are accepted.
+    ///
+    /// # Why
+    ///
+    /// The documentation asks for `<package>.v<version>` and says that an entry without the period
+    /// fails validation (OpenShift 4.12, Operators, *Creating a file-based catalog image*).
+    ///
+    /// # Repair
+    ///
+    /// Write the period, in the entry and in the name of the bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v0.1.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcdv0.1.0}]}
+    /// ```
+    ///
+    /// `message: entry "etcdv0.1.0": include the period (.) after "etcd" but before the v in the
+    /// version`
+    FBC_25: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L8527-8538, L7142, L7376-7379; OCP 4.15 L6005-6022",
+    }
 }
 
 /// Reads an entry and judges what it says. One without a name is good for nothing more.
@@ -112,7 +326,7 @@ fn read(
     row: Row<'_>,
     index: u32,
     channel: &Channel,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) -> Option<Entry> {
     let name = row.text(NAME).filter(|name| !name.is_empty()).map(str::to_owned);
     let mut entry = Entry {
@@ -123,23 +337,23 @@ fn read(
         has_range: false,
         skip_range: None,
     };
-    let misspelt = misspelt(blob, row, &entry, channel, findings);
+    let misspelt = misspelt(blob, row, &entry, channel, report);
     if entry.name.is_empty() && !misspelt.contains(&NAME) {
         let field = match row.kind(NAME) {
             Kind::Missing => format!("{}[{index}]", channel.entries_field()),
             _ => channel.entry_field(&entry, "name"),
         };
-        findings.add("FBC-16", field, wanting(index, "name"));
+        report.add(&FBC_16, field, wanting(index, "name"));
     }
-    entry.replaces = optional(row, REPLACES, &entry, channel, findings).unwrap_or_default();
-    entry.skips = skips(blob, row, &entry, channel, findings);
-    if let Some(text) = optional(row, RANGE, &entry, channel, findings) {
+    entry.replaces = optional(row, REPLACES, &entry, channel, report).unwrap_or_default();
+    entry.skips = skips(blob, row, &entry, channel, report);
+    if let Some(text) = optional(row, RANGE, &entry, channel, report) {
         entry.has_range = true;
         match Range::parse(&text) {
             Ok(range) => entry.skip_range = Some(range),
             Err(why) => {
                 let message = format!("invalid skipRange {}: {why}", quote(&text));
-                findings.add("FBC-22", channel.entry_field(&entry, "skipRange"), message);
+                report.add(&FBC_22, channel.entry_field(&entry, "skipRange"), message);
             }
         }
     }
@@ -157,7 +371,7 @@ fn read(
             quote(&entry.name),
             quote(&channel.package)
         );
-        findings.add("FBC-25", channel.entry_field(&entry, "name"), message);
+        report.add(&FBC_25, channel.entry_field(&entry, "name"), message);
     }
     Some(entry)
 }
@@ -169,7 +383,7 @@ fn misspelt(
     row: Row<'_>,
     entry: &Entry,
     channel: &Channel,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) -> Vec<usize> {
     let (known, missing): (Vec<usize>, Vec<usize>) =
         (0..WHOLE).partition(|column| row.kind(*column) != Kind::Missing);
@@ -182,7 +396,7 @@ fn misspelt(
         let Some(key) = spelling::other(blob.value(), &pointer, name) else { return false };
         let hint = spelling::written(&key, name);
         let message = format!("entries[{}].{name}: must be spelt like this{hint}", entry.index);
-        findings.add("FBC-16", channel.entry_field(entry, &key), message);
+        report.add(&FBC_16, channel.entry_field(entry, &key), message);
         true
     };
     missing.into_iter().filter(is_misspelt).collect()
@@ -198,7 +412,7 @@ fn optional(
     column: usize,
     entry: &Entry,
     channel: &Channel,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) -> Option<String> {
     match (row.text(column), row.kind(column)) {
         (Some(text), _) if !text.is_empty() => return Some(text.to_owned()),
@@ -206,7 +420,7 @@ fn optional(
         _ => {}
     }
     let name = COLUMNS.get(column).map_or("", |pointer| pointer.trim_start_matches('/'));
-    findings.add("FBC-16", channel.entry_field(entry, name), wanting(entry.index, name));
+    report.add(&FBC_16, channel.entry_field(entry, name), wanting(entry.index, name));
     None
 }
 
@@ -215,7 +429,7 @@ fn skips(
     row: Row<'_>,
     entry: &Entry,
     channel: &Channel,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) -> Vec<String> {
     match row.kind(SKIPS) {
         Kind::Missing | Kind::Null => return Vec::new(),
@@ -223,7 +437,7 @@ fn skips(
         _ => {
             let message =
                 format!("entries[{}].skips: must be a list of non-empty strings", entry.index);
-            findings.add("FBC-16", channel.entry_field(entry, "skips"), message);
+            report.add(&FBC_16, channel.entry_field(entry, "skips"), message);
             return Vec::new();
         }
     }
@@ -239,7 +453,7 @@ fn skips(
             Some(_) => format!("skip[{index}] is empty"),
             None => wanting(entry.index, &format!("skips[{index}]")),
         };
-        findings.add("FBC-16", channel.entry_field(entry, &format!("skips[{index}]")), message);
+        report.add(&FBC_16, channel.entry_field(entry, &format!("skips[{index}]")), message);
     }
     skips
 }

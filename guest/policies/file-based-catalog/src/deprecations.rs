@@ -1,13 +1,15 @@
-//! Deprecations: FBC-47 to FBC-53. What they refer to is looked for in the package.
+//! Deprecations. What they refer to is looked for in the package.
 
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::blob::{self, Blob, Meta, Text, place};
-use crate::findings::Findings;
+use crate::catalog::CATALOG;
 use crate::{go_text, spelling};
+
+rules![FBC_47, FBC_48, FBC_49, FBC_50, FBC_51, FBC_52, FBC_53];
 
 /// An `olm.deprecations` blob.
 pub(crate) struct Deprecations {
@@ -17,22 +19,97 @@ pub(crate) struct Deprecations {
     sought: Vec<(u32, String, String)>,
 }
 
+rule! {
+    /// deprecations name a package of the catalog, and have no name of their own
+    ///
+    /// `package` of an `olm.deprecations` blob names a package of the catalog. The blob has no
+    /// `name`, not even an empty one.
+    ///
+    /// # Why
+    ///
+    /// Deprecations belong to exactly one package (OpenShift 4.15, Operators, *olm.deprecations
+    /// schema*), and `opm validate` refuses those of a package that is not there.
+    ///
+    /// # Repair
+    ///
+    /// Set `package` to the name of the package, and remove `name`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// schema: olm.deprecations
+    /// package: etcd
+    /// entries: [{reference: {schema: olm.package}, message: End of life.}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// schema: olm.deprecations
+    /// package: etcd
+    /// name: etcd
+    /// entries: [{reference: {schema: olm.package}, message: End of life.}]
+    /// ```
+    ///
+    /// `message: olm.deprecations of package "etcd" must not have a name`, `message: package name
+    /// must be set for deprecation item 0` or `message: cannot apply deprecations to an unknown
+    /// package "gone"`
+    FBC_47: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L653-695; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// deprecations have an entry
+    ///
+    /// `entries` of an `olm.deprecations` blob has at least one element. Missing entries and `null`
+    /// count as none.
+    ///
+    /// # Why
+    ///
+    /// A blob without entries deprecates nothing; most likely its entries are lost (OpenShift 4.15,
+    /// Operators, *olm.deprecations schema*).
+    ///
+    /// # Repair
+    ///
+    /// Add an entry, or remove the blob.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries: [{reference: {schema: olm.package}, message: End of life.}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.deprecations, package: etcd, entries: []}
+    /// ```
+    ///
+    /// `message: olm.deprecations of package "etcd" has no entries`
+    FBC_53: Warn {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L657",
+    }
+}
+
 /// Judges deprecations by themselves. `number` is how many came before.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     meta: &Meta,
     number: usize,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) -> Deprecations {
     let package = meta.package.as_str().to_owned();
     if meta.package.is_lacking() {
         let message = format!("package name must be set for deprecation item {number}");
-        findings.add("FBC-47", blob.path(), message);
+        report.add(&FBC_47, blob.path(), message);
     }
     if let Text::Is(_) = meta.name {
         let message =
             format!("olm.deprecations of package {} must not have a name", quote(&package));
-        findings.add("FBC-47", blob.field("name"), message);
+        report.add(&FBC_47, blob.field("name"), message);
     }
     let mut deprecations = Deprecations { at: blob.at, package, sought: Vec::new() };
     let pointer = blob.pointer("entries");
@@ -42,20 +119,123 @@ pub(crate) fn judge(
         kind => {
             let why =
                 go_text::wrong_field(kind, "Deprecation.entries", "[]declcfg.DeprecationEntry");
-            findings.add("FBC-49", blob.field("entries"), format!("parse deprecation: {why}"));
+            report.add(&FBC_49, blob.field("entries"), format!("parse deprecation: {why}"));
             return deprecations;
         }
     };
     if is_empty {
         let package = quote(&deprecations.package);
         let message = format!("olm.deprecations of package {package} has no entries");
-        findings.add("FBC-53", blob.path(), message);
+        report.add(&FBC_53, blob.path(), message);
     }
     let mut seen = BTreeSet::new();
     for (index, item) in (0_u32..).zip(blob.value().items(&pointer)) {
-        deprecations.entry(blob, index, &item, &mut seen, findings);
+        deprecations.entry(blob, index, &item, &mut seen, report);
     }
     deprecations
+}
+
+rule! {
+    /// deprecations refer to packages, channels and bundles, to each once
+    ///
+    /// `entries` of an `olm.deprecations` blob, where given, is a list. `reference.schema` of each
+    /// entry is `olm.package`, `olm.channel` or `olm.bundle`, and no two entries have the same
+    /// schema and name. A package, its channels and its bundles may be deprecated side by side.
+    ///
+    /// # Why
+    ///
+    /// OLM knows conditions for these three only (OpenShift 4.15, Operators, *olm.deprecations
+    /// schema*), and one message for each. `opm validate` refuses others.
+    ///
+    /// # Repair
+    ///
+    /// Correct the schema of the reference, or remove the second entry. Indent `schema` and `name`
+    /// below `reference`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries: [{reference: {schema: olm.channel, name: stable}, message: Use the channel fast.}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries: [{reference: null, schema: olm.channel, name: stable, message: Use fast instead.}]
+    /// ```
+    ///
+    /// `message: schema must be set for deprecation entry [0] for package "etcd"`
+    FBC_49: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L657-664, L705; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// a deprecation of the package has no name
+    ///
+    /// A reference of the schema `olm.package` in an `olm.deprecations` blob has no `name`, or an
+    /// empty one.
+    ///
+    /// # Why
+    ///
+    /// `package` of the blob names the package already (OpenShift 4.15, Operators,
+    /// *olm.deprecations schema*), and `opm validate` refuses a second name.
+    ///
+    /// # Repair
+    ///
+    /// Remove `name` from the reference.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries: [{reference: {schema: olm.package}, message: End of life.}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries: [{reference: {schema: olm.package, name: etcd}, message: End of life.}]
+    /// ```
+    ///
+    /// `message: package name must be empty for deprecated package "etcd" (specified "etcd")`
+    FBC_50: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L696; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// a deprecation has a message
+    ///
+    /// `message` of each entry of an `olm.deprecations` blob is a non-empty string.
+    ///
+    /// # Why
+    ///
+    /// OLM shows the message on the Subscription, where it tells users what to do (OpenShift 4.15,
+    /// Operators, *olm.deprecations schema*). `opm validate` refuses an entry without one.
+    ///
+    /// # Repair
+    ///
+    /// Say what is deprecated and what to use instead.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries: [{reference: {schema: olm.package}, message: End of life.}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries: [{reference: {schema: olm.package}, message: ""}]
+    /// ```
+    ///
+    /// `message: invalid deprecation: message must be set`
+    FBC_52: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L697; operator-registry alpha/model/model.go",
+    }
 }
 
 impl Deprecations {
@@ -65,7 +245,7 @@ impl Deprecations {
         index: u32,
         item: &Document,
         seen: &mut BTreeSet<(String, String)>,
-        findings: &mut Findings<'_>,
+        report: &mut Report<'_>,
     ) {
         let list = blob.field("entries");
         let package = quote(&self.package);
@@ -76,7 +256,7 @@ impl Deprecations {
             };
             let hint = spelling::hint(item, "", "message");
             let message = format!("invalid deprecation: message must be set{hint}");
-            findings.add("FBC-52", field, message);
+            report.add(&FBC_52, field, message);
         }
         let reference = format!("{list}[{index}].reference");
         let schema = item.text_or_empty("/reference/schema");
@@ -91,7 +271,7 @@ impl Deprecations {
             let message = format!(
                 "schema must be set for deprecation entry [{index}] for package {package}{hint}"
             );
-            findings.add("FBC-49", field, message);
+            report.add(&FBC_49, field, message);
             return;
         }
         let written = || {
@@ -101,7 +281,7 @@ impl Deprecations {
         if seen.contains(&(schema.clone(), name.clone())) {
             let message =
                 format!("duplicate deprecation entry {} for package {package}", written());
-            findings.add("FBC-49", reference, message);
+            report.add(&FBC_49, reference, message);
             return;
         }
         seen.insert((schema.clone(), name.clone()));
@@ -112,7 +292,7 @@ impl Deprecations {
                         "package name must be empty for deprecated package {package} (specified {})",
                         quote(&name)
                     );
-                    findings.add("FBC-50", format!("{reference}.name"), message);
+                    report.add(&FBC_50, format!("{reference}.name"), message);
                 }
             }
             blob::CHANNEL | blob::BUNDLE => self.sought.push((index, schema, name)),
@@ -121,9 +301,88 @@ impl Deprecations {
                     "cannot deprecate object {} referenced by entry {index} for package {package}: object schema unknown",
                     written()
                 );
-                findings.add("FBC-49", format!("{reference}.schema"), message);
+                report.add(&FBC_49, format!("{reference}.schema"), message);
             }
         }
+    }
+}
+
+rule! {
+    /// a package has one olm.deprecations blob
+    ///
+    /// No two `olm.deprecations` blobs have the same `package`.
+    ///
+    /// # Why
+    ///
+    /// The package of a deprecations blob must be unique in the catalog (OpenShift 4.15, Operators,
+    /// *olm.deprecations schema*), and `opm validate` refuses a second one.
+    ///
+    /// # Repair
+    ///
+    /// Put all entries into one blob.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// schema: olm.deprecations
+    /// package: etcd
+    /// entries:
+    /// - {reference: {schema: olm.package}, message: End of life.}
+    /// - {reference: {schema: olm.channel, name: stable}, message: Use the channel fast.}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// schema: olm.deprecations
+    /// package: etcd
+    /// entries: [{reference: {schema: olm.package}, message: End of life.}]
+    /// ---
+    /// schema: olm.deprecations
+    /// package: etcd
+    /// entries: [{reference: {schema: olm.channel, name: stable}, message: Use the channel fast.}]
+    /// ```
+    ///
+    /// `message: expected a maximum of one deprecation per package: "etcd"`
+    FBC_48: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L695; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// deprecated channels and bundles exist
+    ///
+    /// A reference of the schema `olm.channel` or `olm.bundle` in an `olm.deprecations` blob has
+    /// the `name` of a channel or bundle of the package. Where the package itself is not there,
+    /// FBC-47 reports it instead.
+    ///
+    /// # Why
+    ///
+    /// The name is required (OpenShift 4.15, Operators, *olm.deprecations schema*). A deprecation
+    /// of something that does not exist reaches nobody, and `opm validate` refuses it.
+    ///
+    /// # Repair
+    ///
+    /// Correct the name, or remove the entry together with the channel or bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries: [{reference: {schema: olm.channel, name: stable}, message: Use the channel fast.}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The package has no channel beta.
+    /// entries: [{reference: {schema: olm.channel, name: beta}, message: Use the channel fast.}]
+    /// ```
+    ///
+    /// `message: cannot deprecate channel "beta" for package "etcd": channel not found`
+    FBC_51: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L698-699; operator-registry alpha/declcfg/declcfg_to_model.go",
     }
 }
 
@@ -133,7 +392,7 @@ pub(crate) fn judge_references(
     is_known: impl Fn(&str) -> bool,
     channels: &BTreeSet<&str>,
     bundles: &BTreeSet<&str>,
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     let mut packages = BTreeSet::new();
     for deprecations in all.iter().filter(|deprecations| !deprecations.package.is_empty()) {
@@ -141,11 +400,11 @@ pub(crate) fn judge_references(
         let field = place(deprecations.at, ".package");
         if !packages.insert(deprecations.package.as_str()) {
             let message = format!("expected a maximum of one deprecation per package: {package}");
-            findings.add("FBC-48", field.clone(), message);
+            report.add(&FBC_48, field.clone(), message);
         }
         if !is_known(&deprecations.package) {
             let message = format!("cannot apply deprecations to an unknown package {package}");
-            findings.add("FBC-47", field, message);
+            report.add(&FBC_47, field, message);
             continue;
         }
         for (index, schema, name) in &deprecations.sought {
@@ -159,7 +418,7 @@ pub(crate) fn judge_references(
                     quote(name)
                 );
                 let field = place(deprecations.at, &format!(".entries[{index}].reference"));
-                findings.add("FBC-51", field, message);
+                report.add(&FBC_51, field, message);
             }
         }
     }

@@ -1,20 +1,99 @@
-//! The folder of a catalog: FBC-43 for files that could not be read, and FBC-44.
+//! The folder of a catalog: files that could not be read, and directories that packages share.
 //!
 //! Both are in the document without package. `spec.directories` lists directories with the packages
 //! that have blobs there: `{path: "", packages: [a, b]}`.
 
-use opgate_sdk::Document;
 use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, rule, rules};
 
-use crate::findings::{Findings, joined};
+use crate::catalog::CATALOG;
+use crate::text::joined;
+
+rules![FBC_43, FBC_44];
+
+rule! {
+    /// every file of a catalog loads
+    ///
+    /// Every file below the root of the catalog, whatever its name, is a stream of YAML or JSON
+    /// objects. Files that `.indexignore` lists are exempt; it has the syntax of `.gitignore`, and
+    /// each folder can have one. No object has a key twice, and no two keys of a blob differ only
+    /// in case.
+    ///
+    /// # Why
+    ///
+    /// `opm` tries to load every file and fails if one does not load (OpenShift 4.12, Operators,
+    /// *File-based catalogs, Directory structure*). It finds the keys of a blob in any case.
+    ///
+    /// # Repair
+    ///
+    /// Correct the file, or list it in `.indexignore` if it is no part of the catalog.
+    ///
+    /// # Accepted
+    ///
+    /// ```text
+    /// catalog/.indexignore        contains: README.md
+    /// catalog/README.md
+    /// catalog/etcd/index.yaml
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.package, Schema: olm.package, name: etcd}
+    /// ```
+    ///
+    /// `message: duplicate keys for key "schema": [Schema schema]`. For a file that does not load,
+    /// the message is the error of the parser, or `message: not a blob: an object with schema is
+    /// expected; list files that are none in .indexignore`
+    pub(crate) FBC_43: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L613-632, L638-647; OCP 4.15 L463-493; OKD L134-156; operator-registry alpha/declcfg/load.go, alpha/declcfg/declcfg.go",
+    }
+}
+
+rule! {
+    /// each package has a directory of its own
+    ///
+    /// No directory of the catalog directly holds blobs of more than one package. Blobs without a
+    /// package do not count.
+    ///
+    /// # Why
+    ///
+    /// With a directory for each package, catalogs are composed and split by copying directories
+    /// (OpenShift 4.12, Operators, *File-based catalogs, Directory structure*).
+    ///
+    /// # Repair
+    ///
+    /// Move the blobs of each package into a subdirectory of its own.
+    ///
+    /// # Accepted
+    ///
+    /// ```text
+    /// etcd/index.yaml          blobs of etcd
+    /// prometheus/index.json    blobs of prometheus
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```text
+    /// index.yaml    blobs of etcd and prometheus
+    /// ```
+    ///
+    /// `message: blobs of packages [etcd prometheus] share directory ""; it is recommended to store
+    /// each package in a separate subdirectory`
+    FBC_44: Warn {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L632-652; OCP 4.15 L463-493; OKD L146-157",
+    }
+}
 
 /// Judges the files and directories.
-pub(crate) fn judge(document: &Document, findings: &mut Findings<'_>) {
+pub(crate) fn judge(document: &Document, report: &mut Report<'_>) {
     for (index, file) in (0_u32..).zip(document.items("/spec/files")) {
         if file.has("/error") {
             let message = file.text("/error/message").filter(|message| !message.is_empty());
             let message = message.unwrap_or_else(|| "the file cannot be read".to_owned());
-            findings.add("FBC-43", format!("spec.files[{index}].error"), message);
+            report.add(&FBC_43, format!("spec.files[{index}].error"), message);
         }
     }
     for (index, directory) in (0_u32..).zip(document.items("/spec/directories")) {
@@ -25,7 +104,7 @@ pub(crate) fn judge(document: &Document, findings: &mut Findings<'_>) {
                 joined(packages.iter().map(String::as_str), " "),
                 quote(&directory.text_or_empty("/path"))
             );
-            findings.add("FBC-44", format!("spec.directories[{index}]"), message);
+            report.add(&FBC_44, format!("spec.directories[{index}]"), message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The upgrade graph of a channel: FBC-19 to FBC-21, FBC-23 and FBC-24.
+//! The upgrade graph of a channel.
 //!
 //! ```text
 //!            replaces        replaces
@@ -13,9 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
+use opgate_sdk::{Report, Rule, rule, rules};
 
+use crate::catalog::CATALOG;
 use crate::channel::{Channel, Entry};
-use crate::findings::{Findings, joined};
+use crate::text::joined;
+
+rules![FBC_19, FBC_20, FBC_21, FBC_23, FBC_24];
 
 /// Ranges of a minor version that FBC-24 looks at, those of the latest release first. More would
 /// make it look at everything for everything.
@@ -76,15 +80,142 @@ impl<'c> Graph<'c> {
         }
         connected
     }
+}
 
+rule! {
+    /// a channel has one head
+    ///
+    /// Exactly one entry of a channel is named neither by `replaces` nor by `skips` of an entry of
+    /// the channel. `skipRange` does not count. Of FBC-19, FBC-20 and FBC-21, a channel gets one
+    /// finding, the first that applies.
+    ///
+    /// # Why
+    ///
+    /// OLM updates to the head of the channel, and every installed version needs one successor
+    /// (OpenShift 4.12, Operators, *olm.channel schema* and *Operator Lifecycle Manager workflow*).
+    ///
+    /// # Repair
+    ///
+    /// Where there are several heads, let the newest replace or skip the others. Where there is
+    /// none, take away the edge that closes the circle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.1, replaces: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.2, replaces: etcd.v1.0.0, skips: [etcd.v1.0.1]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.1, replaces: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.2, replaces: etcd.v1.0.0}
+    /// ```
+    ///
+    /// `message: multiple channel heads found in graph: etcd.v1.0.1, etcd.v1.0.2`, or `message: no
+    /// channel head found in graph`
+    FBC_19: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L743, L2384, L2436-2468; OCP 4.15 L579, L1742-1850; OKD L206; operator-registry alpha/model/model.go",
+    }
+}
+
+rule! {
+    /// the chain of replaced bundles has no cycle
+    ///
+    /// The walk from the head of the channel along `replaces` does not reach an entry twice. It
+    /// ends at a name that an entry of the channel skips. A cycle that leaves no head is reported
+    /// by FBC-19.
+    ///
+    /// # Why
+    ///
+    /// A bundle would be older and newer than another at the same time; `opm validate` refuses such
+    /// a channel (operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Correct `replaces` of the oldest entry in the cycle, which the message lists.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.1, replaces: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.2, replaces: etcd.v1.0.1}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.0, replaces: etcd.v1.0.1}
+    /// - {name: etcd.v1.0.1, replaces: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.2, replaces: etcd.v1.0.1}
+    /// ```
+    ///
+    /// `message: detected cycle in replaces chain of upgrade graph: etcd.v1.0.1 -> etcd.v1.0.0 ->
+    /// etcd.v1.0.1`
+    FBC_20: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L743; operator-registry alpha/model/model.go, alpha/model/model_test.go",
+    }
+}
+
+rule! {
+    /// no entry of a channel is stranded
+    ///
+    /// Every entry is on the chain that leads from the head along `replaces`, or is named in
+    /// `skips` of an entry of the channel. The chain ends at a name that is skipped.
+    ///
+    /// # Why
+    ///
+    /// Users who have a stranded bundle get no more updates (OpenShift 4.12, Operators, *Updating
+    /// or filtering a file-based catalog image*); `opm validate` refuses the channel.
+    ///
+    /// # Repair
+    ///
+    /// Let a newer entry replace or skip the bundles that the message lists.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.1, replaces: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.2, replaces: etcd.v1.0.0, skips: [etcd.v1.0.1]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.1, replaces: etcd.v1.0.0}
+    /// - {name: etcd.v1.0.2, skips: [etcd.v1.0.1]}
+    /// ```
+    ///
+    /// `message: channel contains one or more stranded bundles: etcd.v1.0.0`
+    FBC_21: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L743, L2462-2465, L8651; operator-registry alpha/model/model.go, alpha/model/model_test.go",
+    }
+}
+
+impl Graph<'_> {
     /// The first thing that upstream says against the graph: rule, path and message.
-    fn defect(&self, channel: &Channel) -> Option<(&'static str, String, String)> {
+    fn defect(&self, channel: &Channel) -> Option<(&'static Rule, String, String)> {
         let heads = self.heads();
         let (head, others) = match heads.split_first() {
             None if self.entries.is_empty() => return None,
             None => {
                 let message = "no channel head found in graph".to_owned();
-                return Some(("FBC-19", channel.entries_field(), message));
+                return Some((&FBC_19, channel.entries_field(), message));
             }
             Some((head, others)) => (*head, others),
         };
@@ -93,7 +224,7 @@ impl<'c> Graph<'c> {
             names.sort_unstable();
             let names = joined(names, ", ");
             let message = format!("multiple channel heads found in graph: {names}");
-            return Some(("FBC-19", channel.entries_field(), message));
+            return Some((&FBC_19, channel.entries_field(), message));
         }
         let mut chain = vec![head.name.as_str()];
         let mut seen = BTreeMap::from([(head.name.as_str(), 0)]);
@@ -107,7 +238,7 @@ impl<'c> Graph<'c> {
                 let cycle = chain.iter().skip(since).copied().chain([next]);
                 let cycle = joined(cycle, " -> ");
                 let message = format!("detected cycle in replaces chain of upgrade graph: {cycle}");
-                return Some(("FBC-20", channel.entry_field(entry, "replaces"), message));
+                return Some((&FBC_20, channel.entry_field(entry, "replaces"), message));
             }
             seen.insert(next, chain.len());
             chain.push(next);
@@ -123,19 +254,19 @@ impl<'c> Graph<'c> {
         names.sort_unstable();
         let names = joined(names, ", ");
         let message = format!("channel contains one or more stranded bundles: {names}");
-        Some(("FBC-21", channel.entry_field(first, "name"), message))
+        Some((&FBC_21, channel.entry_field(first, "name"), message))
     }
 }
 
 /// Judges the graph of a channel.
-pub(crate) fn judge(channel: &Channel, versions: &Versions<'_>, findings: &mut Findings<'_>) {
+pub(crate) fn judge(channel: &Channel, versions: &Versions<'_>, report: &mut Report<'_>) {
     let graph = Graph::of(channel);
     let own: Vec<_> = channel.entries.iter().map(|entry| version_of(entry, versions)).collect();
-    ranges_without_replaces(channel, &own, findings);
+    ranges_without_replaces(channel, &own, report);
     match graph.defect(channel) {
-        Some((rule, field, message)) => findings.add(rule, field, message),
+        Some((rule, field, message)) => report.add(rule, field, message),
         // What is wrong with the graph is not told a second time, release by release.
-        None => patch_releases(channel, &graph, &own, findings),
+        None => patch_releases(channel, &graph, &own, report),
     }
 }
 
@@ -147,12 +278,53 @@ fn version_of<'v>(entry: &Entry, versions: &Versions<'v>) -> Option<Cow<'v, Vers
     }
 }
 
+rule! {
+    /// an entry with a skipRange also replaces the version before
+    ///
+    /// An entry with `skipRange` has `replaces` as well. The first entry of the channel is exempt:
+    /// the one with the lowest version, by its bundle or else by its name after `.v`; where that is
+    /// not known, the one at the top of the list. Which bundle it replaces is not checked.
+    ///
+    /// # Why
+    ///
+    /// Versions that are skipped leave the update graph, and `startingCSV` of a Subscription cannot
+    /// install them any more; with `replaces` they stay (OpenShift 4.12, Operators, *olm.channel
+    /// schema*).
+    ///
+    /// # Repair
+    ///
+    /// Add `replaces` with the name of the version immediately before.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v2.7.0, skipRange: ">=2.6.0 <2.7.0"}
+    /// - {name: etcd.v2.7.1, replaces: etcd.v2.7.0, skipRange: ">=2.6.0 <2.7.1"}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.0}
+    /// - {name: etcd.v2.0.0, skips: [etcd.v1.0.0], skipRange: <2.0.0}
+    /// ```
+    ///
+    /// `message: entry "etcd.v2.0.0" uses skipRange without replaces: skipped versions are no
+    /// longer installable with startingCSV`
+    FBC_23: Warn {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L773-778, L8666-8680; OCP 4.15 L615-619",
+    }
+}
+
 /// FBC-23. The first entry of a channel has no previous version: that is the lowest one, or, where
 /// versions are not known, the one at the top.
 fn ranges_without_replaces(
     channel: &Channel,
     versions: &[Option<Cow<'_, Version>>],
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     let lowest = versions.iter().flatten().map(Cow::as_ref).min();
     for (index, (entry, version)) in channel.entries.iter().zip(versions).enumerate() {
@@ -165,7 +337,7 @@ fn ranges_without_replaces(
                 "entry {} uses skipRange without replaces: skipped versions are no longer installable with startingCSV",
                 quote(&entry.name)
             );
-            findings.add("FBC-23", channel.entry_field(entry, "skipRange"), message);
+            report.add(&FBC_23, channel.entry_field(entry, "skipRange"), message);
         }
     }
 }
@@ -175,13 +347,56 @@ fn minor_of(version: &Version) -> (u64, u64) {
     (version.major, version.minor)
 }
 
+rule! {
+    /// the latest patch release of a minor version replaces the earlier ones
+    ///
+    /// In each channel, the highest version of a minor version covers all lower versions of it by
+    /// `replaces`, `skips` or `skipRange`, directly or through entries of the same minor version.
+    /// Prereleases do not count. Channels with a finding of FBC-19, FBC-20 or FBC-21 are left out,
+    /// and at most 16 ranges of a minor version are looked at.
+    ///
+    /// # Why
+    ///
+    /// Users of an earlier patch release get to the latest one only if it replaces theirs
+    /// (OpenShift 4.12, Operators, *Operator Lifecycle Manager workflow, Z-stream support*).
+    ///
+    /// # Repair
+    ///
+    /// Let the latest patch release replace or skip the release that the message names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.1}
+    /// - {name: etcd.v1.0.2, replaces: etcd.v1.0.1}
+    /// - {name: etcd.v1.1.0, replaces: etcd.v1.0.2}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// entries:
+    /// - {name: etcd.v1.0.1}
+    /// - {name: etcd.v1.0.2}
+    /// - {name: etcd.v1.1.0, replaces: etcd.v1.0.1, skips: [etcd.v1.0.2]}
+    /// ```
+    ///
+    /// `message: "etcd.v1.0.2" does not replace z-stream release "etcd.v1.0.1" of the same minor
+    /// version`
+    FBC_24: Warn {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L2359, L2524, L2543; OCP 4.15 L1742-1850",
+    }
+}
+
 /// FBC-24. Prereleases are no patch releases. What a release replaces, it replaces with all that is
 /// replaced by that; the walk stays within the minor version, so that no entry is walked twice.
 fn patch_releases(
     channel: &Channel,
     graph: &Graph<'_>,
     versions: &[Option<Cow<'_, Version>>],
-    findings: &mut Findings<'_>,
+    report: &mut Report<'_>,
 ) {
     let mut minors: BTreeMap<(u64, u64), Vec<(&Entry, &Version)>> = BTreeMap::new();
     for (entry, version) in channel.entries.iter().zip(versions) {
@@ -222,7 +437,7 @@ fn patch_releases(
                     quote(&latest.name),
                     quote(&entry.name)
                 );
-                findings.add("FBC-24", channel.entry_field(latest, "name"), message);
+                report.add(&FBC_24, channel.entry_field(latest, "name"), message);
             }
         }
     }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use opgate_sdk::names::group_version_kind;
 use opgate_sdk::{Document, Kind, Rows};
 
 use crate::go_text::{wrong_field, wrong_value};
@@ -16,11 +17,6 @@ use opgate_sdk::go::base64;
 const BUDGET: usize = 12 << 20;
 /// JSON or YAML that is parsed at once, in bytes.
 const LARGEST: usize = 4_000_000;
-
-/// An API, as `schema.GroupVersionKind` writes it.
-pub(crate) fn api(group: &str, version: &str, kind: &str) -> String {
-    [group, "/", version, ", Kind=", kind].concat()
-}
 
 /// Decodes the objects of all bundles of a document.
 #[derive(Default)]
@@ -139,6 +135,6 @@ fn services(rows: &Rows, apis: &mut BTreeSet<String>) {
 
 fn add(group: &str, version: &str, kind: &str, apis: &mut BTreeSet<String>) {
     if !group.is_empty() && !version.is_empty() && !kind.is_empty() {
-        apis.insert(api(group, version, kind));
+        apis.insert(group_version_kind(group, version, kind));
     }
 }

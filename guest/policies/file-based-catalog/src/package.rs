@@ -1,11 +1,13 @@
-//! Packages: FBC-09, FBC-10 and FBC-12.
+//! Packages, each by itself.
 
-use opgate_sdk::Kind;
 use opgate_sdk::go::{base64, quote};
+use opgate_sdk::{Kind, Report, names, rule, rules};
 
 use crate::blob::{Blob, Meta, Text};
-use crate::findings::Findings;
-use crate::{go_text, names, spelling};
+use crate::catalog::CATALOG;
+use crate::{go_text, spelling};
+
+rules![FBC_09, FBC_10, FBC_12];
 
 /// An `olm.package` blob.
 pub(crate) struct Package {
@@ -15,8 +17,79 @@ pub(crate) struct Package {
     pub(crate) default_channel: Option<(String, String)>,
 }
 
+rule! {
+    /// the name of a package is a DNS-1123 label
+    ///
+    /// `name` of an `olm.package` blob is not empty and is a DNS-1123 label: at most 63 lower-case
+    /// letters, digits and hyphens, with a letter or digit at both ends. A name that is no string
+    /// is reported by FBC-02.
+    ///
+    /// # Why
+    ///
+    /// `opm validate` refuses other names (operator-registry; OpenShift 4.12, Operators,
+    /// *olm.package schema*).
+    ///
+    /// # Repair
+    ///
+    /// Rename the package, also in its channels, bundles, `olm.package` properties and
+    /// deprecations.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: 3scale-operator, defaultChannel: stable}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: foo.bar, defaultChannel: stable}
+    /// ```
+    ///
+    /// `message: invalid package name "foo.bar": [must not contain dots]`, or for an empty name
+    /// `message: config contains package with no name`
+    FBC_09: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L711-715; OCP 4.15 L541-571; OKD L188-190; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// a package names its default channel
+    ///
+    /// `defaultChannel` of an `olm.package` blob is a non-empty string. Whether the channel exists
+    /// is the matter of FBC-11.
+    ///
+    /// # Why
+    ///
+    /// `opm validate` refuses a package without a default channel, and the schema requires it
+    /// (OpenShift 4.12, Operators, *olm.package schema*). `opm init` leaves it empty unless told.
+    ///
+    /// # Repair
+    ///
+    /// Set `defaultChannel` to the name of a channel of the package.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: ""}
+    /// ```
+    ///
+    /// `message: default channel must be set`
+    FBC_10: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L720-721; OCP 4.15 L562, L21870, L21926-21930; OKD L194-195; operator-registry alpha/model/model.go",
+    }
+}
+
 /// Judges a package by itself.
-pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -> Package {
+pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Package {
     match &meta.name {
         Text::Wrong => {}
         Text::Is(name) if !name.is_empty() => {
@@ -24,14 +97,14 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
             if !errors.is_empty() {
                 let errors = errors.join(" ");
                 let message = format!("invalid package name {}: [{errors}]", quote(name));
-                findings.add("FBC-09", blob.field("name"), message);
+                report.add(&FBC_09, blob.field("name"), message);
             }
         }
         Text::Missing => {
-            findings.add("FBC-09", blob.path(), "config contains package with no name");
+            report.add(&FBC_09, blob.path(), "config contains package with no name");
         }
         Text::Is(_) => {
-            findings.add("FBC-09", blob.field("name"), "config contains package with no name");
+            report.add(&FBC_09, blob.field("name"), "config contains package with no name");
         }
     }
     let default = blob.text_of("defaultChannel").filter(|name| !name.is_empty());
@@ -40,9 +113,9 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
             Kind::Missing => blob.path(),
             _ => blob.field("defaultChannel"),
         };
-        findings.add("FBC-10", field, "default channel must be set");
+        report.add(&FBC_10, field, "default channel must be set");
     }
-    description_and_icon(blob, findings);
+    description_and_icon(blob, report);
     Package {
         at: blob.at,
         name: meta.name.as_str().to_owned(),
@@ -50,10 +123,45 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, findings: &mut Findings<'_>) -
     }
 }
 
+rule! {
+    /// the description of a package is a text, its icon has data and a media type
+    ///
+    /// `description` of an `olm.package` blob, where given, is a string. `icon`, where given, is an
+    /// object with the strings `base64data`, which is valid base64, and `mediatype`. What the icon
+    /// shows is not checked. `null` counts as not given.
+    ///
+    /// # Why
+    ///
+    /// `opm` decodes the icon while it loads the package, and loading fails otherwise (OpenShift
+    /// 4.12, Operators, *olm.package schema*; operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Correct the member that the message names. To encode an icon, use `base64 -w0 icon.svg`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// icon: {base64data: PHN2Zz4=, mediatype: image/svg+xml}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// icon: {base64data: PHN2Zz4=}
+    /// ```
+    ///
+    /// `message: parse package: icon.mediatype must be set`
+    FBC_12: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L717-727; OCP 4.15 L541-571; OKD L191-200; operator-registry alpha/declcfg/load.go",
+    }
+}
+
 /// FBC-12. What the icon shows is nobody's business, but that it is base64 is upstream's.
-fn description_and_icon(blob: &Blob<'_>, findings: &mut Findings<'_>) {
+fn description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
     let mut complain = |field: String, why: String| {
-        findings.add("FBC-12", field, format!("parse package: {why}"));
+        report.add(&FBC_12, field, format!("parse package: {why}"));
     };
     match blob.kind("description") {
         Kind::Missing | Kind::Null | Kind::Text => {}

@@ -1,14 +1,16 @@
-//! Properties of any blob: FBC-03 and FBC-40.
+//! Properties of any blob.
 
 use std::cell::OnceCell;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Row};
+use opgate_sdk::{Document, Kind, Report, Row, rule, rules};
 
 use crate::blob::{Blob, Meta};
-use crate::findings::Findings;
+use crate::catalog::CATALOG;
 use crate::settings::Settings;
 use crate::spelling;
+
+rules![FBC_03, FBC_40];
 
 const KNOWN: [&str; 14] = [
     "olm.package",
@@ -103,52 +105,125 @@ pub(crate) fn field(blob: &Blob<'_>, index: u32, inner: &str) -> String {
     format!("{properties}[{index}]{inner}")
 }
 
+rule! {
+    /// properties are a list of items with a type and a value
+    ///
+    /// `properties` of any blob, where given and not `null`, is a list. Each item is an object with
+    /// `type`, a non-empty string, and `value`, which is not `null`. Both names are written in
+    /// lower case. An empty list is allowed here; a bundle also has to fit FBC-33.
+    ///
+    /// # Why
+    ///
+    /// OLM resolves dependencies by the properties and cannot use an item without type or value
+    /// (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
+    ///
+    /// # Repair
+    ///
+    /// Give the item a type and a value, or remove it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: example.com.notes, name: notes, properties: [{type: color, value: red}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: example.com.notes, name: notes, properties: [{type: color, value: null}]}
+    /// ```
+    ///
+    /// `message: parse properties for example.com.notes "notes": property[0]: value must be set`
+    FBC_03: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L673-683, L796-802, L821; OCP 4.15 L500-539, L621-651; OKD L166-174, L239-244",
+    }
+}
+
+rule! {
+    /// types of properties that start with olm. are OLM's
+    ///
+    /// A property of any blob whose type starts with `olm.` has one of the types `olm.package`,
+    /// `olm.gvk`, `olm.package.required`, `olm.gvk.required`, `olm.label.required`,
+    /// `olm.constraint`, `olm.bundle.object`, `olm.bundle.mediatype`, `olm.csv.metadata`,
+    /// `olm.channel`, `olm.deprecated`, `olm.kubeversion`, `olm.maxOpenShiftVersion` and
+    /// `olm.substitutesFor`. The setting `catalog.reservedProperties` lists further ones.
+    ///
+    /// # Why
+    ///
+    /// The prefix is reserved: OLM may give the same type another meaning later (OpenShift 4.12,
+    /// Operators, *File-based catalogs, Properties*).
+    ///
+    /// # Repair
+    ///
+    /// Correct the spelling, or use a prefix of your own. For a type of a later OLM, add it to
+    /// `catalog.reservedProperties`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.maxOpenShiftVersion, value: "4.12"}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.mycompany.tier, value: gold}]
+    /// ```
+    ///
+    /// `message: property type "olm.mycompany.tier" uses the reserved olm.* prefix`
+    FBC_40: Warn {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L824, L2633, L8703, L21715; OCP 4.15 L726, L21717; OKD L255-256",
+    }
+}
+
 /// Judges the properties and hands each sound one on. Says whether all could be told apart: that there
 /// is a list, or nothing at all, where the list should be, and that its items spell what they are.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     meta: &Meta,
     settings: &Settings,
-    findings: &mut Findings<'_>,
-    mut each: impl FnMut(&Property<'_>, &mut Findings<'_>),
+    report: &mut Report<'_>,
+    mut each: impl FnMut(&Property<'_>, &mut Report<'_>),
 ) -> bool {
-    let complain = |index: u32, inner: &str, why: &str, findings: &mut Findings<'_>| {
+    let complain = |index: u32, inner: &str, why: &str, report: &mut Report<'_>| {
         let message = format!("parse properties for {}: property[{index}]: {why}", whose(meta));
-        findings.add("FBC-03", field(blob, index, inner), message);
+        report.add(&FBC_03, field(blob, index, inner), message);
     };
     match blob.kind("properties") {
         Kind::List => {}
         Kind::Missing | Kind::Null => return true,
         _ => {
             let message = format!("parse properties for {}: must be a list", whose(meta));
-            findings.add("FBC-03", blob.field("properties"), message);
+            report.add(&FBC_03, blob.field("properties"), message);
             return false;
         }
     }
     let list = blob.pointer("properties");
     let mut readable = true;
-    let mut must_be_set = |index: u32, inner: &str, name: &str, findings: &mut Findings<'_>| {
+    let mut must_be_set = |index: u32, inner: &str, name: &str, report: &mut Report<'_>| {
         let hint = spelling::hint(blob.value(), &format!("{list}/{index}"), name);
         readable &= hint.is_empty();
-        complain(index, inner, &format!("{name} must be set{hint}"), findings);
+        complain(index, inner, &format!("{name} must be set{hint}"), report);
     };
     let rows = blob.rows(&list, &COLUMNS);
     for (index, row) in (0_u32..).zip(rows.iter()) {
         let name = match row.text(TYPE.0) {
             Some(text) if !text.is_empty() => text,
             Some(_) => {
-                complain(index, ".type", "type must be set", findings);
+                complain(index, ".type", "type must be set", report);
                 continue;
             }
             None => {
                 let kind = blob.value().kind(&format!("{list}/{index}"));
                 match (kind, row.kind(TYPE.0)) {
-                    (Kind::Object, Kind::Missing) => must_be_set(index, "", "type", findings),
-                    (Kind::Object, Kind::Null) => must_be_set(index, ".type", "type", findings),
+                    (Kind::Object, Kind::Missing) => must_be_set(index, "", "type", report),
+                    (Kind::Object, Kind::Null) => must_be_set(index, ".type", "type", report),
                     (Kind::Object, _) => {
-                        complain(index, ".type", "type must be a string", findings);
+                        complain(index, ".type", "type must be a string", report);
                     }
-                    _ => complain(index, "", "must be an object", findings),
+                    _ => complain(index, "", "must be an object", report),
                 }
                 continue;
             }
@@ -158,14 +233,14 @@ pub(crate) fn judge(
             && !settings.reserved_properties.iter().any(|reserved| reserved == name)
         {
             let message = format!("property type {} uses the reserved olm.* prefix", quote(name));
-            findings.add("FBC-40", field(blob, index, ".type"), message);
+            report.add(&FBC_40, field(blob, index, ".type"), message);
         }
         match row.kind(VALUE.0) {
-            Kind::Missing => must_be_set(index, "", "value", findings),
-            Kind::Null => must_be_set(index, ".value", "value", findings),
+            Kind::Missing => must_be_set(index, "", "value", report),
+            Kind::Null => must_be_set(index, ".value", "value", report),
             _ => {
                 let document = OnceCell::new();
-                each(&Property { index, name, row, blob, list: &list, document }, findings);
+                each(&Property { index, name, row, blob, list: &list, document }, report);
             }
         }
     }

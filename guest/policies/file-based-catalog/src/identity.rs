@@ -1,0 +1,300 @@
+//! Which bundle it is: the one property that says package, version and release.
+
+use opgate_constraint::version::{Identifier, Version};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Kind, Report, rule, rules};
+
+use crate::blob::Blob;
+use crate::bundle::Bundle;
+use crate::bundle_properties::Found;
+use crate::catalog::CATALOG;
+use crate::go_text::{wrong_field, wrong_value};
+use crate::properties::{PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, field};
+
+rules![FBC_33, FBC_34, FBC_35, FBC_36];
+
+/// Bytes of a release.
+const LONGEST_RELEASE: usize = 20;
+
+/// What the property says.
+pub(crate) struct PackageProperty {
+    index: u32,
+    name: String,
+    version: String,
+    release: String,
+    /// What keeps the value from being read.
+    error: Option<(&'static str, String)>,
+}
+
+rule! {
+    /// a bundle has one olm.package property
+    ///
+    /// `properties` of an `olm.bundle` blob has exactly one item of type `olm.package`. Where
+    /// FBC-03 says that the properties are no list or that an item is misspelt, they are not
+    /// counted.
+    ///
+    /// # Why
+    ///
+    /// The property is required: it says which version of which package the bundle is (OpenShift
+    /// 4.12, Operators, *olm.package property*).
+    ///
+    /// # Repair
+    ///
+    /// Add the property, or remove the one that is too many. `opm render` writes it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.package, value: {packageName: etcd, version: 1.0.0}}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties: []
+    /// ```
+    ///
+    /// `message: package "etcd" bundle "etcd.v1.0.0" must have exactly 1 "olm.package" property,
+    /// found 0`
+    FBC_33: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L831, L2613-2617; OCP 4.15 L728-745; OKD L257-261; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// the olm.package property names the package of the bundle
+    ///
+    /// `packageName` of the `olm.package` property equals `package` of the bundle. Bundles without
+    /// `package`, and those with a finding of FBC-33 or with a property that FBC-35 cannot read,
+    /// are left out.
+    ///
+    /// # Why
+    ///
+    /// The property and the blob must mean the same package (OpenShift 4.12, Operators,
+    /// *olm.package property*); `opm validate` refuses the bundle otherwise.
+    ///
+    /// # Repair
+    ///
+    /// Write the same name in both places.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// package: etcd
+    /// properties: [{type: olm.package, value: {packageName: etcd, version: 1.0.0}}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// package: etcd
+    /// properties: [{type: olm.package, value: {packageName: other, version: 1.0.0}}]
+    /// ```
+    ///
+    /// `message: package "etcd" does not match "olm.package" property "other"`
+    FBC_34: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L831, L837; OCP 4.15 L730; OKD L258-260; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// the version of a bundle is a strict semantic version
+    ///
+    /// The value of the `olm.package` property is an object whose `version` is a string with a
+    /// semantic version: three numbers without leading zeroes and without `v`, then prerelease and
+    /// build metadata if any. `release`, where given, is a string too. YAML reads `2.7` as a
+    /// number, which is refused.
+    ///
+    /// # Why
+    ///
+    /// Ranges of versions are compared with it, and `opm validate` refuses others (OpenShift 4.12,
+    /// Operators, *olm.package property*).
+    ///
+    /// # Repair
+    ///
+    /// Write all three numbers, and nothing before them.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.package, value: {packageName: etcd, version: 2.7.0}}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.package, value: {packageName: etcd, version: v2.7.0}}]
+    /// ```
+    ///
+    /// `message: error parsing bundle "etcd.v2.7.0" version "v2.7.0": Invalid character(s) found in
+    /// major number "v2"`
+    FBC_35: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L831, L838; OCP 4.15 L730; OKD L260-268; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+/// Judges the property, and takes the version of the bundle from it.
+pub(crate) fn judge(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, report: &mut Report<'_>) {
+    let package = || quote(&bundle.package);
+    let name = || quote(&bundle.name);
+    let (1, Some(property)) = (found.packages, found.package) else {
+        let message = format!(
+            "package {} bundle {} must have exactly 1 \"olm.package\" property, found {}",
+            package(),
+            name(),
+            found.packages
+        );
+        let field = match blob.kind("properties") {
+            Kind::Missing => blob.path(),
+            _ => blob.field("properties"),
+        };
+        report.add(&FBC_33, field, message);
+        return;
+    };
+    let place = |inner: &str| field(blob, property.index, inner);
+    if let Some((inner, why)) = property.error {
+        let message = format!(
+            "parse properties for bundle {}: parse property[{}] of type \"olm.package\": {why}",
+            name(),
+            property.index
+        );
+        report.add(&FBC_35, place(inner), message);
+        return;
+    }
+    if !bundle.package.is_empty() && bundle.package != property.name {
+        let message = format!(
+            "package {} does not match \"olm.package\" property {}",
+            package(),
+            quote(&property.name)
+        );
+        report.add(&FBC_34, place(".value.packageName"), message);
+    }
+    let version = match Version::parse(&property.version) {
+        Ok(version) => version,
+        Err(why) => {
+            let version = quote(&property.version);
+            let message = format!("error parsing bundle {} version {version}: {why}", name());
+            report.add(&FBC_35, place(".value.version"), message);
+            return;
+        }
+    };
+    let mut label = property.version;
+    if !property.release.is_empty() {
+        if let Err(why) = release(&property.release) {
+            let release = quote(&property.release);
+            let message =
+                format!("error parsing bundle {} release version {release}: {why}", name());
+            report.add(&FBC_36, place(".value.release"), message);
+            return;
+        }
+        label = format!("{label}-{}", property.release);
+        let normalized = format!("{}-v{label}", bundle.package);
+        if bundle.name != normalized {
+            let normalized = quote(&normalized);
+            let message = format!("name {} does not match normalized name {normalized}", name());
+            report.add(&FBC_36, bundle.name_field(), message);
+        }
+        if version.has_build {
+            let message = "cannot use build metadata in version with a release version";
+            report.add(&FBC_36, place(".value.version"), message);
+        }
+    }
+    bundle.version = Some(version);
+    bundle.label = Some(label);
+}
+
+rule! {
+    /// a release fits the name and the version of its bundle
+    ///
+    /// Where the `olm.package` property has a non-empty `release`, that is at most 20 bytes of
+    /// semver prerelease identifiers, separated by periods. The name of the bundle is then
+    /// `<package>-v<version>-<release>`, and the version has no build metadata.
+    ///
+    /// # Why
+    ///
+    /// Name, version and release must identify the same bundle; `opm validate` refuses others
+    /// (operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Rename the bundle and its entries as the message says, or remove `release`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// name: etcd-v1.0.0-1
+    /// properties: [{type: olm.package, value: {packageName: etcd, version: 1.0.0, release: "1"}}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// name: etcd.v1.0.0
+    /// properties: [{type: olm.package, value: {packageName: etcd, version: 1.0.0, release: "1"}}]
+    /// ```
+    ///
+    /// `message: name "etcd.v1.0.0" does not match normalized name "etcd-v1.0.0-1"`
+    FBC_36: Deny {
+        on: [CATALOG: Create | Update],
+        source: "operator-registry alpha/model/versionrelease.go, alpha/model/model.go",
+    }
+}
+
+/// What upstream says against a release.
+fn release(text: &str) -> Result<(), String> {
+    let wrong = |why: &str| Err(format!("invalid release {}: {why}", quote(text)));
+    if text.len() > LONGEST_RELEASE {
+        return wrong(&format!("exceeds maximum length of {LONGEST_RELEASE} characters"));
+    }
+    let errors = text.split('.').enumerate().filter_map(|(index, segment)| {
+        Identifier::parse(segment).err().map(|why| format!("segment {index}: {why}"))
+    });
+    let errors: Vec<_> = errors.collect();
+    if errors.is_empty() { Ok(()) } else { wrong(&errors.join("\n")) }
+}
+
+impl PackageProperty {
+    pub(crate) fn of(property: &Property<'_>) -> Self {
+        let mut found = Self {
+            index: property.index,
+            name: property.text(PACKAGE_NAME).to_owned(),
+            version: String::new(),
+            release: String::new(),
+            error: None,
+        };
+        if property.kind(VALUE) != Kind::Object {
+            let why = wrong_value(property.kind(VALUE), "property.Package");
+            found.error = Some((".value", why));
+            return found;
+        }
+        for (inner, column, struct_field, text) in [
+            (".value.version", VERSION, "Package.version", &mut found.version),
+            (".value.release", RELEASE, "Package.release", &mut found.release),
+        ] {
+            match property.kind(column) {
+                Kind::Text => property.text(column).clone_into(text),
+                Kind::Missing | Kind::Null => {}
+                kind => {
+                    let why = wrong_field(kind, struct_field, "string");
+                    found.error.get_or_insert((inner, why));
+                }
+            }
+        }
+        // `Release` would go unnoticed, and so would the others be told to be empty.
+        let names = [("packageName", PACKAGE_NAME), ("version", VERSION), ("release", RELEASE)];
+        let missing = names.iter().filter(|(_, column)| property.kind(*column) == Kind::Missing);
+        let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
+        let known = names.len().saturating_sub(missing.len());
+        if property.members().map(usize::try_from) != Some(Ok(known)) {
+            let hints = missing.into_iter().map(|name| (name, property.hint(name)));
+            if let Some((name, hint)) = hints.into_iter().find(|(_, hint)| !hint.is_empty()) {
+                let why = format!("{name} must be set{hint}");
+                found.error.get_or_insert((".value", why));
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,267 @@
+//! What a package needs to have, and what its channels and bundles owe each other.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Report, rule, rules};
+
+use crate::blob::place;
+use crate::catalog::{CATALOG, Catalog};
+use crate::settings::Settings;
+use crate::text::joined;
+
+rules![FBC_05, FBC_06, FBC_11, FBC_18, FBC_31];
+
+rule! {
+    /// each package has a channel
+    ///
+    /// A package, that is an `olm.package` blob with a name, has at least one `olm.channel` blob.
+    ///
+    /// # Why
+    ///
+    /// Users subscribe to a channel of a package; without one, nothing can be installed, and `opm
+    /// validate` refuses the package (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
+    ///
+    /// # Repair
+    ///
+    /// Add an `olm.channel` blob with an entry for each bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # There is no olm.channel blob of this package.
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ```
+    ///
+    /// `message: package must contain at least one channel`
+    FBC_05: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L696; OCP 4.15 L533; OKD L180-183; operator-registry alpha/model/model.go",
+    }
+}
+
+rule! {
+    /// each package has a bundle
+    ///
+    /// A package, that is an `olm.package` blob with a name, has at least one `olm.bundle` blob.
+    ///
+    /// # Why
+    ///
+    /// A package without bundles offers nothing to install (OpenShift 4.12, Operators, *File-based
+    /// catalogs, Schemas*).
+    ///
+    /// # Repair
+    ///
+    /// Add the `olm.bundle` blobs, for example with `opm render`, or remove the package.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ---
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.0, image: quay.io/example/etcd:v1.0.0}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # There is no olm.bundle blob of this package.
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ```
+    ///
+    /// `message: package "etcd" must contain at least one olm.bundle blob`
+    FBC_06: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L696; OCP 4.15 L533; OKD L180-183",
+    }
+}
+
+rule! {
+    /// the default channel of a package is one of its channels
+    ///
+    /// `defaultChannel` of an `olm.package` blob is the name of an `olm.channel` blob of the
+    /// package. A package without any channel is reported by FBC-05 instead.
+    ///
+    /// # Why
+    ///
+    /// `opm validate` takes a default channel that is not declared for an empty channel and refuses
+    /// it, with the message below (operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Name a channel that exists, or add the `olm.channel` blob.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: preview, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// `message: channel must contain at least one bundle`
+    FBC_11: Deny {
+        on: [CATALOG: Create | Update],
+        source: "operator-registry alpha/declcfg/declcfg_to_model.go, alpha/model/model.go",
+    }
+}
+
+rule! {
+    /// every entry of a channel is a bundle of the package
+    ///
+    /// `name` of every entry is the name of an `olm.bundle` blob of the package. Names in
+    /// `replaces` and `skips` need not exist. With the setting `catalog.entriesCheck: upstream`,
+    /// which is the default in the profile `upstream`, only the last channel of each package is
+    /// checked; otherwise all are. Channels of a package that does not exist are left to FBC-04.
+    ///
+    /// # Why
+    ///
+    /// OLM cannot install an entry without a bundle (OpenShift 4.12, Operators, *olm.channel
+    /// schema*). `opm validate` looks at the last channel only and misses the others.
+    ///
+    /// # Repair
+    ///
+    /// Add the bundles that the message lists, or remove the entries.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable,
+    ///  entries: [{name: etcd.v1.0.0, replaces: etcd.v0.9.0}]}
+    /// ---
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.0, image: quay.io/example/etcd:v1.0.0}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # There is no olm.bundle blob etcd.v2.0.0.
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v2.0.0}]}
+    /// ```
+    ///
+    /// `message: no olm.bundle blobs found in package "etcd" for olm.channel entries [etcd.v2.0.0]`
+    FBC_18: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L743, L754-765, L2546; OCP 4.15 L579, L592-604; OKD L206, L215-224; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// every bundle is an entry of a channel
+    ///
+    /// The name of every `olm.bundle` blob of a package is the name of an entry in at least one of
+    /// its channels. To be named in `replaces` or `skips` is not enough.
+    ///
+    /// # Why
+    ///
+    /// Nobody can install a bundle that is in no channel, and `opm validate` refuses it
+    /// (operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Add an entry for the bundle to a channel, or remove the bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ---
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.0, image: quay.io/example/etcd:v1.0.0}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ---
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.1, image: quay.io/example/etcd:v1.0.1}
+    /// ```
+    ///
+    /// `message: package "etcd", bundle "etcd.v1.0.1" not found in any channel entries`
+    FBC_31: Deny {
+        on: [CATALOG: Create | Update],
+        source: "operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+impl Catalog {
+    /// FBC-05, FBC-06 and FBC-11.
+    pub(crate) fn complete(&self, channels: &BTreeSet<&str>, report: &mut Report<'_>) {
+        let Some(first) = self.package() else { return };
+        if self.channels.is_empty() {
+            let message = "package must contain at least one channel";
+            report.add(&FBC_05, place(first.at, ""), message);
+        }
+        if self.bundles.is_empty() {
+            let message =
+                format!("package {} must contain at least one olm.bundle blob", quote(&first.name));
+            report.add(&FBC_06, place(first.at, ""), message);
+        }
+        // Where there is no channel at all, that is what is wrong.
+        for package in self.packages.iter().filter(|_| !self.channels.is_empty()) {
+            if let Some((name, field)) = &package.default_channel
+                && !channels.contains(name.as_str())
+            {
+                let message = "channel must contain at least one bundle";
+                report.add(&FBC_11, field.clone(), message);
+            }
+        }
+    }
+
+    /// FBC-18 and FBC-31. A package that is not there has no entries to belong to.
+    pub(crate) fn entries_and_bundles(
+        &self,
+        bundles: &BTreeSet<&str>,
+        settings: &Settings,
+        report: &mut Report<'_>,
+    ) {
+        let in_package = |package: &String| !package.is_empty() && self.known.contains(package);
+        let mut entries = BTreeSet::new();
+        let last = self.channels.len().saturating_sub(1);
+        for (index, channel) in self.channels.iter().enumerate() {
+            entries.extend(channel.entries.iter().map(|entry| entry.name.as_str()));
+            if !in_package(&channel.package) || settings.last_channel_only && index != last {
+                continue;
+            }
+            let is_missing = |name: &str| !bundles.contains(name);
+            let missing: Vec<_> =
+                channel.entries.iter().filter(|entry| is_missing(&entry.name)).collect();
+            if let Some(first) = missing.first() {
+                let mut names: Vec<_> = missing.iter().map(|entry| entry.name.as_str()).collect();
+                names.sort_unstable();
+                let message = format!(
+                    "no olm.bundle blobs found in package {} for olm.channel entries [{}]",
+                    quote(&channel.package),
+                    joined(names, " ")
+                );
+                report.add(&FBC_18, channel.entry_field(first, "name"), message);
+            }
+        }
+        for bundle in self.bundles.iter().filter(|bundle| in_package(&bundle.package)) {
+            if !bundle.name.is_empty() && !entries.contains(bundle.name.as_str()) {
+                let message = format!(
+                    "package {}, bundle {} not found in any channel entries",
+                    quote(&bundle.package),
+                    quote(&bundle.name)
+                );
+                report.add(&FBC_31, bundle.name_field(), message);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Names and versions that a package has once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Report, rule, rules};
+
+use crate::blob::place;
+use crate::bundle::Bundle;
+use crate::catalog::{CATALOG, Catalog};
+use crate::text::joined;
+
+rules![FBC_14, FBC_30, FBC_32];
+
+rule! {
+    /// the name of a channel is unique in its package
+    ///
+    /// No two `olm.channel` blobs of a package have the same name.
+    ///
+    /// # Why
+    ///
+    /// A subscription names one channel. `opm validate` refuses two of the same name
+    /// (operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Put the entries into one blob, or rename one of the channels.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: fast, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.1}]}
+    /// ```
+    ///
+    /// `message: package "etcd" has duplicate channel "stable"`
+    FBC_14: Deny {
+        on: [CATALOG: Create | Update],
+        source: "operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// the name of a bundle is unique in its package
+    ///
+    /// No two `olm.bundle` blobs of a package have the same name, even where they are the same.
+    ///
+    /// # Why
+    ///
+    /// An entry of a channel would stand for two bundles; `opm validate` refuses duplicates
+    /// (OpenShift 4.12, Operators, *File-based catalogs*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the second blob, or give it the name of its own version.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.0, image: quay.io/example/etcd:v1.0.0}
+    /// ---
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.1, image: quay.io/example/etcd:v1.0.1}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.0, image: quay.io/example/etcd:v1.0.0}
+    /// ---
+    /// {schema: olm.bundle, package: etcd, name: etcd.v1.0.0, image: quay.io/example/etcd:latest}
+    /// ```
+    ///
+    /// `message: package "etcd" has duplicate bundle "etcd.v1.0.0"`
+    FBC_30: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L577; OCP 4.15 L437-439; OKD L127; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+rule! {
+    /// the version of a bundle is unique in its package
+    ///
+    /// No two bundles of a package with different names have the same version in their
+    /// `olm.package` property. The release is part of the version, and versions are compared as
+    /// they are written. Bundles without a package, and those whose version or release cannot be
+    /// read, do not count.
+    ///
+    /// # Why
+    ///
+    /// A version identifies one bundle of its package; `opm validate` refuses duplicates
+    /// (operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Give one of the bundles another version, or remove it.
+    ///
+    /// # Accepted
+    ///
+    /// Bundles `etcd.v1.0.0` and `etcd.v1.0.1` with the versions `1.0.0` and `1.0.1`.
+    ///
+    /// # Rejected
+    ///
+    /// Bundles `etcd.v1.0.0` and `etcd-alt.v1.0.0`, both with the version `1.0.0`.
+    ///
+    /// `message: duplicate versions found in bundles: [{1.0.0: [etcd-alt.v1.0.0, etcd.v1.0.0]}]`
+    FBC_32: Deny {
+        on: [CATALOG: Create | Update],
+        source: "operator-registry alpha/model/model.go",
+    }
+}
+
+impl Catalog {
+    /// FBC-14. Gives the names.
+    pub(crate) fn channel_names(&self, report: &mut Report<'_>) -> BTreeSet<&str> {
+        let mut names = BTreeSet::new();
+        for channel in self.channels.iter().filter(|channel| !channel.name.is_empty()) {
+            if !names.insert(channel.name.as_str()) {
+                let (package, name) = (quote(&channel.package), quote(&channel.name));
+                let message = format!("package {package} has duplicate channel {name}");
+                report.add(&FBC_14, place(channel.at, ".name"), message);
+            }
+        }
+        names
+    }
+
+    /// FBC-30. Gives the names. Without a package nobody knows whether a name is taken.
+    pub(crate) fn bundle_names(&self, report: &mut Report<'_>) -> BTreeSet<&str> {
+        let mut names = BTreeSet::new();
+        for bundle in self.bundles.iter().filter(|bundle| !bundle.name.is_empty()) {
+            if !names.insert(bundle.name.as_str()) && !bundle.package.is_empty() {
+                let (package, name) = (quote(&bundle.package), quote(&bundle.name));
+                let message = format!("package {package} has duplicate bundle {name}");
+                report.add(&FBC_30, bundle.name_field(), message);
+            }
+        }
+        names
+    }
+
+    /// FBC-32.
+    pub(crate) fn versions_once(&self, report: &mut Report<'_>) {
+        let mut by_label: BTreeMap<&str, BTreeMap<&str, &Bundle>> = BTreeMap::new();
+        for bundle in self.bundles.iter().filter(|bundle| !bundle.package.is_empty()) {
+            if let Some(label) = &bundle.label {
+                by_label.entry(label).or_default().entry(&bundle.name).or_insert(bundle);
+            }
+        }
+        by_label.retain(|_, bundles| bundles.len() > 1);
+        // The later one of the first two is where to look.
+        let Some(latest) = by_label.values().flat_map(BTreeMap::values).max_by_key(|b| b.at) else {
+            return;
+        };
+        let groups = by_label.iter().map(|(label, bundles)| {
+            format!("{{{label}: [{}]}}", joined(bundles.keys().copied(), ", "))
+        });
+        let groups: Vec<_> = groups.collect();
+        let groups = joined(groups.iter().map(String::as_str), " ");
+        let message = format!("duplicate versions found in bundles: [{groups}]");
+        report.add(&FBC_32, latest.name_field(), message);
+    }
+}
