@@ -2,30 +2,21 @@
 //! kubelets are served all the time.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use testkit::{
-    HOST, Server, configuration, create_bundle, good_spec, misbehaves, recorded, tls, tls_over,
+    HOST, PATIENCE, Server, configuration, create_bundle, good_spec, misbehaves, recorded, tls,
+    tls_over, until,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::{BINARY, turn};
-
-/// Nothing here takes this long; what does has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !check().await {
-        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
-    }
-}
 
 /// A connection from an address of the loopback network.
 async fn from(source: u8, to: SocketAddr) -> std::io::Result<TcpStream> {
@@ -199,8 +190,8 @@ async fn answers_that_nobody_takes_end_their_connection() {
         kept.push(answer.unwrap().unwrap());
     }
     assert!(kept.iter().all(|answer| answer.status() == 200));
-    eventually("held", async || server.metric("opgate_connections ").await == Some(1.0)).await;
+    until("held", async || server.metric("opgate_connections ").await == Some(1.0)).await;
     // The connection ends, whatever its client thinks of that.
     let _ = tokio::time::timeout(PATIENCE, connection).await.expect("the connection ends");
-    eventually("gone", async || server.metric("opgate_connections ").await == Some(0.0)).await;
+    until("gone", async || server.metric("opgate_connections ").await == Some(0.0)).await;
 }

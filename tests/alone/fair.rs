@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use testkit::reviews::{self, Given, until};
+use testkit::reviews::{self, Given};
+use testkit::until;
 use testkit::{Client, Server, builtin, configuration, create_bundle, good_spec, misbehaves};
 use tokio::task::JoinSet;
 

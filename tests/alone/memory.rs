@@ -1,7 +1,6 @@
 //! What strangers can make the server hold, by its own counters and by what the system counts.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -9,24 +8,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use testkit::{
     Client, HOST, Server, builtin, configuration, create_bundle, good_spec, misbehaves, recorded,
-    tls,
+    tls, until,
 };
 use tokio::task::JoinSet;
 
 use crate::cgroup::Cgroup;
 use crate::{BINARY, turn};
 
-/// Nothing here takes this long; what does has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 const MIB: usize = 1 << 20;
-
-async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !check().await {
-        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
-    }
-}
 
 /// A review of so many bytes whose spec is nothing but brackets: the text of which the most is made.
 fn brackets(bytes: usize) -> String {
@@ -95,7 +84,7 @@ async fn what_is_made_of_bodies_stays_in_the_budget() {
     let before = server.memory("VmHWM");
     let body = Bytes::from(brackets(7 << 20));
     let answers = storm(&server, "/validate/slow?timeout=30s", &vec![body; 36]);
-    eventually("shed", async || server.metric("opgate_shed_total").await >= Some(20.0)).await;
+    until("shed", async || server.metric("opgate_shed_total").await >= Some(20.0)).await;
     let used = server.metric("opgate_request_memory_bytes").await.unwrap();
     assert!(used > 0.0 && used <= 96.0 * 1_048_576.0, "{used}");
     // Small requests of others have room all the time.
@@ -111,8 +100,8 @@ async fn what_is_made_of_bodies_stays_in_the_budget() {
     println!("36 bodies of 7 MiB: {} MiB more at the most", most / MIB);
     // What the system gives in pages, and what is on its way between sockets and bodies.
     assert!(most < budget + budget / 2, "{} MiB", most / MIB);
-    eventually("given back", async || is_given_back(&server).await).await;
-    eventually("returned", async || server.memory("RssAnon") < 48 * MIB).await;
+    until("given back", async || is_given_back(&server).await).await;
+    until("returned", async || server.memory("RssAnon") < 48 * MIB).await;
 }
 
 /// Answers that an h2 client with a window of 0 does not take count, and end.
@@ -141,7 +130,7 @@ async fn answers_count_until_they_are_taken() {
     assert!(kept.iter().all(|answer| answer.status() == 200));
     // Ten answers of 8 KiB and more: all of their warnings, and a note of what was found.
     assert!(server.metric("opgate_request_memory_bytes").await >= Some(80_000.0));
-    eventually("given back", async || is_given_back(&server).await).await;
+    until("given back", async || is_given_back(&server).await).await;
 }
 
 /// What a review says beside its objects is bounded, too.

@@ -8,24 +8,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::{
-    Certificates, Client, HOST, Server, builtin, configuration, create_bundle, good_spec,
-    misbehaves, recorded, tls,
+    Certificates, Client, HOST, PATIENCE, Server, builtin, configuration, create_bundle, good_spec,
+    misbehaves, recorded, tls, until,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::{BINARY, turn};
-
-/// Nothing here takes this long; what does has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !check().await {
-        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
-    }
-}
 
 /// Reviews one after the other; gives how long each took, in microseconds, sorted.
 async fn healthy(client: &mut Client, path: &str, count: usize) -> Vec<u128> {
@@ -101,10 +91,8 @@ async fn two_hundred_slow_loris_connections() {
             }
         });
     }
-    eventually("open connections", async || {
-        server.metric("opgate_connections ").await >= Some(201.0)
-    })
-    .await;
+    until("open connections", async || server.metric("opgate_connections ").await >= Some(201.0))
+        .await;
     figures("beside 200 slow ones", &healthy(&mut client, "/validate", 300).await);
     let started = Instant::now();
     tokio::time::timeout(PATIENCE, async { while slow.join_next().await.is_some() {} })
@@ -112,10 +100,8 @@ async fn two_hundred_slow_loris_connections() {
         .unwrap();
     println!("all 200 let go after {:.1} s", started.elapsed().as_secs_f64());
     stop.store(true, Ordering::Relaxed);
-    eventually("closed connections", async || {
-        server.metric("opgate_connections ").await == Some(1.0)
-    })
-    .await;
+    until("closed connections", async || server.metric("opgate_connections ").await == Some(1.0))
+        .await;
     figures("afterwards", &healthy(&mut client, "/validate", 300).await);
 }
 
@@ -152,12 +138,9 @@ async fn a_thousand_aborted_requests() {
         }
     }
     println!("1000 aborted requests in {:.1} s", started.elapsed().as_secs_f64());
-    eventually("no request in flight", async || {
-        server.metric("opgate_in_flight ").await == Some(0.0)
-    })
-    .await;
-    eventually("no connection", async || server.metric("opgate_connections ").await == Some(0.0))
+    until("no request in flight", async || server.metric("opgate_in_flight ").await == Some(0.0))
         .await;
+    until("no connection", async || server.metric("opgate_connections ").await == Some(0.0)).await;
     assert_eq!(server.metric("opgate_panics_total").await, Some(0.0));
     let mut client = server.connect().await;
     figures("afterwards", &healthy(&mut client, "/validate", 100).await);
@@ -199,7 +182,7 @@ async fn ten_certificate_swaps_under_load() {
     for _ in 0..10 {
         newest = server.certificates.rotate();
         let expected = der(&newest);
-        eventually("the new certificate", async || presented(&server).await == expected).await;
+        until("the new certificate", async || presented(&server).await == expected).await;
     }
     println!(
         "10 swaps in {:.2} s, each seen by new connections; {} connections and requests meanwhile, 0 failed",
@@ -210,14 +193,14 @@ async fn ten_certificate_swaps_under_load() {
     for (certificate, key) in [(newest.as_str(), other.key.as_str()), ("garbage", "garbage")] {
         let failed = server.metric("opgate_certificate_reloads_total{result=\"failed\"}").await;
         server.certificates.swap(certificate, key);
-        eventually("the failure is counted", async || {
+        until("the failure is counted", async || {
             server.metric("opgate_certificate_reloads_total{result=\"failed\"}").await > failed
         })
         .await;
         assert_eq!(presented(&server).await, der(&newest));
     }
     let expected = der(&server.certificates.rotate());
-    eventually("a good one again", async || presented(&server).await == expected).await;
+    until("a good one again", async || presented(&server).await == expected).await;
     stop.store(true, Ordering::Relaxed);
     while let Some(done) = load.join_next().await {
         done.unwrap();
@@ -272,10 +255,10 @@ async fn a_signal_under_load_fails_no_request() {
                 (failed, closes)
             });
         }
-        eventually("some load", async || answered.load(Ordering::Relaxed) > 200).await;
+        until("some load", async || answered.load(Ordering::Relaxed) > 200).await;
         let before = answered.load(Ordering::Relaxed);
         server.signal(signal);
-        eventually("not ready", async || server.get("/readyz").await.0 == 503).await;
+        until("not ready", async || server.get("/readyz").await.0 == 503).await;
         let (mut failed, mut closes) = (0, 0);
         while let Some(done) = load.join_next().await {
             let (f, c) = done.unwrap();
@@ -312,7 +295,7 @@ async fn a_slow_policy_slows_nobody_else() {
             client.post("/validate/evil?timeout=30s", "application/json", body).await.unwrap()
         });
     }
-    eventually("shedding", async || server.metric("opgate_shed_total").await > Some(0.0)).await;
+    until("shedding", async || server.metric("opgate_shed_total").await > Some(0.0)).await;
     figures("beside it", &healthy(&mut client, "/validate/bundle-immutability", 300).await);
     let (mut deadline, mut late, mut shed) = (0, 0, 0);
     while let Some(answer) = slow.join_next().await {
@@ -354,10 +337,8 @@ async fn calls_nobody_waits_for_are_stopped_and_waiting_ends_in_time() {
         let body = review("slow");
         tokio::spawn(async move { client.review(body).await })
     };
-    eventually("the slow call runs", async || {
-        server.metric("opgate_in_flight ").await == Some(1.0)
-    })
-    .await;
+    until("the slow call runs", async || server.metric("opgate_in_flight ").await == Some(1.0))
+        .await;
     let mut client = server.connect().await;
     let path = "/validate?timeout=1s";
     let waited = async {
@@ -373,7 +354,7 @@ async fn calls_nobody_waits_for_are_stopped_and_waiting_ends_in_time() {
     assert_eq!((answer.status, &answer.headers["retry-after"]), (503, &"1".parse().unwrap()));
     assert!(answer.body.starts_with("policy evil: no call ended in the "), "{}", answer.body);
     slow.abort();
-    eventually("the call is free again", async || {
+    until("the call is free again", async || {
         client.post("/validate", "application/json", review("b")).await.unwrap().status == 200
     })
     .await;

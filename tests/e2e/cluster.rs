@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Scope};
-use testkit::reviews::{
-    self, GOOSE, GROUPS, Given, OLM, cluster, group, namespace, policies, until,
-};
+use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, cluster, group, namespace, policies};
+use testkit::until;
 use testkit::{Answer, Client, Server, configuration, hostile};
 
 use crate::BINARY;

@@ -536,7 +536,7 @@ async fn policies_load_side_by_side_and_readiness_says_which() {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    testkit::reviews::until("both are being loaded", async || {
+    testkit::until("both are being loaded", async || {
         let answer = get("/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         ["slow-a", "slow-b"]

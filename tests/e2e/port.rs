@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
@@ -17,7 +17,7 @@ use rustls::{AlertDescription, ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake::FakeCluster;
-use testkit::{Certificates, Client, HOST, Server, builtin, configuration, recorded, tls};
+use testkit::{Certificates, Client, HOST, Server, builtin, configuration, recorded, tls, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
@@ -25,18 +25,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::BINARY;
 
-/// Nothing here takes this long; what does has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// How the server answers who is served at all.
 const SERVED: &str = "HTTP/1.1 404";
-
-async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !check().await {
-        assert!(Instant::now() < until, "{what}: not within {PATIENCE:?}");
-    }
-}
 
 /// A CA bundle for clients, in a file.
 struct Bundle {
@@ -133,11 +123,11 @@ async fn who_has_no_certificate_for_it_is_refused_and_counted() {
     ] {
         assert_eq!(rejected(&server, reason).await, Some(0.0), "{reason}");
         assert!(ask(&server, pair.as_ref()).await.is_err(), "{reason}");
-        eventually(reason, async || rejected(&server, reason).await == Some(1.0)).await;
+        until(reason, async || rejected(&server, reason).await == Some(1.0)).await;
     }
     assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(4.0));
     // The server itself is no exception and no client: it is refused, too, and not counted.
-    eventually("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
+    until("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
     assert_eq!(rejected(&server, "none").await, Some(1.0));
     assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(4.0));
     // The client is told what is wanted, whoever it is.
@@ -158,16 +148,16 @@ async fn another_ca_counts_from_the_next_connection_on() {
     assert!(is_served(&server, Some(&of_old)).await);
     assert!(!is_served(&server, Some(&of_new)).await);
     bundle.replace(new.certificate());
-    eventually("replaced", async || reloads("replaced").await == Some(1.0)).await;
+    until("replaced", async || reloads("replaced").await == Some(1.0)).await;
     assert!(!is_served(&server, Some(&of_old)).await);
     assert!(is_served(&server, Some(&of_new)).await);
     bundle.replace("nothing");
-    eventually("failed", async || reloads("failed").await == Some(1.0)).await;
+    until("failed", async || reloads("failed").await == Some(1.0)).await;
     assert!(!is_served(&server, Some(&of_old)).await);
     assert!(is_served(&server, Some(&of_new)).await);
     // The next thing that is seen shows that the same trouble was told once.
     bundle.replace(&format!("{}{}", old.certificate(), new.certificate()));
-    eventually("replaced again", async || reloads("replaced").await == Some(2.0)).await;
+    until("replaced again", async || reloads("replaced").await == Some(2.0)).await;
     assert!(is_served(&server, Some(&of_old)).await && is_served(&server, Some(&of_new)).await);
     assert_eq!(reloads("failed").await, Some(1.0));
     let kept = "the old CA bundle for clients is kept";
@@ -209,7 +199,7 @@ async fn another_ca_counts_as_soon_as_the_server_is_told() {
     assert_eq!(ask_at(address, &certificates, Some(&of_old)).await.unwrap(), SERVED);
     tell.send(()).unwrap();
     let is_new = async || ask_at(address, &certificates, Some(&of_new)).await.is_ok();
-    eventually("the new CA", is_new).await;
+    until("the new CA", is_new).await;
     assert!(ask_at(address, &certificates, Some(&of_old)).await.is_err());
     stop.send(()).unwrap();
     serving.await.unwrap().unwrap();
@@ -240,7 +230,7 @@ async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
     let second = bind(address).await;
     let told = || watch::channel(()).1;
     let _serving = tokio::spawn(first.run(std::future::pending(), told()));
-    eventually("the first one", async || TcpStream::connect(address).await.is_ok()).await;
+    until("the first one", async || TcpStream::connect(address).await.is_ok()).await;
     let error = second.run(std::future::pending(), told()).await.unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
 }
@@ -277,7 +267,7 @@ async fn a_full_port_has_life_and_room() {
     assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
     assert_eq!(server.metric("opgate_connections ").await, Some(2.0));
     assert!(is_served(&server, None).await);
-    eventually("eviction", async || {
+    until("eviction", async || {
         server.metric("opgate_connections_evicted_total").await == Some(1.0)
     })
     .await;
@@ -289,7 +279,7 @@ async fn a_full_port_has_life_and_room() {
 async fn a_server_that_drains_is_alive_and_not_ready() {
     let server = Server::start(BINARY, None, &["--drain-delay", "100s"]);
     server.signal(Signal::TERM);
-    eventually("draining", async || server.get("/readyz").await.0 == 503).await;
+    until("draining", async || server.get("/readyz").await.0 == 503).await;
     assert_eq!(server.get("/livez").await, (200, "ok".to_owned()));
 }
 
@@ -303,11 +293,11 @@ async fn a_pair_that_is_good_again_is_logged() {
     let says =
         |server: &Server, text: &str| server.log().iter().any(|entry| entry["message"] == text);
     server.certificates.swap("garbage", "garbage");
-    eventually("bad", async || says(&server, "the old certificate is kept")).await;
+    until("bad", async || says(&server, "the old certificate is kept")).await;
     let good = "the files of the certificate are good again";
     assert!(!says(&server, good));
     server.certificates.swap(&certificate, &key);
-    eventually("good again", async || says(&server, good)).await;
+    until("good again", async || says(&server, good)).await;
 }
 
 /// One cause, once.
@@ -365,11 +355,11 @@ async fn a_new_certificate_is_known_to_the_check() {
     let mut server = Server::start(BINARY, None, &[]);
     for count in 1..=2 {
         server.certificates.rotate();
-        eventually("replaced", async || {
+        until("replaced", async || {
             let metric = "opgate_certificate_reloads_total{result=\"replaced\"}";
             server.metric(metric).await == Some(f64::from(count))
         })
         .await;
-        eventually("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
+        until("life", async || server.get("/livez").await == (200, "ok".to_owned())).await;
     }
 }

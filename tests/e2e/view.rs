@@ -10,7 +10,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use testkit::Server;
 use testkit::fake::{FakeCluster, Watching};
-use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, csv, group, namespace, until};
+use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, csv, group, namespace};
+use testkit::until;
 
 use crate::BINARY;
 

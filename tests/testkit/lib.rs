@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -33,6 +34,21 @@ pub const HOST: &str = "opgate.test";
 
 /// Name of the Service in these certificates.
 pub const SERVICE: &str = "opgate.opgate-system.svc";
+
+/// Nothing that tests wait for takes this long; what does has failed.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Looks until it is so, with pauses that leave the processors to what is waited for.
+///
+/// # Panics
+/// Where it does not come.
+pub async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !look().await {
+        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
 
 /// A recorded review, by the start of its file's name.
 pub fn recorded(start: &str) -> String {

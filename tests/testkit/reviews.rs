@@ -153,20 +153,6 @@ pub fn update(cluster: &FakeCluster, object: &Value) -> String {
     review(&new, Some(&old), Given::Once)
 }
 
-/// Looks until it is so.
-///
-/// # Panics
-/// Where it does not come in a minute.
-pub async fn until(what: &str, look: impl AsyncFn() -> bool) {
-    let looking = async {
-        while !look().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    let looked = tokio::time::timeout(std::time::Duration::from_secs(60), looking).await;
-    assert!(looked.is_ok(), "{what} does not come");
-}
-
 impl Answer {
     /// `allowed`, or what the denial says.
     ///
