@@ -1,7 +1,9 @@
 //! A list that is charged before it grows.
 
 use crate::account::Charge;
-use crate::order;
+
+/// What sorting takes beside the items, for each: twice what is noted of its key.
+pub(crate) const SCRATCH: usize = 32;
 
 /// Bytes that a list may have before they are charged: most lists are that small, and are charged once,
 /// when they are complete.
@@ -98,7 +100,7 @@ impl<'c, T> Counted<'c, T> {
         other: impl FnOnce(&mut Vec<T>) -> Option<Vec<T>>,
     ) -> Option<()> {
         // As many items, and what sorting takes for each.
-        let each = size_of::<T>().saturating_add(order::SCRATCH).saturating_add(1);
+        let each = size_of::<T>().saturating_add(SCRATCH).saturating_add(1);
         let scratch = self.items.len().saturating_mul(each);
         let scratch = if scratch > FREE { scratch } else { 0 };
         if scratch > 0 {

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::counted::Counted;
+use crate::counted::{Counted, SCRATCH};
 use crate::meter::Cost;
 
 /// As many items are moved at a time without a look at the meter.
@@ -34,8 +34,7 @@ struct Keyed {
 const BYTES: usize = size_of::<u64>();
 const GOES_ON: u8 = 9;
 
-/// What sorting takes beside the items, for each.
-pub(crate) const SCRATCH: usize = 2 * size_of::<Keyed>();
+const _: () = assert!(2 * size_of::<Keyed>() == SCRATCH);
 
 /// Sorts items by a key, which may stand in `text`, those of one key in the order that they had; of those
 /// only the last stays. `None` where that was too much.

@@ -10,10 +10,10 @@
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.
 
 pub mod go;
-pub mod kinds;
-pub mod json;
 pub mod image;
+pub mod json;
+pub mod kinds;
 pub mod labels;
+pub mod names;
 pub mod range;
 pub mod version;
-pub mod names;

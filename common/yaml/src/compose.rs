@@ -443,7 +443,7 @@ impl<'y> Composer<'y> {
                 merged.set(within(member.key)..end, first..place_end.max(first));
             }
         }
-        merged.write(&mut self.out);
+        merged.write(&mut self.out.json, &mut self.out.places);
         Ok(())
     }
 

@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::compose::Composed;
-
 /// The members of a map, of which the last one of a name counts.
 pub(crate) struct Merged<'j> {
     json: &'j [u8],
@@ -67,16 +65,16 @@ impl<'j> Merged<'j> {
     }
 
     /// Writes the map.
-    pub(crate) fn write(&self, out: &mut Composed) {
-        out.json.push(b'{');
+    pub(crate) fn write(&self, to_json: &mut Vec<u8>, to_places: &mut Vec<u32>) {
+        to_json.push(b'{');
         for (at, (json, places)) in self.order.iter().enumerate() {
             if at > 0 {
-                out.json.push(b',');
+                to_json.push(b',');
             }
-            out.json.extend_from_slice(self.json.get(json.clone()).unwrap_or_default());
-            out.places.extend_from_slice(self.places.get(places.clone()).unwrap_or_default());
+            to_json.extend_from_slice(self.json.get(json.clone()).unwrap_or_default());
+            to_places.extend_from_slice(self.places.get(places.clone()).unwrap_or_default());
         }
-        out.json.push(b'}');
+        to_json.push(b'}');
     }
 }
 

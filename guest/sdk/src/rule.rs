@@ -166,7 +166,7 @@ macro_rules! rule {
             const TEXT: &[u8] = ::core::concat!(
                 "## ", ::core::stringify!($name), "\n", $($doc, "\n",)* "\n"
             ).as_bytes();
-            #[used]
+            // Without `used`: the section stays, and the memory has no copy of it.
             #[unsafe(link_section = "opgate-docs")]
             static DOCS: [u8; TEXT.len()] = $crate::bytes_of(TEXT);
         };

@@ -2,14 +2,8 @@
 
 use std::time::Duration;
 
-use wasmtime::Trap;
-
-use super::clock::Clock;
-use super::limits::{HANDLES, Limiter, TABLE_ELEMENTS};
+use super::limits::{HANDLES, TABLE_ELEMENTS};
 use opgate_text::units::bytes;
-
-/// Longest text of a trap.
-const MAX_TEXT: usize = 512;
 
 /// A function of the contract that a guest calls: `document.text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,36 +135,5 @@ impl Fault {
     #[must_use]
     pub fn is_overload(&self) -> bool {
         matches!(self, Self::Wall(_) | Self::Exhausted)
-    }
-
-    /// What an error of wasmtime means, given what the limiter saw and the guest's last words. The one
-    /// place that makes a text of it: never with a backtrace, which names functions of the guest.
-    pub(super) fn of(
-        error: &wasmtime::Error,
-        limiter: &Limiter,
-        clock: &Clock,
-        panic: Option<String>,
-    ) -> Self {
-        if let Some(fault) = error.downcast_ref::<Self>().or(limiter.hit.as_ref()) {
-            return fault.clone();
-        }
-        match error.downcast_ref::<Trap>() {
-            Some(Trap::Interrupt) => clock.fault(),
-            Some(Trap::StackOverflow) => Self::Stack,
-            // The stack of a guest's language lies at the start of its memory: running out of it
-            // is an access below 0.
-            Some(Trap::MemoryOutOfBounds) if panic.is_none() => Self::Bounds,
-            trap => panic.map_or_else(
-                || {
-                    let text =
-                        trap.map_or_else(|| error.root_cause().to_string(), ToString::to_string);
-                    if text.contains("fuel allocated for hostcalls") {
-                        return Self::Size(super::limits::HOSTCALL_BYTES);
-                    }
-                    Self::Trap(opgate_text::one_line(&text, MAX_TEXT))
-                },
-                Self::Panic,
-            ),
-        }
     }
 }

@@ -9,18 +9,23 @@
 //! first instruction and the same for `describe`, `validate-settings` and `validate`.
 
 pub mod apart;
+mod bindings;
 mod cache;
 mod clock;
 mod compile;
 mod docs;
 mod fault;
 mod gate;
+mod handle;
 mod imports;
+mod inputs;
+mod limiter;
 mod limits;
 pub mod reader;
 mod settings;
 mod state;
 mod ticker;
+mod trap;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,6 +36,8 @@ pub use opgate_unsafe::Image;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, UpdateDeadline};
 
+pub use bindings::types as wit;
+use bindings::{ClusterPolicy, ClusterPolicyPre, Severity};
 pub use cache::Cache;
 use clock::Clock;
 pub use clock::{Apart, Budget, Time, processor_time};
@@ -40,12 +47,13 @@ pub use docs::{Docs, docs};
 pub use fault::{Fault, Import};
 pub use gate::MAX_SIZE as MAX_COMPONENT;
 pub use gate::Refusal;
-pub use imports::types as wit;
-use imports::{ClusterPolicy, ClusterPolicyPre, Severity};
+use handle::{Asked, Handle};
+pub use inputs::{Inputs, RequestParts};
 pub use limits::Limits;
 use reader::ClusterReader;
-use state::{Asked, Handle, State};
+use state::State;
 use ticker::{TICK, Ticker};
+use trap::fault_of;
 
 /// The target for which policies are compiled: the host's own, without optional processor features.
 const TARGET: &str = env!("OPGATE_TARGET");
@@ -265,33 +273,6 @@ impl fmt::Debug for Module {
     }
 }
 
-/// What a policy is asked about: one review, shared by all policies that look at it.
-#[derive(Debug)]
-pub struct Inputs {
-    /// What is done.
-    pub operation: wit::Operation,
-    /// The request without its objects.
-    pub request: RequestParts,
-    /// The object, absent on DELETE.
-    pub object: Option<Arc<Document>>,
-    /// The object before the request, absent on CREATE.
-    pub old_object: Option<Arc<Document>>,
-}
-
-/// A request without its objects, in parts. See `wit/policy.wit`.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "documented once, in wit/policy.wit")]
-pub struct RequestParts {
-    pub uid: String,
-    pub kind: wit::GroupVersionKind,
-    pub resource: wit::GroupVersionResource,
-    pub sub_resource: String,
-    pub name: String,
-    pub namespace: String,
-    pub user: wit::UserInfo,
-    pub dry_run: bool,
-}
-
 /// Severity and text of a line that a policy logged.
 pub type LogLine = (tracing::Level, String);
 
@@ -408,7 +389,7 @@ impl Module {
             // The panic hook of the SDK writes the text as the last thing before the trap.
             let last_words = log.last().filter(|(severity, _)| *severity == Severity::Error);
             let panic = last_words.map(|(_, text)| text.clone());
-            Fault::of(&error, &limiter, clock, panic)
+            fault_of(&error, &limiter, clock, panic)
         });
         let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
         Call { result, log, reader, work }

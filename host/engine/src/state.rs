@@ -3,38 +3,17 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use opgate_document::{Account, Charge, Document, Meter, Value};
+use opgate_document::{Account, Charge, Document, Meter};
 use wasmtime::component::{Resource, ResourceTable};
 
-use super::Inputs;
+use super::bindings::Severity;
 use super::clock::Clock;
 use super::fault::{Fault, Import};
-use super::imports::Severity;
-use super::limits::{self, Limiter};
+use super::handle::Handle;
+use super::inputs::Inputs;
+use super::limiter::{self, Limiter};
+use super::limits;
 use super::reader::ClusterReader;
-
-/// What a document handle of a guest stands for: a document and the way to a value in it.
-#[derive(Clone)]
-#[expect(unreachable_pub, reason = "the generated module re-exports it")]
-pub struct Handle {
-    pub(super) document: Arc<Document>,
-    pub(super) path: Vec<u32>,
-}
-
-impl Handle {
-    pub(super) fn whole(document: Arc<Document>) -> Self {
-        Self { document, path: Vec::new() }
-    }
-
-    /// Where it leads to, for a look that the meter watches.
-    pub(super) fn at<'h>(&'h self, meter: &'h Meter) -> Option<Value<'h>> {
-        self.document.root_for(meter).follow(&self.path)
-    }
-}
-
-/// What the request handle of a guest stands for: the request of the call.
-#[expect(unreachable_pub, reason = "the generated module re-exports it")]
-pub enum Asked {}
 
 /// What the host keeps for one instance.
 pub(crate) struct State {
@@ -125,7 +104,7 @@ impl State {
     }
 
     pub(super) fn out_of_memory(&self, import: Import) -> Fault {
-        limits::refused(&self.account, Some(import))
+        limiter::refused(&self.account, Some(import))
     }
 
     /// After a look on behalf of the guest, the one place that says whether what was found is what is

@@ -63,7 +63,7 @@ pub(super) struct App {
     pub(super) draining: AtomicBool,
     /// Whether the webhook port is open.
     pub(super) open: AtomicBool,
-    pub(super) beats: Beats,
+    pub(super) beats: Arc<Beats>,
     sync_timeout: Duration,
     body_limit: usize,
     pub(super) memory: Memory,
@@ -97,7 +97,7 @@ impl App {
         metrics.memory_limit.set(i64::try_from(memory.limit()).unwrap_or(i64::MAX));
         let draining = AtomicBool::new(false);
         let open = AtomicBool::new(false);
-        let beats = Beats::new(Instant::now());
+        let beats = Arc::new(Beats::new(Instant::now()));
         Arc::new(Self {
             set,
             metrics,

@@ -32,10 +32,19 @@ use tower_service::Service as _;
 use super::bucket::Bucket;
 use super::guard::{Activity, Guarded, Serving};
 use super::handshakes::Handshakes;
-use super::listener::Phase;
 use super::memory::Paid;
 use super::metrics::Metrics;
 use super::places::{Busy, Place, Requests};
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(super) enum Phase {
+    Serving,
+    /// Not ready, still accepting.
+    Draining,
+    /// Not accepting.
+    Closing,
+}
 
 /// A client that does not end its handshake, or the head of a request, in this time is let go.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);

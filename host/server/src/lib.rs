@@ -51,9 +51,10 @@ use tokio_rustls::TlsAcceptor;
 pub use app::Answer;
 use app::App;
 use check::{Checks, SelfCheck};
+use connection::Phase;
 pub use container::Room;
 use descriptors::Connections;
-use listener::{Ops, Phase, Port};
+use listener::{Ops, Port};
 use liveness::Liveness;
 use places::{Bounds, Places};
 use reload::Files;
@@ -253,7 +254,7 @@ impl Server {
             app: app.clone(),
         });
         let files = supervisor.spawn("reload", move || files.clone().watch(reload.clone()));
-        let beats = app.clone();
+        let beats = app.beats.clone();
         let beats = supervisor.spawn("beat", move || pause::beat(beats.clone()));
         let freed = app.clone();
         let freed = supervisor.spawn("memory", move || {

@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
 use super::check::Checks;
-use super::connection;
+use super::connection::{self, Phase};
 use super::descriptors::{self, Spare};
 use super::handshakes::Handshakes;
 use super::metrics::Counted;
@@ -27,16 +27,6 @@ use super::seldom::Seldom;
 
 /// Between two tries to accept where the first one failed.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// How far the end has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub(super) enum Phase {
-    Serving,
-    /// Not ready, still accepting.
-    Draining,
-    /// Not accepting.
-    Closing,
-}
 
 /// A port that accepts.
 struct Accepting {

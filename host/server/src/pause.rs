@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::app::App;
-
 /// Time between two beats.
 const BEAT: Duration = Duration::from_millis(100);
 
@@ -24,9 +22,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// Beats, as long as it is polled.
-pub(super) async fn beat(app: Arc<App>) {
+pub(super) async fn beat(beats: Arc<Beats>) {
     loop {
-        app.beats.beat(Instant::now());
+        beats.beat(Instant::now());
         tokio::time::sleep(BEAT).await;
     }
 }

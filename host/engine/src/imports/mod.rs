@@ -1,4 +1,4 @@
-//! What wasmtime makes of `wit/policy.wit`, and what the imports do.
+//! What the imports do.
 //!
 //! Imports are look-ups in memory; none waits. Texts that a guest passes stay in its memory until their
 //! length is known to be fit ([`WasmStr`]), so that a refusal names the import and the limit. What an
@@ -18,43 +18,12 @@ use std::borrow::Cow;
 use wasmtime::component::{Linker, WasmStr};
 use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
 
+use super::bindings::{Severity, generated, types};
 use super::fault::{Fault, Import};
+use super::handle::{Asked, Handle};
 use super::limits::{HOSTCALL_BYTES, POINTER};
 use super::state::State;
-#[allow(unreachable_pub, reason = "the generated module re-exports it")]
-pub use super::state::{Asked, Handle};
 use opgate_text::units::bytes;
-
-#[allow(
-    clippy::all,
-    clippy::pedantic,
-    clippy::as_conversions,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::unreachable,
-    clippy::allow_attributes_without_reason,
-    missing_docs,
-    unsafe_code,
-    unused_qualifications,
-    reason = "generated code"
-)]
-mod generated {
-    wasmtime::component::bindgen!({
-        path: "../../wit/policy.wit",
-        world: "cluster-policy",
-        with: {
-            "opgate:policy/document.document": super::Handle,
-            "opgate:policy/request.request": super::Asked,
-        },
-        imports: { default: trappable },
-    });
-}
-
-pub(crate) use generated::ClusterPolicyPre;
-pub use generated::opgate::policy::types;
-pub(crate) use generated::{ClusterPolicy, opgate::policy::log::Severity};
 
 /// The version of the contract.
 macro_rules! interface {

@@ -3,7 +3,7 @@
 use wasmtime::component::{ComponentNamedList, LinkerInstance, Lower, Resource, ResourceType};
 
 use super::{Asked, Context, Fault, Import, State};
-use crate::RequestParts;
+use crate::inputs::RequestParts;
 
 /// Bytes that a text of its own takes beside its content, on the host and on its way.
 const TEXT: usize = 48;

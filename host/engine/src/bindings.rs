@@ -1,0 +1,32 @@
+//! What wasmtime makes of `wit/policy.wit`.
+
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::unreachable,
+    clippy::allow_attributes_without_reason,
+    missing_docs,
+    unsafe_code,
+    unused_qualifications,
+    reason = "generated code"
+)]
+pub(crate) mod generated {
+    wasmtime::component::bindgen!({
+        path: "../../wit/policy.wit",
+        world: "cluster-policy",
+        with: {
+            "opgate:policy/document.document": crate::handle::Handle,
+            "opgate:policy/request.request": crate::handle::Asked,
+        },
+        imports: { default: trappable },
+    });
+}
+
+pub(crate) use generated::ClusterPolicyPre;
+pub use generated::opgate::policy::types;
+pub(crate) use generated::{ClusterPolicy, opgate::policy::log::Severity};

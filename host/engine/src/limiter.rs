@@ -1,0 +1,65 @@
+//! Keeps a call within its limits.
+
+use std::sync::Arc;
+
+use opgate_document::Account;
+use wasmtime::ResourceLimiter;
+
+use super::fault::{Fault, Import};
+use super::limits::{INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
+
+/// What it means that an account has refused memory: it is the call's own limit, or what the server
+/// has left for requests.
+pub(crate) fn refused(account: &Account, import: Option<Import>) -> Fault {
+    if account.is_starved() { Fault::Exhausted } else { Fault::Memory(account.limit(), import) }
+}
+
+/// Keeps the sizes of memories and tables, and remembers what was refused.
+pub(crate) struct Limiter {
+    account: Arc<Account>,
+    pub(crate) hit: Option<Fault>,
+}
+
+impl Limiter {
+    pub(crate) fn new(account: Arc<Account>) -> Self {
+        Self { account, hit: None }
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        wanted: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        if !self.account.try_take(wanted.saturating_sub(current)) {
+            // The guest may ask for less; if it traps instead, this is why.
+            self.hit = Some(refused(&self.account, None));
+            return Ok(false);
+        }
+        self.hit = None;
+        Ok(true)
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES
+    }
+
+    fn table_growing(
+        &mut self,
+        _: usize,
+        wanted: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        if wanted > TABLE_ELEMENTS { Err(Fault::Table.into()) } else { Ok(true) }
+    }
+}

@@ -1,0 +1,41 @@
+//! From an error of wasmtime to the fault that it stands for.
+
+use wasmtime::Trap;
+
+use super::clock::Clock;
+use super::fault::Fault;
+use super::limiter::Limiter;
+use super::limits::HOSTCALL_BYTES;
+
+/// Longest text of a trap.
+const MAX_TEXT: usize = 512;
+
+/// What an error of wasmtime means, given what the limiter saw and the guest's last words. The one
+/// place that makes a text of it: never with a backtrace, which names functions of the guest.
+pub(super) fn fault_of(
+    error: &wasmtime::Error,
+    limiter: &Limiter,
+    clock: &Clock,
+    panic: Option<String>,
+) -> Fault {
+    if let Some(fault) = error.downcast_ref::<Fault>().or(limiter.hit.as_ref()) {
+        return fault.clone();
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::Interrupt) => clock.fault(),
+        Some(Trap::StackOverflow) => Fault::Stack,
+        // The stack of a guest's language lies at the start of its memory: running out of it
+        // is an access below 0.
+        Some(Trap::MemoryOutOfBounds) if panic.is_none() => Fault::Bounds,
+        trap => panic.map_or_else(
+            || {
+                let text = trap.map_or_else(|| error.root_cause().to_string(), ToString::to_string);
+                if text.contains("fuel allocated for hostcalls") {
+                    return Fault::Size(HOSTCALL_BYTES);
+                }
+                Fault::Trap(opgate_text::one_line(&text, MAX_TEXT))
+            },
+            Fault::Panic,
+        ),
+    }
+}
