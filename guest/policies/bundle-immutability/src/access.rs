@@ -30,30 +30,22 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Let a user or a member of the configured groups write the object, or add the user or a group
-    /// to the settings. For a controller of your own add its service account to
-    /// `rukpak.allowedUsers`. `opgate check` writes as the user `opgate:check`; turn the rule off
-    /// in the configuration for checks.
+    /// Let a user or a member of the configured groups write the object, or add the user, a group
+    /// or the service account of your controller to the settings. `opgate check` writes as the user
+    /// `opgate:check`; turn the rule off in the configuration for checks.
     ///
     /// # Accepted
     ///
-    /// ```yaml
-    /// # settings
-    /// rukpak:
-    ///   allowedUsers: ["system:serviceaccount:openshift-operator-controller:operator-controller"]
-    /// ```
+    /// CREATE by the user `admin` with these settings:
     ///
-    /// CREATE by that service account.
+    /// ```yaml
+    /// rukpak:
+    ///   allowedUsers: [admin]
+    /// ```
     ///
     /// # Rejected
     ///
-    /// ```yaml
-    /// # settings
-    /// rukpak:
-    ///   allowedGroups: [cluster-admins]
-    /// ```
-    ///
-    /// CREATE by the user `dev`, who is not in that group.
+    /// CREATE by the user `dev` with the same settings.
     ///
     /// `message: BundleDeployment access is restricted: dev is not allowed to create`
     RPK_24: Deny {

@@ -26,12 +26,12 @@ const SPEC: Shape =
 rule! {
     /// the spec of a Bundle is semantically the same before and after an UPDATE
     ///
-    /// All of `spec` counts, in Bundles that somebody creates and in those that a BundleDeployment
+    /// All of `spec` counts, in Bundles that a user creates and in those that a BundleDeployment
     /// generates. The rule compares as Kubernetes does: an absent field equals its empty value, and
     /// the order of keys and keys that the API does not know make no difference. The order of a
     /// list, the spelling of a path, and whether `image`, `git`, `upload` or `http` is there at all
-    /// make a difference. Metadata and status may change. Nobody is exempt: the setting `exempt`
-    /// does not apply, and a Bundle that is being deleted is judged like any other.
+    /// make a difference. Metadata and status may change. Nobody is exempt, and a Bundle that is
+    /// being deleted is judged like any other.
     ///
     /// Where this rule denies, no other rule judges the UPDATE. Where the configuration sets it to
     /// `warn` or `off`, the other rules judge what the UPDATE changes.
@@ -53,8 +53,7 @@ rule! {
     /// # before
     /// spec: {source: {type: image, image: {ref: a}}}
     /// ---
-    /// # after: a new label, and an empty value that means the same as none
-    /// metadata: {labels: {app: x}}
+    /// # after: an empty value means the same as none
     /// spec: {source: {type: image, image: {ref: a, pullSecret: ""}}}
     /// ```
     ///

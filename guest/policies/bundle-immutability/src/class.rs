@@ -33,12 +33,12 @@ rule! {
     ///
     /// In a Bundle and in a `v1alpha2` BundleDeployment, `spec.provisionerClassName` is a text that
     /// is not empty, and `spec.source` is set. In a `v1alpha1` BundleDeployment,
-    /// `spec.provisionerClassName` is such a text, and where `spec.template` is set, so is
-    /// `spec.template.spec.provisionerClassName`, beside `spec.template.spec.source`. A class
-    /// inside of `source` does not count, and a `v1alpha1` BundleDeployment without a template is
-    /// accepted. On UPDATE the rule judges a field that changes; with `ratcheting: false` also one
-    /// that does not, unless the object is being deleted. Where RPK-01 denies the UPDATE of a
-    /// Bundle, it judges nothing. A template that is new is judged in full.
+    /// `spec.provisionerClassName` is such a text, and where `spec.template` is set, so are
+    /// `spec.template.spec.provisionerClassName` and `spec.template.spec.source`. A class inside of
+    /// `source` does not count. On UPDATE the rule judges a field that changes; with
+    /// `ratcheting: false` also one that does not, unless the object is being deleted. A template
+    /// that is new is judged in full. Where RPK-01 denies the UPDATE of a Bundle, the rule judges
+    /// nothing.
     ///
     /// # Why
     ///
@@ -107,7 +107,7 @@ rule! {
     /// BundleDeployment, matches `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`: it starts and ends with a
     /// letter or a digit. An empty class is left to RPK-12. On UPDATE the rule judges a field that
     /// changes; with `ratcheting: false` also one that does not, unless the object is being
-    /// deleted. Where RPK-01 denies the UPDATE of a Bundle, it judges nothing.
+    /// deleted. Where RPK-01 denies the UPDATE of a Bundle, the rule judges nothing.
     ///
     /// # Why
     ///
@@ -158,7 +158,8 @@ rule! {
     /// `core-rukpak-io-plain` and `core-rukpak-io-registry`. A list in the setting replaces the
     /// default. RPK-12 and RPK-13 judge a class that is empty or not well formed. On UPDATE the
     /// rule judges a field that changes; with `ratcheting: false` also one that does not, unless
-    /// the object is being deleted. Where RPK-01 denies the UPDATE of a Bundle, it judges nothing.
+    /// the object is being deleted. Where RPK-01 denies the UPDATE of a Bundle, the rule judges
+    /// nothing.
     ///
     /// # Why
     ///
@@ -169,7 +170,7 @@ rule! {
     /// # Repair
     ///
     /// Correct the class. Where another provisioner is installed, add its ID to
-    /// `rukpak.provisioners`, beside those that you go on using.
+    /// `rukpak.provisioners`, beside those that you still use.
     ///
     /// # Accepted
     ///

@@ -88,10 +88,9 @@ rule! {
     ///
     /// `spec.source` of a `v1alpha2` BundleDeployment passes what RPK-02 to RPK-07 ask of a Bundle:
     /// the type comes with its source, paths do not lead out, and ConfigMaps that exist are
-    /// immutable. Other rules about sources of Bundles, RPK-08 to RPK-11, RPK-18 and RPK-21, do not
-    /// apply. The source may change at any time. On UPDATE the rule judges a source that changes;
-    /// with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless
-    /// the object is being deleted.
+    /// immutable. RPK-08 to RPK-11, RPK-18 and RPK-21 do not apply. The source may change at any
+    /// time. On UPDATE the rule judges a source that changes; with `ratcheting: false` or
+    /// `rukpak.recheckUnchanged: true` also one that does not, unless the object is being deleted.
     ///
     /// The rule reads the ConfigMaps in the namespace of RukPak, `rukpak.systemNamespace`
     /// (`rukpak-system`). Without a cluster it does not check them, and the audit annotation
@@ -112,7 +111,6 @@ rule! {
     /// apiVersion: core.rukpak.io/v1alpha2
     /// kind: BundleDeployment
     /// spec:
-    ///   provisionerClassName: core-rukpak-io-plain
     ///   source: {type: image, image: {ref: quay.io/org/b@sha256:0123}}
     /// ```
     ///
@@ -122,14 +120,13 @@ rule! {
     /// apiVersion: core.rukpak.io/v1alpha2
     /// kind: BundleDeployment
     /// spec:
-    ///   provisionerClassName: core-rukpak-io-plain
     ///   source: {type: git, image: {ref: a}}
     /// ```
     ///
     /// `message: bundledeployment.spec.source.git must be set for source type "git"`
     ///
-    /// The other messages are those of RPK-02 to RPK-07 too, with `bundledeployment` instead of the
-    /// `bundle` at their start.
+    /// The other messages are those of RPK-02 to RPK-07, with `bundledeployment` in the place of
+    /// `bundle`.
     RPK_22: Deny {
         on: [DEPLOYMENT: Create | Update],
         reads: [CONFIG_MAPS],
@@ -177,10 +174,8 @@ rule! {
     /// apiVersion: core.rukpak.io/v1alpha1
     /// kind: BundleDeployment
     /// spec:
-    ///   provisionerClassName: core-rukpak-io-plain
     ///   template:
     ///     spec:
-    ///       provisionerClassName: core-rukpak-io-plain
     ///       source: {type: image, image: {ref: my-bundle@sha256:xyz123}}
     /// ```
     ///
@@ -190,18 +185,16 @@ rule! {
     /// apiVersion: core.rukpak.io/v1alpha1
     /// kind: BundleDeployment
     /// spec:
-    ///   provisionerClassName: core-rukpak-io-plain
     ///   template:
     ///     spec:
-    ///       provisionerClassName: core-rukpak-io-plain
     ///       source: {type: git, image: {ref: a}}
     /// ```
     ///
     /// `message: spec.template.spec.source is invalid, the generated Bundle will be rejected:
     /// bundle.spec.source.git must be set for source type "git"`
     ///
-    /// After `rejected:` comes the message about the Bundle; where that is RPK-09's to RPK-11's,
-    /// fields in it start with `spec.template.spec.source`.
+    /// After `rejected:` comes the message about the Bundle. In those of RPK-09 to RPK-11 fields
+    /// start with `spec.template.spec.source`.
     RPK_23: Warn {
         on: [DEPLOYMENT: Create | Update],
         reads: [CONFIG_MAPS],
@@ -252,7 +245,6 @@ rule! {
     ///   ownerReferences:
     ///   - {apiVersion: operators.operatorframework.io/v1alpha1, kind: Operator, name: o, uid: "1"}
     /// spec:
-    ///   provisionerClassName: core-rukpak-io-plain
     ///   template:
     ///     spec:
     ///       provisionerClassName: core-rukpak-io-plain
@@ -261,16 +253,10 @@ rule! {
     ///
     /// # Rejected
     ///
+    /// The same object with this source:
+    ///
     /// ```yaml
-    /// metadata:
-    ///   ownerReferences:
-    ///   - {apiVersion: operators.operatorframework.io/v1alpha1, kind: Operator, name: o, uid: "1"}
-    /// spec:
-    ///   provisionerClassName: core-rukpak-io-plain
-    ///   template:
-    ///     spec:
-    ///       provisionerClassName: core-rukpak-io-plain
-    ///       source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}}}
+    /// source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}}}
     /// ```
     ///
     /// `message: OLM 1.0 installs plain bundles from plain bundle images only;

@@ -16,7 +16,7 @@ rule! {
     /// checked. The source is `spec.source`, or `spec.template.spec.source` of a `v1alpha1`
     /// BundleDeployment. On UPDATE the rule judges a source that changes or a template that is new;
     /// with `ratcheting: false` also a source that does not change, unless the object is being
-    /// deleted. Where RPK-01 denies the UPDATE of a Bundle, it judges nothing.
+    /// deleted. Where RPK-01 denies the UPDATE of a Bundle, the rule judges nothing.
     ///
     /// # Why
     ///

@@ -35,8 +35,8 @@ rule! {
     /// Whatever `spec.source.type` says, exactly one of these five keys is set. `null` counts as
     /// not set, an empty list or object counts as set. A Bundle without `spec.source` is left to
     /// RPK-12. On UPDATE the rule judges a source that changes; with `ratcheting: false` also one
-    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges
-    /// nothing.
+    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule
+    /// judges nothing.
     ///
     /// # Why
     ///
@@ -83,7 +83,7 @@ rule! {
     /// set, whatever `spec.source.type` says. `null` counts as not set, an empty text counts as
     /// set. A missing `ref` is left to RPK-11. On UPDATE the rule judges a source that changes;
     /// with `ratcheting: false` also one that does not, unless the Bundle is being deleted. Where
-    /// RPK-01 denies the UPDATE, it judges nothing.
+    /// RPK-01 denies the UPDATE, the rule judges nothing.
     ///
     /// # Why
     ///
@@ -138,7 +138,7 @@ rule! {
     /// `image.ref`, `git.repository` and `git.ref`, `http.url`, and `configMap` in each entry of
     /// `configMaps`. `null` counts as not set, an empty value counts as set. On UPDATE the rule
     /// judges a source that changes; with `ratcheting: false` also one that does not, unless the
-    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges nothing.
+    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule judges nothing.
     ///
     /// # Why
     ///

@@ -126,9 +126,7 @@ rule! {
     /// ```yaml
     /// # both ConfigMaps have the key m.yaml
     /// spec:
-    ///   source:
-    ///     type: configMaps
-    ///     configMaps: [{configMap: {name: a}}, {configMap: {name: b}}]
+    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}}, {configMap: {name: b}}]}
     /// ```
     ///
     /// `message: duplicate path "m.yaml" found in configmaps [a b]`

@@ -25,7 +25,7 @@ rule! {
     /// Where `spec.source.type` is `image`, `spec.source.image` is set; `null` counts as not set.
     /// On UPDATE the rule judges a source that changes; with `ratcheting: false` or
     /// `rukpak.recheckUnchanged: true` also one that does not, unless the Bundle is being deleted.
-    /// Where RPK-01 denies the UPDATE, it judges nothing.
+    /// Where RPK-01 denies the UPDATE, the rule judges nothing.
     ///
     /// # Why
     ///
@@ -64,7 +64,7 @@ rule! {
     /// Where `spec.source.type` is `git`, `spec.source.git` is set; `null` counts as not set. On
     /// UPDATE the rule judges a source that changes; with `ratcheting: false` or
     /// `rukpak.recheckUnchanged: true` also one that does not, unless the Bundle is being deleted.
-    /// Where RPK-01 denies the UPDATE, it judges nothing.
+    /// Where RPK-01 denies the UPDATE, the rule judges nothing.
     ///
     /// # Why
     ///
@@ -103,7 +103,7 @@ rule! {
     /// Where `spec.source.type` is `configMaps`, spelled exactly so, `spec.source.configMaps` is a
     /// list with at least one entry. On UPDATE the rule judges a source that changes; with
     /// `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless the
-    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges nothing.
+    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule judges nothing.
     ///
     /// # Why
     ///
@@ -181,7 +181,7 @@ rule! {
     /// once `.`, `..` and repeated slashes are resolved. A directory that is not set passes. RPK-08
     /// looks at `..` itself and at absolute paths. On UPDATE the rule judges a source that changes;
     /// with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless
-    /// the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges nothing.
+    /// the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule judges nothing.
     ///
     /// # Why
     ///
@@ -232,8 +232,8 @@ rule! {
     /// `../` once `.`, `..` and repeated slashes are resolved. A path that is not set is the root
     /// of the bundle. RPK-08 looks at `..` itself and at absolute paths. On UPDATE the rule judges
     /// a source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one
-    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges
-    /// nothing.
+    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule
+    /// judges nothing.
     ///
     /// # Why
     ///
@@ -263,7 +263,7 @@ rule! {
     ///
     /// `message: bundle.spec.source.configmaps[0].path is invalid: "../x" is outside bundle root`
     ///
-    /// Each such path is found, with its index and as it is written.
+    /// Each such path is reported, with its index and as it is written.
     RPK_06: Deny {
         on: [BUNDLE: Create | Update],
         source: "rukpak v0.16.0 internal/webhook/bundle.go",
@@ -289,8 +289,8 @@ rule! {
     /// in its own namespace, `rukpak.systemNamespace` (`rukpak-system`). A ConfigMap that does not
     /// exist yet is accepted; RPK-19 judges it when it is created. On UPDATE the rule judges a
     /// source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one
-    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, it judges
-    /// nothing.
+    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule
+    /// judges nothing.
     ///
     /// The rule reads the ConfigMaps of that namespace. Without a cluster it is not evaluated, and
     /// the audit annotation `not-evaluated` names it; with `context.missing: warn` a warning says
@@ -309,24 +309,21 @@ rule! {
     /// # Accepted
     ///
     /// ```yaml
+    /// kind: Bundle
+    /// spec: {source: {type: configMaps, configMaps: [{configMap: {name: a}}]}}
+    /// ---
     /// kind: ConfigMap
     /// metadata: {name: a, namespace: rukpak-system}
     /// immutable: true
-    /// ---
-    /// kind: Bundle
-    /// spec:
-    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}}]}
     /// ```
     ///
     /// # Rejected
     ///
+    /// The same Bundle, while the ConfigMap is not immutable:
+    ///
     /// ```yaml
     /// kind: ConfigMap
     /// metadata: {name: a, namespace: rukpak-system}
-    /// ---
-    /// kind: Bundle
-    /// spec:
-    ///   source: {type: configMaps, configMaps: [{configMap: {name: a}}]}
     /// ```
     ///
     /// `message: bundle.spec.source.configmaps[0].configmap.name is invalid: configmap "a" is not
