@@ -2,11 +2,15 @@
 
 use opgate_constraint::constraint;
 use opgate_constraint::properties::{self, Form};
-use opgate_constraint::range::Range;
 use opgate_sdk::copies::Marks;
-use opgate_sdk::{Document, Request, escape};
+use opgate_sdk::{Document, Report, Review, escape, rule, rules};
+use opgate_upstream::range::Range;
 
-use crate::findings::Findings;
+use crate::checks::CON_10;
+use crate::scan::Scan;
+use crate::targets::{CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
+
+rules![CON_17];
 
 /// OLM's own, and the one that bundles carry.
 pub(crate) const PROPERTIES: [(&str, Form); 2] =
@@ -19,21 +23,23 @@ pub(crate) const ANNOTATIONS: &str = "/metadata/annotations";
 ///
 /// A copy says what its original says, so that nothing is lost by judging it: only OLM's own are left
 /// out. What drops or changes a mark of a copy is judged as a whole.
-pub(crate) fn judge(
-    request: &Request,
-    csv: &Document,
-    old: Option<&Document>,
-    findings: &mut Findings<'_>,
-) {
-    let marks_of = |csv: &Document| Marks::of(csv, &request.namespace);
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(csv) = review.subject() else { return };
+    let marks_of = |csv: &Document| Marks::of(csv, review.namespace());
     let marks = marks_of(csv);
-    let old = old.filter(|old| marks.lasted(&marks_of(old)));
+    let old = review.spares().filter(|old| marks.lasted(&marks_of(old)));
     let is_same =
         |old: &Document| marks_of(old) == marks && csv.equal(ANNOTATIONS, old, ANNOTATIONS);
-    if marks.claim() && findings.spares_copy(request, old.is_none_or(|old| !is_same(old))) {
-        return;
+    if marks.claim() {
+        if review.is_olms() {
+            return;
+        }
+        if old.is_none_or(|old| !is_same(old)) {
+            report.unlisted("writes what claims to be a copy");
+        }
     }
-    each(csv, old, ANNOTATIONS, "metadata.annotations", findings);
+    let mut scan = Scan::new(review, report);
+    each(csv, old, ANNOTATIONS, "metadata.annotations", &mut scan);
 }
 
 /// Looks at the annotations at a pointer, whose field is `at`.
@@ -42,7 +48,7 @@ pub(crate) fn each(
     old: Option<&Document>,
     annotations: &str,
     at: &str,
-    findings: &mut Findings<'_>,
+    scan: &mut Scan<'_, '_>,
 ) {
     let names = PROPERTIES.map(|(name, form)| (name, Some(form)));
     for (name, form) in names.into_iter().chain([(SKIP_RANGE, None)]) {
@@ -53,51 +59,94 @@ pub(crate) fn each(
         }
         let field = format!("{at}[{name}]");
         let is_old = old.is_some_and(|old| object.equal(&pointer, old, &pointer));
-        if is_old || !findings.admits(object, &pointer, &field) {
+        if is_old || !scan.admits(object, &pointer, &field) {
             continue;
         }
         match (object.text(&pointer), form) {
-            (Some(text), Some(form)) => list(&text, form, &field, true, findings),
-            (Some(text), None) => skip_range(&text, || field, findings),
+            (Some(text), Some(form)) => list(&text, form, &field, true, scan),
+            (Some(text), None) => skip_range(&text, || field, scan),
             (None, _) => {}
         }
     }
 }
 
-/// CON-10 for a range of versions to skip. Whether it can be read at all is for other rules.
-pub(crate) fn skip_range(text: &str, field: impl FnOnce() -> String, findings: &mut Findings<'_>) {
+/// What a range of versions to skip means. Whether it can be read at all is for other rules.
+pub(crate) fn skip_range(text: &str, field: impl FnOnce() -> String, scan: &mut Scan<'_, '_>) {
     let surprise = Range::parse(text).ok().and_then(|range| constraint::surprise(text, &range));
     if let Some(message) = surprise {
-        findings.add("CON-10", &field(), message);
+        scan.add(&CON_10, field(), message);
+    }
+}
+
+rule! {
+    /// annotations with properties are lists of properties in JSON
+    ///
+    /// The annotation `operatorframework.io/properties` of a ClusterServiceVersion is a JSON object
+    /// with the list `properties`, and `olm.properties` is the list itself; elements are objects,
+    /// and their `type` is a string. An empty object or list is accepted, an empty annotation is
+    /// not. The same holds for `properties` in `status.bundleLookups` of an `InstallPlan`, where
+    /// empty counts as absent, and for ClusterServiceVersions inside ConfigMaps, bundles and
+    /// catalogs. An UPDATE is judged by the annotations that it changes, unless the setting
+    /// `ratcheting` is off and the object is not being deleted; what drops or changes a mark of a
+    /// copy (label `olm.copiedFrom`, annotation `olm.operatorNamespace`, status reason `Copied`) is
+    /// judged as a whole. Copies are exempt only where OLM writes them, by its user names
+    /// (`identities.olm` or the profile): no other object is read, and a true copy says what its
+    /// original said.
+    ///
+    /// # Why
+    ///
+    /// OLM's resolver reads the properties of an installed Operator from the annotation, and fails
+    /// with the same error if it cannot.
+    ///
+    /// # Repair
+    ///
+    /// Write JSON of the right shape, or remove the annotation. If OLM itself is refused, add its
+    /// user to `identities.olm`, or set the profile of the cluster.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations:
+    ///     operatorframework.io/properties: '{"properties":[{"type":"color","value":"red"}]}'
+    ///     olm.properties: '[]'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations:
+    ///     operatorframework.io/properties: ''
+    /// ```
+    ///
+    /// message: `failed to unmarshal properties annotation: unexpected end of JSON input`
+    CON_17: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update,
+        ],
+        source: "OLM pkg/controller/registry/resolver/projection/properties.go",
     }
 }
 
 /// A list of properties as JSON text. `certain` says that the text is what OLM will read.
-pub(crate) fn list(
-    json: &str,
-    form: Form,
-    field: &str,
-    certain: bool,
-    findings: &mut Findings<'_>,
-) {
-    let options = findings.options;
+pub(crate) fn list(json: &str, form: Form, field: &str, certain: bool, scan: &mut Scan<'_, '_>) {
     let place = if form == Form::Wrapped { ".properties" } else { "" };
     let read = properties::each(json.as_bytes(), form, |property| {
-        if findings.is_settled() {
+        if scan.is_settled() {
             return;
         }
-        let found = properties::check(property, &options);
-        if !found.is_empty() {
-            findings.extend(&format!("{field}{place}[{}].value", property.index), found);
+        let found = scan.property(property);
+        if !found.findings.is_empty() {
+            let field = format!("{field}{place}[{}].value", property.index);
+            scan.extend(&field, found);
         }
     });
     if let Err(error) = read
         && certain
     {
-        findings.add(
-            "CON-17",
-            field,
-            format!("failed to unmarshal properties annotation: {error}"),
-        );
+        let message = format!("failed to unmarshal properties annotation: {error}");
+        scan.add(&CON_17, field, message);
     }
 }

@@ -11,13 +11,14 @@
 //! label or an annotation of OLM's, a key of a catalog's, or a file that names a catalog's schema or
 //! a CSV.
 
-use opgate_constraint::json::{self, Child, Kind};
 use opgate_constraint::properties::{self, Form};
-use opgate_sdk::{Document, escape};
+use opgate_sdk::{Report, Review, escape};
+use opgate_upstream::json::{self, Child, Kind};
 
 use crate::annotations::{self, PROPERTIES};
+use crate::checks::CON_01;
 use crate::encoding::{Unpacked, base64, unpack};
-use crate::findings::Findings;
+use crate::scan::Scan;
 
 const LABELS: [&str; 2] = ["/metadata/labels/olm.catalogSource", "/metadata/labels/olm.managed"];
 /// What the writer of bundles copies from their annotations.
@@ -44,42 +45,45 @@ const NAMES: [&str; 8] = [
 ];
 
 /// Looks at every file that is new.
-pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findings<'_>) {
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(map) = review.subject() else { return };
+    let old = review.spares();
+    let scan = &mut Scan::new(review, report);
     let marked = LABELS.iter().any(|label| map.has(label))
         || map
             .keys("/metadata/annotations")
             .iter()
             .any(|name| name.starts_with(ANNOTATION) || name == ENCODING);
-    let changed = |pointer: &str, field: &str, findings: &mut Findings<'_>| {
-        let text = findings.admits(map, pointer, field).then(|| map.text(pointer)).flatten()?;
+    let changed = |pointer: &str, field: &str, scan: &mut Scan<'_, '_>| {
+        let text = scan.admits(map, pointer, field).then(|| map.text(pointer)).flatten()?;
         (old.and_then(|old| old.text(pointer)).as_ref() != Some(&text)).then_some(text)
     };
     let is_file =
         |key: &str| marked || key == CATALOG || FILES.iter().any(|suffix| key.ends_with(suffix));
     for key in map.keys("/data").into_iter().filter(|key| is_file(key)) {
         let field = format!("data[{key}]");
-        if let Some(text) = changed(&format!("/data/{}", escape(&key)), &field, findings) {
-            file(&text, &field, findings);
+        if let Some(text) = changed(&format!("/data/{}", escape(&key)), &field, scan) {
+            file(&text, &field, scan);
         }
     }
-    let most = findings.max_inflated();
+    let most = scan.max_inflated();
     let mut room = most;
     let mut buffer = Vec::new();
     // Without a mark, nobody unpacks what is compressed.
     for key in map.keys("/binaryData").into_iter().filter(|_| marked) {
         let field = format!("binaryData[{key}]");
-        let text = changed(&format!("/binaryData/{}", escape(&key)), &field, findings);
+        let text = changed(&format!("/binaryData/{}", escape(&key)), &field, scan);
         let Some(bytes) = text.and_then(|text| base64(text.as_bytes())) else { continue };
         match unpack(&bytes, room, &mut buffer) {
             Unpacked::File(content) => {
                 room = room.saturating_sub(content.len());
                 if let Ok(text) = std::str::from_utf8(content) {
-                    file(text, &field, findings);
+                    file(text, &field, scan);
                 }
             }
             Unpacked::TooLarge => {
                 let message = format!("the files in binaryData expand to more than {most} bytes");
-                findings.add("CON-01", &field, message);
+                scan.add(&CON_01, field, message);
                 return;
             }
             Unpacked::Broken => {}
@@ -87,16 +91,16 @@ pub(crate) fn judge(map: &Document, old: Option<&Document>, findings: &mut Findi
     }
 }
 
-fn file(text: &str, field: &str, findings: &mut Findings<'_>) {
+fn file(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
     if WORDS.iter().any(|word| text.contains(word)) {
-        each(text, field, findings, document);
+        each(text, field, scan, document);
     }
 }
 
 /// The text of an object in a catalog, of which only a ClusterServiceVersion counts.
-pub(crate) fn object(text: &str, field: &str, findings: &mut Findings<'_>) {
+pub(crate) fn object(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
     if PROPERTIES.iter().any(|(name, _)| text.contains(name)) {
-        each(text, field, findings, csv);
+        each(text, field, scan, csv);
     }
 }
 
@@ -104,8 +108,8 @@ pub(crate) fn object(text: &str, field: &str, findings: &mut Findings<'_>) {
 fn each(
     text: &str,
     field: &str,
-    findings: &mut Findings<'_>,
-    visit: impl Fn(&[u8], &str, &mut Findings<'_>),
+    scan: &mut Scan<'_, '_>,
+    visit: impl Fn(&[u8], &str, &mut Scan<'_, '_>),
 ) {
     let place = |index| if index == 0 { field.to_owned() } else { format!("{field}[{index}]") };
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -115,11 +119,11 @@ fn each(
             // `{a: 1}` and `{…}`, line by line with `---`, are YAML.
             let next = rest.len().saturating_sub(after.len());
             rest = rest.get(next..).unwrap_or_default();
-            each_of(value, &place(index), findings, &visit);
+            each_of(value, &place(index), scan, &visit);
             index += 1;
         }
     }
-    let most = findings.max_inflated();
+    let most = scan.max_inflated();
     for part in opgate_yaml::split(rest) {
         let field = place(index);
         index += 1;
@@ -129,10 +133,10 @@ fn each(
         match opgate_yaml::read(part, most) {
             // OLM cannot read it either.
             None => {}
-            Some(opgate_yaml::Document::Json(json)) => each_of(&json, &field, findings, &visit),
+            Some(opgate_yaml::Document::Json(json)) => each_of(&json, &field, scan, &visit),
             Some(opgate_yaml::Document::TooLarge) => {
                 let message = format!("the document expands to more than {most} bytes");
-                findings.add("CON-01", &field, message);
+                scan.add(&CON_01, field, message);
             }
         }
     }
@@ -142,45 +146,45 @@ fn each(
 fn each_of(
     value: &[u8],
     field: &str,
-    findings: &mut Findings<'_>,
-    visit: &impl Fn(&[u8], &str, &mut Findings<'_>),
+    scan: &mut Scan<'_, '_>,
+    visit: &impl Fn(&[u8], &str, &mut Scan<'_, '_>),
 ) {
     if json::kind(value) != Some(Kind::List) {
-        return visit(value, field, findings);
+        return visit(value, field, scan);
     }
     let mut index = 0;
     // What is no JSON was told apart before.
     let _ = json::each_child(value, |child| {
-        visit(child.raw, &format!("{field}[{index}]"), findings);
+        visit(child.raw, &format!("{field}[{index}]"), scan);
         index += 1;
     });
 }
 
 /// One document of a file.
-fn document(value: &[u8], field: &str, findings: &mut Findings<'_>) {
+fn document(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     if says(value, "schema", "olm.bundle") {
-        bundle(value, field, findings);
+        bundle(value, field, scan);
     } else {
-        csv(value, field, findings);
+        csv(value, field, scan);
     }
 }
 
 /// A bundle in a catalog: its properties, and what they carry of its ClusterServiceVersion.
-fn bundle(value: &[u8], field: &str, findings: &mut Findings<'_>) {
+fn bundle(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     if let Ok(text) = std::str::from_utf8(value) {
-        annotations::list(text, Form::Wrapped, field, false, findings);
+        annotations::list(text, Form::Wrapped, field, false, scan);
     }
     // What cannot be read is no property to OLM either.
     let _ = properties::each(value, Form::Wrapped, |property| {
         let field = format!("{field}.properties[{}].value", property.index);
         match property.kind {
-            "olm.csv.metadata" => annotated(property.value, &field, findings),
+            "olm.csv.metadata" => annotated(property.value, &field, scan),
             "olm.bundle.object" => {
                 let data = member(property.value, "data").filter(|data| data.kind == Kind::Text);
                 let bytes = data.and_then(|data| base64(json::decoded(data.raw).as_bytes()));
                 let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
                 if let Some(text) = text {
-                    object(&text, &format!("{field}.data"), findings);
+                    object(&text, &format!("{field}.data"), scan);
                 }
             }
             _ => {}
@@ -188,22 +192,22 @@ fn bundle(value: &[u8], field: &str, findings: &mut Findings<'_>) {
     });
 }
 
-fn csv(value: &[u8], field: &str, findings: &mut Findings<'_>) {
+fn csv(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     if says(value, "kind", "ClusterServiceVersion")
         && let Some(metadata) = member(value, "metadata")
     {
-        annotated(metadata.raw, &format!("{field}.metadata"), findings);
+        annotated(metadata.raw, &format!("{field}.metadata"), scan);
     }
 }
 
 /// An object with the member `annotations`.
-fn annotated(object: &[u8], field: &str, findings: &mut Findings<'_>) {
+fn annotated(object: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     let Some(annotations) = member(object, "annotations") else { return };
     for (name, form) in PROPERTIES {
         let found = member(annotations.raw, name).filter(|found| found.kind == Kind::Text);
         if let Some(found) = found {
             let field = format!("{field}.annotations[{name}]");
-            annotations::list(&json::decoded(found.raw), form, &field, true, findings);
+            annotations::list(&json::decoded(found.raw), form, &field, true, scan);
         }
     }
 }

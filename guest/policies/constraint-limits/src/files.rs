@@ -1,14 +1,18 @@
 //! Bundles and catalogs as folders of files.
 
-use opgate_sdk::Document;
+use opgate_sdk::{Report, Review};
 
 use crate::annotations::{self, ANNOTATIONS};
-use crate::dependencies::{self, Needs, Source};
-use crate::findings::Findings;
+use crate::properties::Source;
+use crate::required::{self, Needs};
+use crate::scan::Scan;
+use crate::{dependencies, properties};
 
 /// Every file of a registry+v1 bundle: the metadata first, because what a CSV requires may stand in
 /// any of its files.
-pub(crate) fn bundle(bundle: &Document, findings: &mut Findings<'_>) {
+pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(bundle) = review.subject() else { return };
+    let mut scan = Scan::new(review, report);
     let mut needs = Needs::default();
     let mut csvs = Vec::new();
     for (file_index, file) in bundle.items("/spec/files").enumerate() {
@@ -16,8 +20,8 @@ pub(crate) fn bundle(bundle: &Document, findings: &mut Findings<'_>) {
         for (index, document) in file.items("/documents").enumerate() {
             let at = format!("spec.files[{file_index}].documents[{index}]");
             if path.starts_with("metadata/") {
-                dependencies::dependencies(&document, &at, &mut needs, findings);
-                dependencies::properties(&document, Source::Bundle, &at, &mut needs, findings);
+                dependencies::judge(&document, &at, &mut needs, &mut scan);
+                properties::judge(&document, Source::Bundle, &at, &mut needs, &mut scan);
             } else if document.text_or_empty("/kind") == "ClusterServiceVersion" {
                 csvs.push((at, document));
             }
@@ -25,22 +29,24 @@ pub(crate) fn bundle(bundle: &Document, findings: &mut Findings<'_>) {
     }
     for (at, csv) in csvs {
         let place = format!("{at}.metadata.annotations");
-        annotations::each(&csv, None, ANNOTATIONS, &place, findings);
-        dependencies::required(&csv, &at, &needs, findings);
+        annotations::each(&csv, None, ANNOTATIONS, &place, &mut scan);
+        required::judge(&csv, &at, &needs, &mut scan);
     }
 }
 
 /// The blobs of a package in a catalog, of which there may be thousands.
-pub(crate) fn catalog(catalog: &Document, findings: &mut Findings<'_>) {
+pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(catalog) = review.subject() else { return };
+    let mut scan = Scan::new(review, report);
     let schemas = catalog.rows("/spec/blobs", &["/value/schema"]);
     for (index, row) in schemas.iter().enumerate() {
         let judge = match row.text_or_empty(0) {
-            "olm.bundle" => dependencies::bundle,
-            "olm.channel" => dependencies::channel,
+            "olm.bundle" => properties::bundle,
+            "olm.channel" => properties::channel,
             _ => continue,
         };
         if let Some(value) = catalog.at(&format!("/spec/blobs/{index}/value")) {
-            judge(&value, &format!("spec.blobs[{index}].value"), findings);
+            judge(&value, &format!("spec.blobs[{index}].value"), &mut scan);
         }
     }
 }

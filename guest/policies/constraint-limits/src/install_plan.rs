@@ -6,29 +6,32 @@
 use std::collections::BTreeSet;
 
 use opgate_constraint::properties::Form;
-use opgate_sdk::Document;
+use opgate_sdk::{Document, Report, Review};
 
 use crate::annotations;
-use crate::findings::Findings;
+use crate::scan::Scan;
 
 const LOOKUPS: &str = "/status/bundleLookups";
 /// JSON text, in a lookup.
 const PROPERTIES: &str = "/properties";
 
 /// Looks at every lookup whose properties are new.
-pub(crate) fn judge(plan: &Document, old: Option<&Document>, findings: &mut Findings<'_>) {
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(plan) = review.subject() else { return };
+    let mut scan = Scan::new(review, report);
     let properties = |lookup: &Document| lookup.text(PROPERTIES).filter(|text| !text.is_empty());
-    let old: BTreeSet<String> = old
+    let old: BTreeSet<String> = review
+        .spares()
         .into_iter()
         .flat_map(|old| old.items(LOOKUPS))
         .filter_map(|lookup| properties(&lookup))
         .collect();
     for (index, lookup) in plan.items(LOOKUPS).enumerate() {
         let field = format!("status.bundleLookups[{index}].properties");
-        if !findings.admits(&lookup, PROPERTIES, &field) {
+        if !scan.admits(&lookup, PROPERTIES, &field) {
             continue;
         }
         let Some(text) = properties(&lookup).filter(|text| !old.contains(text)) else { continue };
-        annotations::list(&text, Form::Wrapped, &field, true, findings);
+        annotations::list(&text, Form::Wrapped, &field, true, &mut scan);
     }
 }

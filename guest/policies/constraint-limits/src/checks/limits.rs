@@ -1,0 +1,132 @@
+//! Limits of size and depth.
+
+use opgate_sdk::{rule, rules};
+
+use crate::targets::{CATALOG, CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
+
+rules![CON_01, CON_15, CON_16];
+
+rule! {
+    /// an olm.constraint has at most constraints.maxBytes bytes
+    ///
+    /// The raw JSON text of an `olm.constraint` value has at most `constraints.maxBytes` bytes
+    /// (65536 unless set), without the property around it; YAML counts as JSON without white space.
+    /// opgate finds constraints in the annotations `operatorframework.io/properties` and
+    /// `olm.properties` of a ClusterServiceVersion, in `status.bundleLookups` of an `InstallPlan`,
+    /// in ConfigMaps that hold a bundle or a catalog, in the files of a bundle, and in the
+    /// `olm.bundle` blobs of a catalog. Of an UPDATE only annotations, lookups and ConfigMap keys
+    /// that change count, unless the setting `ratcheting` is off; files are always judged as a
+    /// whole. The size comes first: no other rule looks into a value that is too large. The rule
+    /// also refuses a text or value of more than 3 MiB unread, and content of a ConfigMap, or an
+    /// object in a catalog, that expands to more than `constraints.maxInflatedBytes`.
+    ///
+    /// # Why
+    ///
+    /// A large constraint takes the memory and time of what evaluates it. OpenShift 4.12,
+    /// Operators, *Nested compound constraints*, sets a limit of 64 KB against that; the code of
+    /// OLM has 131072 bytes.
+    ///
+    /// # Repair
+    ///
+    /// Shorten failure messages and remove repeated parts. To go by the limit of OLM's code, set
+    /// `constraints.maxBytes: 131072`.
+    ///
+    /// # Accepted
+    ///
+    /// A value of exactly 65536 bytes.
+    ///
+    /// # Rejected
+    ///
+    /// A value of 65537 bytes, whether or not it is valid JSON.
+    ///
+    /// message: `parse olm.constraint: olm.constraint value is greater than max constraint size
+    /// 65536 bytes`. About compressed content of a ConfigMap it is `the files in binaryData expand
+    /// to more than 8388608 bytes`.
+    pub(crate) CON_01: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L2932; OCP 4.15 L1962-2147; api pkg/constraints/constraint.go",
+    }
+}
+
+rule! {
+    /// compound constraints nest at most constraints.warnDepth levels deep
+    ///
+    /// No more than `constraints.warnDepth` (10 unless set) of `all`, `any` and `not` stand inside
+    /// each other. The rule reports each `olm.constraint` once, at its deepest place.
+    ///
+    /// # Why
+    ///
+    /// Deep constraints are hard to read and to resolve. The upstream proposal for compound
+    /// constraints asks tools for a limit of 10 levels, which OLM does not enforce. OpenShift 4.12,
+    /// Operators, *Nested compound constraints*, names no limit.
+    ///
+    /// # Repair
+    ///
+    /// Merge an `all` directly inside an `all`, and an `any` directly inside an `any`.
+    ///
+    /// # Accepted
+    ///
+    /// Two levels:
+    ///
+    /// ```yaml
+    /// value:
+    ///   any:
+    ///     constraints:
+    ///     - all:
+    ///         constraints:
+    ///         - package: {packageName: blue, versionRange: '>=1.0.0'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// Eleven `all` inside each other.
+    ///
+    /// message: `olm.constraint is nested 11 compound levels deep, more than 10`
+    pub(crate) CON_15: Warn {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L2892-2926; enhancements compound-bundle-constraints.md",
+    }
+}
+
+rule! {
+    /// the JSON of a constraint nests at most constraints.maxDepth levels deep
+    ///
+    /// Objects and lists in the value of an `olm.constraint` nest at most `constraints.maxDepth`
+    /// (10000 unless set) levels deep, the value itself counted. One `all`, `any` or `not` takes
+    /// three levels. No other rule looks into a value that is deeper.
+    ///
+    /// # Why
+    ///
+    /// OLM's decoder stops at 10000 levels and does not read the constraint. No Operator needs such
+    /// a depth; it is a mistake of a tool or an attack on what reads the value.
+    ///
+    /// # Repair
+    ///
+    /// Write the constraint with fewer levels. If a tool generates it, look for a loop in the tool.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// value:
+    ///   all: {constraints: [{cel: {rule: 'true'}}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// A value of 10001 levels of JSON.
+    ///
+    /// message: `parse olm.constraint: exceeded max depth`
+    pub(crate) CON_16: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "api pkg/constraints/constraint.go",
+    }
+}

@@ -1,0 +1,144 @@
+//! Packages that a constraint names, and ranges of their versions.
+
+use opgate_sdk::{rule, rules};
+
+use crate::targets::{CATALOG, CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
+
+rules![CON_08, CON_09, CON_10];
+
+rule! {
+    /// a package constraint names a package
+    ///
+    /// In every `package` of a constraint `packageName` is set and not empty; `name` is the same
+    /// key in another spelling (CON-03). Where `package` has an unknown or repeated field, CON-03
+    /// is reported instead. With `constraints.mode: upstream` an empty or missing name is accepted.
+    ///
+    /// # Why
+    ///
+    /// No package has an empty name, so that the dependency is never satisfied. OpenShift 4.12,
+    /// Operators, *Generic constraints*: the type means the same as `olm.package`, which names a
+    /// package.
+    ///
+    /// # Repair
+    ///
+    /// Set `packageName` to the name of the package in the catalog.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// value:
+    ///   package: {packageName: blue, versionRange: '>=1.0.0'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// value:
+    ///   package: {versionRange: '>=1.0.0'}
+    /// ```
+    ///
+    /// message: `olm.constraint package.packageName must be a non-empty string`
+    pub(crate) CON_08: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L831-838, L2739-2741, L2811-2813; api pkg/constraints/constraint.go",
+    }
+}
+
+rule! {
+    /// the versionRange of a package constraint is a semver range
+    ///
+    /// `versionRange` (or `version`) of a `package` constraint is a range as OLM's semver library
+    /// reads it: comparators such as `>=1.0.0`, joined by spaces, with `||` between alternatives.
+    /// The operators are `=`, `==`, `!`, `!=`, `>`, `>=`, `<`, `<=` and none; a version has three
+    /// numbers, or an `x` in the place of the second or third. An empty or missing range, a `^` or
+    /// `~` before a whole version, a comma after a version, and a `v` before it are refused. Ranges
+    /// of `olm.package.required` are for CON-18, those of dependencies for CON-20.
+    ///
+    /// # Why
+    ///
+    /// OLM cannot turn the constraint into a condition, and fails to resolve the bundle. OpenShift
+    /// 4.12, Operators, *olm.package.required*, asks for a valid semver range.
+    ///
+    /// # Repair
+    ///
+    /// Write bounds instead of `^` and `~`: `>=1.2.3`, with an upper bound only where later
+    /// versions are known not to work (CON-27).
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// value:
+    ///   package: {packageName: blue, versionRange: '> 1.0.0 !1.2.1'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// value:
+    ///   package: {packageName: blue, versionRange: '^1.2.3'}
+    /// ```
+    ///
+    /// message: `convert olm.constraint to resolver predicate: Could not parse Range "^1.2.3":
+    /// Could not parse comparator "^" in "^1.2.3"`. About an empty range it is `convert
+    /// olm.constraint to resolver predicate: Last element in range is '||'`.
+    pub(crate) CON_09: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L868-875, L2482, L3132; OLM pkg/controller/registry/resolver/resolver.go; api pkg/constraints/constraint_test.go",
+    }
+}
+
+rule! {
+    /// a semver range means what it says
+    ///
+    /// A range that can be read does not rely on the quirks of the semver library. It drops a
+    /// character that stands alone (`1.0.0 - 2.0.0`, `^ 1.2.3`); an unknown operator before an `x`
+    /// means one exact version (`^1.2.x`, `~1.x`); `1.x.x` means `1.0.x`; `!1.2.x` holds for no
+    /// version; and OLM cannot evaluate an empty alternative between two `||`. This goes for
+    /// `package` constraints, `olm.package.required` and `olm.package` dependencies, for
+    /// `skipRange` in the channels of a catalog, and for the annotation `olm.skipRange` of a
+    /// ClusterServiceVersion in a request, in a bundle, or in `olm.csv.metadata` of a catalog. Each
+    /// range is reported once. What cannot be read is for CON-09, CON-18, CON-20 and FBC-22.
+    ///
+    /// # Why
+    ///
+    /// OLM goes by another range than the author meant, so that it installs another version or
+    /// none. OpenShift 4.12, Operators, *Replacing multiple Operators*: a range has the format that
+    /// the semver library supports.
+    ///
+    /// # Repair
+    ///
+    /// Spell the range out with `>=` and `<`: `>=1.2.0 <1.3.0` instead of `~1.2.x`, `1.x` instead
+    /// of `1.x.x`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations:
+    ///     olm.skipRange: '>=4.1.0 <4.1.2'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations:
+    ///     olm.skipRange: '^1.2.x'
+    /// ```
+    ///
+    /// message: `range "^1.2.x" is accepted but does not mean what it says: "^1.2.x" means exactly
+    /// 1.2.0`
+    pub(crate) CON_10: Warn {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L2482, L3132; api pkg/constraints/constraint.go",
+    }
+}

@@ -1,0 +1,142 @@
+//! What a constraint looks like: JSON of known fields and types.
+
+use opgate_sdk::{rule, rules};
+
+use crate::targets::{CATALOG, CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
+
+rules![CON_02, CON_03, CON_06];
+
+rule! {
+    /// an olm.constraint is a JSON object
+    ///
+    /// The value of every `olm.constraint` (CON-01 says where) is one JSON object with nothing
+    /// after it. Inside it, `gvk`, `package`, `cel`, `all`, `any` and `not` are objects, and
+    /// `constraints` is a list of objects. A value that is missing, `null`, of another type or
+    /// broken JSON is refused; a nested `null` counts as not set. With `constraints.mode: upstream`
+    /// a value that is `null` is an empty constraint (CON-04), and what follows the value does not
+    /// count.
+    ///
+    /// # Why
+    ///
+    /// OLM cannot decode anything else, and fails to resolve the dependencies of the bundle.
+    /// OpenShift 4.12, Operators, *Generic constraints*, asks for an object.
+    ///
+    /// # Repair
+    ///
+    /// Write an object. In YAML, check the indentation: keys that are not indented below `value`
+    /// leave it `null`, as in the example of a `not` constraint in OpenShift 4.12.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// value:
+    ///   cel:
+    ///     rule: 'properties.exists(p, p.type == "certified")'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// value: []
+    /// ```
+    ///
+    /// message: `parse olm.constraint: json: cannot unmarshal array into Go value of type
+    /// constraints.Constraint`
+    pub(crate) CON_02: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L2730; api pkg/constraints/constraint.go; OLM pkg/controller/registry/resolver/resolver.go",
+    }
+}
+
+rule! {
+    /// an olm.constraint has no unknown or repeated fields
+    ///
+    /// A constraint, nested ones included, knows the keys `failureMessage`, `gvk`, `package`,
+    /// `cel`, `all`, `any` and `not`; `gvk` knows `group`, `version` and `kind`, `package` knows
+    /// `packageName` and `versionRange`, `cel` knows `rule`, and `all`, `any` and `not` know
+    /// `constraints`. In `package`, `name` and `version` are other spellings of the two keys,
+    /// unless `constraints.packageKeys` is `code`. Case counts, and no key is set twice, in one
+    /// spelling or in two. With `constraints.mode: upstream` case does not count and keys may
+    /// repeat; unknown keys are refused all the same.
+    ///
+    /// # Why
+    ///
+    /// OLM refuses a constraint with a field that it does not know, and of repeated fields one
+    /// value overwrites the other without a word. OpenShift 4.12, Operators, *Generic constraints*,
+    /// lists the types.
+    ///
+    /// # Repair
+    ///
+    /// Correct the spelling, or remove the field. Prefer `packageName` and `versionRange`: OLM's
+    /// code knows no other spellings, although examples of the documents have `name`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// value:
+    ///   package: {packageName: foo, versionRange: '>=1.0.0'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// value:
+    ///   none: {constraints: [{gvk: {group: a.b, version: v1, kind: K}}]}
+    /// ```
+    ///
+    /// message: `parse olm.constraint: json: unknown field "none"`. About a repeated field it is
+    /// `parse olm.constraint: json: duplicate field "name"`.
+    pub(crate) CON_03: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L2730-2749, L2802-2926; OCP 4.15 L1962-2147; api pkg/constraints/constraint.go, pkg/constraints/constraint_test.go",
+    }
+}
+
+rule! {
+    /// failure messages and the leaves of a constraint are strings
+    ///
+    /// `failureMessage`, the fields of `gvk` and `package`, and `rule` of `cel` are strings
+    /// wherever they are set, at every level of nesting. `failureMessage` is optional everywhere. A
+    /// field that is `null` counts as not set.
+    ///
+    /// # Why
+    ///
+    /// OLM decodes the constraint into a structure with strings, and fails on any other type.
+    /// OpenShift 4.12, Operators, *Generic constraints*, calls the message a string.
+    ///
+    /// # Repair
+    ///
+    /// Put the value into quotes: YAML reads `1.5` as a number and `true` as a boolean.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// value:
+    ///   failureMessage: '5'
+    ///   cel: {rule: 'true'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// value:
+    ///   failureMessage: 5
+    ///   cel: {rule: 'true'}
+    /// ```
+    ///
+    /// message: `parse olm.constraint: json: cannot unmarshal number into Go struct field
+    /// Constraint.failureMessage of type string`
+    pub(crate) CON_06: Deny {
+        on: [
+            CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
+            REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
+        ],
+        source: "OCP 4.12 L2730, L2837-2848; api pkg/constraints/constraint.go",
+    }
+}

@@ -1,0 +1,129 @@
+//! Properties in `properties.yaml` of a bundle, and in the blobs of a catalog.
+
+use opgate_constraint::Check;
+use opgate_constraint::properties::Property;
+use opgate_sdk::{Document, Kind};
+
+use crate::encoding::base64;
+use crate::item::Item;
+use crate::required::Needs;
+use crate::scan::Scan;
+use crate::{annotations, config_map};
+
+/// An object in base64, in the value of a property.
+const DATA: &str = "/data";
+
+/// Types of properties that are looked at: most others need no handle.
+const READ: [&str; 6] = [
+    "olm.constraint",
+    "olm.gvk.required",
+    "olm.package.required",
+    "olm.label.required",
+    "olm.csv.metadata",
+    "olm.bundle.object",
+];
+
+/// Where a list of properties stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `properties.yaml`.
+    Bundle,
+    /// A blob, whose properties are judged by the policy for catalogs: what cannot be read is told once
+    /// (FBC-37, FBC-38).
+    Catalog,
+}
+
+/// The list of properties of a document: `[{type, value}]` or `[{property: {type, value}}]`.
+pub(crate) fn judge(
+    document: &Document,
+    source: Source,
+    at: &str,
+    needs: &mut Needs,
+    scan: &mut Scan<'_, '_>,
+) {
+    let types = document.rows("/properties", &["/type", "/property/type"]);
+    for (index, row) in types.iter().enumerate() {
+        // `null` stands for nothing, as everywhere.
+        let has_type = !matches!(row.kind(0), Kind::Missing | Kind::Null);
+        let (kind, step) = if has_type { (row.text(0), "") } else { (row.text(1), "property") };
+        let Some(kind) = kind.filter(|kind| READ.contains(kind)) else { continue };
+        let dot = if step.is_empty() { "" } else { "." };
+        let slash = if step.is_empty() { "" } else { "/" };
+        let field = format!("{at}.properties[{index}]{dot}{step}.value");
+        let value = document.at(&format!("/properties/{index}{slash}{step}/value"));
+        let item = Item { kind: kind.to_owned(), value, field: &field };
+        match item.kind.as_str() {
+            "olm.constraint" => constraint(&item, needs, scan),
+            "olm.gvk.required" => {
+                needs.gvks.insert(item.gvk());
+                property(&item, source, scan);
+            }
+            "olm.package.required" => {
+                needs.packages.insert(item.text("packageName"));
+                property(&item, source, scan);
+            }
+            "olm.label.required" => property(&item, source, scan),
+            "olm.csv.metadata" => {
+                if let Some(value) = &item.value {
+                    let at = format!("{field}.annotations");
+                    annotations::each(value, None, "/annotations", &at, scan);
+                }
+            }
+            "olm.bundle.object" => object(&item, scan),
+            _ => {}
+        }
+    }
+}
+
+fn property(item: &Item<'_>, source: Source, scan: &mut Scan<'_, '_>) {
+    if !item.is_admitted(scan) {
+        return;
+    }
+    let value = item.raw();
+    let mut report = scan.property_in_files(Property { index: 0, kind: &item.kind, value: &value });
+    report.findings.retain(|f| source == Source::Bundle || f.check != Check::Required);
+    scan.extend(item.field, report);
+}
+
+/// An `olm.constraint`, which also says what the bundle needs.
+pub(crate) fn constraint(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
+    if !item.is_admitted(scan) {
+        return;
+    }
+    let report =
+        scan.property_in_files(Property { index: 0, kind: "olm.constraint", value: &item.raw() });
+    if let Some(constraint) = &report.constraint {
+        needs.gvks.extend(constraint.gvks().cloned());
+        needs.packages.extend(constraint.packages().map(|package| package.name.clone()));
+    }
+    scan.extend(item.field, report);
+}
+
+/// A ClusterServiceVersion inside of a catalog, which will be created as it is.
+fn object(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
+    let Some(value) = &item.value else { return };
+    let size = value.size(DATA).unwrap_or_default();
+    if !scan.can_decode(size) {
+        return;
+    }
+    let Some(bytes) = value.text(DATA).and_then(|data| base64(data.as_bytes())) else { return };
+    if let Ok(text) = std::str::from_utf8(&bytes) {
+        config_map::object(text, &format!("{}.data", item.field), scan);
+    }
+}
+
+/// The blob of a bundle in a catalog.
+pub(crate) fn bundle(blob: &Document, at: &str, scan: &mut Scan<'_, '_>) {
+    judge(blob, Source::Catalog, at, &mut Needs::default(), scan);
+}
+
+/// The blob of a channel in a catalog.
+pub(crate) fn channel(blob: &Document, at: &str, scan: &mut Scan<'_, '_>) {
+    let entries = blob.rows("/entries", &["/skipRange"]);
+    for (index, entry) in entries.iter().enumerate() {
+        if let Some(range) = entry.text(0) {
+            let field = || format!("{at}.entries[{index}].skipRange");
+            annotations::skip_range(range, field, scan);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A look through one object: how constraints are read, what that may cost, and the report.
+
+use opgate_constraint::Finding;
+use opgate_constraint::constraint::{self, Options, too_large};
+use opgate_constraint::properties::{self, Property};
+use opgate_sdk::{Document, Report, Review, Rule};
+
+use crate::checks::{CON_01, rule_of};
+
+/// Bytes of a text that holds constraints. An API server takes no request of more than 3 MiB, so a
+/// longer one comes from a file and is of no use; it is refused unread, which takes microseconds.
+const LONGEST: u32 = 3 << 20;
+
+/// Base64 that is decoded for one catalog. Memory is not given back in a call, and a package may hold
+/// more than all of it. The policy for catalogs decodes no more either, and says so (FBC-41); what is
+/// in there is judged when it is created in a cluster.
+const DECODED: u32 = 12 << 20;
+
+/// Denials of one rule after which a large list is not read to its end.
+const MANY: usize = 20;
+/// Memory that properties take before a list counts as large. One takes about a kilobyte, and ten bytes
+/// for each of its own.
+const LARGE: usize = 8 << 20;
+
+/// What is known of the look so far.
+pub(crate) struct Scan<'s, 'r> {
+    pub(crate) report: &'s mut Report<'r>,
+    settings: &'s Document,
+    /// Read where the first constraint is found: most objects have none.
+    options: Option<Options>,
+    decoded: u32,
+    spent: usize,
+    denies_many: bool,
+}
+
+impl<'s, 'r> Scan<'s, 'r> {
+    pub(crate) fn new(review: &Review<'s>, report: &'s mut Report<'r>) -> Self {
+        let settings = review.settings;
+        Self { report, settings, options: None, decoded: 0, spent: 0, denies_many: false }
+    }
+
+    fn options(&mut self) -> &mut Options {
+        let settings = self.settings;
+        self.options.get_or_insert_with(|| {
+            let default = Options::default();
+            let number = |pointer: &str, default: usize| {
+                settings.integer(pointer).and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
+            };
+            Options {
+                max_bytes: number("/constraints/maxBytes", default.max_bytes),
+                warn_depth: number("/constraints/warnDepth", default.warn_depth),
+                max_depth: number("/constraints/maxDepth", default.max_depth),
+                upstream: settings.text_or_empty("/constraints/mode") == "upstream",
+                documented_keys: settings.text_or_empty("/constraints/packageKeys") != "code",
+                ..default
+            }
+        })
+    }
+
+    /// Bytes to which the compressed values of one object may expand.
+    pub(crate) fn max_inflated(&self) -> usize {
+        let bytes = self.settings.integer("/constraints/maxInflatedBytes");
+        bytes.and_then(|n| usize::try_from(n).ok()).unwrap_or(8 << 20)
+    }
+
+    /// Whether so much denies already that the rest need not be read: it may be very large, and
+    /// memory is not given back.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.denies_many && self.spent > LARGE
+    }
+
+    /// Whether a value is small enough to be read; a finding where it is not.
+    pub(crate) fn admits(&mut self, object: &Document, pointer: &str, field: &str) -> bool {
+        let size = object.size(pointer).unwrap_or_default();
+        if size > LONGEST {
+            let message = format!(
+                "{} (not read: the {size} bytes around it are more than an API server takes)",
+                too_large(self.options().max_bytes)
+            );
+            self.add(&CON_01, field, message);
+        }
+        size <= LONGEST
+    }
+
+    /// Whether there is room to decode so many bytes of base64.
+    pub(crate) fn can_decode(&mut self, size: u32) -> bool {
+        self.decoded = self.decoded.saturating_add(size);
+        self.decoded <= DECODED
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        rule: &'static Rule,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.report.add(rule, field, message);
+        self.denies_many = self.denies_many || self.report.denials(rule) > MANY;
+    }
+
+    /// What there is to say about the value of a property.
+    pub(crate) fn property(&mut self, property: Property<'_>) -> constraint::Report {
+        self.look(property, false)
+    }
+
+    /// The same with advice on ranges, which what is in files gets.
+    pub(crate) fn property_in_files(&mut self, property: Property<'_>) -> constraint::Report {
+        self.look(property, true)
+    }
+
+    fn look(&mut self, property: Property<'_>, advice: bool) -> constraint::Report {
+        let cost = property.value.len().saturating_mul(10).saturating_add(1 << 10);
+        self.spent = self.spent.saturating_add(cost);
+        let options = self.options();
+        let report = properties::check(property, &Options { advice, ..*options });
+        let texts = report.findings.iter().map(|f| f.pointer.len() + f.message.len()).sum();
+        options.max_texts = options.max_texts.saturating_sub(texts);
+        report
+    }
+
+    /// Findings about the value at this field.
+    pub(crate) fn extend(&mut self, field: &str, found: constraint::Report) {
+        for Finding { check, pointer, message } in found.findings {
+            self.add(rule_of(check), format!("{field}{}", path(&pointer)), message);
+        }
+        for (check, more) in found.left_out {
+            self.report.add_more(rule_of(check), more);
+        }
+    }
+}
+
+/// `/all/constraints/0` → `.all.constraints[0]`, and names that are no words in brackets.
+fn path(pointer: &str) -> String {
+    let mut path = String::new();
+    for token in pointer.split('/').skip(1) {
+        let name = token.replace("~1", "/").replace("~0", "~");
+        if !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+        {
+            path.push('.');
+            path.push_str(&name);
+        } else {
+            path.push('[');
+            path.push_str(&name);
+            path.push(']');
+        }
+    }
+    path
+}
