@@ -136,7 +136,7 @@ impl Policy {
     }
 
     /// The requests that each route gets: operations that the same rules look at are one entry.
-    fn matches(&self, rules: &[&Rule]) -> Vec<wit::MatchRule> {
+    pub(crate) fn matches(&self, rules: &[&Rule]) -> Vec<wit::MatchRule> {
         let mut matches: Vec<wit::MatchRule> = Vec::new();
         for (number, route) in (0_u8..).zip(self.routes) {
             let of_route = matches.len();

@@ -92,7 +92,7 @@ impl Policy {
                     named.as_deref().unwrap_or(&setting.default) == request.namespace()
                 })
         };
-        let matches = self.describe().matches;
+        let matches = self.matches(&self.all_rules());
         let bit = |rule: &wit::MatchRule| 1_u64.checked_shl(u32::from(rule.route));
         matches.iter().filter(|rule| fits(rule)).filter_map(bit).fold(0, |all, bit| all | bit)
     }
