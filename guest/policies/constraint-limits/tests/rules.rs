@@ -1,5 +1,5 @@
 //! What the policy answers: the cases of its rules, and what no case can show.
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests may panic")]
+#![expect(clippy::expect_used, reason = "tests may panic")]
 
 use opgate_constraint_limits::POLICY;
 use opgate_sdk::{Document, GroupVersionResource, Parts, Request, Verdict};
@@ -58,9 +58,9 @@ fn very_many_findings_of_one_constraint_are_counted_too() {
 fn a_large_list_is_read_in_part() {
     let large = json!({"all": {"constraints": vec![json!({"x": 1}); 6_000]}}).to_string();
     let property = format!(r#"{{"type":"olm.constraint","value":{large}}}"#);
-    let list = format!("[{}]", vec![property; 40].join(","));
-    assert!(list.len() < 3 << 20);
-    let csv = json!({"metadata": {"annotations": {"olm.properties": list}}});
+    let properties = format!("[{}]", vec![property; 40].join(","));
+    assert!(properties.len() < 3 << 20);
+    let csv = json!({"metadata": {"annotations": {"olm.properties": properties}}});
     let settings = json!({"constraints": {"maxBytes": 131_072}});
     let found = judged("clusterserviceversions", &csv, &settings).violations;
     let last = &found[found.len() - 1].message;
