@@ -1,0 +1,110 @@
+//! Tasks of the project, run as `cargo xtask`.
+
+mod new_rule;
+mod source;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use new_rule::Wanted;
+
+const USAGE: &str = "\
+Usage: cargo xtask new-rule POLICY ID [--in MODULE]
+
+Starts a rule: its section in a module of the policy, and its case file.
+
+  POLICY       a folder in guest/policies, for example registry-bundle
+  ID           the id of the rule, for example RBF-33
+  --in MODULE  where the rule goes, for example manifests or rbac::subjects;
+               by default the module that has the highest rule of the same prefix";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Result<String> {
+    if arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
+        return Ok(USAGE.to_owned());
+    }
+    let ["new-rule", arguments @ ..] = arguments else {
+        bail!("the only task is new-rule\n\n{USAGE}");
+    };
+    // The crate is in a folder of the workspace.
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate_folder.parent().unwrap_or(crate_folder);
+    let wanted = wanted(arguments)?;
+    let written = new_rule::start(root, &wanted)?;
+    let shown = |path: &PathBuf| path.strip_prefix(root).unwrap_or(path).display().to_string();
+    let written: Vec<_> = written.iter().map(shown).collect();
+    let Wanted { policy, id, .. } = wanted;
+    Ok(format!(
+        "wrote {}\n\nFill in every TODO, and write the function that judges {id} below its section.\n`cargo test -p opgate-{policy}` says what is missing.",
+        written.join("\nwrote ")
+    ))
+}
+
+fn wanted<'a>(arguments: &[&'a str]) -> Result<Wanted<'a>> {
+    let (mut names, mut module) = (Vec::new(), None);
+    let mut rest = arguments.iter();
+    while let Some(&argument) = rest.next() {
+        if argument == "--in" {
+            let Some(name) = rest.next() else { bail!("--in needs the name of a module") };
+            module = Some(*name);
+        } else if let Some(name) = argument.strip_prefix("--in=") {
+            module = Some(name);
+        } else if argument.starts_with('-') {
+            bail!("{argument} is no option of new-rule\n\n{USAGE}");
+        } else {
+            names.push(argument);
+        }
+    }
+    let [policy, id] = names[..] else {
+        bail!("new-rule needs the name of a policy and the id of a rule\n\n{USAGE}");
+    };
+    Ok(Wanted { policy, id, module })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_may_be_in_any_order() {
+        let expected = Wanted { policy: "a", id: "A-1", module: Some("b") };
+        for arguments in
+            [&["a", "A-1", "--in", "b"][..], &["--in", "b", "a", "A-1"], &["a", "--in=b", "A-1"]]
+        {
+            assert_eq!(wanted(arguments).unwrap(), expected);
+        }
+        assert_eq!(wanted(&["a", "A-1"]).unwrap().module, None);
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused_with_a_reason() {
+        for (arguments, error) in [
+            (&[][..], "the only task is new-rule"),
+            (&["old-rule"], "the only task is new-rule"),
+            (&["new-rule"], "needs the name of a policy"),
+            (&["new-rule", "a", "b", "c"], "needs the name of a policy"),
+            (&["new-rule", "a", "A-1", "--in"], "--in needs"),
+            (&["new-rule", "--out", "a"], "--out is no option"),
+        ] {
+            let found = run(arguments).unwrap_err().to_string();
+            assert!(found.contains(error), "{arguments:?}: {found}");
+        }
+        assert_eq!(run(&["new-rule", "--help"]).unwrap(), USAGE);
+    }
+}
