@@ -4,6 +4,7 @@
 //! of the two must be the same, byte for byte.
 
 pub mod base64;
+pub mod duration;
 
 use std::fmt::Write as _;
 

@@ -5,6 +5,7 @@
 //! * [`kinds`]: kinds and resources.
 //! * [`json`]: JSON as Go's decoder reads it, of any depth.
 //! * [`image`]: references to images.
+//! * [`go`]: quoting, paths, names that fold, base64, durations.
 //! * [`labels`]: label selectors.
 //! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.

@@ -148,6 +148,21 @@ impl<'r> Report<'r> {
         self.explain = Some(explain);
     }
 
+    /// [`Report::add`] for each of very many things. A verdict has no room for more than 256 findings:
+    /// the texts of others are not made.
+    pub fn add_each<T>(
+        &mut self,
+        rule: &'static Rule,
+        things: impl Iterator<Item = T>,
+        texts: impl Fn(T) -> (String, String),
+    ) {
+        for (number, thing) in things.enumerate() {
+            let (field, message) =
+                if number < VIOLATIONS { texts(thing) } else { Default::default() };
+            self.add(rule, field, message);
+        }
+    }
+
     /// How often a rule was broken, and denies, so far.
     #[must_use]
     pub fn denials(&self, rule: &'static Rule) -> usize {

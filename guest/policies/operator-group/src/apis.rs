@@ -12,7 +12,7 @@ use std::fmt;
 
 use opgate_sdk::Document;
 
-use crate::texts;
+use crate::lists;
 
 /// An API that a group of Operators provides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,6 +164,6 @@ impl fmt::Display for ApiSet {
 }
 
 /// At most `shown` of them, for a message.
-pub(crate) fn some(apis: &ApiSet, shown: usize) -> String {
-    texts::some(&apis.texts(), shown)
+pub(crate) fn shortened(apis: &ApiSet, shown: usize) -> String {
+    lists::shortened(&apis.texts(), shown)
 }

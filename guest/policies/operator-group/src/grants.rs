@@ -1,90 +1,331 @@
-//! What ServiceAccounts are granted: OPG-32, OPG-33 and OPG-36 to OPG-38. What the grants come to is
-//! worked out in [`rbac`].
+//! What ServiceAccounts are granted. What the grants come to is worked out in [`rbac`].
 
-use opgate_sdk::{Document, Shape};
+use opgate_sdk::{Document, Report, Review, Rule, Shape, rule, rules};
 
-use crate::Review;
-use crate::findings::Findings;
-use crate::rbac::{self, Found, Unanswered, WORK};
+use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CSV, GROUP, ROLE};
+use crate::rbac::{self, Found, STEPS, Unanswered};
+use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CSVS, GROUPS, ROLE_BINDINGS, ROLES};
+
+rules![OPG_32, OPG_33, OPG_36, OPG_37, OPG_38];
 
 const ACCOUNT: &str = "/spec/serviceAccountName";
 const ACCOUNT_FIELD: &str = "spec.serviceAccountName";
 const INSTALL_FIELD: &str = "spec.install.spec";
-const ROLES: &str = "roles and bindings";
+const NEEDED: &str = "roles and bindings";
 
-/// The account of an OperatorGroup: OPG-32 and OPG-38.
-pub(crate) fn group(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
+rule! {
+    /// the ServiceAccount of an OperatorGroup may not write CRDs and API services
+    ///
+    /// No ClusterRoleBinding gives the ServiceAccount in `spec.serviceAccountName` a ClusterRole
+    /// that allows `create`, `update`, `patch`, `delete`, `deletecollection` or `*` on
+    /// `apiservices` of `apiregistration.k8s.io` or `customresourcedefinitions` of
+    /// `apiextensions.k8s.io`, wildcards included. The account counts by itself, as the user
+    /// `system:serviceaccount:NAMESPACE:NAME`, and in the groups `system:serviceaccounts`,
+    /// `system:serviceaccounts:NAMESPACE` and `system:authenticated`. An UPDATE is judged where it
+    /// sets another account. The rule reads ClusterRoles and ClusterRoleBindings, not Roles and
+    /// RoleBindings. What takes more than 500,000 steps to compare is not evaluated, or refused
+    /// where `rules` says `deny`.
+    ///
+    /// # Why
+    ///
+    /// OLM writes CRDs and API services itself, with its own rights. An account that may write them
+    /// lets any Operator of the group change the APIs of the whole cluster (OpenShift 4.12,
+    /// Operators, *Understanding Operator installation policy*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the ClusterRoleBinding that the message names, or bind a narrower role. Grant the
+    /// account what it needs by a Role and a RoleBinding in its namespace.
+    ///
+    /// # Accepted
+    ///
+    /// The account has all rights in its namespace, by a Role and a RoleBinding.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The ClusterRoleBinding installer gives scoped/scoped the ClusterRole cluster-admin.
+    /// metadata: {name: scoped, namespace: scoped}
+    /// spec: {serviceAccountName: scoped}
+    /// ```
+    ///
+    /// `message: a service account associated with an Operator group should never be granted
+    /// privileges to write APIService and CustomResourceDefinition resources (ClusterRole
+    /// "cluster-admin" through ClusterRoleBinding "installer")`
+    OPG_32: Warn {
+        on: [GROUP: Create | Update],
+        reads: [CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS],
+        may_skip: true,
+        source: "OCP 4.12 L7946, L8042-8064; OCP 4.15 L5622-5627; OCP 4.5 L2750-2758",
+    }
+}
+
+rule! {
+    /// the ServiceAccount of an OperatorGroup may read and write pull secrets where a member uses one
+    ///
+    /// Where a deployment of a CSV in the namespace names `imagePullSecrets`, the ServiceAccount in
+    /// `spec.serviceAccountName` has `get` on these secrets in the whole cluster, by a
+    /// ClusterRoleBinding, and `create`, `update` and `patch` on secrets in the namespace. CSVs
+    /// with the label `olm.copiedFrom` and CSVs that are being deleted do not count. An UPDATE of
+    /// the group is judged where it sets another account; a CSV that comes later is not judged. The
+    /// rule is off until `rules` gives it a level. It reads CSVs, roles and bindings; what takes
+    /// more than 500,000 steps to compare is not evaluated, or refused where that level is `deny`.
+    ///
+    /// # Why
+    ///
+    /// OLM fetches the pull secret from its own namespace and writes it to the Operator's
+    /// namespace, both with the rights of that account (OpenShift 4.12, Operators, *Fine-grained
+    /// permissions*).
+    ///
+    /// # Repair
+    ///
+    /// Bind the account to a ClusterRole with `get` on `secrets` by a ClusterRoleBinding, and to a
+    /// Role with `create`, `update` and `patch` on `secrets` in its namespace.
+    ///
+    /// # Accepted
+    ///
+    /// The account `scoped/scoped` has both rights.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # A CSV in the namespace scoped names a pull secret; the account has no rights on secrets.
+    /// spec: {serviceAccountName: scoped}
+    /// ```
+    ///
+    /// `message: service account scoped/scoped needs secrets get (ClusterRole) and create, update,
+    /// patch (Role) because an Operator specifies a pull secret`
+    OPG_38: Deny {
+        on: [GROUP: Create | Update],
+        reads: [CSVS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS],
+        off_until: [],
+        may_skip: true,
+        source: "OCP 4.12 L8203-8218; OCP 4.15 L5763-5820",
+    }
+}
+
+/// The account of an OperatorGroup.
+pub(crate) fn group(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let account = object.text_or_empty(ACCOUNT);
     if account.is_empty() || !review.touches(object, ACCOUNT, &Shape::Scalar) {
         return;
     }
     let namespace = review.namespace();
-    if findings.is_on("OPG-32") {
+    if report.is_on(&OPG_32) {
         let found = rbac::widened_account(namespace, &account);
-        if let Some(through) = answer(review, findings, "OPG-32", ACCOUNT_FIELD, found) {
-            findings.warn("OPG-32", ACCOUNT_FIELD, privileges(&through));
+        if let Some(through) = answer(report, &OPG_32, ACCOUNT_FIELD, found) {
+            report.add(&OPG_32, ACCOUNT_FIELD, privileges(&through));
         }
     }
-    if findings.is_enabled("OPG-38") {
+    if report.is_on(&OPG_38) {
         let found = rbac::lacks_pull_secrets(namespace, &account);
-        if answer(review, findings, "OPG-38", ACCOUNT_FIELD, found) {
+        if answer(report, &OPG_38, ACCOUNT_FIELD, found) {
             let message = format!(
                 "service account {namespace}/{account} needs secrets get (ClusterRole) and create, update, patch (Role) because an Operator specifies a pull secret"
             );
-            findings.deny("OPG-38", ACCOUNT_FIELD, message);
+            report.add(&OPG_38, ACCOUNT_FIELD, message);
         }
     }
 }
 
-/// A member of a group whose account installs it, new or asking for more: OPG-37.
-pub(crate) fn csv(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
+rule! {
+    /// the ServiceAccount of an OperatorGroup has what a new member asks for
+    ///
+    /// Where the only OperatorGroup of a CSV's namespace names a ServiceAccount, that account has
+    /// every right that the CSV asks for: those in `spec.install.spec.permissions` in the
+    /// namespace, those in `clusterPermissions` in the whole cluster. An UPDATE is judged by the
+    /// policy rules that it adds, or by all where it drops or changes a mark of a copy (see
+    /// OPG-20). A copy is exempt only where one of OLM's identities writes it. The rule is off
+    /// until `rules` gives it a level, and reports up to 20 policy rules. It reads OperatorGroups,
+    /// roles and bindings; what takes more than 500,000 steps to compare is not evaluated, or
+    /// refused where that level is `deny`.
+    ///
+    /// # Why
+    ///
+    /// OLM installs the Operator with the rights of that account. Where one is missing, the
+    /// installation fails with the reason `InstallComponentFailed` (OpenShift 4.12, Operators,
+    /// *Scoping Operator installations* and *Troubleshooting permission failures*).
+    ///
+    /// # Repair
+    ///
+    /// Grant the account what the message names, by a Role for `permissions` and by a ClusterRole
+    /// with a ClusterRoleBinding for `clusterPermissions`. Or install the Operator in a namespace
+    /// whose group names no account.
+    ///
+    /// # Accepted
+    ///
+    /// A Role in the namespace `scoped` grants the account `get` on pods, and the CSV asks for no
+    /// more.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The group of the namespace scoped names the account scoped, which has no rights.
+    /// spec:
+    ///   install:
+    ///     spec: {permissions: [{rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}]}
+    /// ```
+    ///
+    /// `message: operator group service account scoped/scoped lacks get pods in namespace scoped;
+    /// the install fails with reason InstallComponentFailed`
+    OPG_37: Deny {
+        on: [CSV: Create | Update],
+        reads: [GROUPS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS],
+        off_until: [],
+        may_skip: true,
+        source: "OCP 4.12 L7949, L7986-8001, L8135, L8281-8311",
+    }
+}
+
+/// A member of a group whose account installs it, new or asking for more.
+pub(crate) fn csv(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let old = review.spares();
-    if !findings.is_enabled("OPG-37") || !rbac::asks_for_permissions(object, old) {
+    if !report.is_on(&OPG_37) || !rbac::asks_for_permissions(object, old) {
         return;
     }
     let namespace = review.namespace();
-    let found = findings.answer(&["OPG-37"], ROLES, rbac::group_account(namespace));
+    let found = report.answer(&[&OPG_37], NEEDED, rbac::group_account(namespace));
     let Some(Some(account)) = found else { return };
     let found = rbac::missing_permissions(namespace, &account, object, old);
-    for missing in answer(review, findings, "OPG-37", INSTALL_FIELD, found) {
+    for missing in answer(report, &OPG_37, INSTALL_FIELD, found) {
         let message = format!(
             "operator group service account {namespace}/{account} lacks {}; the install fails with reason InstallComponentFailed",
             missing.permission
         );
-        findings.deny("OPG-37", &missing.field, message);
+        report.add(&OPG_37, missing.field, message);
     }
 }
 
-/// A ClusterRoleBinding: OPG-33.
-pub(crate) fn binding(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    if !findings.is_on("OPG-33") || !changes(review, object, &["/subjects", "/roleRef"]) {
+rule! {
+    /// no binding lets the ServiceAccount of an OperatorGroup write CRDs and API services
+    ///
+    /// No ClusterRoleBinding, and no ClusterRole that is bound by one, gives the rights of OPG-32
+    /// to a ServiceAccount that some OperatorGroup names in `spec.serviceAccountName`. A
+    /// ClusterRole with an `aggregationRule` counts with the rules of the ClusterRoles that it
+    /// selects. An UPDATE is judged by the accounts that a binding adds and by the rights that a
+    /// ClusterRole adds. The rule reads OperatorGroups, ClusterRoles and ClusterRoleBindings. What
+    /// takes more than 500,000 steps to compare is not evaluated, or refused where `rules` says
+    /// `deny`.
+    ///
+    /// # Why
+    ///
+    /// The reason is that of OPG-32, seen from the grant: an account becomes too powerful without a
+    /// change of its group (OpenShift 4.12, Operators, *Understanding Operator installation
+    /// policy*).
+    ///
+    /// # Repair
+    ///
+    /// Leave the accounts that the message names out of the binding, or leave the rights out of the
+    /// ClusterRole. Use a Role and a RoleBinding for what the account needs in its namespace.
+    ///
+    /// # Accepted
+    ///
+    /// A binding of the same account to a ClusterRole that allows `get`, `list` and `watch` on
+    /// CRDs.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The OperatorGroup scoped/scoped names the ServiceAccount scoped.
+    /// kind: ClusterRoleBinding
+    /// roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+    /// subjects: [{kind: ServiceAccount, name: scoped, namespace: scoped}]
+    /// ```
+    ///
+    /// `message: a service account associated with an Operator group should never be granted
+    /// privileges to write APIService and CustomResourceDefinition resources (ServiceAccount
+    /// scoped/scoped through ClusterRole "cluster-admin")`
+    OPG_33: Warn {
+        on: [CLUSTER_ROLE_BINDING: Create | Update, CLUSTER_ROLE: Create | Update],
+        reads: [GROUPS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS],
+        may_skip: true,
+        source: "OCP 4.12 L7946; OCP 4.15 L5622-5627",
+    }
+}
+
+pub(crate) fn cluster_role_binding(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    if !report.is_on(&OPG_33) || !changes(review, object, &["/subjects", "/roleRef"]) {
         return;
     }
     let found = rbac::widening_binding(object, review.spares());
-    if let Some(through) = answer(review, findings, "OPG-33", "subjects", found) {
-        findings.warn("OPG-33", "subjects", privileges(&through));
+    if let Some(through) = answer(report, &OPG_33, "subjects", found) {
+        report.add(&OPG_33, "subjects", privileges(&through));
     }
 }
 
-/// A Role or ClusterRole: OPG-33 for the latter, OPG-36 for both.
-pub(crate) fn role(review: &Review<'_>, object: &Document, findings: &mut Findings<'_>) {
-    if !changes(review, object, &["/rules", "/aggregationRule"]) {
-        return;
-    }
-    if review.request.resource.resource == "clusterroles" && findings.is_on("OPG-33") {
+pub(crate) fn cluster_role(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    if report.is_on(&OPG_33) && changes(review, object, &GRANTED) {
         let found = rbac::widening_role(object, review.spares());
-        if let Some(through) = answer(review, findings, "OPG-33", "rules", found) {
-            findings.warn("OPG-33", "rules", privileges(&through));
+        if let Some(through) = answer(report, &OPG_33, "rules", found) {
+            report.add(&OPG_33, "rules", privileges(&through));
         }
     }
-    if findings.is_enabled("OPG-36") {
-        let found = rbac::opens_groups(object, review.spares());
-        if answer(review, findings, "OPG-36", "rules", found) {
-            let message = "role grants write access to operatorgroups, which allows its subjects to install Operators";
-            findings.warn("OPG-36", "rules", message);
-        }
+    role(review, report);
+}
+
+rule! {
+    /// no role lets its subjects write OperatorGroups
+    ///
+    /// No Role or ClusterRole allows `create`, `update`, `patch` or `*` on `operatorgroups` of
+    /// `operators.coreos.com`, wildcards included. A rule with `resourceNames` counts for `update`
+    /// and `patch`, and what a ClusterRole aggregates counts when the controller writes it into
+    /// `rules`. An UPDATE is judged by the rights that it adds. The rule is off until `rules` of
+    /// the policy gives it a level. A role that takes more than 500,000 steps to compare is not
+    /// evaluated, or refused where that level is `deny`.
+    ///
+    /// # Why
+    ///
+    /// Regular users can create Subscriptions; what keeps them from installing Operators is that
+    /// they cannot write OperatorGroups (OpenShift 4.12, Operators, *Understanding Operator
+    /// installation policy*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the verbs from the role, or the resource. Users who may install Operators work in
+    /// namespaces in which an administrator has created the group.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// kind: Role
+    /// rules:
+    /// - {apiGroups: [operators.coreos.com], resources: [operatorgroups], verbs: [get, list]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: ClusterRole
+    /// rules:
+    /// - {apiGroups: [operators.coreos.com], resources: [operatorgroups], verbs: [create]}
+    /// ```
+    ///
+    /// `message: role grants write access to operatorgroups, which allows its subjects to install
+    /// Operators`
+    OPG_36: Warn {
+        on: [ROLE: Create | Update, CLUSTER_ROLE: Create | Update],
+        off_until: [],
+        may_skip: true,
+        source: "OCP 4.12 L7939",
     }
 }
+
+pub(crate) fn role(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    if !report.is_on(&OPG_36) || !changes(review, object, &GRANTED) {
+        return;
+    }
+    let found = rbac::opens_groups(object, review.spares());
+    if answer(report, &OPG_36, "rules", found) {
+        let message = "role grants write access to operatorgroups, which allows its subjects to install Operators";
+        report.add(&OPG_36, "rules", message);
+    }
+}
+
+/// What a role says about rights.
+const GRANTED: [&str; 2] = ["/rules", "/aggregationRule"];
 
 /// Whether there is anything at one of the pointers that was not there before. What stays as it is
 /// needs no cluster, however large it is.
@@ -98,28 +339,22 @@ fn privileges(through: &str) -> String {
     )
 }
 
-/// What was found. Where that may not be all, a rule that denies refuses what nobody can judge, and
-/// others are left out, and said to be.
-fn answer<T>(
-    review: &Review<'_>,
-    findings: &mut Findings<'_>,
-    rule: &'static str,
-    field: &str,
-    found: Found<T>,
-) -> T {
+/// What was found. Where that may not be all, a rule that the configuration sets to deny refuses what
+/// nobody can judge. Others are left out, and said to be.
+fn answer<T>(report: &mut Report<'_>, rule: &'static Rule, field: &str, found: Found<T>) -> T {
     match found.short {
         None => {}
         Some(Unanswered::Absent) => {
-            findings.left_out(rule, &format!("the cluster's {ROLES} are not available"));
+            report.skip(rule, "", &format!("the cluster's {NEEDED} are not available"));
         }
-        Some(Unanswered::TooLarge(at)) if review.conventions.denies(rule, false) => {
+        Some(Unanswered::TooLarge(at)) if report.is_set_to_deny(rule) => {
             let message = format!(
-                "{at}: there is more to compare than {WORK} steps allow, and what cannot be judged is refused; make it smaller"
+                "{at}: there is more to compare than {STEPS} steps allow, and what cannot be judged is refused; make it smaller"
             );
-            findings.deny(rule, field, message);
+            report.add(rule, field, message);
         }
         Some(Unanswered::TooLarge(_)) => {
-            findings.left_out(rule, "there is more to compare than the time allows");
+            report.skip(rule, "", "there is more to compare than the time allows");
         }
     }
     found.what

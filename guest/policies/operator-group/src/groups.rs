@@ -10,8 +10,8 @@
 use opgate_sdk::{Document, Kind};
 
 use crate::apis::ApiSet;
+use crate::lists;
 use crate::namespaces::NamespaceSet;
-use crate::texts;
 
 /// Annotation with the APIs that a group provides.
 pub const PROVIDED_APIS: &str = "/metadata/annotations/olm.providedAPIs";
@@ -39,7 +39,7 @@ impl Selection {
     /// What the spec selects.
     #[must_use]
     pub fn of(group: &Document) -> Self {
-        let mut names = texts::of(group, TARGETS);
+        let mut names = lists::texts(group, TARGETS);
         if !names.is_empty() {
             names.sort_unstable();
             names.dedup();
@@ -75,7 +75,7 @@ pub fn has_requirements(group: &Document) -> bool {
 /// The targets that OLM wrote to the status, if there are any.
 #[must_use]
 pub fn synchronised(group: &Document) -> Option<NamespaceSet> {
-    let names = texts::of(group, STATUS);
+    let names = lists::texts(group, STATUS);
     (!names.is_empty()).then(|| names.into_iter().collect())
 }
 

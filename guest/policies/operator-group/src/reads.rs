@@ -1,28 +1,14 @@
-//! What the policy reads of the cluster. Each read lists the rules that use it, so that nothing is
+//! What the policy reads of the cluster. Each rule says which of these it needs, so that nothing is
 //! watched for rules that are off.
 
 use opgate_sdk::copies;
 use opgate_sdk::{ClusterRead, Index};
 
 use crate::groups;
-
-const OLM: &str = "operators.coreos.com";
-const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// The reads, in the order in which the policy describes them.
-pub const READS: &[ClusterRead] = &[
-    GROUPS,
-    NAMESPACES,
-    CSVS,
-    SERVICE_ACCOUNTS,
-    CLUSTER_ROLES,
-    CLUSTER_ROLE_BINDINGS,
-    ROLES,
-    ROLE_BINDINGS,
-];
+use crate::kinds::{OLM, RBAC};
 
 /// OperatorGroups.
-pub const GROUPS: ClusterRead = ClusterRead {
+pub(crate) static GROUPS: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1",
     resource: "operatorgroups",
@@ -44,26 +30,15 @@ pub const GROUPS: ClusterRead = ClusterRead {
         Index { name: "name", field: "/metadata/name", separator: "" },
         Index { name: "account", field: "/spec/serviceAccountName", separator: "" },
     ],
-    rules: &[
-        "OPG-01", "OPG-02", "OPG-18", "OPG-20", "OPG-21", "OPG-22", "OPG-23", "OPG-24", "OPG-25",
-        "OPG-26", "OPG-27", "OPG-30", "OPG-33", "OPG-37",
-    ],
     ..ClusterRead::EMPTY
 };
 
 /// Namespaces, of which only names and labels count.
-pub const NAMESPACES: ClusterRead = ClusterRead {
-    version: "v1",
-    resource: "namespaces",
-    rules: &[
-        "OPG-11", "OPG-16", "OPG-17", "OPG-18", "OPG-22", "OPG-23", "OPG-24", "OPG-25", "OPG-26",
-        "OPG-27", "OPG-30",
-    ],
-    ..ClusterRead::EMPTY
-};
+pub(crate) static NAMESPACES: ClusterRead =
+    ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
 
 /// ClusterServiceVersions without the label of OLM's copies.
-pub const CSVS: ClusterRead = ClusterRead {
+pub(crate) static CSVS: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",
     resource: "clusterserviceversions",
@@ -92,34 +67,24 @@ pub const CSVS: ClusterRead = ClusterRead {
             separator: "",
         },
     ],
-    // Those about members ask whether one that claims to be a copy has an original.
-    rules: &[
-        "OPG-16", "OPG-17", "OPG-20", "OPG-21", "OPG-22", "OPG-23", "OPG-24", "OPG-25", "OPG-26",
-        "OPG-27", "OPG-28", "OPG-29", "OPG-30", "OPG-38",
-    ],
     ..ClusterRead::EMPTY
 };
 
 /// ServiceAccounts, of which only the names count.
-pub const SERVICE_ACCOUNTS: ClusterRead = ClusterRead {
-    version: "v1",
-    resource: "serviceaccounts",
-    rules: &["OPG-15"],
-    ..ClusterRead::EMPTY
-};
+pub(crate) static SERVICE_ACCOUNTS: ClusterRead =
+    ClusterRead { version: "v1", resource: "serviceaccounts", ..ClusterRead::EMPTY };
 
 /// ClusterRoles.
-pub const CLUSTER_ROLES: ClusterRead = ClusterRead {
+pub(crate) static CLUSTER_ROLES: ClusterRead = ClusterRead {
     group: RBAC,
     version: "v1",
     resource: "clusterroles",
     fields: &["/rules", "/aggregationRule"],
-    rules: &["OPG-03", "OPG-32", "OPG-33", "OPG-37", "OPG-38"],
     ..ClusterRead::EMPTY
 };
 
 /// ClusterRoleBindings.
-pub const CLUSTER_ROLE_BINDINGS: ClusterRead = ClusterRead {
+pub(crate) static CLUSTER_ROLE_BINDINGS: ClusterRead = ClusterRead {
     group: RBAC,
     version: "v1",
     resource: "clusterrolebindings",
@@ -128,27 +93,24 @@ pub const CLUSTER_ROLE_BINDINGS: ClusterRead = ClusterRead {
         Index { name: "subject", field: "/subjects/*/name", separator: "" },
         Index { name: "role", field: "/roleRef/name", separator: "" },
     ],
-    rules: &["OPG-32", "OPG-33", "OPG-37", "OPG-38"],
     ..ClusterRead::EMPTY
 };
 
 /// Roles.
-pub const ROLES: ClusterRead = ClusterRead {
+pub(crate) static ROLES: ClusterRead = ClusterRead {
     group: RBAC,
     version: "v1",
     resource: "roles",
     fields: &["/rules"],
-    rules: &["OPG-37", "OPG-38"],
     ..ClusterRead::EMPTY
 };
 
 /// RoleBindings.
-pub const ROLE_BINDINGS: ClusterRead = ClusterRead {
+pub(crate) static ROLE_BINDINGS: ClusterRead = ClusterRead {
     group: RBAC,
     version: "v1",
     resource: "rolebindings",
     fields: &["/subjects", "/roleRef"],
     indexes: &[Index { name: "subject", field: "/subjects/*/name", separator: "" }],
-    rules: &["OPG-37", "OPG-38"],
     ..ClusterRead::EMPTY
 };

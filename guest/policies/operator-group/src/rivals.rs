@@ -1,4 +1,4 @@
-//! Other groups that provide the same APIs in the same namespaces (OPG-18, OPG-25 to OPG-27).
+//! Other groups that provide the same APIs in the same namespaces.
 //!
 //! ```text
 //! APIs, reach ─▶ queries on the indexes of GROUPS ─▶ candidates ─ exact decision ─▶ Rivals
@@ -19,8 +19,9 @@ use crate::groups::{
     Extent, PROVIDED_APIS, STATUS, Selection, TARGETS, reach, status_extent, synchronised,
 };
 use crate::namespaces::NamespaceSet;
+use crate::olm_reason::OlmReason;
 use crate::reads::GROUPS;
-use crate::{targets, texts};
+use crate::{lists, targets};
 
 /// More names than this take longer to hand over than to be compared with the few groups that provide
 /// the same.
@@ -102,14 +103,12 @@ pub(crate) fn find(
     search.tell(wanted)
 }
 
-/// OLM's word for a conflict.
-pub(crate) const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
-
 /// What is said to whoever brings a conflict.
 pub(crate) fn message(rivals: &Rivals) -> String {
     format!(
-        "intersecting operatorgroups provide the same apis: {}; choose other target namespaces, or remove the other Operator or group ({CONFLICT})",
-        rivals.tell()
+        "intersecting operatorgroups provide the same apis: {}; choose other target namespaces, or remove the other Operator or group ({})",
+        rivals.tell(),
+        OlmReason::InterOperatorGroupOwnerConflict
     )
 }
 
@@ -194,7 +193,7 @@ impl Search<'_> {
         for (namespace, name) in self.found.iter().take(SHOWN) {
             let Some(group) = GROUPS.get(namespace, name)? else { continue };
             let apis = ApiSet::parse(&group.text_or_empty(PROVIDED_APIS)).intersection(wanted);
-            let apis = apis::some(&apis, SHOWN_OF_EACH);
+            let apis = apis::shortened(&apis, SHOWN_OF_EACH);
             if is_one_large(&group) {
                 let text = format!(
                     "OperatorGroup {namespace}/{name} (more than {LARGE} namespaces) also provides {apis}"
@@ -207,7 +206,7 @@ impl Search<'_> {
                 "all namespaces".to_owned()
             } else {
                 let names: Vec<_> = shared.iter().cloned().collect();
-                format!("namespaces: {}", texts::some(&names, SHOWN_OF_EACH))
+                format!("namespaces: {}", lists::shortened(&names, SHOWN_OF_EACH))
             };
             rivals
                 .shown

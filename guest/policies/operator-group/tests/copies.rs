@@ -10,21 +10,28 @@
     reason = "tests may panic, and so may what they share"
 )]
 
-#[allow(dead_code, reason = "shared with the tables of rules")]
-mod cases;
+#[allow(dead_code, reason = "shared with other tests")]
+mod shorthand;
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-use cases::{csv, group, parsed, request};
-use opgate_operator_group::OperatorGroup;
+use opgate_cases::native::verdict;
+use opgate_operator_group::POLICY;
 use opgate_sdk::cluster::Cluster;
-use opgate_sdk::identities::UNLISTED;
-use opgate_sdk::{Level, Operation, Policy, Verdict, log};
+use opgate_sdk::{Level, Operation, Parts, Request, Route, UNLISTED, Verdict, log};
 use serde_json::{Value, json};
+use shorthand::{create, csv, group, nothing, parsed};
 
 const OLM: &str =
     "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount";
 const TENANT: &str = "mallory";
+
+/// The route of versions.
+static ROUTE: LazyLock<u64> = LazyLock::new(|| {
+    let is_theirs = |route: &Route| route.on.kind == "ClusterServiceVersion";
+    1 << POLICY.routes.iter().position(is_theirs).expect("a route")
+});
 
 /// What the version under review says. `O` suits the group of its namespace, `S` does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,20 +77,20 @@ impl State {
     }
 
     fn object(&self, namespace: &str) -> Value {
-        let mut short = json!({"csv": "c", "namespace": namespace, "modes": self.modes});
+        let mut version = csv(&format!("{namespace}/c"), self.modes, "");
         if let Some(label) = self.label {
-            short["labels"] = json!({"olm.copiedFrom": label});
+            version["metadata"]["labels"] = json!({"olm.copiedFrom": label});
         }
         if let Some(annotation) = self.annotation {
-            short["annotations"] = json!({"olm.operatorNamespace": annotation});
+            version["metadata"]["annotations"] = json!({"olm.operatorNamespace": annotation});
         }
         if self.reason {
-            short["reason"] = json!("Copied");
+            version["status"]["reason"] = json!("Copied");
         }
         if self.terminating {
-            short["deleted"] = json!(true);
+            version["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
-        csv(short.as_object().expect("an object"))
+        version
     }
 
     /// OLM installs it.
@@ -110,7 +117,7 @@ struct Place {
 impl Place {
     /// Runs a test with what is stored, the version under review among it.
     fn within<T>(&self, old: Option<&State>, test: impl FnOnce() -> T) -> T {
-        let mut cluster = Cluster::new(OperatorGroup::describe().reads, &parsed(&json!({})));
+        let mut cluster = Cluster::new(&POLICY.reads(), &parsed(&json!({})));
         cluster.insert("operatorgroups", &parsed(&group("here/g:[here]{}")));
         let stored = [(&self.original, "there"), (&old.copied(), "here")];
         for (state, namespace) in stored {
@@ -122,13 +129,14 @@ impl Place {
     }
 
     fn judge(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
-        let mut request = request("clusterserviceversions");
-        request.operation = if old.is_some() { Operation::Update } else { Operation::Create };
-        (request.namespace, request.name) = ("here".to_owned(), "c".to_owned());
-        user.clone_into(&mut request.user.username);
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let (name, namespace) = ("c".to_owned(), "here".to_owned());
+        let mut parts = Parts { operation, name, namespace, ..Parts::default() };
+        user.clone_into(&mut parts.user.username);
         let (object, old) =
             (parsed(&object.object("here")), old.map(|o| parsed(&o.object("here"))));
-        OperatorGroup::validate(&request, Some(&object), old.as_ref(), &parsed(&self.settings))
+        let settings = parsed(&self.settings);
+        POLICY.validate(&Request::from(parts), *ROUTE, Some(&object), old.as_ref(), &settings)
     }
 
     fn ask(&self, user: &str, object: &State, old: Option<&State>) -> Verdict {
@@ -196,7 +204,7 @@ fn a_copy_is_believed_from_olm_and_by_its_original() {
             let told = |user: &str| {
                 let verdict = place.ask(user, &copy, None);
                 let denied = verdict.violations.iter().any(|v| v.level == Level::Deny);
-                let noted = verdict.audit_annotations.iter().any(|(key, _)| key == UNLISTED);
+                let noted = verdict.audit_annotations.iter().any(|note| note.key == UNLISTED);
                 (denied, noted, log::taken().len())
             };
             assert_eq!(told(OLM), (false, false, 0), "{copy:?} {original:?}");
@@ -208,14 +216,15 @@ fn a_copy_is_believed_from_olm_and_by_its_original() {
 
 #[test]
 fn without_a_cluster_a_copy_is_believed_from_olm_only() {
-    let object = parsed(&State { label: Some("there"), ..State::PLAIN }.object("here"));
-    let mut request = request("clusterserviceversions");
-    "here".clone_into(&mut request.namespace);
-    for (user, notes) in [(OLM, &[][..]), (TENANT, &["unlisted-identity", "not-evaluated"])] {
-        user.clone_into(&mut request.user.username);
-        let verdict = OperatorGroup::validate(&request, Some(&object), None, &parsed(&json!({})));
-        let keys: Vec<_> = verdict.audit_annotations.iter().map(|(key, _)| key.as_str()).collect();
-        assert_eq!((keys.as_slice(), verdict.violations.len()), (notes, 0), "{user}");
+    let object = State { label: Some("there"), ..State::PLAIN }.object("here");
+    let mut case = create(&object, &[]);
+    case.cluster = None;
+    for (user, noted) in [(OLM, false), (TENANT, true)] {
+        case.request.user = Some(user.to_owned());
+        let verdict = verdict(&POLICY, &case);
+        let keys: Vec<_> = verdict.audit_annotations.iter().map(|note| note.key.as_str()).collect();
+        assert_eq!(keys, if noted { vec![UNLISTED] } else { vec![] }, "{user}");
+        assert_eq!((verdict.skipped.is_empty(), verdict.violations.len()), (!noted, 0), "{user}");
     }
 }
 
@@ -227,7 +236,7 @@ fn what_changes_nothing_passes_whatever_it_claims() {
         let copies = State::all().into_iter().filter(|state| !state.works());
         for copy in copies {
             let verdict = place.ask(TENANT, &copy, Some(&copy));
-            assert_eq!(verdict, Verdict::default(), "{copy:?} {original:?}");
+            assert_eq!(verdict, nothing(), "{copy:?} {original:?}");
         }
     }
 }

@@ -7,17 +7,16 @@
     reason = "tests may panic, and so may what they share"
 )]
 
-#[allow(dead_code, reason = "shared with the tables of rules")]
-mod cases;
+#[allow(dead_code, reason = "shared with other tests")]
+mod shorthand;
 
 use std::collections::BTreeMap;
 
-use cases::{csv, group, parsed, request, text};
-use opgate_operator_group::OperatorGroup;
-use opgate_sdk::cluster::Cluster;
-use opgate_sdk::identities::UNLISTED;
-use opgate_sdk::{Level, Operation, Policy};
+use opgate_cases::native::verdict;
+use opgate_operator_group::POLICY;
+use opgate_sdk::{Level, UNLISTED};
 use serde_json::{Value, json};
+use shorthand::{asking, create, csv, group, text};
 
 const OPENSHIFT: &str =
     "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount";
@@ -42,25 +41,19 @@ impl Writer {
     fn write(&mut self, resource: &'static str, object: &Value) {
         let member = |name: &str| text(&object["metadata"][name]);
         let key = (resource, member("namespace"), member("name"));
-        let mut request = request(resource);
-        (request.namespace, request.name) = (key.1.clone(), key.2.clone());
-        self.user.clone_into(&mut request.user.username);
-        let old = self.stored.get(&key).map(parsed);
-        if old.is_some() {
-            request.operation = Operation::Update;
+        let cluster: Vec<_> = self.stored.values().cloned().collect();
+        let mut case = create(object, &cluster);
+        case.old = self.stored.get(&key).cloned();
+        if case.old.is_some() {
+            case.operation = "UPDATE";
         }
-        let settings = parsed(&self.settings);
-        let mut cluster = Cluster::new(OperatorGroup::describe().reads, &settings);
-        for ((resource, ..), stored) in &self.stored {
-            cluster.insert(resource, &parsed(stored));
-        }
-        let object_now = parsed(object);
-        let verdict = cluster.during(|| {
-            OperatorGroup::validate(&request, Some(&object_now), old.as_ref(), &settings)
-        });
+        case.request.user = Some(self.user.to_owned());
+        case.settings = self.settings.clone();
+        let verdict = verdict(&POLICY, &case);
         let denied: Vec<_> = verdict.violations.iter().filter(|v| v.level == Level::Deny).collect();
         assert!(denied.is_empty(), "{} {key:?}: {denied:?}", self.user);
-        self.unlisted += verdict.audit_annotations.iter().filter(|(k, _)| k == UNLISTED).count();
+        let unlisted = verdict.audit_annotations.iter().filter(|note| note.key == UNLISTED);
+        self.unlisted += unlisted.count();
         self.stored.insert(key, object.clone());
     }
 
@@ -82,9 +75,10 @@ const GROUPS: &str = "operatorgroups";
 const CSVS: &str = "clusterserviceversions";
 
 fn version(name: &str, replaces: &str, owned: &str) -> Value {
-    let short = json!({"csv": name, "namespace": "operators", "modes": "A", "own": owned,
-        "replaces": replaces, "permissions": ["get pods core"]});
-    csv(short.as_object().expect("an object"))
+    let pods = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let mut version = asking(csv(&format!("operators/{name}"), "A", owned), &pods);
+    version["spec"]["replaces"] = json!(replaces);
+    version
 }
 
 /// What OLM makes of a version in another namespace.

@@ -6,24 +6,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::cluster::{Match, Query};
 
 use super::Unanswered;
+use super::budget::Budget;
 use super::read::each;
 use super::subjects::Account;
-use super::work::Work;
 use crate::reads::{CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS};
 
 /// The `ClusterRoles` that apply to the account everywhere, each with a binding that says so.
 pub(super) fn cluster_roles(
     account: &Account<'_>,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<BTreeMap<String, String>, Unanswered> {
     let mut roles = BTreeMap::new();
     let matches = [Match { index: "subject", values: &account.names, absent: false }];
     let query = Query { matches: &matches, ..Query::default() };
-    each(&CLUSTER_ROLE_BINDINGS, query, work, |binding, work| {
+    each(&CLUSTER_ROLE_BINDINGS, query, budget, |binding, budget| {
         let role = binding.text_or_empty("/roleRef/name");
         if !roles.contains_key(&role)
             && binding.text_or_empty("/roleRef/kind") == "ClusterRole"
-            && account.is_subject_of(&binding, work)?
+            && account.is_subject_of(&binding, budget)?
         {
             roles.insert(role, binding.text_or_empty("/metadata/name"));
         }
@@ -35,13 +35,13 @@ pub(super) fn cluster_roles(
 /// Kind and name of the roles that apply to the account in its namespace only.
 pub(super) fn roles_in_namespace(
     account: &Account<'_>,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<BTreeSet<(String, String)>, Unanswered> {
     let mut roles = BTreeSet::new();
     let matches = [Match { index: "subject", values: &account.names, absent: false }];
     let query = Query { namespace: Some(account.namespace), matches: &matches, ..Query::default() };
-    each(&ROLE_BINDINGS, query, work, |binding, work| {
-        if account.is_subject_of(&binding, work)? {
+    each(&ROLE_BINDINGS, query, budget, |binding, budget| {
+        if account.is_subject_of(&binding, budget)? {
             let text = |pointer| binding.text_or_empty(pointer);
             roles.insert((text("/roleRef/kind"), text("/roleRef/name")));
         }

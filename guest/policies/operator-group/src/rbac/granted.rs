@@ -7,10 +7,10 @@ use opgate_sdk::go::quote;
 
 use super::Unanswered;
 use super::bindings::{cluster_roles, roles_in_namespace};
+use super::budget::Budget;
 use super::policy_rule::PolicyRule;
 use super::read::{get, length};
 use super::subjects::Account;
-use super::work::Work;
 use crate::reads::{CLUSTER_ROLES, ROLES};
 
 /// The rules of all roles that an account has.
@@ -21,19 +21,19 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    pub(super) fn to(account: &Account<'_>, work: &mut Work) -> Result<Self, Unanswered> {
+    pub(super) fn to(account: &Account<'_>, budget: &mut Budget) -> Result<Self, Unanswered> {
         let mut everywhere = Vec::new();
-        for role in cluster_roles(account, work)?.into_keys() {
-            add_rules(get(&CLUSTER_ROLES, "", &role, work)?, &mut everywhere, work)?;
+        for role in cluster_roles(account, budget)?.into_keys() {
+            add_rules(get(&CLUSTER_ROLES, "", &role, budget)?, &mut everywhere, budget)?;
         }
         let mut inside = Vec::new();
-        for (kind, role) in roles_in_namespace(account, work)? {
+        for (kind, role) in roles_in_namespace(account, budget)? {
             let role = match kind.as_str() {
-                "Role" => get(&ROLES, account.namespace, &role, work)?,
-                "ClusterRole" => get(&CLUSTER_ROLES, "", &role, work)?,
+                "Role" => get(&ROLES, account.namespace, &role, budget)?,
+                "ClusterRole" => get(&CLUSTER_ROLES, "", &role, budget)?,
                 _ => None,
             };
-            add_rules(role, &mut inside, work)?;
+            add_rules(role, &mut inside, budget)?;
         }
         Ok(Self { everywhere, inside })
     }
@@ -55,11 +55,11 @@ impl Granted {
 fn add_rules(
     role: Option<Document>,
     rules: &mut Vec<PolicyRule>,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<(), Unanswered> {
     let Some(role) = role else { return Ok(()) };
     for index in 0..length(&role, "/rules") {
-        rules.push(PolicyRule::read(&role, &format!("/rules/{index}"), work)?);
+        rules.push(PolicyRule::read(&role, &format!("/rules/{index}"), budget)?);
     }
     Ok(())
 }
@@ -77,22 +77,22 @@ impl Held<'_> {
         &self,
         wanted: &PolicyRule,
         scope: &str,
-        work: &mut Work,
+        budget: &mut Budget,
     ) -> Result<Option<String>, Unanswered> {
-        let lacking = self.lack_resource(wanted, scope, work)?;
-        if lacking.is_some() { Ok(lacking) } else { self.lack_url(wanted, work) }
+        let lacking = self.lack_resource(wanted, scope, budget)?;
+        if lacking.is_some() { Ok(lacking) } else { self.lack_url(wanted, budget) }
     }
 
     fn lack_resource(
         &self,
         wanted: &PolicyRule,
         scope: &str,
-        work: &mut Work,
+        budget: &mut Budget,
     ) -> Result<Option<String>, Unanswered> {
         // Mostly one rule has all of it, and no pairs of this and that need be looked at.
         let own = wanted.groups.len() + wanted.resources.len();
         let parts = wanted.verbs.len() + wanted.names.len() + 1;
-        work.spend((own + parts).saturating_mul(self.resources.len()))?;
+        budget.spend((own + parts).saturating_mul(self.resources.len()))?;
         let is_within = |rule: &&PolicyRule| {
             wanted.groups.iter().all(|group| rule.has_group(group))
                 && wanted.resources.iter().all(|resource| rule.has_resource(resource))
@@ -102,14 +102,14 @@ impl Held<'_> {
             return Ok(None);
         }
         for group in &wanted.groups {
-            let rules = with(&self.resources, work, |rule| rule.has_group(group))?;
+            let rules = with(&self.resources, budget, |rule| rule.has_group(group))?;
             for resource in &wanted.resources {
-                let rules = with(&rules, work, |rule| rule.has_resource(resource))?;
-                work.spend(parts.saturating_mul(rules.len()))?;
+                let rules = with(&rules, budget, |rule| rule.has_resource(resource))?;
+                budget.spend(parts.saturating_mul(rules.len()))?;
                 if rules.iter().any(|rule| rule.has_all(&wanted.verbs, &wanted.names)) {
                     continue;
                 }
-                if let Some((verb, name)) = lacking_pair(&rules, wanted, work)? {
+                if let Some((verb, name)) = lacking_pair(&rules, wanted, budget)? {
                     return Ok(Some(permission(verb, group, resource, name, scope)));
                 }
             }
@@ -117,13 +117,17 @@ impl Held<'_> {
         Ok(None)
     }
 
-    fn lack_url(&self, wanted: &PolicyRule, work: &mut Work) -> Result<Option<String>, Unanswered> {
+    fn lack_url(
+        &self,
+        wanted: &PolicyRule,
+        budget: &mut Budget,
+    ) -> Result<Option<String>, Unanswered> {
         let listed: usize = self.urls.iter().map(|rule| rule.urls.len()).sum();
         for url in &wanted.urls {
-            work.spend(listed)?;
-            let rules = with(&self.urls, work, |rule| rule.has_url(url))?;
+            budget.spend(listed)?;
+            let rules = with(&self.urls, budget, |rule| rule.has_url(url))?;
             for verb in &wanted.verbs {
-                if with(&rules, work, |rule| rule.has_verb(verb))?.is_empty() {
+                if with(&rules, budget, |rule| rule.has_verb(verb))?.is_empty() {
                     return Ok(Some(format!("{verb} {url}")));
                 }
             }
@@ -135,10 +139,10 @@ impl Held<'_> {
 /// Those of the rules that have something, at the cost of one look at each.
 fn with<'g>(
     rules: &[&'g PolicyRule],
-    work: &mut Work,
+    budget: &mut Budget,
     has_it: impl Fn(&PolicyRule) -> bool,
 ) -> Result<Vec<&'g PolicyRule>, Unanswered> {
-    work.spend(rules.len() + 1)?;
+    budget.spend(rules.len() + 1)?;
     Ok(rules.iter().filter(|rule| has_it(rule)).copied().collect())
 }
 
@@ -146,15 +150,15 @@ fn with<'g>(
 fn lacking_pair<'w>(
     rules: &[&PolicyRule],
     wanted: &'w PolicyRule,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<Option<(&'w str, Option<&'w str>)>, Unanswered> {
     for verb in &wanted.verbs {
-        let rules = with(rules, work, |rule| rule.has_verb(verb))?;
+        let rules = with(rules, budget, |rule| rule.has_verb(verb))?;
         if wanted.names.is_empty() && !rules.iter().any(|rule| rule.names.is_empty()) {
             return Ok(Some((verb, None)));
         }
         for name in &wanted.names {
-            if with(&rules, work, |rule| rule.has_name(name))?.is_empty() {
+            if with(&rules, budget, |rule| rule.has_name(name))?.is_empty() {
                 return Ok(Some((verb, Some(name))));
             }
         }

@@ -1,18 +1,19 @@
-//! Who may do what, as far as Operator groups care: OPG-32, OPG-33 and OPG-36 to OPG-38.
+//! Who may do what, as far as OperatorGroups care.
 //!
 //! ```text
-//! widening      OPG-32, 33, 36 ──▶ rights                  what a role lets do to a few resources
-//! permissions   OPG-37 ─┐
-//! pull_secrets  OPG-38 ─┴────────▶ granted, policy_rule    all that an account may do
+//! widening ───────▶ rights                what a role lets do to a few resources
+//! permissions ─┐
+//! pull_secrets ┴──▶ granted, policy_rule  all that an account may do
 //!
-//! each of them ──────────────────▶ bindings, subjects      which roles apply to which accounts
-//!                                  read, work              objects, as long as work is left
+//! each of them ───▶ bindings, subjects    which roles apply to which accounts
+//!                   read, budget          objects, as long as the budget lasts
 //! ```
 //!
-//! Every question has a fixed amount of work: roles and bindings have whatever size their authors
+//! Every question has a fixed budget: roles and bindings have whatever size their authors
 //! like, and a call has a fixed time.
 
 mod bindings;
+mod budget;
 mod granted;
 mod permissions;
 mod policy_rule;
@@ -23,21 +24,20 @@ mod subjects;
 #[cfg(test)]
 mod testing;
 mod widening;
-mod work;
 
 use opgate_sdk::cluster::ReadError;
 
+pub(crate) use budget::STEPS;
 pub(crate) use permissions::{asks_for_permissions, group_account, missing_permissions};
 pub(crate) use pull_secrets::lacks_pull_secrets;
 pub(crate) use widening::{opens_groups, widened_account, widening_binding, widening_role};
-pub(crate) use work::WORK;
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// There is no cluster to ask.
     Absent,
-    /// The work was used up by this.
+    /// The budget was used up by this.
     TooLarge(String),
 }
 

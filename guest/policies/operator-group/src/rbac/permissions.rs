@@ -1,17 +1,16 @@
-//! What a ClusterServiceVersion asks for and the account that installs it does not have: OPG-37.
+//! What a ClusterServiceVersion asks for and the account that installs it does not have.
 
 use std::collections::BTreeSet;
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::{Query, ReadError};
 
+use super::budget::{Budget, CALL};
 use super::granted::Granted;
 use super::policy_rule::PolicyRule;
 use super::read::length;
 use super::subjects::Account;
-use super::work::{CALL, Work};
 use super::{Found, Unanswered};
-use crate::findings::MOST;
 use crate::reads::GROUPS;
 
 const PERMISSIONS: &str = "/spec/install/spec/permissions";
@@ -45,7 +44,7 @@ pub(crate) fn asks_for_permissions(csv: &Document, old: Option<&Document>) -> bo
     LISTS.into_iter().any(|list| is_new(list) && length(csv, list) > 0)
 }
 
-/// OPG-37: what a CSV asks for and the account of its namespace's Operator group does not have.
+/// What a CSV asks for and the account of its namespace's Operator group does not have.
 /// `permissions` are granted in that namespace, `clusterPermissions` everywhere. Rules of `old`, what
 /// an UPDATE starts from, are left out.
 pub(crate) fn missing_permissions(
@@ -63,14 +62,14 @@ pub(crate) fn missing_permissions(
 fn rules_of(
     csv: Option<&Document>,
     list: &str,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<BTreeSet<Vec<u8>>, Unanswered> {
     let mut known = BTreeSet::new();
     let Some(csv) = csv else { return Ok(known) };
     for permission in 0..length(csv, list) {
         let rules = format!("{list}/{permission}/rules");
         for rule in 0..length(csv, &rules) {
-            work.spend(CALL)?;
+            budget.spend(CALL)?;
             known.extend(csv.raw(&format!("{rules}/{rule}")));
         }
     }
@@ -84,37 +83,34 @@ fn look_for(
     old: Option<&Document>,
     missing: &mut Vec<Missing>,
 ) -> Result<(), Unanswered> {
-    let mut work = Work::new();
+    let mut budget = Budget::new();
     if !asks_for_permissions(csv, old) {
         return Ok(());
     }
-    let granted = Granted::to(&Account::new(namespace, account), &mut work)?;
+    let granted = Granted::to(&Account::new(namespace, account), &mut budget)?;
     let asked = [
         (PERMISSIONS, granted.in_namespace(), format!(" in namespace {namespace}")),
         (CLUSTER_PERMISSIONS, granted.in_cluster(), " at the cluster scope".to_owned()),
     ];
-    work.turn_to_object();
+    budget.turn_to_object();
     for (list, held, scope) in &asked {
-        let known = rules_of(old, list, &mut work)?;
+        let known = rules_of(old, list, &mut budget)?;
         for permission in 0..length(csv, list) {
-            work.spend(CALL)?;
+            budget.spend(CALL)?;
             let rules = format!("{list}/{permission}/rules");
             for rule in 0..length(csv, &rules) {
                 let at = format!("{rules}/{rule}");
                 if !known.is_empty() {
-                    work.spend(CALL)?;
+                    budget.spend(CALL)?;
                     if csv.raw(&at).is_some_and(|rule| known.contains(&rule)) {
                         continue;
                     }
                 }
-                let wanted = PolicyRule::read(csv, &at, &mut work)?;
-                if let Some(lacking) = held.lack(&wanted, scope, &mut work)? {
+                let wanted = PolicyRule::read(csv, &at, &mut budget)?;
+                if let Some(lacking) = held.lack(&wanted, scope, &mut budget)? {
                     let member = list.trim_start_matches('/').replace('/', ".");
                     let field = format!("{member}[{permission}].rules[{rule}]");
                     missing.push(Missing { field, permission: lacking });
-                    if missing.len() == MOST {
-                        return Ok(());
-                    }
                 }
             }
         }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use opgate_sdk::Document;
 
 use super::Unanswered;
+use super::budget::{Budget, CALL};
 use super::read::scan;
-use super::work::{CALL, Work};
 
 /// One rule of a role.
 #[derive(Debug, Default)]
@@ -21,10 +21,10 @@ pub(super) struct PolicyRule {
 
 impl PolicyRule {
     /// The rule at a pointer of a role, or of a ClusterServiceVersion.
-    pub(super) fn read(role: &Document, at: &str, work: &mut Work) -> Result<Self, Unanswered> {
+    pub(super) fn read(role: &Document, at: &str, budget: &mut Budget) -> Result<Self, Unanswered> {
         let mut set = |member: &str| -> Result<_, Unanswered> {
             let mut texts = BTreeSet::new();
-            scan(role, &format!("{at}/{member}"), CALL, work, |text| {
+            scan(role, &format!("{at}/{member}"), CALL, budget, |text| {
                 texts.insert(text.to_owned());
             })?;
             Ok(texts)

@@ -1,20 +1,20 @@
-//! Whether an account can fetch and write the pull secrets of the Operators that it installs: OPG-38.
+//! Whether an account can fetch and write the pull secrets of the Operators that it installs.
 
 use std::collections::BTreeSet;
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::Query;
-use opgate_sdk::conventions::is_terminating;
+use opgate_sdk::is_terminating;
 
+use super::budget::{Budget, CALL};
 use super::granted::Granted;
 use super::policy_rule::PolicyRule;
 use super::read::{each, length};
 use super::subjects::Account;
-use super::work::{CALL, Work};
 use super::{Found, Unanswered};
 use crate::reads::CSVS;
 
-/// OPG-38: whether an Operator of the namespace needs a pull secret that the account cannot fetch
+/// Whether an Operator of the namespace needs a pull secret that the account cannot fetch
 /// from OLM's namespace, or cannot write in its own.
 pub(crate) fn lacks_pull_secrets(namespace: &str, account: &str) -> Found<bool> {
     match lacks(namespace, account) {
@@ -24,14 +24,14 @@ pub(crate) fn lacks_pull_secrets(namespace: &str, account: &str) -> Found<bool> 
 }
 
 fn lacks(namespace: &str, account: &str) -> Result<bool, Unanswered> {
-    let mut work = Work::new();
+    let mut budget = Budget::new();
     let mut secrets = BTreeSet::new();
     let query = Query { namespace: Some(namespace), ..Query::default() };
-    each(&CSVS, query, &mut work, |csv, work| pull_secrets(&csv, &mut secrets, work))?;
+    each(&CSVS, query, &mut budget, |csv, budget| pull_secrets(&csv, &mut secrets, budget))?;
     if secrets.is_empty() {
         return Ok(false);
     }
-    let granted = Granted::to(&Account::new(namespace, account), &mut work)?;
+    let granted = Granted::to(&Account::new(namespace, account), &mut budget)?;
     let wanted = |verbs: &[&str], names: BTreeSet<String>| PolicyRule {
         verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
         groups: [String::new()].into(),
@@ -40,9 +40,9 @@ fn lacks(namespace: &str, account: &str) -> Result<bool, Unanswered> {
         ..PolicyRule::default()
     };
     let (fetching, writing) = (granted.in_cluster(), granted.in_namespace());
-    Ok(fetching.lack(&wanted(&["get"], secrets.clone()), "", &mut work)?.is_some()
-        || writing.lack(&wanted(&["create"], BTreeSet::new()), "", &mut work)?.is_some()
-        || writing.lack(&wanted(&["update", "patch"], secrets), "", &mut work)?.is_some())
+    Ok(fetching.lack(&wanted(&["get"], secrets.clone()), "", &mut budget)?.is_some()
+        || writing.lack(&wanted(&["create"], BTreeSet::new()), "", &mut budget)?.is_some()
+        || writing.lack(&wanted(&["update", "patch"], secrets), "", &mut budget)?.is_some())
 }
 
 /// The pull secrets that an Operator's deployments name. Copies of a CSV, and those that are being
@@ -50,7 +50,7 @@ fn lacks(namespace: &str, account: &str) -> Result<bool, Unanswered> {
 fn pull_secrets(
     csv: &Document,
     secrets: &mut BTreeSet<String>,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<(), Unanswered> {
     // Copies carry OLM's label and are not among what is read.
     if is_terminating(csv) {
@@ -58,10 +58,10 @@ fn pull_secrets(
     }
     let deployments = "/spec/install/spec/deployments";
     for deployment in 0..length(csv, deployments) {
-        work.spend(CALL)?;
+        budget.spend(CALL)?;
         let list = format!("{deployments}/{deployment}/spec/template/spec/imagePullSecrets");
         for index in 0..length(csv, &list) {
-            work.spend(CALL)?;
+            budget.spend(CALL)?;
             secrets.extend(csv.text(&format!("{list}/{index}/name")).filter(|n| !n.is_empty()));
         }
     }

@@ -1,22 +1,22 @@
-//! Objects of the cluster and lists in them, read as long as there is work left.
+//! Objects of the cluster and lists in them, read as long as the budget lasts.
 
 use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::{ClusterRead, Document, Kind};
 
 use super::Unanswered;
-use super::work::{CALL, OBJECT, Work};
+use super::budget::{Budget, CALL, OBJECT};
 
 /// One object, if it exists.
 pub(super) fn get(
     read: &ClusterRead,
     namespace: &str,
     name: &str,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<Option<Document>, Unanswered> {
-    work.spend(OBJECT)?;
+    budget.spend(OBJECT)?;
     let found = read.get(namespace, name)?;
     if let Some(object) = &found {
-        work.turn_to(read, object);
+        budget.turn_to(read, object);
     }
     Ok(found)
 }
@@ -26,13 +26,13 @@ pub(super) fn get(
 pub(super) fn each(
     read: &ClusterRead,
     query: Query<'_>,
-    work: &mut Work,
-    mut visit: impl FnMut(Document, &mut Work) -> Result<(), Unanswered>,
+    budget: &mut Budget,
+    mut visit: impl FnMut(Document, &mut Budget) -> Result<(), Unanswered>,
 ) -> Result<(), Unanswered> {
     let mut outcome = Ok(());
     let read = read.each(query, |document| {
-        work.turn_to(read, &document);
-        outcome = work.spend(OBJECT).and_then(|()| visit(document, work));
+        budget.turn_to(read, &document);
+        outcome = budget.spend(OBJECT).and_then(|()| visit(document, budget));
         outcome.is_ok()
     });
     match read {
@@ -52,21 +52,21 @@ pub(super) fn scan(
     document: &Document,
     pointer: &str,
     price: usize,
-    work: &mut Work,
+    budget: &mut Budget,
     mut visit: impl FnMut(&str),
 ) -> Result<(), Unanswered> {
-    work.spend(CALL)?;
+    budget.spend(CALL)?;
     let raw = document.raw(pointer).and_then(|raw| String::from_utf8(raw).ok());
     let Some(list) = raw.as_deref().and_then(|raw| raw.strip_prefix('[')) else { return Ok(()) };
     // As the API server writes it, a list of names has no escapes: one call of the host for all of
     // it, however long it is.
     if !list.contains(['\\', '[', '{']) {
-        work.spend(list.matches('"').count() / 2 * price)?;
+        budget.spend(list.matches('"').count() / 2 * price)?;
         list.split('"').skip(1).step_by(2).for_each(visit);
         return Ok(());
     }
     for index in 0..length(document, pointer) {
-        work.spend(CALL + price)?;
+        budget.spend(CALL + price)?;
         if let Some(text) = document.text(&format!("{pointer}/{index}")) {
             visit(&text);
         }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::Document;
 
 use super::Unanswered;
+use super::budget::{Budget, CALL};
 use super::read::{length, scan};
-use super::work::{CALL, Work};
 
 /// Resources that a rule cares about, and what is done to them.
 pub(super) struct Watched {
@@ -29,10 +29,10 @@ impl Rights {
     pub(super) fn of(
         role: &Document,
         watched: &Watched,
-        work: &mut Work,
+        budget: &mut Budget,
     ) -> Result<Self, Unanswered> {
         let mut rights = Self::default();
-        rights.add(role, watched, work)?;
+        rights.add(role, watched, budget)?;
         Ok(rights)
     }
 
@@ -40,16 +40,16 @@ impl Rights {
         &mut self,
         role: &Document,
         watched: &Watched,
-        work: &mut Work,
+        budget: &mut Budget,
     ) -> Result<(), Unanswered> {
         for index in 0..length(role, "/rules") {
             let at = format!("/rules/{index}");
-            let bits = watched.bits(role, &at, work)?;
+            let bits = watched.bits(role, &at, budget)?;
             if bits == 0 {
                 continue;
             }
             let mut names = BTreeSet::new();
-            scan(role, &format!("{at}/resourceNames"), CALL, work, |name| {
+            scan(role, &format!("{at}/resourceNames"), CALL, budget, |name| {
                 names.insert(name.to_owned());
             })?;
             if names.is_empty() {
@@ -90,15 +90,15 @@ impl Watched {
     }
 
     /// What a rule of a role is about.
-    fn bits(&self, role: &Document, at: &str, work: &mut Work) -> Result<u32, Unanswered> {
+    fn bits(&self, role: &Document, at: &str, budget: &mut Budget) -> Result<u32, Unanswered> {
         let groups: Vec<&str> = self.resources.iter().map(|(group, _)| *group).collect();
         let resources: Vec<&str> = self.resources.iter().map(|(_, resource)| *resource).collect();
-        let resources = named(role, &format!("{at}/resources"), &resources, work)?;
+        let resources = named(role, &format!("{at}/resources"), &resources, budget)?;
         if !resources.contains(&true) {
             return Ok(0);
         }
-        let groups = named(role, &format!("{at}/apiGroups"), &groups, work)?;
-        let verbs = named(role, &format!("{at}/verbs"), self.verbs, work)?;
+        let groups = named(role, &format!("{at}/apiGroups"), &groups, budget)?;
+        let verbs = named(role, &format!("{at}/verbs"), self.verbs, budget)?;
         let has = |found: &[bool], index: usize| found.get(index) == Some(&true);
         Ok(self.pairs(|r, v| has(&groups, r) && has(&resources, r) && has(&verbs, v)))
     }
@@ -109,10 +109,10 @@ fn named(
     role: &Document,
     pointer: &str,
     these: &[&str],
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<Vec<bool>, Unanswered> {
     let mut found = vec![false; these.len()];
-    scan(role, pointer, 1, work, |text| {
+    scan(role, pointer, 1, budget, |text| {
         for (found, this) in found.iter_mut().zip(these) {
             *found |= text == "*" || text == *this;
         }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::Document;
 
 use super::Unanswered;
+use super::budget::{Budget, CALL};
 use super::read::length;
-use super::work::{CALL, Work};
 
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 const ALL_USERS: &str = "system:authenticated";
@@ -37,10 +37,10 @@ impl<'a> Account<'a> {
     pub(super) fn is_subject_of(
         &self,
         binding: &Document,
-        work: &mut Work,
+        budget: &mut Budget,
     ) -> Result<bool, Unanswered> {
         for index in 0..length(binding, "/subjects") {
-            work.spend(CALL)?;
+            budget.spend(CALL)?;
             let subject = format!("/subjects/{index}");
             let name = binding.text_or_empty(&format!("{subject}/name"));
             // Most subjects are somebody else, and one call of the host tells.
@@ -112,9 +112,13 @@ pub(super) struct Subjects {
 }
 
 impl Subjects {
-    pub(super) fn add(&mut self, binding: &Document, work: &mut Work) -> Result<(), Unanswered> {
+    pub(super) fn add(
+        &mut self,
+        binding: &Document,
+        budget: &mut Budget,
+    ) -> Result<(), Unanswered> {
         for index in 0..length(binding, "/subjects") {
-            work.spend(CALL)?;
+            budget.spend(CALL)?;
             let subject = format!("/subjects/{index}");
             let name = binding.text_or_empty(&format!("{subject}/name"));
             match subject_of(binding, &subject, name) {

@@ -5,7 +5,7 @@ use opgate_sdk::Document;
 use opgate_sdk::cluster::Cluster;
 
 use super::{Unanswered, missing_permissions, widened_account};
-use crate::reads::READS;
+use crate::POLICY;
 
 pub(super) const ALL: &str = r#"{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}"#;
 pub(super) const CREATE_CRDS: &str = r#"{"apiGroups":["apiextensions.k8s.io"],"resources":["customresourcedefinitions"],"verbs":["create"]}"#;
@@ -20,14 +20,14 @@ pub(super) fn parsed(json: &str) -> Document {
 
 /// Runs a test in a cluster with these objects, each with its resource.
 pub(super) fn within<T>(objects: &[(&str, String)], test: impl FnOnce() -> T) -> T {
-    let mut cluster = Cluster::new(READS, &parsed("{}"));
+    let mut cluster = Cluster::new(&POLICY.reads(), &parsed("{}"));
     for (resource, object) in objects {
         cluster.insert(resource, &parsed(object));
     }
     cluster.during(test)
 }
 
-/// OPG-32 for the account.
+/// Through which roles the account may write what only OLM should.
 pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unanswered> {
     within(objects, || widened_account("scoped", "scoped")).complete()
 }
@@ -35,7 +35,7 @@ pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unan
 /// What it says of a role `r` that the account has through a binding `b`.
 pub(super) const THROUGH_B: &str = r#"ClusterRole "r" through ClusterRoleBinding "b""#;
 
-/// OPG-37 for the account: field and permission of each finding.
+/// What the account lacks: field and permission of each finding.
 pub(super) fn missing(held: &[(&str, String)], csv: &Document) -> Vec<(String, String)> {
     let found = within(held, || missing_permissions("scoped", "scoped", csv, None));
     found

@@ -1,4 +1,4 @@
-//! Roles and bindings that let somebody write what he should not: OPG-32, OPG-33 and OPG-36.
+//! Roles and bindings that let somebody write what they should not.
 //!
 //! ```text
 //! OperatorGroup ──────▶ its account ─▶ its ClusterRoles ─▶ their rights
@@ -13,10 +13,10 @@ use opgate_sdk::cluster::{Match, Query};
 use opgate_sdk::go::quote;
 
 use super::bindings::cluster_roles;
+use super::budget::{Budget, SELECTION};
 use super::read::{each, get, length};
 use super::rights::{Rights, Watched};
 use super::subjects::{Account, Subjects};
-use super::work::{SELECTION, Work};
 use super::{Found, Unanswered};
 use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUPS};
 
@@ -38,7 +38,7 @@ const INSTALLING: Watched = Watched {
 /// Names that one message lists.
 const LISTED: usize = 10;
 
-/// OPG-32: through which roles the account may write what only OLM should, for the message.
+/// Through which roles the account may write what only OLM should, for the message.
 pub(crate) fn widened_account(namespace: &str, account: &str) -> Found<Option<String>> {
     let mut through = Vec::new();
     let end = widened(&Account::new(namespace, account), &mut through);
@@ -46,9 +46,9 @@ pub(crate) fn widened_account(namespace: &str, account: &str) -> Found<Option<St
 }
 
 fn widened(account: &Account<'_>, through: &mut Vec<String>) -> Result<(), Unanswered> {
-    let mut work = Work::new();
-    for (role, binding) in cluster_roles(account, &mut work)? {
-        if is_wide(&role, &mut work)? {
+    let mut budget = Budget::new();
+    for (role, binding) in cluster_roles(account, &mut budget)? {
+        if is_wide(&role, &mut budget)? {
             through.push(format!(
                 "ClusterRole {} through ClusterRoleBinding {}",
                 quote(&role),
@@ -59,7 +59,7 @@ fn widened(account: &Account<'_>, through: &mut Vec<String>) -> Result<(), Unans
     Ok(())
 }
 
-/// OPG-33 for a `ClusterRoleBinding`: which accounts of Operator groups may then write what only OLM
+/// For a `ClusterRoleBinding`: which accounts of Operator groups may then write what only OLM
 /// should, for the message. `old` is what an UPDATE starts from; without it everything counts.
 pub(crate) fn widening_binding(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
     let role = object.text_or_empty("/roleRef/name");
@@ -74,24 +74,24 @@ fn widened_by_binding(
     old: Option<&Document>,
     accounts: &mut BTreeSet<String>,
 ) -> Result<(), Unanswered> {
-    let mut work = Work::new();
+    let mut budget = Budget::new();
     if object.text_or_empty("/roleRef/kind") != "ClusterRole" || role.is_empty() {
         return Ok(());
     }
     // The role of a binding never changes; where it does, as in files, all of it is new.
     let old = old.filter(|old| old.equal("/roleRef", object, "/roleRef"));
     let (mut before, mut after) = (Subjects::default(), Subjects::default());
-    after.add(object, &mut work)?;
+    after.add(object, &mut budget)?;
     if let Some(old) = old {
-        before.add(old, &mut work)?;
+        before.add(old, &mut budget)?;
     }
-    if after.are_none() || !is_wide(role, &mut work)? {
+    if after.are_none() || !is_wide(role, &mut budget)? {
         return Ok(());
     }
-    accounts_among(&after, &before, accounts, &mut work)
+    accounts_among(&after, &before, accounts, &mut budget)
 }
 
-/// OPG-33 for a `ClusterRole`: which accounts of Operator groups may then write what only OLM should,
+/// For a `ClusterRole`: which accounts of Operator groups may then write what only OLM should,
 /// for the message. `old` is what an UPDATE starts from; without it everything counts.
 pub(crate) fn widening_role(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
     let role = object.text_or_empty("/metadata/name");
@@ -106,16 +106,16 @@ fn widened_by_role(
     old: Option<&Document>,
     accounts: &mut BTreeSet<String>,
 ) -> Result<(), Unanswered> {
-    let mut work = Work::new();
-    let mut after = Rights::of(object, &EXTENSIONS, &mut work)?;
+    let mut budget = Budget::new();
+    let mut after = Rights::of(object, &EXTENSIONS, &mut budget)?;
     let aggregates_anew =
         old.is_none_or(|old| !old.equal("/aggregationRule", object, "/aggregationRule"));
     if aggregates_anew {
-        add_aggregated(object, &mut after, &mut work)?;
+        add_aggregated(object, &mut after, &mut budget)?;
     }
     let mut before = Rights::default();
     if let Some(old) = old {
-        before.add(old, &EXTENSIONS, &mut work)?;
+        before.add(old, &EXTENSIONS, &mut budget)?;
     }
     if role.is_empty() || !after.exceed(&before) {
         return Ok(());
@@ -124,47 +124,53 @@ fn widened_by_role(
     let values = [role.to_owned()];
     let matches = [Match { index: "role", values: &values, absent: false }];
     let query = Query { matches: &matches, ..Query::default() };
-    each(&CLUSTER_ROLE_BINDINGS, query, &mut work, |binding, work| {
+    each(&CLUSTER_ROLE_BINDINGS, query, &mut budget, |binding, budget| {
         if binding.text_or_empty("/roleRef/kind") == "ClusterRole" {
-            subjects.add(&binding, work)?;
+            subjects.add(&binding, budget)?;
         }
         Ok(())
     })?;
     if subjects.are_none() {
         return Ok(());
     }
-    accounts_among(&subjects, &Subjects::default(), accounts, &mut work)
+    accounts_among(&subjects, &Subjects::default(), accounts, &mut budget)
 }
 
-/// OPG-36: whether a Role or `ClusterRole` lets its subjects write Operator groups. `old` is what an
+/// Whether a Role or `ClusterRole` lets its subjects write Operator groups. `old` is what an
 /// UPDATE starts from; without it everything counts.
 pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Found<bool> {
-    let mut work = Work::new();
+    let mut budget = Budget::new();
     let (mut before, mut after) = (Rights::default(), Rights::default());
     if let Some(old) = old
-        && let Err(why) = before.add(old, &INSTALLING, &mut work)
+        && let Err(why) = before.add(old, &INSTALLING, &mut budget)
     {
         return Found::of(false, Err(why));
     }
-    let end = after.add(object, &INSTALLING, &mut work);
+    let end = after.add(object, &INSTALLING, &mut budget);
     Found::of(after.exceed(&before), end)
 }
 
 /// Whether a `ClusterRole` lets its subjects write what only OLM should.
-fn is_wide(role: &str, work: &mut Work) -> Result<bool, Unanswered> {
-    let Some(role) = get(&CLUSTER_ROLES, "", role, work)? else { return Ok(false) };
-    Ok(Rights::of(&role, &EXTENSIONS, work)?.exceed(&Rights::default()))
+fn is_wide(role: &str, budget: &mut Budget) -> Result<bool, Unanswered> {
+    let Some(role) = get(&CLUSTER_ROLES, "", role, budget)? else { return Ok(false) };
+    Ok(Rights::of(&role, &EXTENSIONS, budget)?.exceed(&Rights::default()))
 }
 
 /// What the controller will write into a `ClusterRole` that gathers the rules of others.
-fn add_aggregated(role: &Document, rights: &mut Rights, work: &mut Work) -> Result<(), Unanswered> {
+fn add_aggregated(
+    role: &Document,
+    rights: &mut Rights,
+    budget: &mut Budget,
+) -> Result<(), Unanswered> {
     let selectors = "/aggregationRule/clusterRoleSelectors";
     for index in 0..length(role, selectors) {
-        work.spend(SELECTION)?;
+        budget.spend(SELECTION)?;
         let raw = role.raw(&format!("{selectors}/{index}"));
         let Some(selector) = raw.and_then(|raw| String::from_utf8(raw).ok()) else { continue };
         let query = Query { labels: Some(&selector), ..Query::default() };
-        each(&CLUSTER_ROLES, query, work, |found, work| rights.add(&found, &EXTENSIONS, work))?;
+        each(&CLUSTER_ROLES, query, budget, |found, budget| {
+            rights.add(&found, &EXTENSIONS, budget)
+        })?;
     }
     Ok(())
 }
@@ -174,12 +180,12 @@ fn accounts_among(
     after: &Subjects,
     before: &Subjects,
     found: &mut BTreeSet<String>,
-    work: &mut Work,
+    budget: &mut Budget,
 ) -> Result<(), Unanswered> {
     let names = after.names();
     let by_account = names.as_ref().map(|values| Match { index: "account", values, absent: false });
     let query = Query { matches: by_account.as_slice(), ..Query::default() };
-    each(&GROUPS, query, work, |group, _| {
+    each(&GROUPS, query, budget, |group, _| {
         let account = group.text_or_empty("/spec/serviceAccountName");
         let namespace = group.text_or_empty("/metadata/namespace");
         let is_new = after.contain(&namespace, &account) && !before.contain(&namespace, &account);

@@ -1,0 +1,135 @@
+//! Annotations of a ClusterServiceVersion by which OLM notes its group.
+
+use opgate_sdk::copies::Marks;
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Review, rule, rules};
+
+use super::Member;
+use crate::kinds::CSV;
+use crate::namespaces::NamespaceSet;
+use crate::reads::{CSVS, GROUPS, NAMESPACES};
+
+rules![OPG_30, OPG_31];
+
+/// The annotations.
+pub(super) const NOTES: [&str; 3] =
+    ["olm.operatorGroup", "olm.operatorNamespace", "olm.targetNamespaces"];
+const TARGETS: &str = "/metadata/annotations/olm.targetNamespaces";
+
+rule! {
+    /// the membership annotations of a ClusterServiceVersion are those of its OperatorGroup
+    ///
+    /// The annotations `olm.operatorGroup`, `olm.operatorNamespace` and `olm.targetNamespaces` of a
+    /// CSV, where they are present, are the name and namespace of the OperatorGroup in its
+    /// namespace, and its targets sorted, with commas in between (the empty text for all
+    /// namespaces). While the group has no targets, `olm.targetNamespaces` is not judged. Each
+    /// annotation is judged where an UPDATE changes it. Copies are exempt as for OPG-20, and a
+    /// namespace without exactly one group is not judged. The rule reads OperatorGroups, Namespaces
+    /// for selectors, and CSVs for originals.
+    ///
+    /// # Why
+    ///
+    /// OLM writes these annotations and overwrites other values, and the target namespaces reach
+    /// the deployments of the Operator from there (OpenShift 4.12, Operators, *Operator group CSV
+    /// annotations* and *About Operator groups*). A manifest with other values was written for
+    /// another group.
+    ///
+    /// # Repair
+    ///
+    /// Remove the three annotations from the manifest; OLM adds them.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: etcdoperator.v0.9.4, namespace: payments}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The group of the namespace is payments.
+    /// metadata: {namespace: payments, annotations: {olm.operatorGroup: other}}
+    /// ```
+    ///
+    /// `message: annotation olm.operatorGroup is "other", expected "payments" from operator group
+    /// payments/payments`
+    pub(crate) OPG_30: Warn {
+        on: [CSV: Create | Update],
+        reads: [GROUPS, NAMESPACES, CSVS],
+        source: "OCP 4.12 L2048, L3256, L3391-3420; OCP 4.15 L2339-2642; OLM pkg/controller/operators/olm/operatorgroup.go",
+    }
+}
+
+impl Member<'_> {
+    pub(super) fn noted(&self, group: &Document, targets: &NamespaceSet, report: &mut Report<'_>) {
+        let namespace = self.review.namespace();
+        let name = group.text_or_empty("/metadata/name");
+        for (key, text) in &self.notes {
+            let expected = match *key {
+                "olm.operatorGroup" => name.clone(),
+                "olm.operatorNamespace" => namespace.to_owned(),
+                // OLM writes no targets as long as there are none.
+                _ if targets.is_empty() => continue,
+                _ => targets.iter().map(String::as_str).collect::<Vec<_>>().join(","),
+            };
+            if *text != expected {
+                let (text, expected) = (quote(text), quote(&expected));
+                let message = format!(
+                    "annotation {key} is {text}, expected {expected} from operator group {namespace}/{name}"
+                );
+                report.add(&OPG_30, format!("metadata.annotations[{key}]"), message);
+            }
+        }
+    }
+}
+
+rule! {
+    /// a copied ClusterServiceVersion does not show the target namespaces
+    ///
+    /// A CSV with the label `olm.copiedFrom`, or with `status.reason: Copied`, does not have the
+    /// annotation `olm.targetNamespaces`. Its other annotations may stay. An UPDATE of a copy that
+    /// had the annotation before is not judged. The rule applies to every such CSV, also to those
+    /// that OLM writes, and needs nothing of the cluster.
+    ///
+    /// # Why
+    ///
+    /// A copy is visible to the users of the namespace it is in. The annotation would show one
+    /// tenant the namespaces of another, so OLM leaves it out of copies (OpenShift 4.12, Operators,
+    /// *Operator group CSV annotations* and *Copied CSVs*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the annotation from the copy. If you wrote the CSV yourself, remove the label
+    /// `olm.copiedFrom` as well: only OLM makes copies.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   labels: {olm.copiedFrom: operators}
+    ///   annotations: {olm.operatorGroup: global-operators, olm.operatorNamespace: operators}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   labels: {olm.copiedFrom: operators}
+    ///   annotations: {olm.targetNamespaces: "a,b"}
+    /// ```
+    ///
+    /// `message: copied CSV must not carry the olm.targetNamespaces annotation`
+    OPG_31: Warn {
+        on: [CSV: Create | Update],
+        source: "OCP 4.12 L3425, L3783; OCP 4.15 L2339-2642",
+    }
+}
+
+pub(super) fn of_a_copy(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    let was_so =
+        |old: &Document| Marks::of(old, review.namespace()).are_outright() && old.has(TARGETS);
+    if object.has(TARGETS) && !review.spares().is_some_and(was_so) {
+        let message = "copied CSV must not carry the olm.targetNamespaces annotation";
+        report.add(&OPG_31, "metadata.annotations[olm.targetNamespaces]", message);
+    }
+}

@@ -1,0 +1,105 @@
+//! A ClusterServiceVersion, the OperatorGroup of its namespace, and other owners of what it owns.
+//!
+//! ```text
+//! groups of the namespace (group) ─┬─ none or several
+//!                                  └─ one ─▶ targets ─▶ install_modes, annotations
+//!                                              └─ reach ─▶ rivals ─▶ Outcome ─▶ provided_apis
+//! ```
+
+pub(crate) mod annotations;
+mod copies;
+pub(crate) mod group;
+pub(crate) mod install_modes;
+pub(crate) mod owners;
+pub(crate) mod provided_apis;
+
+use opgate_sdk::copies::Marks;
+use opgate_sdk::{Document, Report, Review, Rule, Shape};
+
+use crate::apis::ApiSet;
+use crate::grants;
+use crate::install_modes::InstallModes;
+use annotations::{NOTES, OPG_30};
+use group::{OPG_20, OPG_21};
+use install_modes::{OPG_22, OPG_23, OPG_24};
+use provided_apis::{OPG_25, OPG_26, OPG_27};
+
+const MODES: Shape =
+    Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
+
+/// Names of groups, and APIs, that a message has.
+const SHOWN: usize = 5;
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    let marks = Marks::of(object, review.namespace());
+    if marks.are_outright() {
+        annotations::of_a_copy(review, object, report);
+    }
+    let claim = copies::examine(review, object, &marks, report);
+    let review = Review { old: claim.old, ..*review };
+    if !claim.is_exempt {
+        Member::of(&review, object).judge(report);
+        owners::judge(&review, object, report);
+    }
+    if !claim.is_olms {
+        grants::csv(&review, object, report);
+    }
+}
+
+/// The ClusterServiceVersion under review, with what of it is to be judged.
+struct Member<'r> {
+    review: &'r Review<'r>,
+    /// Its install modes, unless they are as before.
+    modes: Option<InstallModes>,
+    /// What it provides; nothing where that is as before.
+    apis: ApiSet,
+    /// Annotations that name the group, as far as they are new.
+    notes: Vec<(&'static str, String)>,
+}
+
+impl<'r> Member<'r> {
+    fn of(review: &'r Review<'r>, object: &Document) -> Self {
+        let modes = review.touches(object, "/spec/installModes", &MODES);
+        let owned = ["/spec/customresourcedefinitions/owned", "/spec/apiservicedefinitions/owned"];
+        let mut apis = ApiSet::default();
+        if owned.iter().any(|pointer| review.touches_json(object, pointer)) {
+            apis = ApiSet::of_csv(object);
+            if review.spares().is_some_and(|old| ApiSet::of_csv(old) == apis) {
+                apis = ApiSet::default();
+            }
+        }
+        let note = |key: &'static str| {
+            let pointer = format!("/metadata/annotations/{key}");
+            let text = object.text(&pointer)?;
+            review.touches_json(object, &pointer).then_some((key, text))
+        };
+        Self {
+            review,
+            modes: modes.then(|| InstallModes::of(object)),
+            apis,
+            notes: NOTES.into_iter().filter_map(note).collect(),
+        }
+    }
+
+    /// The rules that have something to look at, for what is left out without a cluster.
+    fn rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
+        let mut rules: Vec<&'static Rule> = Vec::new();
+        if self.review.creates() {
+            rules.extend([&OPG_20, &OPG_21, &OPG_24]);
+        }
+        match &self.modes {
+            Some(modes) if modes.is_empty() => rules.push(&OPG_23),
+            Some(_) => rules.push(&OPG_22),
+            None => {}
+        }
+        if !self.apis.is_empty() {
+            rules.extend([&OPG_25, &OPG_26, &OPG_27]);
+        }
+        if !self.notes.is_empty() {
+            rules.push(&OPG_30);
+        }
+        rules.retain(|rule| report.is_on(rule));
+        rules
+    }
+}

@@ -1,0 +1,274 @@
+//! Two ClusterServiceVersions that own the same APIs.
+//!
+//! One that replaces the other is no second owner: it follows. Who follows whom is told by
+//! `spec.replaces` and `spec.skips`, walked from one to the next.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::{Document, Report, Review, Shape, is_terminating, rule, rules};
+
+use crate::kinds::CSV;
+use crate::lists;
+use crate::olm_reason::{self, OlmReason};
+use crate::reads::CSVS;
+
+rules![OPG_28, OPG_29];
+
+const RESOURCES: &str = "/spec/customresourcedefinitions/owned";
+const SERVICES: &str = "/spec/apiservicedefinitions/owned";
+const REPLACES: &str = "/spec/replaces";
+const SKIPS: &str = "/spec/skips";
+
+const RESOURCE_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
+const SERVICE_NAMES: Shape =
+    Shape::List(&Shape::Struct(&[("group", Shape::Scalar), ("version", Shape::Scalar)]));
+
+/// Versions that one walk looks at. A namespace holds two or three of them.
+const STEPS: usize = 256;
+
+pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    let new_chain =
+        review.touches(object, REPLACES, &Shape::Scalar) || review.touches_json(object, SKIPS);
+    let csv = Owner { name: review.name(object), namespace: review.namespace(), object };
+    if new_chain || review.touches(object, RESOURCES, &RESOURCE_NAMES) {
+        // Where the chain changes, it may lead to another owner of what was there before.
+        resources(&csv, review.spares().filter(|_| !new_chain), report);
+    }
+    if new_chain || review.touches(object, SERVICES, &SERVICE_NAMES) {
+        services(&csv, report);
+    }
+}
+
+rule! {
+    /// a CRD has one owner in a namespace
+    ///
+    /// No other CSV in the namespace owns a CRD (`spec.customresourcedefinitions.owned[].name`)
+    /// that this CSV owns, unless one of them leads to the other by `spec.replaces` and
+    /// `spec.skips`, over CSVs that are there. Another CSV does not count if it has the label
+    /// `olm.copiedFrom`, if it is being deleted, or if it has the phase `Replacing` or `Deleting`
+    /// and some CSV in the namespace names it in `spec.replaces`. An UPDATE is judged by the CRDs
+    /// that it adds, and by all of them where it changes `replaces` or `skips`. Copies are exempt
+    /// as for OPG-20. The rule reads CSVs.
+    ///
+    /// # Why
+    ///
+    /// OLM lets such a CSV fail with the reason `OwnerConflict`, because two Operators would serve
+    /// the same CRD in one namespace (OLM `pkg/controller/operators/olm/operator.go`).
+    ///
+    /// # Repair
+    ///
+    /// If this CSV is the next version of the other one, name the other one in `spec.replaces` or
+    /// `spec.skips`. Otherwise delete the other CSV, or use another namespace.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # etcdoperator.v0.9.0 owns the same CRD.
+    /// metadata: {name: etcdoperator.v0.9.2}
+    /// spec: {replaces: etcdoperator.v0.9.0}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # etcdoperator.v0.9.0 owns the same CRD.
+    /// metadata: {name: other.v1.0.0}
+    /// spec: {customresourcedefinitions: {owned: [{name: etcdclusters.etcd.database.coreos.com}]}}
+    /// ```
+    ///
+    /// `message: conflicting CRD owner in namespace: csv etcdoperator.v0.9.0 owns the same CRD;
+    /// replace it with spec.replaces, or remove it first`
+    OPG_28: Deny {
+        on: [CSV: Create | Update],
+        reads: [CSVS],
+        source: "OLM pkg/controller/operators/olm/operator.go",
+    }
+}
+
+fn resources(csv: &Owner<'_>, old: Option<&Document>, report: &mut Report<'_>) {
+    if !report.is_on(&OPG_28) {
+        return;
+    }
+    let known: BTreeSet<_> = match old {
+        Some(old) => old.items(RESOURCES).filter_map(|owned| owned.text("/name")).collect(),
+        None => BTreeSet::new(),
+    };
+    let shared = csv.shares_resource(&known);
+    if let Some(Some(other)) = report.answer(&[&OPG_28], "ClusterServiceVersions", shared) {
+        let message = format!(
+            "conflicting CRD owner in namespace: csv {other} owns the same CRD; replace it with spec.replaces, or remove it first"
+        );
+        let field = "spec.customresourcedefinitions.owned";
+        olm_reason::add(report, OlmReason::OwnerConflict, &OPG_28, field, message);
+    }
+}
+
+rule! {
+    /// an API service has one owner
+    ///
+    /// No other CSV in the cluster owns an API service (group and version in
+    /// `spec.apiservicedefinitions.owned`) that this CSV owns. Other CSVs do not count for the same
+    /// reasons as for OPG-28; `replaces` and `skips` lead only to CSVs of the same namespace. An
+    /// UPDATE is judged where it changes the owned API services, `replaces` or `skips`. Copies are
+    /// exempt as for OPG-20. The rule reads CSVs.
+    ///
+    /// # Why
+    ///
+    /// An API service exists once in a cluster and is identified by group and version (OpenShift
+    /// 4.12, Operators, *Owned API services*). The Operator that comes later cannot take it over
+    /// (OLM `pkg/controller/operators/olm/operator.go`).
+    ///
+    /// # Repair
+    ///
+    /// Remove one of the two Operators. If this CSV is the next version of the other one, install
+    /// it in the same namespace and name the other one in `spec.replaces`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The other CSV owns v1alpha1 of b.example.com.
+    /// spec: {apiservicedefinitions: {owned: [{group: a.example.com, version: v1alpha1}]}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The CSV other/packages.v1.0.0 owns the same API service.
+    /// spec: {apiservicedefinitions: {owned: [{group: packages.example.com, version: v1}]}}
+    /// ```
+    ///
+    /// `message: unable to adopt APIService: csv other/packages.v1.0.0 owns it`
+    OPG_29: Warn {
+        on: [CSV: Create | Update],
+        reads: [CSVS],
+        source: "OCP 4.12 L20916; OLM pkg/controller/operators/olm/operator.go",
+    }
+}
+
+fn services(csv: &Owner<'_>, report: &mut Report<'_>) {
+    if !report.is_on(&OPG_29) {
+        return;
+    }
+    let shared = csv.shares_service();
+    if let Some(Some(other)) = report.answer(&[&OPG_29], "ClusterServiceVersions", shared) {
+        let field = "spec.apiservicedefinitions.owned";
+        report.add(&OPG_29, field, format!("unable to adopt APIService: csv {other} owns it"));
+    }
+}
+
+/// Whether another version gives up what it owns: it has been deleted, or is being replaced. Its phase
+/// alone does not tell: who may write a status could hide an owner, bring another one, and show it
+/// again.
+///
+/// The version under review keeps what it owns for as long as it is there: a finalizer, or a phase,
+/// would let it take anything.
+fn gives_way(other: &Document) -> Result<bool, ReadError> {
+    if is_terminating(other) {
+        return Ok(true);
+    }
+    if !matches!(other.text_or_empty("/status/phase").as_str(), "Replacing" | "Deleting") {
+        return Ok(false);
+    }
+    let namespace = other.text_or_empty("/metadata/namespace");
+    let names = [other.text_or_empty("/metadata/name")];
+    let matches = [Match { index: "replaces", values: &names, absent: false }];
+    CSVS.any(Query { namespace: Some(&namespace), matches: &matches, ..Query::default() })
+}
+
+/// The ClusterServiceVersion under review.
+struct Owner<'r> {
+    name: String,
+    namespace: &'r str,
+    object: &'r Document,
+}
+
+impl Owner<'_> {
+    /// Another version in the namespace that owns one of its custom resource definitions, those that
+    /// it has had before left out.
+    fn shares_resource(&self, known: &BTreeSet<String>) -> Result<Option<String>, ReadError> {
+        let names = self.object.items(RESOURCES).filter_map(|owned| owned.text("/name"));
+        let names: Vec<_> = names.filter(|name| !known.contains(name)).collect();
+        let matches = [Match { index: "crd", values: &names, absent: false }];
+        let query =
+            Query { namespace: Some(self.namespace), matches: &matches, ..Query::default() };
+        self.any(names.is_empty(), query)
+    }
+
+    /// Another version in the cluster that owns one of its API services.
+    fn shares_service(&self) -> Result<Option<String>, ReadError> {
+        let service =
+            |owned: Document| (owned.text_or_empty("/group"), owned.text_or_empty("/version"));
+        let services: BTreeSet<_> = self.object.items(SERVICES).map(service).collect();
+        // Exactly these: what else another version owns may be a megabyte, and is not read.
+        let values: Vec<_> =
+            services.iter().map(|(group, version)| format!("{group}/{version}")).collect();
+        let matches = [Match { index: "apiservice", values: &values, absent: false }];
+        self.any(values.is_empty(), Query { matches: &matches, ..Query::default() })
+    }
+
+    /// The first version of the query that is an owner beside this one.
+    fn any(&self, owns_nothing: bool, query: Query<'_>) -> Result<Option<String>, ReadError> {
+        if owns_nothing {
+            return Ok(None);
+        }
+        let mut found = Ok(None);
+        CSVS.each(query, |other| {
+            // Copies are not among them: what is read are those without OLM's label.
+            found = self.is_owner_beside(&other).map(|is| is.then(|| self.name_of(&other)));
+            found == Ok(None)
+        })?;
+        found
+    }
+
+    /// Name of another version, with its namespace where that is another one.
+    fn name_of(&self, other: &Document) -> String {
+        let name = other.text_or_empty("/metadata/name");
+        match other.text_or_empty("/metadata/namespace") {
+            namespace if namespace == self.namespace => name,
+            namespace => format!("{namespace}/{name}"),
+        }
+    }
+
+    fn is_owner_beside(&self, other: &Document) -> Result<bool, ReadError> {
+        Ok(!gives_way(other)? && self.is_beside(other)?)
+    }
+
+    /// Whether another version neither is this one, nor replaces it, nor is replaced by it.
+    fn is_beside(&self, other: &Document) -> Result<bool, ReadError> {
+        if other.text_or_empty("/metadata/namespace") != self.namespace {
+            return Ok(true);
+        }
+        let name = other.text_or_empty("/metadata/name");
+        Ok(name != self.name
+            && !self.leads(self.object, &name)?
+            && !self.leads(other, &self.name)?)
+    }
+
+    /// Whether what a version replaces or skips, and so on, comes to `target`. Versions that are not
+    /// there any more end the walk.
+    fn leads(&self, from: &Document, target: &str) -> Result<bool, ReadError> {
+        let mut seen = BTreeSet::new();
+        let mut next = before(from);
+        while let Some(name) = next.pop() {
+            if name == target {
+                return Ok(true);
+            }
+            if seen.len() < STEPS
+                && seen.insert(name.clone())
+                && let Some(version) = CSVS.get(self.namespace, &name)?
+            {
+                next.extend(before(&version));
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What a version follows; what it replaces comes last, to be looked at first.
+fn before(version: &Document) -> Vec<String> {
+    let mut names = lists::texts(version, SKIPS);
+    names.push(version.text_or_empty(REPLACES));
+    names.retain(|name| !name.is_empty());
+    names
+}

@@ -1,0 +1,212 @@
+//! The APIs that a ClusterServiceVersion brings to its group, and what OLM will do with them.
+
+use opgate_sdk::{Document, Report, Rule, rule, rules};
+
+use super::{Member, SHOWN};
+use crate::apis::{self, ApiSet};
+use crate::groups::{Outcome, PROVIDED_APIS, STATIC, reach, reconcile};
+use crate::kinds::CSV;
+use crate::namespaces::NamespaceSet;
+use crate::olm_reason::{self, OlmReason};
+use crate::reads::{CSVS, GROUPS, NAMESPACES};
+use crate::rivals;
+
+rules![OPG_25, OPG_26, OPG_27];
+
+const FIELD: &str = "spec.customresourcedefinitions.owned";
+
+rule! {
+    /// a ClusterServiceVersion brings no API that an intersecting OperatorGroup provides
+    ///
+    /// Where the annotation `olm.providedAPIs` of a CSV's OperatorGroup does not have all APIs that
+    /// the CSV owns, no other group that works in one of the same namespaces (see OPG-18) provides
+    /// any of them. The APIs are those under `spec.customresourcedefinitions.owned` and
+    /// `spec.apiservicedefinitions.owned`; kind, version and group must all be equal. An UPDATE is
+    /// judged where it changes the set of owned APIs. Copies are exempt as for OPG-20, and a
+    /// namespace without exactly one group is not judged. The rule reads OperatorGroups, Namespaces
+    /// for selectors, and CSVs for originals.
+    ///
+    /// # Why
+    ///
+    /// OLM removes the deployments of such a CSV and lets it fail with the reason
+    /// `InterOperatorGroupOwnerConflict`: two Operators would act on the same objects (OpenShift
+    /// 4.12, Operators, *Operator group intersection*).
+    ///
+    /// # Repair
+    ///
+    /// Check first whether the installed Operator serves the namespace already: then it is not
+    /// needed twice. Otherwise choose other target namespaces, or remove the Operator or the group
+    /// that you need less.
+    ///
+    /// # Accepted
+    ///
+    /// The group of the CSV, `ns/g1`, has the target `ns-1`; the other provider, `ns-2/g1`, has the
+    /// target `ns-2`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # ns/g1 and ns-2/g1 have the target ns-1; ns-2/g1 provides Goose.v1alpha1.birds.com.
+    /// spec:
+    ///   customresourcedefinitions:
+    ///     owned: [{name: geese.birds.com, version: v1alpha1, kind: Goose}]
+    /// ```
+    ///
+    /// `message: intersecting operatorgroups provide the same apis: OperatorGroup ns-2/g1
+    /// (namespaces: ns-1) also provides Goose.v1alpha1.birds.com; choose other target namespaces,
+    /// or remove the other Operator or group (InterOperatorGroupOwnerConflict)`
+    pub(crate) OPG_25: Deny {
+        on: [CSV: Create | Update],
+        reads: [GROUPS, NAMESPACES, CSVS],
+        source: "OCP 4.12 L3869-3929, L3962; OCP 4.15 L2339-2642; OCP 4.5 L901-1246; OLM pkg/controller/operators/olm/groups.go, pkg/controller/operators/olm/operator.go",
+    }
+}
+
+rule! {
+    /// an OperatorGroup does not lose APIs to an intersecting one
+    ///
+    /// Where the annotation `olm.providedAPIs` of a CSV's OperatorGroup has all APIs that the CSV
+    /// owns, and the group is not static, no other group that works in one of the same namespaces
+    /// (see OPG-18) provides any of them. The setting `operatorGroup.removeAPIs: deny` makes the
+    /// rule deny. When an UPDATE is judged, what is exempt, and what the rule reads is as for
+    /// OPG-25.
+    ///
+    /// # Why
+    ///
+    /// OLM takes all APIs of the CSV out of the group's annotation, and reports the conflict with
+    /// the reason `InterOperatorGroupOwnerConflict` when it synchronizes the CSV again (OpenShift
+    /// 4.12, Operators, *Operator group intersection*; OLM
+    /// `pkg/controller/operators/olm/groups.go`).
+    ///
+    /// # Repair
+    ///
+    /// Choose target namespaces in which the other group does not work, or remove the Operator or
+    /// the group that you need less. To find the other group, look for the API in the annotations
+    /// of all groups: `kubectl get operatorgroups -A -o yaml`.
+    ///
+    /// # Accepted
+    ///
+    /// `ns/g1` has the target `ns-1`; the other provider, `ns-2/g1`, has the target `ns-3`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # ns/g1 and ns-2/g1 have the target ns-1 and provide Goose.v1alpha1.birds.com.
+    /// spec:
+    ///   customresourcedefinitions:
+    ///     owned: [{name: geese.birds.com, version: v1alpha1, kind: Goose}]
+    /// ```
+    ///
+    /// `message: intersecting operatorgroups provide the same apis; olm.providedAPIs of ns/g1 will
+    /// lose Goose.v1alpha1.birds.com`
+    pub(crate) OPG_26: Warn {
+        on: [CSV: Create | Update],
+        reads: [GROUPS, NAMESPACES, CSVS],
+        denies_with: ["/operatorGroup/removeAPIs"],
+        source: "OCP 4.12 L3932-3950; OLM pkg/controller/operators/olm/groups.go",
+    }
+}
+
+rule! {
+    /// a member of a static OperatorGroup provides what the group says, and nothing else does
+    ///
+    /// In a group with `spec.staticProvidedAPIs: true` the annotation `olm.providedAPIs` has all
+    /// APIs that a CSV owns, and no other group that works in one of the same namespaces (see
+    /// OPG-18) provides one of them. Where an API is missing and another group provides one, OPG-25
+    /// refuses the CSV instead. When an UPDATE is judged, what is exempt, and what the rule reads
+    /// is as for OPG-25.
+    ///
+    /// # Why
+    ///
+    /// OLM would have to change the annotation, which it does not do for a static group: it removes
+    /// the deployments of the CSV and lets it fail with the reason
+    /// `CannotModifyStaticOperatorGroupProvidedAPIs` (OpenShift 4.12, Operators, *Operator group
+    /// intersection*).
+    ///
+    /// # Repair
+    ///
+    /// Add the missing API to the annotation, or install the Operator in another namespace. If
+    /// another group provides the API, choose other target namespaces, or remove the other Operator
+    /// or group.
+    ///
+    /// # Accepted
+    ///
+    /// The static group `ns/g1` provides `Goose.v1alpha1.birds.com`, and no other group does.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # ns/g1 is static and provides Moose.v1alpha1.mammals.com only.
+    /// spec:
+    ///   customresourcedefinitions:
+    ///     owned: [{name: geese.birds.com, version: v1alpha1, kind: Goose}]
+    /// ```
+    ///
+    /// `message: static provided api operatorgroup cannot be modified by these apis: OperatorGroup
+    /// ns/g1 is static and does not provide Goose.v1alpha1.birds.com; add it to its annotation
+    /// olm.providedAPIs, or install the Operator in another namespace
+    /// (CannotModifyStaticOperatorGroupProvidedAPIs)`
+    ///
+    /// Where another group provides the API, the message names that group instead.
+    pub(crate) OPG_27: Deny {
+        on: [CSV: Create | Update],
+        reads: [GROUPS, NAMESPACES, CSVS],
+        source: "OCP 4.12 L3893-3902, L3932-3941; OLM pkg/controller/operators/olm/operator.go",
+    }
+}
+
+impl Member<'_> {
+    pub(super) fn provides(
+        &self,
+        group: &Document,
+        targets: &NamespaceSet,
+        report: &mut Report<'_>,
+    ) {
+        let rules: [&'static Rule; 3] = [&OPG_25, &OPG_26, &OPG_27];
+        if self.apis.is_empty() || !rules.iter().any(|rule| report.is_on(rule)) {
+            return;
+        }
+        let namespace = self.review.namespace();
+        let name = group.text_or_empty("/metadata/name");
+        let rivals = rivals::find((namespace, &name), &reach(targets, namespace), &self.apis);
+        let Some(rivals) = report.answer(&rules, "OperatorGroups and Namespaces", rivals) else {
+            return;
+        };
+        let provided = ApiSet::parse(&group.text_or_empty(PROVIDED_APIS));
+        let outcome = reconcile(&self.apis, &provided, !rivals.is_empty());
+        let conflict = OlmReason::InterOperatorGroupOwnerConflict;
+        let is_static = group.boolean(STATIC) == Some(true);
+        let mut fixed = |detail: String| {
+            let reason = OlmReason::CannotModifyStaticOperatorGroupProvidedAPIs;
+            let message = format!(
+                "static provided api operatorgroup cannot be modified by these apis: {detail} ({reason})"
+            );
+            olm_reason::add(report, reason, &OPG_27, FIELD, message);
+        };
+        match outcome {
+            Outcome::Add if is_static => {
+                let missing =
+                    self.apis.iter().filter(|api| !provided.contains(api)).cloned().collect();
+                fixed(format!(
+                    "OperatorGroup {namespace}/{name} is static and does not provide {}; add it to its annotation olm.providedAPIs, or install the Operator in another namespace",
+                    apis::shortened(&missing, SHOWN)
+                ));
+            }
+            Outcome::Remove if is_static => fixed(format!(
+                "OperatorGroup {namespace}/{name} is static, and {}; choose other target namespaces, or remove the other Operator or group",
+                rivals.tell()
+            )),
+            Outcome::NoConflict | Outcome::Add => {}
+            Outcome::Conflict => {
+                olm_reason::add(report, conflict, &OPG_25, FIELD, rivals::message(&rivals));
+            }
+            Outcome::Remove => {
+                let message = format!(
+                    "intersecting operatorgroups provide the same apis; olm.providedAPIs of {namespace}/{name} will lose {}",
+                    self.apis
+                );
+                olm_reason::add(report, conflict, &OPG_26, FIELD, message);
+            }
+        }
+    }
+}

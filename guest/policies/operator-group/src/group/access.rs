@@ -1,0 +1,133 @@
+//! Who writes OperatorGroups. Both rules are off unless the settings name somebody, and nobody is exempt
+//! by `exempt`: the settings of the rules themselves say who may.
+
+use opgate_sdk::identities::is_collector;
+use opgate_sdk::{Report, Review, rule, rules};
+
+use crate::groups::{PROVIDED_APIS, STATIC};
+use crate::kinds::GROUP;
+
+rules![OPG_19, OPG_35];
+
+const OLM_USERS: &str = "/operatorGroup/olmUsers";
+const ADMIN_GROUPS: &str = "/operatorGroup/adminGroups";
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    static_apis(review, report);
+    admins(review, report);
+}
+
+rule! {
+    /// OLM leaves the annotation olm.providedAPIs of a static OperatorGroup alone
+    ///
+    /// None of the users in the setting `operatorGroup.olmUsers` changes the annotation
+    /// `olm.providedAPIs` of an OperatorGroup with `spec.staticProvidedAPIs: true`. Any other user
+    /// may. The rule finds nothing while the setting is missing, even where `rules` gives it a
+    /// level. The settings `exempt` and `ratcheting` do not apply to it.
+    ///
+    /// # Why
+    ///
+    /// An administrator sets the annotation of a static group, and OLM does not modify it
+    /// (OpenShift 4.12, Operators, *Static Operator groups*). The rule holds OLM to that.
+    ///
+    /// # Repair
+    ///
+    /// Change the annotation as an administrator, not as OLM. If the refused user is not OLM,
+    /// remove it from `operatorGroup.olmUsers`.
+    ///
+    /// # Accepted
+    ///
+    /// An UPDATE of `olm.providedAPIs` of a static group by a cluster administrator.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # UPDATE by a user in operatorGroup.olmUsers; before: Goose.v1alpha1.birds.com.
+    /// metadata: {annotations: {olm.providedAPIs: Moose.v1alpha1.mammals.com}}
+    /// spec: {staticProvidedAPIs: true}
+    /// ```
+    ///
+    /// `message: OLM does not modify the olm.providedAPIs annotation of a static Operator group`
+    OPG_19: Deny {
+        on: [GROUP: Update],
+        off_until: ["/operatorGroup/olmUsers"],
+        exempt: never,
+        source: "OCP 4.12 L3827, L3838-3840",
+    }
+}
+
+fn static_apis(review: &Review<'_>, report: &mut Report<'_>) {
+    let (Some(object), Some(old)) = (review.object, review.updates_from()) else { return };
+    if review.settings.has(OLM_USERS)
+        && object.boolean(STATIC) == Some(true)
+        && !object.equal(PROVIDED_APIS, old, PROVIDED_APIS)
+        && review.settings.texts(OLM_USERS).contains(&review.request.user().username)
+    {
+        let message =
+            "OLM does not modify the olm.providedAPIs annotation of a static Operator group";
+        report.add(&OPG_19, "metadata.annotations[olm.providedAPIs]", message);
+    }
+}
+
+rule! {
+    /// only the configured groups of users write OperatorGroups
+    ///
+    /// Only members of the groups of users in the setting `operatorGroup.adminGroups` create,
+    /// change and delete OperatorGroups. OLM may as well: the users in `operatorGroup.olmUsers`
+    /// where that is set, otherwise the identities of OLM. The garbage collector, the namespace
+    /// controller and the controller manager of Kubernetes may change and delete groups, not create
+    /// them. The rule finds nothing while `adminGroups` is missing, even where `rules` gives it a
+    /// level. The settings `exempt` and `ratcheting` do not apply, and writes of the status are not
+    /// judged.
+    ///
+    /// # Why
+    ///
+    /// Whoever may write OperatorGroups decides where Operators are installed and with which
+    /// rights. Regular users lack that permission on purpose (OpenShift 4.12, Operators,
+    /// *Understanding Operator installation policy*). RBAC normally ensures it; the rule holds
+    /// where RBAC is too wide.
+    ///
+    /// # Repair
+    ///
+    /// Ask a cluster administrator to write the group, or add one of your user groups to
+    /// `adminGroups`. Turn the rule off in the configuration for `opgate check`: its user,
+    /// `opgate:check`, is in no group.
+    ///
+    /// # Accepted
+    ///
+    /// CREATE by a member of `system:masters`, where `adminGroups` is `[system:masters]`.
+    ///
+    /// # Rejected
+    ///
+    /// CREATE, UPDATE or DELETE by the user `developer`, who is in none of the groups.
+    ///
+    /// `message: only cluster administrators may manage Operator groups`
+    OPG_35: Deny {
+        on: [GROUP: Create | Update | Delete],
+        off_until: ["/operatorGroup/adminGroups"],
+        exempt: never,
+        source: "OCP 4.12 L7939; OCP 4.15 L5622-5627",
+    }
+}
+
+fn admins(review: &Review<'_>, report: &mut Report<'_>) {
+    if !review.settings.has(ADMIN_GROUPS) {
+        return;
+    }
+    let user = review.request.user();
+    let allowed = review.settings.texts(ADMIN_GROUPS).iter().any(|g| user.groups.contains(g))
+        || is_olm(review)
+        || is_collector(review.request);
+    if !allowed {
+        report.add(&OPG_35, "", "only cluster administrators may manage Operator groups");
+    }
+}
+
+/// OLM as the setting of these rules has it, otherwise as the configuration does.
+fn is_olm(review: &Review<'_>) -> bool {
+    if review.settings.has(OLM_USERS) {
+        review.settings.texts(OLM_USERS).contains(&review.request.user().username)
+    } else {
+        review.is_olms()
+    }
+}

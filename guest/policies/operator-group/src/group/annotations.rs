@@ -1,0 +1,214 @@
+//! The annotations of an OperatorGroup, judged without a look at anything else.
+
+use opgate_sdk::go::{duration, quote};
+use opgate_sdk::{Document, Report, Review, Shape, escape, rule, rules};
+
+use crate::apis::Part;
+use crate::groups::PROVIDED_APIS;
+use crate::kinds::GROUP;
+
+rules![OPG_12, OPG_13, OPG_14];
+
+/// Annotations of OLM that are misspelled in case more easily than they are missed.
+const ANNOTATIONS: [&str; 5] = [
+    "olm.operatorGroup",
+    "olm.operatorNamespace",
+    "olm.targetNamespaces",
+    "olm.providedAPIs",
+    "olm.skipRange",
+];
+
+/// Annotations with times, and what upstream calls them.
+const TIMES: [(&str, &str); 2] = [
+    ("operatorframework.io/bundle-unpack-timeout", "timeout"),
+    ("operatorframework.io/bundle-unpack-min-retry-interval", "retry"),
+];
+
+pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    if review.touches(object, PROVIDED_APIS, &Shape::Scalar) {
+        provided_apis(&object.text_or_empty(PROVIDED_APIS), report);
+    }
+    spelling(review, object, report);
+    times(review, object, report);
+}
+
+rule! {
+    /// the items of olm.providedAPIs are <kind>.<version>.<group>
+    ///
+    /// Each item of the annotation `olm.providedAPIs` is `<kind>.<version>.<group>`; commas
+    /// separate items, and spaces and empty items do not count. An item is split at its first two
+    /// dots, so that the group keeps its own. Kind, version and group are names as Kubernetes has
+    /// them; the kind may have upper case letters. An UPDATE is judged where it changes the
+    /// annotation. The rule reports up to 20 items.
+    ///
+    /// # Why
+    ///
+    /// OLM ignores an item without two dots, and one with wrong names equals no API. In both cases
+    /// the group does not protect the API that its author meant (OpenShift 4.12, Operators,
+    /// *Provided APIs annotation*; OLM `pkg/controller/registry/resolver/cache/operators.go`).
+    ///
+    /// # Repair
+    ///
+    /// Write the item as kind, version and group with dots in between. If the group is not static,
+    /// leave the annotation to OLM.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations: {olm.providedAPIs: PackageManifest.v1alpha1.packages.apps.redhat.com}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.providedAPIs: Goose.v1alpha1}}
+    /// ```
+    ///
+    /// `message: olm.providedAPIs entry "Goose.v1alpha1" is not of the form
+    /// <kind>.<version>.<group> and is ignored`
+    OPG_12: Warn {
+        on: [GROUP: Create | Update],
+        source: "OCP 4.12 L3434-3443, L3838; OLM pkg/controller/registry/resolver/cache/operators.go",
+    }
+}
+
+fn provided_apis(annotation: &str, report: &mut Report<'_>) {
+    let text = annotation.replace(' ', "");
+    let wrong = |item: &&str| {
+        let good = |part: Part<'_>| {
+            is_label(&part.kind.to_ascii_lowercase())
+                && is_label(part.version)
+                && part.group.split('.').all(is_name)
+        };
+        !item.is_empty() && !Part::of(item).is_some_and(good)
+    };
+    report.add_each(&OPG_12, text.split(',').filter(wrong), |item| {
+        let message = format!(
+            "olm.providedAPIs entry {} is not of the form <kind>.<version>.<group> and is ignored",
+            quote(item)
+        );
+        ("metadata.annotations[olm.providedAPIs]".to_owned(), message)
+    });
+}
+
+/// A name of lower case letters, digits and inner hyphens, as every part of a group is.
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !text.is_empty()
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// An RFC 1035 label, as versions and, but for their case, kinds are.
+fn is_label(text: &str) -> bool {
+    is_name(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+rule! {
+    /// OLM's annotations are spelled as OLM spells them
+    ///
+    /// No annotation key of an OperatorGroup differs only in case from `olm.operatorGroup`,
+    /// `olm.operatorNamespace`, `olm.targetNamespaces`, `olm.providedAPIs` or `olm.skipRange`. The
+    /// rule judges `v1` and `v1alpha2`. On an UPDATE only keys that were not there before are
+    /// judged.
+    ///
+    /// # Why
+    ///
+    /// Annotation keys are case-sensitive: OLM does not read the misspelled annotation. The
+    /// validation of the Operator Framework API refuses such keys
+    /// (`pkg/validation/internal/operatorgroup.go`).
+    ///
+    /// # Repair
+    ///
+    /// Rename the annotation as the message says.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.providedAPIs: Goose.v1alpha1.birds.com}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.providedapis: Goose.v1alpha1.birds.com}}
+    /// ```
+    ///
+    /// `message: provided annotation olm.providedapis uses wrong case and should be
+    /// olm.providedAPIs instead`
+    OPG_13: Deny {
+        on: [GROUP: Create | Update],
+        source: "api pkg/validation/internal/operatorgroup.go",
+    }
+}
+
+fn spelling(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    for key in object.keys("/metadata/annotations") {
+        let spelled = ANNOTATIONS.iter().find(|a| a.eq_ignore_ascii_case(&key) && **a != key);
+        let pointer = format!("/metadata/annotations/{}", escape(&key));
+        if let Some(spelled) = spelled
+            && review.spares().is_none_or(|old| !old.has(&pointer))
+        {
+            let message = format!(
+                "provided annotation {key} uses wrong case and should be {spelled} instead"
+            );
+            report.add(&OPG_13, format!("metadata.annotations[{key}]"), message);
+        }
+    }
+}
+
+rule! {
+    /// the annotations with times of bundle unpacking are Go durations
+    ///
+    /// The annotations `operatorframework.io/bundle-unpack-timeout` and
+    /// `operatorframework.io/bundle-unpack-min-retry-interval`, where they are present, are
+    /// durations as Go writes them: numbers with the units `ns`, `us`, `ms`, `s`, `m` or `h`, such
+    /// as `10m` or `1h30m`. An empty value is refused. An UPDATE is judged where it changes the
+    /// annotation.
+    ///
+    /// # Why
+    ///
+    /// OLM reads both annotations when it unpacks bundles for the namespace. A value that it cannot
+    /// parse is an error that stops the resolution for the whole namespace (OLM
+    /// `pkg/controller/bundle/bundle_unpacker.go`, `pkg/controller/operators/catalog/operator.go`).
+    ///
+    /// # Repair
+    ///
+    /// Write a number with its unit and without spaces, or remove the annotation.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {operatorframework.io/bundle-unpack-timeout: 10m}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {operatorframework.io/bundle-unpack-timeout: "10"}}
+    /// ```
+    ///
+    /// `message: failed to parse unpack timeout
+    /// annotation(operatorframework.io/bundle-unpack-timeout: 10): time: missing unit in duration
+    /// "10"`
+    ///
+    /// For the other annotation the message starts with `failed to parse unpack retry annotation`.
+    OPG_14: Deny {
+        on: [GROUP: Create | Update],
+        source: "OLM pkg/controller/bundle/bundle_unpacker.go, pkg/controller/operators/catalog/operator.go",
+    }
+}
+
+fn times(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    for (key, what) in TIMES {
+        let pointer = format!("/metadata/annotations/{}", escape(key));
+        if let Some(text) = object.text(&pointer)
+            && review.touches_json(object, &pointer)
+            && let Err(why) = duration::check(&text)
+        {
+            let message = format!("failed to parse unpack {what} annotation({key}: {text}): {why}");
+            report.add(&OPG_14, format!("metadata.annotations[{key}]"), message);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Other OperatorGroups that provide the same APIs in the same namespaces.
+
+use opgate_sdk::{Document, Level, Report, rule, rules};
+
+use super::Group;
+use crate::apis::ApiSet;
+use crate::groups::{PROVIDED_APIS, STATIC, Selection, reach};
+use crate::kinds::GROUP;
+use crate::olm_reason::{self, OlmReason};
+use crate::reads::{GROUPS, NAMESPACES};
+use crate::{rivals, targets};
+
+rules![OPG_18];
+
+fn is_static(group: &Document) -> bool {
+    group.boolean(STATIC).unwrap_or_default()
+}
+
+rule! {
+    /// OperatorGroups that work in the same namespace do not provide the same API
+    ///
+    /// No other OperatorGroup that works in one of the group's namespaces has an API of the group's
+    /// annotation `olm.providedAPIs`. A group works in its targets (see OPG-16) and, where it has
+    /// any, in its own namespace; another group counts by its spec and by its status, also while it
+    /// is being deleted. An UPDATE that leaves the targets and `spec.staticProvidedAPIs` is judged
+    /// by the APIs that it adds. The rule only warns (and is silent where `rules` says `deny`)
+    /// where one of OLM's identities (`identities.olm`) writes the annotation of a group that is
+    /// not static, and where new targets leave the group with no more namespaces and APIs than it
+    /// had. It reads OperatorGroups and, for selectors, Namespaces.
+    ///
+    /// # Why
+    ///
+    /// Two Operators would act on the same objects (OpenShift 4.12, Operators, *Operator group
+    /// intersection*). OLM then lets member CSVs fail with the reason
+    /// `InterOperatorGroupOwnerConflict`.
+    ///
+    /// # Repair
+    ///
+    /// Choose targets in which the other group does not work, and mind the own namespaces. Or
+    /// remove the Operator or the group that you need less. If your group is static and does not
+    /// need the API, remove it from the annotation.
+    ///
+    /// # Accepted
+    ///
+    /// `ns/g` for `ns-1`, where the other group with `Goose.v1alpha1.birds.com` is `ns-2/g` for
+    /// `ns-3`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # ns/g has the target ns-1 and provides Goose.v1alpha1.birds.com.
+    /// metadata:
+    ///   namespace: ns-4
+    ///   annotations: {olm.providedAPIs: Goose.v1alpha1.birds.com}
+    /// spec: {targetNamespaces: [ns-1]}
+    /// ```
+    ///
+    /// `message: intersecting operatorgroups provide the same apis: OperatorGroup ns/g (namespaces:
+    /// ns-1) also provides Goose.v1alpha1.birds.com; choose other target namespaces, or remove the
+    /// other Operator or group (InterOperatorGroupOwnerConflict)`
+    OPG_18: Deny {
+        on: [GROUP: Create | Update],
+        reads: [GROUPS, NAMESPACES],
+        source: "OCP 4.12 L3869-3876; OLM pkg/controller/operators/olm/groups.go",
+    }
+}
+
+impl Group<'_> {
+    pub(super) fn conflicts(&self, report: &mut Report<'_>) {
+        if !report.is_on(&OPG_18) {
+            return;
+        }
+        let review = self.review;
+        let mut apis = ApiSet::parse(&self.object.text_or_empty(PROVIDED_APIS));
+        let mut only_warns = false;
+        if let Some(old) = review.updates_from() {
+            let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
+            let same_spec = self.keeps_targets() && is_static(old) == is_static(self.object);
+            if same_spec && review.spares().is_some() {
+                // What has been there before is not brought by this change.
+                apis = apis.iter().filter(|api| !old_apis.contains(api)).cloned().collect();
+            }
+            if same_spec
+                && !is_static(self.object)
+                && !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS)
+                && review.is_olms()
+            {
+                // OLM's writes are never refused, whatever the level.
+                if report.is_set_to_deny(&OPG_18) {
+                    return;
+                }
+                only_warns = true;
+            }
+        }
+        if apis.is_empty() {
+            return;
+        }
+        let needed = "OperatorGroups and Namespaces";
+        let own = review.name(self.object);
+        let namespace = review.namespace();
+        let rivals = self
+            .targets()
+            .and_then(|targets| rivals::find((namespace, &own), &reach(targets, namespace), &apis));
+        let Some(rivals) = report.answer(&[&OPG_18], needed, rivals) else { return };
+        if rivals.is_empty() {
+            return;
+        }
+        if !only_warns && self.brings_nothing(&apis) {
+            // A step towards repair. Where the level is set, it would make a denial of it.
+            if report.is_set_to_deny(&OPG_18) {
+                return;
+            }
+            only_warns = true;
+        }
+        let message = rivals::message(&rivals);
+        let field = if review.creates() || self.keeps_targets() {
+            "metadata.annotations[olm.providedAPIs]"
+        } else {
+            "spec"
+        };
+        if only_warns {
+            report.add_as(Level::Warn, &OPG_18, field, message);
+        } else {
+            let reason = OlmReason::InterOperatorGroupOwnerConflict;
+            olm_reason::add(report, reason, &OPG_18, field, message);
+        }
+    }
+
+    /// Whether an UPDATE leaves the group with no more APIs and namespaces than it has had: whatever
+    /// conflict there is was there before.
+    fn brings_nothing(&self, apis: &ApiSet) -> bool {
+        let Some(old) = self.review.spares() else { return false };
+        let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
+        let namespace = self.review.namespace();
+        // Not what the status adds: somebody may have written it for this.
+        let old_targets = || targets::selected(Selection::of(old));
+        let narrower = || match (self.targets(), old_targets()) {
+            (Ok(new), Ok(old)) => reach(new, namespace).is_within(&reach(&old, namespace)),
+            _ => false,
+        };
+        is_static(old) == is_static(self.object)
+            && apis.iter().all(|api| old_apis.contains(api))
+            && narrower()
+    }
+
+    /// Who is not OLM and writes what OLM writes is told apart from OLM by a list, and the list may
+    /// be wrong.
+    pub(super) fn who_writes_the_annotation(&self, report: &mut Report<'_>) {
+        let changed = |old: &Document| !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS);
+        if self.review.updates_from().is_some_and(changed)
+            && self.object.boolean(STATIC) != Some(true)
+            && !self.review.is_olms()
+        {
+            report.unlisted("writes olm.providedAPIs");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The ClusterServiceVersions that are in the namespace of an OperatorGroup already.
+
+use std::collections::BTreeMap;
+
+use opgate_sdk::cluster::Query;
+use opgate_sdk::{Report, is_terminating, rule, rules};
+
+use super::Group;
+use crate::groups::Selection;
+use crate::install_modes::InstallModes;
+use crate::kinds::GROUP;
+use crate::olm_reason::{self, OlmReason};
+use crate::reads::{CSVS, NAMESPACES};
+use crate::{lists, targets};
+
+rules![OPG_16, OPG_17];
+
+/// Names of members that a message has.
+const SHOWN: usize = 3;
+
+rule! {
+    /// members that supported the old target namespaces support the new ones
+    ///
+    /// When an UPDATE changes the target namespaces of a group, each ClusterServiceVersion (CSV) in
+    /// its namespace that supported the old targets supports the new ones. The targets are the
+    /// names in `spec.targetNamespaces`, else the Namespaces that the selector matches, else all
+    /// namespaces. Not judged are CSVs that did not support the old targets, CSVs with the label
+    /// `olm.copiedFrom`, CSVs that are being deleted, and a change to a selector that matches
+    /// nothing. The status of the group does not count for the old targets. The rule reads CSVs
+    /// and, for selectors, Namespaces.
+    ///
+    /// # Why
+    ///
+    /// OLM moves the CSV of a running Operator that does not support the new targets to a failed
+    /// state with the reason `UnsupportedOperatorGroup` (OpenShift 4.12, Operators,
+    /// *Troubleshooting Operator groups*). No install mode implies another; OPG-22 lists them.
+    ///
+    /// # Repair
+    ///
+    /// Choose targets that all CSVs in the namespace support. Otherwise remove the Operator that
+    /// does not, or give it a namespace and a group of its own. The message names up to three CSVs.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The only CSV supports SingleNamespace and MultiNamespace; before: [ns-b].
+    /// spec: {targetNamespaces: [ns-a, ns-b]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # payments.v1.0.0 supports OwnNamespace only; before: [payments].
+    /// spec: {}
+    /// ```
+    ///
+    /// `message: AllNamespaces InstallModeType not supported, cannot configure to watch all
+    /// namespaces (csv payments.v1.0.0)`
+    OPG_16: Deny {
+        on: [GROUP: Update],
+        reads: [NAMESPACES, CSVS],
+        source: "OCP 4.12 L3264-3311, L4048; OCP 4.15 L2339-2642; OLM pkg/controller/operators/olm/operator.go; api pkg/operators/v1alpha1/clusterserviceversion.go",
+    }
+}
+
+rule! {
+    /// a new OperatorGroup has target namespaces that the members in its namespace support
+    ///
+    /// The CSVs that are in a namespace when its OperatorGroup is created support the targets of
+    /// the group. The targets are those of OPG-16, and install modes are compared as for OPG-22.
+    /// Not judged are CSVs with the label `olm.copiedFrom`, CSVs that are being deleted, and groups
+    /// without targets. CSVs with no install modes are reported. The rule judges creation only,
+    /// reports up to 20 CSVs, and reads CSVs and, for selectors, Namespaces.
+    ///
+    /// # Why
+    ///
+    /// OLM lets such a CSV fail with the reason `UnsupportedOperatorGroup` (OpenShift 4.12,
+    /// Operators, *Troubleshooting Operator groups*). The CSV was there first and may have waited
+    /// for any group, so the rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Give the group targets that the CSV supports. Otherwise delete the CSV, or change its
+    /// `spec.installModes` if the Operator can watch these namespaces.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The CSV in the namespace supports AllNamespaces.
+    /// spec: {}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The CSV in the namespace, etcdoperator.v0.9.4, supports OwnNamespace only.
+    /// spec: {targetNamespaces: [a, b]}
+    /// ```
+    ///
+    /// `message: csv etcdoperator.v0.9.4: MultiNamespace InstallModeType not supported, cannot
+    /// configure to watch 2 namespaces (UnsupportedOperatorGroup)`
+    OPG_17: Warn {
+        on: [GROUP: Create],
+        reads: [NAMESPACES, CSVS],
+        source: "OCP 4.12 L4048; OLM pkg/controller/operators/olm/operator.go",
+    }
+}
+
+impl Group<'_> {
+    /// The members that are there support the targets.
+    pub(super) fn members_fit(&self, report: &mut Report<'_>) {
+        let rule = if self.review.creates() { &OPG_17 } else { &OPG_16 };
+        if !report.is_on(rule) || self.keeps_targets() {
+            return;
+        }
+        let namespace = self.review.namespace();
+        let mut members = Vec::new();
+        // Without copies: they carry a label, and what only has the reason of one is none. Whoever
+        // writes the status would otherwise hide a member, change the group, and show it again.
+        let query = Query { namespace: Some(namespace), ..Query::default() };
+        let asked = CSVS.each(query, |csv| {
+            if !is_terminating(&csv) {
+                members.push((csv.text_or_empty("/metadata/name"), InstallModes::of(&csv)));
+            }
+            true
+        });
+        let asked = report.answer(&[rule], "ClusterServiceVersions", asked);
+        if asked.is_none() || members.is_empty() {
+            return;
+        }
+        let Some(new) = report.answer(&[rule], "Namespaces", self.targets()) else { return };
+        // Without targets the members wait for some: OPG-11.
+        if new.is_empty() {
+            return;
+        }
+        let new_names: Vec<_> = new.iter().map(String::as_str).collect();
+        let Some(old) = self.review.updates_from() else {
+            for (name, modes) in &members {
+                if let Err(why) = modes.supports(namespace, &new_names) {
+                    let reason = OlmReason::UnsupportedOperatorGroup;
+                    report.add(&OPG_17, "spec", format!("csv {name}: {why} ({reason})"));
+                }
+            }
+            return;
+        };
+        // Not what the status adds: somebody may have written it for this.
+        let old = targets::selected(Selection::of(old));
+        let Some(old) = report.answer(&[rule], "Namespaces", old) else { return };
+        if old == *new {
+            return;
+        }
+        let old_names: Vec<_> = old.iter().map(String::as_str).collect();
+        let lost =
+            members.iter().filter(|(_, modes)| modes.supports(namespace, &old_names).is_ok());
+        let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, modes) in lost {
+            if let Err(why) = modes.supports(namespace, &new_names) {
+                reasons.entry(why).or_default().push(name.clone());
+            }
+        }
+        for (why, names) in reasons {
+            let message = format!("{why} (csv {})", lists::shortened(&names, SHOWN));
+            let reason = OlmReason::UnsupportedOperatorGroup;
+            olm_reason::add(report, reason, &OPG_16, "spec.targetNamespaces", message);
+        }
+    }
+}

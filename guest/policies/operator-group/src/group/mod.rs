@@ -1,0 +1,72 @@
+//! An OperatorGroup: who writes it, what it says, and what else there is in the cluster.
+
+pub(crate) mod access;
+pub(crate) mod account;
+pub(crate) mod annotations;
+pub(crate) mod conflict;
+pub(crate) mod members;
+pub(crate) mod spec;
+pub(crate) mod uniqueness;
+
+use std::cell::OnceCell;
+
+use opgate_sdk::cluster::ReadError;
+use opgate_sdk::{Document, Report, Review};
+
+use crate::groups::Selection;
+use crate::namespaces::NamespaceSet;
+use crate::{grants, targets};
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    access::judge(review, report);
+    let Some(object) = review.subject() else { return };
+    // Most updates are OLM's, which writes annotations.
+    if review.touches_json(object, "/spec") {
+        spec::judge(review, object, report);
+    }
+    if review.touches_json(object, "/metadata/annotations") {
+        annotations::judge(review, object, report);
+    }
+    let group = Group { review, object, keeps_targets: OnceCell::new(), targets: OnceCell::new() };
+    if review.creates() {
+        group.is_the_only_one(report);
+        group.has_a_unique_name(report);
+    }
+    group.who_writes_the_annotation(report);
+    group.account_exists(report);
+    group.members_fit(report);
+    group.conflicts(report);
+    group.selects_something(report);
+    grants::group(review, object, report);
+}
+
+/// The group under review.
+struct Group<'r> {
+    review: &'r Review<'r>,
+    object: &'r Document,
+    /// Both are found out once, and only where a rule asks.
+    keeps_targets: OnceCell<bool>,
+    targets: OnceCell<Result<NamespaceSet, ReadError>>,
+}
+
+impl Group<'_> {
+    /// Whether the UPDATE leaves what the group selects as it is.
+    fn keeps_targets(&self) -> bool {
+        *self.keeps_targets.get_or_init(|| {
+            self.review.updates_from().is_some_and(|old| Selection::is_same(old, self.object))
+        })
+    }
+
+    /// The targets that the group will have. A status counts as long as the spec is the one that it
+    /// belongs to.
+    fn targets(&self) -> Result<&NamespaceSet, ReadError> {
+        let found = self.targets.get_or_init(|| {
+            if self.keeps_targets() || targets::only_status(self.object).is_some() {
+                targets::of(self.object)
+            } else {
+                targets::selected(Selection::of(self.object))
+            }
+        });
+        found.as_ref().map_err(Clone::clone)
+    }
+}

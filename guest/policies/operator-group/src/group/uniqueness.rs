@@ -1,0 +1,235 @@
+//! A new OperatorGroup is the only one of its namespace, and has its name alone where the edition asks
+//! for that.
+
+use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Rule, rule, rules};
+
+use super::Group;
+use crate::kinds::GROUP;
+use crate::lists;
+use crate::olm_reason::{self, OlmReason};
+use crate::reads::{CLUSTER_ROLES, GROUPS};
+
+rules![OPG_01, OPG_02, OPG_03];
+
+/// Name of another group, as far as a message names them.
+const SHOWN: usize = 3;
+
+rule! {
+    /// a namespace has one OperatorGroup
+    ///
+    /// A namespace holds at most one OperatorGroup. The rule refuses the creation of a second one,
+    /// in `v1` and in `v1alpha2`. A group that is being deleted counts until it is gone. An UPDATE
+    /// or DELETE of one of several groups is allowed, so that the namespace can be repaired. The
+    /// rule reads the OperatorGroups of the namespace.
+    ///
+    /// # Why
+    ///
+    /// OLM cannot choose between two groups: every ClusterServiceVersion (CSV) in the namespace
+    /// fails with the reason `TooManyOperatorGroups`, and InstallPlans generate no CSV there
+    /// (OpenShift 4.12, Operators, *Troubleshooting Operator groups*).
+    ///
+    /// # Repair
+    ///
+    /// Change the group that is there, or delete it and wait until it is gone. The message names up
+    /// to three of the other groups; `kubectl -n NAMESPACE get operatorgroups` lists them. If a
+    /// finalizer keeps a deleted group, look at its `metadata.finalizers`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The namespace payments has no OperatorGroup.
+    /// metadata: {name: payments, namespace: payments}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The namespace payments has the OperatorGroup payments.
+    /// metadata: {name: second, namespace: payments}
+    /// ```
+    ///
+    /// `message: Multiple OperatorGroup found in the same namespace: payments already has payments;
+    /// delete it first, or change it instead of creating another`
+    OPG_01: Deny {
+        on: [GROUP: Create],
+        reads: [GROUPS],
+        source: "OCP 4.12 L4026-4044; OCP 4.15 L2615-2642, L3616-3625, L4104-4113; OCP 4.5 L1250-1253; OLM pkg/controller/operators/olm/operatorgroup.go",
+    }
+}
+
+impl Group<'_> {
+    pub(super) fn is_the_only_one(&self, report: &mut Report<'_>) {
+        if !report.is_on(&OPG_01) {
+            return;
+        }
+        let namespace = self.review.namespace();
+        let name = self.review.name(self.object);
+        let mut others = Vec::new();
+        let query = Query { namespace: Some(namespace), ..Query::default() };
+        let asked = GROUPS.each(query, |other| {
+            let other_name = other.text_or_empty("/metadata/name");
+            // One that is about to change may be shown as it is and as it will be.
+            if other_name != name && others.last() != Some(&other_name) {
+                others.push(other_name);
+            }
+            true
+        });
+        if report.answer(&[&OPG_01], "OperatorGroups", asked).is_none() || others.is_empty() {
+            return;
+        }
+        let them = if others.len() == 1 {
+            "delete it first, or change it instead of creating another"
+        } else {
+            "delete them first, or change one of them instead of creating another"
+        };
+        let message = format!(
+            "Multiple OperatorGroup found in the same namespace: {namespace} already has {}; {them}",
+            lists::shortened(&others, SHOWN)
+        );
+        let reason = OlmReason::MultipleOperatorGroupsFound;
+        olm_reason::add(report, reason, &OPG_01, "metadata.namespace", message);
+    }
+}
+
+rule! {
+    /// the name of an OperatorGroup is unique in the cluster
+    ///
+    /// No OperatorGroup of another namespace has the name of a new group. The rule holds under the
+    /// profiles `ocp-4.12` and `ocp-4.5`; the setting `operatorGroup.uniqueNames` turns it on or
+    /// off under any profile. A level for the rule in `rules` turns it on whatever the profile and
+    /// that setting say. A group that is being deleted counts. The rule judges creation only and
+    /// reads the OperatorGroups of the cluster.
+    ///
+    /// # Why
+    ///
+    /// In these editions OLM names ClusterRoles `<name>-admin`, `<name>-edit` and `<name>-view`
+    /// after a group, without its namespace, so two groups of one name share them (OpenShift 4.12,
+    /// Operators, *Target namespace selection*). In 4.15 these names carry a hash, and OLM upstream
+    /// accepts equal names.
+    ///
+    /// # Repair
+    ///
+    /// Choose another name. `kubectl get operatorgroups -A --field-selector metadata.name=NAME`
+    /// finds the group that has it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # No other namespace has a group my-group.
+    /// metadata: {name: my-group, namespace: ns-a}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Profile ocp-4.12; ns-a/my-group exists.
+    /// metadata: {name: my-group, namespace: ns-b}
+    /// ```
+    ///
+    /// `message: operator group "my-group": you must specify a unique name that does not conflict
+    /// with the existing cluster roles or other Operator groups on the cluster`
+    OPG_02: Deny {
+        on: [GROUP: Create],
+        reads: [GROUPS],
+        source: "OCP 4.12 L3341-3355, L3498-3512, L3846-3860, L5705-5719, L6176-6190, L8089-8103; OCP 4.15 L2457-2460",
+    }
+}
+
+rule! {
+    /// the ClusterRoles that OLM names after an OperatorGroup do not exist yet
+    ///
+    /// When an OperatorGroup is created, none of the ClusterRoles `<name>-admin`, `<name>-edit` and
+    /// `<name>-view` exists. Exempt is what OLM made for an earlier group of the name: a role whose
+    /// `aggregationRule` selects a label `olm.opgroup.permissions/aggregate-to-admin`, `-edit` or
+    /// `-view` with the name as value. The rule holds under the same profiles and settings as
+    /// OPG-02. It judges creation only and reads ClusterRoles.
+    ///
+    /// # Why
+    ///
+    /// In these editions OLM creates ClusterRoles of these names for each group, and a role that is
+    /// there already conflicts with them. A group named `cluster` meets `cluster-admin` (OpenShift
+    /// 4.12, Operators, *Target namespace selection* and *Role-based access control*).
+    ///
+    /// # Repair
+    ///
+    /// Choose another name for the group. Delete the ClusterRole that the message names only if
+    /// nothing uses it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # There is no ClusterRole my-group-admin, my-group-edit or my-group-view.
+    /// metadata: {name: my-group, namespace: my-namespace}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Profile ocp-4.12; every cluster has the ClusterRole cluster-admin.
+    /// metadata: {name: cluster, namespace: my-namespace}
+    /// ```
+    ///
+    /// `message: operator group "cluster": you must specify a unique name that does not conflict
+    /// with the existing cluster roles or other Operator groups on the cluster (ClusterRole
+    /// "cluster-admin" exists)`
+    OPG_03: Deny {
+        on: [GROUP: Create],
+        reads: [CLUSTER_ROLES],
+        source: "OCP 4.12 L3341-3355, L3464-3512, L3846-3860, L5705-5719, L6176-6190, L8089-8103; OCP 4.5 L1028-1046",
+    }
+}
+
+impl Group<'_> {
+    /// The name belongs to one group and the ClusterRoles that OLM makes for it, where the profile's
+    /// edition says so.
+    pub(super) fn has_a_unique_name(&self, report: &mut Report<'_>) {
+        let settings = self.review.settings;
+        let by_profile =
+            || matches!(settings.text_or_empty("/profile").as_str(), "ocp-4.12" | "ocp-4.5");
+        let unique = settings.boolean("/operatorGroup/uniqueNames").unwrap_or_else(by_profile);
+        // Who sets the level of a rule wants it, whatever the profile.
+        let wanted = |rule: &Rule| report.is_on(rule) && (unique || report.is_configured(rule));
+        let (by_group, by_role) = (wanted(&OPG_02), wanted(&OPG_03));
+        let name = self.review.name(self.object);
+        let text = format!(
+            "operator group {}: you must specify a unique name that does not conflict with the existing cluster roles or other Operator groups on the cluster",
+            quote(&name)
+        );
+        if by_group {
+            let names = [name.clone()];
+            let matches = [Match { index: "name", values: &names, absent: false }];
+            let mut taken = false;
+            let asked = GROUPS.each(Query { matches: &matches, ..Query::default() }, |other| {
+                taken = other.text_or_empty("/metadata/namespace") != self.review.namespace();
+                !taken
+            });
+            if report.answer(&[&OPG_02], "OperatorGroups", asked).is_some() && taken {
+                report.add(&OPG_02, "metadata.name", text.as_str());
+            }
+        }
+        if !by_role {
+            return;
+        }
+        for verb in ["admin", "edit", "view"] {
+            let role = format!("{name}-{verb}");
+            let found = CLUSTER_ROLES.get("", &role);
+            let Some(found) = report.answer(&[&OPG_03], "ClusterRoles", found) else { return };
+            if found.is_some_and(|found| !is_left_over(&found, &name)) {
+                let message = format!("{text} (ClusterRole {} exists)", quote(&role));
+                report.add(&OPG_03, "metadata.name", message);
+            }
+        }
+    }
+}
+
+/// Whether a ClusterRole is what OLM made for an earlier group of this name.
+fn is_left_over(role: &Document, name: &str) -> bool {
+    role.items("/aggregationRule/clusterRoleSelectors").any(|selector| {
+        ["admin", "edit", "view"].iter().any(|verb| {
+            let label = format!("/matchLabels/olm.opgroup.permissions~1aggregate-to-{verb}");
+            selector.text(&label).is_some_and(|value| value == name)
+        })
+    })
+}

@@ -1,0 +1,53 @@
+//! The kinds of objects that the policy judges.
+
+use opgate_sdk::Target;
+
+pub(crate) const OLM: &str = "operators.coreos.com";
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// `v1alpha2` is judged like `v1`, but for what its CRD does not say.
+pub(crate) static GROUP: Target = Target {
+    groups: &[OLM],
+    versions: &["v1", "v1alpha2"],
+    resources: &["operatorgroups"],
+    kind: "OperatorGroup",
+    ..Target::EMPTY
+};
+
+pub(crate) static CSV: Target = Target {
+    groups: &[OLM],
+    versions: &["v1alpha1"],
+    resources: &["clusterserviceversions"],
+    kind: "ClusterServiceVersion",
+    ..Target::EMPTY
+};
+
+// Roles and bindings are advisory: the rules about them only warn, and the rules about groups look at
+// what is granted as well.
+
+pub(crate) static CLUSTER_ROLE_BINDING: Target = Target {
+    groups: &[RBAC],
+    versions: &["v1"],
+    resources: &["clusterrolebindings"],
+    kind: "ClusterRoleBinding",
+    advisory: true,
+    ..Target::EMPTY
+};
+
+pub(crate) static CLUSTER_ROLE: Target = Target {
+    groups: &[RBAC],
+    versions: &["v1"],
+    resources: &["clusterroles"],
+    kind: "ClusterRole",
+    advisory: true,
+    ..Target::EMPTY
+};
+
+pub(crate) static ROLE: Target = Target {
+    groups: &[RBAC],
+    versions: &["v1"],
+    resources: &["roles"],
+    kind: "Role",
+    advisory: true,
+    ..Target::EMPTY
+};

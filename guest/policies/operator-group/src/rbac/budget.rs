@@ -1,0 +1,89 @@
+//! What one question may cost. Where its budget is used up, it has no answer.
+
+use opgate_sdk::{ClusterRead, Document};
+
+use super::Unanswered;
+
+/// The steps that are left, and what they are being spent on.
+pub(super) struct Budget {
+    left: usize,
+    at: String,
+}
+
+/// Steps of one question. A comparison is one, which is about a tenth of a microsecond.
+pub(crate) const STEPS: usize = 500_000;
+/// One call of the host.
+pub(super) const CALL: usize = 10;
+/// Asking the cluster for one object.
+pub(super) const OBJECT: usize = 50;
+/// Asking the cluster for all that have some labels.
+pub(super) const SELECTION: usize = 20_000;
+
+impl Budget {
+    /// The whole budget of a question.
+    pub(super) fn new() -> Self {
+        Self { left: STEPS, at: "the object itself".to_owned() }
+    }
+
+    pub(super) fn spend(&mut self, amount: usize) -> Result<(), Unanswered> {
+        match self.left.checked_sub(amount) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Unanswered::TooLarge(self.at.clone())),
+        }
+    }
+
+    /// From here on it is spent on the object under review.
+    pub(super) fn turn_to_object(&mut self) {
+        "the object itself".clone_into(&mut self.at);
+    }
+
+    /// From here on it is spent on an object of the cluster.
+    pub(super) fn turn_to(&mut self, read: &ClusterRead, object: &Document) {
+        let namespace = object.text_or_empty("/metadata/namespace");
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        let name = object.text_or_empty("/metadata/name");
+        self.at = format!("{} {namespace}{slash}{name}", read.resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::super::{Unanswered, missing_permissions, opens_groups};
+
+    #[test]
+    fn what_is_too_large_has_no_answer() {
+        let too_large = |at: &str| Unanswered::TooLarge(at.to_owned());
+        let nothing = vec!["{}"; MANY].join(",");
+        let found = opens_groups(&parsed(&role("ns", "r", &nothing)), None);
+        assert_eq!(found.complete(), Err(too_large("the object itself")));
+        let nobody = vec![r#"{"kind":"User","name":"a"}"#; MANY].join(",");
+        let objects = [
+            ("clusterroles", role("", "r", ALL)),
+            (
+                "clusterrolebindings",
+                binding("", "b", "ClusterRole", "r", &format!("{nobody},{SCOPED}")),
+            ),
+        ];
+        assert_eq!(account(&objects), Err(too_large("clusterrolebindings b")));
+        // Every pair of what is wanted, against many that have nearly all of it.
+        let some = numbered(100);
+        let wanted = format!(
+            r#"{{"apiGroups":[{some}],"resources":[{some}],"verbs":[{some}],"resourceNames":[{some}]}}"#
+        );
+        let held = format!(
+            r#"{{"apiGroups":["*"],"resources":["*"],"verbs":["*"],"resourceNames":[{}]}}"#,
+            numbered(99)
+        );
+        let held = format!("{held},{}", held.replace("\"n0\"", "\"n99\""));
+        let found = within(&in_cluster(&held), || {
+            missing_permissions("scoped", "scoped", &csv("", &wanted), None)
+        });
+        assert_eq!(found.complete(), Err(too_large("the object itself")));
+        // One that has all of it is found at once.
+        assert_eq!(missing(&in_cluster(&wanted), &csv("", &wanted)), []);
+    }
+}
