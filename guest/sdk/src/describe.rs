@@ -178,10 +178,15 @@ impl Policy {
         properties.push(
             r#""messages":{"type":"object","additionalProperties":false,"properties":{"prefixRuleId":{"description":"Put the rule's id before its message.","type":"boolean","default":false}}}"#.to_owned(),
         );
-        if rules.iter().any(|rule| rule.may_skip || !rule.reads.is_empty()) {
-            properties.push(
-                r#""context":{"type":"object","additionalProperties":false,"properties":{"missing":{"description":"What to do where a rule needs objects of the cluster that are not available: leave it out, or warn that it was not evaluated.","enum":["skip","warn"],"default":"skip"}}}"#.to_owned(),
-            );
+        let needs = if rules.iter().any(|rule| !rule.reads.is_empty()) {
+            Some("objects of the cluster that are not available")
+        } else {
+            rules.iter().any(|rule| rule.may_skip).then_some("what is not known of the folder")
+        };
+        if let Some(needs) = needs {
+            properties.push(format!(
+                r#""context":{{"type":"object","additionalProperties":false,"properties":{{"missing":{{"description":"What to do where a rule needs {needs}: leave it out, or warn that it was not evaluated.","enum":["skip","warn"],"default":"skip"}}}}}}"#,
+            ));
         }
         properties.push(
             r#""rules":{"description":"Levels that the configuration gives to rules; written by the host.","type":"object","readOnly":true}"#.to_owned(),

@@ -142,18 +142,21 @@ impl<'h> Request<'h> {
     }
 }
 
+#[allow(clippy::derivable_impls, reason = "the type is generated")]
 impl Default for GroupVersionKind {
     fn default() -> Self {
         Self { group: String::new(), version: String::new(), kind: String::new() }
     }
 }
 
+#[allow(clippy::derivable_impls, reason = "the type is generated")]
 impl Default for GroupVersionResource {
     fn default() -> Self {
         Self { group: String::new(), version: String::new(), resource: String::new() }
     }
 }
 
+#[allow(clippy::derivable_impls, reason = "the type is generated")]
 impl Default for UserInfo {
     fn default() -> Self {
         Self { username: String::new(), uid: String::new(), groups: Vec::new() }
