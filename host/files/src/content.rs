@@ -225,7 +225,7 @@ impl Content {
             let end = error.utf8_error().valid_up_to();
             let before = error.as_bytes().get(..end).unwrap_or_default();
             let before = String::from_utf8_lossy(before);
-            let (line, column) = super::place::line_and_column(&before, before.len());
+            let (line, column) = opgate_text::lines::line_and_column(&before, before.len());
             Broken::at(line, column, "not UTF-8: save the file as UTF-8")
         })?;
         if text.starts_with('\u{feff}') {
@@ -250,7 +250,7 @@ fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (St
     };
     let read = match memchr::memchr(0, text.as_bytes()) {
         Some(offset) => {
-            let (line, column) = super::place::line_and_column(&text, offset);
+            let (line, column) = opgate_text::lines::line_and_column(&text, offset);
             Err(Broken::at(line, column, "not a text: there is a byte 0 in it"))
         }
         None if is_json => json(&text),
@@ -281,7 +281,7 @@ fn json(text: &str) -> Result<Vec<Part>, Broken> {
             .get();
         if let Some(offset) = too_deep(raw) {
             let start = raw.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
-            let (line, column) = super::place::line_and_column(text, start + offset);
+            let (line, column) = opgate_text::lines::line_and_column(text, start + offset);
             let why = format!("nests deeper than {} levels", yaml::MAX_DEPTH);
             return Err(Broken::at(line, column, why));
         }
@@ -340,7 +340,7 @@ fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
 
 /// What is wrong with the part of a file that starts at an offset.
 fn broken_yaml(file: &str, start: usize, error: &YamlError) -> Broken {
-    let (line, _) = super::place::line_and_column(file, start);
+    let (line, _) = opgate_text::lines::line_and_column(file, start);
     Broken::at(line + error.line - 1, error.column, format!("not YAML: {}", error.why))
 }
 

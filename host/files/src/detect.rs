@@ -3,58 +3,19 @@
 //! ```text
 //! file ───▶ its first document that says what it is
 //! folder ─┬▶ manifests/ or *.package.yaml in it: a bundle
-//!         ├▶ bundles below it: each of them, and the catalogs beside them ([`super::below`])
+//!         ├▶ bundles below it: each of them, and the catalogs beside them ([`super::repository`])
 //!         └▶ the first document in it that says what it is
 //! ```
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use opgate_document::{Document, Text};
-
-use super::below::Bundles;
 use super::content::{Expect, File, has_documents, peek};
-use super::folder::{self, Entry, Folder};
+use super::folder;
 use super::ignore::Ignore;
+use super::kinds::{As, Found, LOOKS, complaint, what};
+use super::repository::Bundles;
 use super::{template, unique};
 use opgate_input::read::{At, Reader};
-
-/// What files are read as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum As {
-    /// A folder with manifests and metadata (registry+v1)
-    Bundle,
-    /// A folder with manifests (plain+v0)
-    Plain,
-    /// A file-based catalog: a folder or one file
-    Catalog,
-    /// Kubernetes objects: a file or a folder of files
-    Manifest,
-}
-
-impl As {
-    /// As people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bundle => "bundle",
-            Self::Plain => "plain bundle",
-            Self::Catalog => "catalog",
-            Self::Manifest => "manifests",
-        }
-    }
-}
-
-/// Something that can be checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Where it is.
-    pub path: PathBuf,
-    /// What it is.
-    pub kind: As,
-}
-
-/// Files of a folder that are looked into.
-pub(super) const LOOKS: usize = 1_000;
 
 /// What was looked for.
 const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema) and no manifest (apiVersion and kind) found in it; say what it is with --as";
@@ -110,26 +71,6 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     anyhow::bail!(template::complaint(&unique::checked(read)).unwrap_or_else(|| format!(
         "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema); say what it is with --as"
     )))
-}
-
-/// What is wrong with a file of a folder, where something is.
-pub(super) fn complaint(folder: &Folder, entry: &Entry, reader: &Reader) -> Option<String> {
-    template::complaint(&unique::checked(entry.read(folder, Expect::Documents, reader)))
-}
-
-/// What a document says it is.
-pub(super) fn what(json: &str) -> Option<As> {
-    let text = Arc::new(Text::new(json.to_owned()).ok()?);
-    let end = text.len();
-    let document = Document::part(text, 0..end);
-    let has = |pointer: &str| document.get(pointer).is_some_and(|value| value.text().is_some());
-    if has("/apiVersion") && has("/kind") {
-        Some(As::Manifest)
-    } else if has("/schema") {
-        Some(As::Catalog)
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]

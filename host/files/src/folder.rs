@@ -14,6 +14,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use anyhow::Context as _;
+
 use super::content::{Broken, Content, Expect, File};
 use opgate_input::read::{self, At, Reader, Root};
 
@@ -22,6 +24,17 @@ const MAX_ENTRIES: usize = 100_000;
 
 /// Bytes of the files that links lead to, together: thousands of links to one large file are small.
 const MAX_LINKED: u64 = 1 << 30;
+
+/// The name of a folder, also of `.`.
+pub(super) fn name(root: &Path) -> anyhow::Result<String> {
+    let full = root.canonicalize().with_context(|| root.display().to_string())?;
+    Ok(full.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+/// The path of a file as messages name it.
+pub(super) fn shown(root: &Path, path: &str) -> String {
+    root.join(path).display().to_string()
+}
 
 /// A folder, walked.
 #[derive(Debug)]
@@ -79,7 +92,7 @@ impl Entry {
 
     /// What is in it.
     pub fn read(&self, folder: &Folder, expect: Expect, reader: &Reader) -> File {
-        let (path, shown) = (self.path.clone(), super::shown(folder.root.path(), &self.path));
+        let (path, shown) = (self.path.clone(), shown(folder.root.path(), &self.path));
         match &self.refused {
             None => File::read(self.at(folder), path, shown, expect, reader),
             Some(Refused { why, .. }) => {

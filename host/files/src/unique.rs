@@ -5,7 +5,7 @@
 //! tenth of the time for a catalog of 100 MB, this one a hundredth.
 
 use super::content::{Broken, Content, File};
-use super::place::line_and_column;
+use opgate_text::lines::line_and_column;
 
 /// The file, unless a name stands twice in it.
 pub(super) fn checked(file: File) -> File {

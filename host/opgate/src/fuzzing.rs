@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub use opgate_admission::fuzzing::{Seen, View};
 use opgate_admission::review::Review;
-use opgate_files::{self as files, As, Place, Request, Resolver};
+use opgate_files::{self as files, As, Location, Request, Resolver};
 use opgate_input::read::Reader;
 
 /// A question to the policies about a part of a catalog.
@@ -48,7 +48,7 @@ impl Question {
     /// File, line and column of each field, where there are any.
     pub fn places(&self, fields: &[String]) -> Vec<Option<(String, u64, u64)>> {
         let mut places = Resolver::new(&self.0.object);
-        let place = |Place { file, line, column, .. }| (file, line, column);
+        let place = |Location { file, line, column, .. }| (file, line, column);
         fields.iter().map(|field| places.place(field).map(place)).collect()
     }
 }

@@ -17,6 +17,17 @@ struct Before {
     line_characters: usize,
 }
 
+/// Line and column of one offset, without noting where lines are.
+#[must_use]
+pub fn line_and_column(text: &str, offset: usize) -> (u64, u64) {
+    let before = text.get(..offset).unwrap_or(text);
+    let lines = memchr::memchr_iter(b'\n', before.as_bytes()).count();
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let column = before.get(line_start..).unwrap_or_default().chars().count();
+    let number = |n: usize| u64::try_from(n + 1).unwrap_or(u64::MAX);
+    (number(lines), number(column))
+}
+
 /// The lines of a text.
 #[derive(Debug)]
 pub struct Lines(Vec<Before>);

@@ -44,11 +44,11 @@ const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
 pub(super) struct Input {
     /// Its name in messages.
     path: PathBuf,
-    place: Place,
+    place: Location,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Location {
     Stdin,
     Named,
     /// In a folder that was named: which of its files.
@@ -65,11 +65,11 @@ pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
     let mut skipped = 0;
     for path in paths {
         if path == Path::new("-") {
-            inputs.push(Input { path: path.clone(), place: Place::Stdin });
+            inputs.push(Input { path: path.clone(), place: Location::Stdin });
         } else if path.is_dir() {
             skipped += below(path, &mut inputs)?;
         } else {
-            inputs.push(Input { path: path.clone(), place: Place::Named });
+            inputs.push(Input { path: path.clone(), place: Location::Named });
         }
     }
     Ok((inputs, skipped))
@@ -91,7 +91,7 @@ fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
     meant.sort_by_key(|(_, entry)| entry.path.split('/').collect::<Vec<_>>());
     inputs.extend(meant.into_iter().map(|(index, entry)| Input {
         path: path.join(&entry.path),
-        place: Place::Below(folder.clone(), index),
+        place: Location::Below(folder.clone(), index),
     }));
     Ok(others.len())
 }
@@ -99,9 +99,9 @@ fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
 impl Input {
     fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
         let opened = match &self.place {
-            Place::Stdin => return reader.stdin(),
-            Place::Named => At::Named(&self.path).open()?,
-            Place::Below(folder, index) => {
+            Location::Stdin => return reader.stdin(),
+            Location::Named => At::Named(&self.path).open()?,
+            Location::Below(folder, index) => {
                 let entry = folder.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
                 if let Some(refused) = &entry.refused {
                     return Err(io::Error::other(refused.why.clone()));

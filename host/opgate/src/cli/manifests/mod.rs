@@ -5,13 +5,14 @@
 //! to see with their settings, and nothing else. `network-policy` prints who may reach the server.
 //!
 //! ```text
-//! policies ─▶ wants  ─▶ plan  ─▶ webhook ─┐
+//! policies ─▶ matches ─▶ plan ─▶ webhook ─┐
 //!                                         ├─▶ registration ─▶ yaml, or JSON
 //! arguments ─▶ server, ca, names ─────────┘          ▲
 //! arguments ─▶ network ──────────────────────────────┘
 //! ```
 
 mod ca;
+mod matches;
 mod names;
 mod network;
 mod plan;
@@ -21,7 +22,6 @@ mod rules;
 mod server;
 #[cfg(test)]
 mod testing;
-mod wants;
 mod webhook;
 mod yaml;
 
@@ -31,11 +31,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use self::matches::PolicyFacts;
 use self::names::{namespace, object_name};
 use self::network::Network;
 use self::registration::Registration;
 use self::server::{ServerArgs, Target};
-use self::wants::Facts;
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster;
 
@@ -135,7 +135,8 @@ impl Webhook {
         let exempt = [SYSTEM_NAMESPACE.to_owned()].into_iter().chain(own).collect();
         let registration = Registration { name, server, exempt, ca: ca::bundle(&ca)? };
         let set = config.complete_set(cluster::Source::Absent)?;
-        let policies: Vec<_> = set.policies().iter().map(|policy| Facts::of(policy)).collect();
+        let policies: Vec<_> =
+            set.policies().iter().map(|policy| PolicyFacts::of(policy)).collect();
         let printed = registration.of(&policies);
         let printed = printed.map_err(|why| Failure::engine(anyhow::anyhow!(why)))?;
         if printed.webhooks.as_ref().is_none_or(Vec::is_empty) {

@@ -20,21 +20,21 @@
 //! is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
 //! groups, may be asked twice. It gives the same verdict both times.
 
-use super::wants::{Facts, Want};
+use super::matches::{Match, PolicyFacts};
 
 /// A webhook to be.
 #[derive(Debug)]
 pub(super) struct Planned<'w> {
     /// At least one, all alike.
-    pub(super) wants: Vec<&'w Want<'w>>,
-    pub(super) policies: Vec<&'w Facts<'w>>,
+    pub(super) matches: Vec<&'w Match<'w>>,
+    pub(super) policies: Vec<&'w PolicyFacts<'w>>,
 }
 
 /// The webhooks for what is wanted.
-pub(super) fn plan<'w>(wants: &'w [Want<'w>]) -> Vec<Planned<'w>> {
+pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
     let mut planned = Vec::new();
-    for class in grouped(wants, is_alike) {
-        if can_share(&class, wants) {
+    for class in grouped(matches, is_alike) {
+        if can_share(&class, matches) {
             planned.push(class);
         } else {
             planned.extend(grouped(class, is_of_one_policy));
@@ -48,51 +48,52 @@ pub(super) fn plan<'w>(wants: &'w [Want<'w>]) -> Vec<Planned<'w>> {
 
 /// Puts together what is alike, in the order in which it comes.
 fn grouped<'w>(
-    wants: impl IntoIterator<Item = &'w Want<'w>>,
-    alike: impl Fn(&Want<'_>, &Want<'_>) -> bool,
-) -> Vec<Vec<&'w Want<'w>>> {
-    let mut groups: Vec<Vec<&'w Want<'w>>> = Vec::new();
-    for want in wants {
-        let found = groups.iter_mut().find(|g| g.first().is_some_and(|first| alike(first, want)));
+    matches: impl IntoIterator<Item = &'w Match<'w>>,
+    alike: impl Fn(&Match<'_>, &Match<'_>) -> bool,
+) -> Vec<Vec<&'w Match<'w>>> {
+    let mut groups: Vec<Vec<&'w Match<'w>>> = Vec::new();
+    for matched in matches {
+        let found =
+            groups.iter_mut().find(|g| g.first().is_some_and(|first| alike(first, matched)));
         match found {
-            Some(group) => group.push(want),
-            None => groups.push(vec![want]),
+            Some(group) => group.push(matched),
+            None => groups.push(vec![matched]),
         }
     }
     groups
 }
 
 impl<'w> Planned<'w> {
-    fn of(wants: Vec<&'w Want<'w>>) -> Self {
-        let mut policies: Vec<&'w Facts<'w>> = Vec::new();
-        for want in &wants {
-            if !policies.iter().any(|known| known.name == want.policy.name) {
-                policies.push(want.policy);
+    fn of(matches: Vec<&'w Match<'w>>) -> Self {
+        let mut policies: Vec<&'w PolicyFacts<'w>> = Vec::new();
+        for matched in &matches {
+            if !policies.iter().any(|known| known.name == matched.policy.name) {
+                policies.push(matched.policy);
             }
         }
-        Self { wants, policies }
+        Self { matches, policies }
     }
 
     pub(super) fn blocks(&self) -> bool {
-        self.wants.iter().any(|want| want.blocks)
+        self.matches.iter().any(|matched| matched.blocks)
     }
 
     pub(super) fn group(&self) -> &'w str {
-        self.wants.first().map_or("", |want| want.group)
+        self.matches.first().map_or("", |matched| matched.group)
     }
 }
 
 /// Whether one webhook can stand for both.
-fn is_alike(a: &Want<'_>, b: &Want<'_>) -> bool {
+fn is_alike(a: &Match<'_>, b: &Match<'_>) -> bool {
     a.group == b.group && a.blocks == b.blocks && a.namespaces == b.namespaces
 }
 
-fn is_of_one_policy(a: &Want<'_>, b: &Want<'_>) -> bool {
+fn is_of_one_policy(a: &Match<'_>, b: &Match<'_>) -> bool {
     a.policy.name == b.policy.name
 }
 
 /// Whether there may be a request that is among both.
-fn overlap(a: &Want<'_>, b: &Want<'_>) -> bool {
+fn overlap(a: &Match<'_>, b: &Match<'_>) -> bool {
     let either = |a: &str, b: &str| a == b || a == "*" || b == "*";
     let (resource, sub) = parts(a.resource);
     let (other, other_sub) = parts(b.resource);
@@ -115,11 +116,11 @@ pub(super) fn parts(resource: &str) -> (&str, &str) {
 
 /// Whether it is certain that nobody is asked twice, or not at all, when the policies of a class
 /// share a webhook.
-fn can_share(class: &[&Want<'_>], wants: &[Want<'_>]) -> bool {
-    let agree = |a: &Want<'_>, b: &Want<'_>| {
+fn can_share(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
+    let agree = |a: &Match<'_>, b: &Match<'_>| {
         is_alike(a, b) && (is_of_one_policy(a, b) || a.versions == b.versions)
     };
-    class.iter().all(|a| wants.iter().all(|b| !overlap(a, b) || agree(a, b)))
+    class.iter().all(|a| matches.iter().all(|b| !overlap(a, b) || agree(a, b)))
 }
 
 #[cfg(test)]

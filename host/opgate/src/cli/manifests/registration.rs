@@ -3,9 +3,9 @@
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::matches::PolicyFacts;
 use super::plan::plan;
 use super::server::Target;
-use super::wants::Facts;
 use super::webhook::{MOST_SECONDS, seconds_for};
 
 /// What does not come from the policies.
@@ -26,9 +26,9 @@ impl Registration {
     /// Where a policy asks for something that an API server would not take.
     pub(super) fn of(
         &self,
-        policies: &[Facts<'_>],
+        policies: &[PolicyFacts<'_>],
     ) -> Result<ValidatingWebhookConfiguration, String> {
-        let mut wants = Vec::new();
+        let mut matches = Vec::new();
         for policy in policies {
             if seconds_for(policy.time) > MOST_SECONDS {
                 let (policy, time) = (policy.name, policy.time);
@@ -38,10 +38,10 @@ impl Registration {
                     "limits.time is too long for a webhook: an API server waits {MOST_SECONDS}s at the most and may give up before opgate answers"
                 );
             }
-            wants.extend(policy.wants()?);
+            matches.extend(policy.matches()?);
         }
         let mut webhooks = Vec::new();
-        for planned in plan(&wants) {
+        for planned in plan(&matches) {
             let webhook = planned.webhook(self, &webhooks);
             webhooks.push(webhook);
         }

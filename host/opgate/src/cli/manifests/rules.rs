@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::matches::PolicyFacts;
 use super::testing::webhooks;
-use super::wants::Facts;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::{Options, Source};
 use opgate_admission::policy::{
@@ -53,7 +53,7 @@ fn asked(policy: &Policy) -> Asked {
         value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     };
     let mut asked = Asked::new();
-    for webhook in webhooks(&[Facts::of(policy)]) {
+    for webhook in webhooks(&[PolicyFacts::of(policy)]) {
         for rule in webhook["rules"].as_array().unwrap() {
             let group = &texts(&rule["apiGroups"])[0];
             for resource in texts(&rule["resources"]) {
@@ -150,7 +150,7 @@ fn what_is_registered_is_what_the_rules_look_at() {
 fn config_maps_of_rukpak_are_asked_about_in_its_namespace_only() {
     let text = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: bundle-immutability\n    settings: {rukpak: {systemNamespace: mine}}\n";
     let set = load(&Configuration::parse(Path::new("opgate.yaml"), text, BUILTINS).unwrap());
-    let webhooks = webhooks(&[Facts::of(&set.policies()[0])]);
+    let webhooks = webhooks(&[PolicyFacts::of(&set.policies()[0])]);
     let of = |webhook: &&Value| webhook["rules"][0]["resources"][0] == "configmaps";
     let webhook = webhooks.iter().find(of).unwrap();
     let condition = &webhook["namespaceSelector"]["matchExpressions"][0];

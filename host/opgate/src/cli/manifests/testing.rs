@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::matches::PolicyFacts;
 use super::registration::Registration;
 use super::server::Target;
-use super::wants::Facts;
 use opgate_admission::policy::{MatchRule, Requests};
 use opgate_admission::review::Operation;
 
@@ -40,17 +40,17 @@ pub(super) fn within(namespace: &str, requests: Requests) -> Requests {
     Requests { namespace: Some(namespace.to_owned()), ..requests }
 }
 
-pub(super) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> Facts<'p> {
+pub(super) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
     let time = Duration::from_millis(100);
-    Facts { name, requests, blocks: true, time, excluded: &[] }
+    PolicyFacts { name, requests, blocks: true, time, excluded: &[] }
 }
 
 /// One that can keep nothing from passing.
-pub(super) fn warns<'p>(name: &'p str, requests: &'p [Requests]) -> Facts<'p> {
-    Facts { blocks: false, ..policy(name, requests) }
+pub(super) fn warns<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
+    PolicyFacts { blocks: false, ..policy(name, requests) }
 }
 
-pub(super) fn printed(policies: &[Facts<'_>]) -> Value {
+pub(super) fn printed(policies: &[PolicyFacts<'_>]) -> Value {
     let registration = Registration {
         name: "opgate".to_owned(),
         server: Target::Url("https://opgate.test".to_owned()),
@@ -60,12 +60,12 @@ pub(super) fn printed(policies: &[Facts<'_>]) -> Value {
     serde_json::to_value(registration.of(policies).unwrap()).unwrap()
 }
 
-pub(super) fn webhooks(policies: &[Facts<'_>]) -> Vec<Value> {
+pub(super) fn webhooks(policies: &[PolicyFacts<'_>]) -> Vec<Value> {
     printed(policies)["webhooks"].as_array().unwrap().clone()
 }
 
 /// `name path failurePolicy` of each.
-pub(super) fn shown(policies: &[Facts<'_>]) -> Vec<String> {
+pub(super) fn shown(policies: &[PolicyFacts<'_>]) -> Vec<String> {
     let show = |webhook: Value| {
         let url = webhook["clientConfig"]["url"].as_str().unwrap().to_owned();
         let path = url.strip_prefix("https://opgate.test").unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
+use super::matches::Match;
 use super::plan::{Planned, parts};
 use super::registration::Registration;
-use super::wants::Want;
 use opgate_admission::review::Operation;
 
 /// Group and resource whose webhook has the name that the documentation of RukPak prints,
@@ -63,9 +63,9 @@ impl Planned<'_> {
     /// `v`, the first resource and the group, as the documented name is made. It stands in denials
     /// and in front of audit annotations.
     fn name(&self, others: &[ValidatingWebhook]) -> String {
-        let documented = |want: &&Want<'_>| (want.group, want.resource) == DOCUMENTED;
-        let first = self.wants.iter().copied().find(documented).or(self.wants.first().copied());
-        let resource = first.map_or("", |want| want.resource);
+        let documented = |matched: &&Match<'_>| (matched.group, matched.resource) == DOCUMENTED;
+        let first = self.matches.iter().copied().find(documented).or(self.matches.first().copied());
+        let resource = first.map_or("", |matched| matched.resource);
         let label = format!("v{}", resource.replace('/', "-").replace('*', "all"));
         let domain = match self.group() {
             "" => format!("core.{DOMAIN}"),
@@ -93,9 +93,9 @@ impl Planned<'_> {
     /// What has the same versions and operations goes into one rule.
     fn rules(&self) -> Vec<RuleWithOperations> {
         let mut operations: BTreeMap<_, BTreeSet<Operation>> = BTreeMap::new();
-        for want in &self.wants {
-            let key = (want.resource, &want.versions);
-            operations.entry(key).or_default().insert(want.operation);
+        for matched in &self.matches {
+            let key = (matched.resource, &matched.versions);
+            operations.entry(key).or_default().insert(matched.operation);
         }
         let mut rules: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
         for ((resource, versions), operations) in operations {
@@ -133,7 +133,7 @@ impl Planned<'_> {
                 without.push(name);
             }
         }
-        let only = self.wants.first().and_then(|want| want.namespaces.as_ref());
+        let only = self.matches.first().and_then(|matched| matched.namespaces.as_ref());
         let mut conditions = Vec::new();
         if let Some(only) = only {
             conditions.push(condition("In", only.iter().copied()));
@@ -142,7 +142,7 @@ impl Planned<'_> {
                 tracing::warn!(
                     group,
                     ?namespaces,
-                    "policies want requests in exempt namespaces only: they will not see them"
+                    "policies matched requests in exempt namespaces only: they will not see them"
                 );
             }
         }
@@ -191,8 +191,8 @@ fn covers(outer: &str, inner: &str) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::matches::PolicyFacts;
     use super::super::testing::*;
-    use super::super::wants::Facts;
     use super::*;
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
             let key = "kubernetes.io/metadata.name";
             json!({"key": key, "operator": operator, "values": values})
         };
-        let selected = |policies: &[Facts<'_>]| {
+        let selected = |policies: &[PolicyFacts<'_>]| {
             webhooks(policies)[0]["namespaceSelector"]["matchExpressions"].clone()
         };
         let exempt = condition("NotIn", &["kube-system", "opgate-system"]);
@@ -324,8 +324,8 @@ mod tests {
         // What a policy excludes is exempt where no other policy of the webhook wants it.
         let wanted = [bundles];
         let (few, many) = (texts(&["b", "kube-system"]), texts(&["a", "b"]));
-        let few = Facts { excluded: &few, ..policy("few", &wanted) };
-        let many = Facts { excluded: &many, ..policy("many", &wanted) };
+        let few = PolicyFacts { excluded: &few, ..policy("few", &wanted) };
+        let many = PolicyFacts { excluded: &many, ..policy("many", &wanted) };
         let none = policy("none", &wanted);
         let more = condition("NotIn", &["kube-system", "opgate-system", "a", "b"]);
         assert_eq!(selected(&[many]), json!([more]));
@@ -342,7 +342,7 @@ mod tests {
             let policies: Vec<_> = times
                 .iter()
                 .zip(names)
-                .map(|(&time, name)| Facts {
+                .map(|(&time, name)| PolicyFacts {
                     time: Duration::from_millis(time),
                     ..policy(name, &wanted)
                 })

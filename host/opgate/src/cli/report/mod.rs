@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use opgate_admission::policy::Effect;
-use opgate_files::Place;
+use opgate_files::Location;
 use opgate_text::one_line;
 
 /// Style of errors and denials.
@@ -106,9 +106,9 @@ pub(super) struct At {
     pub(super) excerpt: String,
 }
 
-impl From<Place> for At {
-    fn from(place: Place) -> Self {
-        let Place { file, line, column, excerpt } = place;
+impl From<Location> for At {
+    fn from(place: Location) -> Self {
+        let Location { file, line, column, excerpt } = place;
         Self { file, line, column, excerpt }
     }
 }

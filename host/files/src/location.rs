@@ -11,7 +11,7 @@ use opgate_input::yaml::Numbers;
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// As messages name the file.
     pub file: String,
     /// From 1.
@@ -25,7 +25,7 @@ pub struct Place {
 /// Bytes of a line that is shown: nobody reads a longer one, and whole files are written on one.
 const MAX_LINE: usize = 4_096;
 
-impl Place {
+impl Location {
     /// A place in a file.
     pub fn new(file: &File, line: u64, column: u64) -> Self {
         let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -51,39 +51,6 @@ impl Place {
     }
 }
 
-/// Line and column of an offset.
-pub(crate) fn line_and_column(text: &str, offset: usize) -> (u64, u64) {
-    let before = text.get(..offset).unwrap_or(text);
-    let lines = memchr::memchr_iter(b'\n', before.as_bytes()).count();
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let column = before.get(line_start..).unwrap_or_default().chars().count();
-    let number = |n: usize| u64::try_from(n + 1).unwrap_or(u64::MAX);
-    (number(lines), number(column))
-}
-
-/// The names and indices of a path.
-pub(crate) fn tokens(field: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut rest = field;
-    while !rest.is_empty() {
-        if let Some(inner) = rest.strip_prefix('[') {
-            let quoted = inner.strip_prefix('"').and_then(|text| text.split_once("\"]"));
-            let Some((token, after)) = quoted.or_else(|| inner.split_once(']')) else {
-                tokens.push(inner.to_owned());
-                break;
-            };
-            tokens.push(token.to_owned());
-            rest = after.strip_prefix('.').unwrap_or(after);
-        } else {
-            let end = rest.find(['.', '[']).unwrap_or(rest.len());
-            let (token, after) = rest.split_at(end);
-            tokens.push(token.to_owned());
-            rest = after.strip_prefix('.').unwrap_or(after);
-        }
-    }
-    tokens
-}
-
 /// JSON pointer of what the tokens name in a document, or of the nearest thing around it.
 fn pointer(root: Value<'_>, tokens: &[String]) -> String {
     let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
@@ -104,13 +71,13 @@ fn pointer(root: Value<'_>, tokens: &[String]) -> String {
 }
 
 /// A document of a file, made ready for looking up places: nothing is parsed again.
-pub(crate) struct Places {
+pub(crate) struct Locator {
     document: Document,
     /// Only for YAML.
     numbers: Option<Numbers>,
 }
 
-impl Places {
+impl Locator {
     /// Makes a document ready.
     pub(crate) fn of(documents: &Documents, index: usize) -> Self {
         let numbers = documents.offsets(index).map(|_| Numbers::of(documents.json(index)));
@@ -124,7 +91,7 @@ impl Places {
         (documents, index): (&Documents, usize),
         base: &str,
         tokens: &[String],
-    ) -> Place {
+    ) -> Location {
         let root = self.document.get(base).unwrap_or_else(|| self.document.root());
         let pointer = format!("{base}{}", pointer(root, tokens));
         let range = self.document.get(&pointer).map(|value| value.range()).unwrap_or_default();
@@ -135,7 +102,7 @@ impl Places {
             _ if pointer.is_empty() => documents.start(index),
             _ => name_before(&documents.text, range.start, &pointer),
         };
-        Place::at(file, offset)
+        Location::at(file, offset)
     }
 }
 
@@ -153,25 +120,9 @@ fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
 mod tests {
     use super::*;
     use crate::content::Expect;
+    use crate::field::tokens;
     use crate::testing::Temporary;
     use opgate_input::read::{At, Reader};
-
-    #[test]
-    fn paths_are_split_as_kubernetes_writes_them() {
-        for (field, expected) in [
-            (
-                "spec.files[3].documents[0].spec",
-                &["spec", "files", "3", "documents", "0", "spec"][..],
-            ),
-            ("metadata.annotations[olm.x/y].z", &["metadata", "annotations", "olm.x/y", "z"]),
-            ("a[\"b]c\"][1][2]", &["a", "b]c", "1", "2"]),
-            ("", &[]),
-            ("a[b", &["a", "b"]),
-            ("..a", &["", "", "a"]),
-        ] {
-            assert_eq!(tokens(field), expected, "{field}");
-        }
-    }
 
     fn places(name: &str, text: &str, index: usize, fields: &[(&str, (u64, u64))]) {
         let folder = Temporary::empty();
@@ -180,7 +131,7 @@ mod tests {
         let (at, reader) = (At::Named(&path), Reader::default());
         let file = File::read(at, name.to_owned(), name.to_owned(), Expect::Documents, &reader);
         let documents = file.documents().unwrap();
-        let places = Places::of(documents, index);
+        let places = Locator::of(documents, index);
         for (field, expected) in fields {
             let found = places.place(&file, (documents, index), "", &tokens(field));
             assert_eq!((found.line, found.column), *expected, "{name} {field}");

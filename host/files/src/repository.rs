@@ -16,9 +16,9 @@ use std::sync::Arc;
 use opgate_document::{Document, Text};
 
 use super::content::{has_documents, peek};
-use super::detect::{As, Found, LOOKS, complaint, what};
 use super::folder::{Entry, Folder};
 use super::ignore::Ignore;
+use super::kinds::{As, Found, LOOKS, complaint, what};
 use opgate_input::read::Reader;
 
 /// Files that cannot be read and are named one by one.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::names::{is_domain, is_label};
 use opgate_admission::policy::{MatchRule, Policy, Requests};
 use opgate_admission::review::Operation;
-use opgate_files::subject::GROUP;
+use opgate_files::GROUP;
 
 /// What counts of a policy here.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facts<'p> {
+pub(super) struct PolicyFacts<'p> {
     pub(super) name: &'p str,
     pub(super) requests: &'p [Requests],
     /// Whether requests shall rather fail than pass without the policy.
@@ -20,7 +20,7 @@ pub(super) struct Facts<'p> {
     pub(super) excluded: &'p [String],
 }
 
-impl<'p> Facts<'p> {
+impl<'p> PolicyFacts<'p> {
     pub(super) fn of(policy: &'p Policy) -> Self {
         Self {
             name: &policy.name,
@@ -35,8 +35,8 @@ impl<'p> Facts<'p> {
     ///
     /// # Errors
     /// Where it asks for something that an API server would not take into its configuration.
-    pub(super) fn wants(&'p self) -> Result<Vec<Want<'p>>, String> {
-        let mut wants: Vec<Want<'p>> = Vec::new();
+    pub(super) fn matches(&'p self) -> Result<Vec<Match<'p>>, String> {
+        let mut matches: Vec<Match<'p>> = Vec::new();
         for Requests { rule, namespace, can_deny } in self.requests {
             check(rule).map_err(|why| format!("policy {}: {why}", self.name))?;
             // No version matches no request.
@@ -47,7 +47,7 @@ impl<'p> Facts<'p> {
             for group in rule.groups.iter().filter(|group| *group != GROUP) {
                 for resource in &rule.resources {
                     for &operation in &rule.operations {
-                        let more = Want {
+                        let more = Match {
                             policy: self,
                             blocks: self.blocks && *can_deny,
                             group,
@@ -56,22 +56,22 @@ impl<'p> Facts<'p> {
                             versions: rule.versions.iter().map(String::as_str).collect(),
                             namespaces: namespace.as_deref().map(|name| BTreeSet::from([name])),
                         };
-                        match wants.iter_mut().find(|known| known.is_about(&more)) {
+                        match matches.iter_mut().find(|known| known.is_about(&more)) {
                             Some(known) => known.merge(more),
-                            None => wants.push(more),
+                            None => matches.push(more),
                         }
                     }
                 }
             }
         }
-        Ok(wants)
+        Ok(matches)
     }
 }
 
 /// A resource and an operation that a policy wants to see.
 #[derive(Debug)]
-pub(super) struct Want<'p> {
-    pub(super) policy: &'p Facts<'p>,
+pub(super) struct Match<'p> {
+    pub(super) policy: &'p PolicyFacts<'p>,
     /// Whether these requests shall rather fail than pass without the policy.
     pub(super) blocks: bool,
     pub(super) group: &'p str,
@@ -82,7 +82,7 @@ pub(super) struct Want<'p> {
     pub(super) namespaces: Option<BTreeSet<&'p str>>,
 }
 
-impl Want<'_> {
+impl Match<'_> {
     fn is_about(&self, other: &Self) -> bool {
         self.group == other.group
             && self.resource == other.resource
@@ -136,7 +136,7 @@ mod tests {
         ];
         for (wanted, expected) in cases {
             let wanted = [wanted];
-            let error = policy("a", &wanted).wants().unwrap_err();
+            let error = policy("a", &wanted).matches().unwrap_err();
             let expected =
                 format!("policy a: asks for requests of the {expected}, which cannot exist");
             assert_eq!(error, expected);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use opgate_document::{Document, Kind, Text, Value};
 
-use super::content::{Expect, File, has_documents};
-use super::subject::{Layout, Object, Request, Subject};
-use super::{folder, parallel, template, unique};
+use crate::content::{Expect, File, has_documents};
+use crate::reviews::{Layout, Object, Request, Subject};
+use crate::{folder, parallel, template, unique};
 use opgate_input::read::{At, Reader};
 use opgate_upstream::kinds::plural;
 
@@ -24,7 +24,7 @@ pub(super) fn load(
     let mut subjects = Vec::new();
     for file in files(root, reader)? {
         errors.extend(template::complaint(&file));
-        let count = file.documents().map_or(0, super::content::Documents::len);
+        let count = file.documents().map_or(0, crate::content::Documents::len);
         for index in 0..count {
             let source = if count > 1 {
                 format!("{}#{}", file.shown, index + 1)
@@ -49,7 +49,7 @@ pub(super) fn load(
         let lines: Vec<_> = files.iter().filter_map(|file| template::complaint(file)).collect();
         anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
         let indices =
-            |file: &Arc<File>| 0..file.documents().map_or(0, super::content::Documents::len);
+            |file: &Arc<File>| 0..file.documents().map_or(0, crate::content::Documents::len);
         let old = files.iter().flat_map(|f| indices(f).filter_map(|i| objects(f, i).ok()));
         let old: Vec<Request> = old.flatten().collect();
         let new = subjects.iter_mut().flat_map(|subject| &mut subject.requests);
@@ -135,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::subject::Resolver;
+    use crate::reviews::Resolver;
     use crate::testing::Temporary;
 
     #[test]

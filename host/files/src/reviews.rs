@@ -1,7 +1,6 @@
 //! What is judged: documents that know how they are written as a review, and where their parts are.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use opgate_document::{Document, Text, TooDeep};
@@ -10,16 +9,12 @@ use opgate_text::one_line;
 use super::bundle::Bundle;
 use super::catalog::Package;
 use super::content::File;
-use super::place::{Place, Places, tokens};
-use super::template;
+use super::field::{Step, tokens};
+use super::json::{Out, quoted};
+use super::location::{Location, Locator};
 
 /// Bytes of the title of a package that are shown.
 const MAX_TITLE: usize = 256;
-
-/// API group of the documents that stand for files.
-pub const GROUP: &str = "opgate.dev";
-/// Their version.
-pub const VERSION: &str = "v1alpha1";
 
 /// A bundle, a catalog's package or a manifest.
 #[derive(Debug)]
@@ -137,22 +132,6 @@ impl Request {
     }
 }
 
-/// A review while it is put together.
-#[derive(Default)]
-pub(super) struct Out {
-    /// Its text, with a `null` for each of the parts.
-    pub(super) json: String,
-    parts: Vec<(usize, Arc<Document>)>,
-}
-
-impl Out {
-    /// Adds a value that stands in another text.
-    pub(super) fn part(&mut self, document: Arc<Document>) {
-        self.parts.push((self.json.len(), document));
-        self.json.push_str("null");
-    }
-}
-
 impl Layout {
     fn write(&self, out: &mut Out) {
         match self {
@@ -178,16 +157,7 @@ impl Layout {
 /// Finds the places of the violations of one document.
 pub struct Resolver<'l> {
     layout: &'l Layout,
-    ready: HashMap<(String, usize), Places>,
-}
-
-/// What the first tokens of a field lead to.
-pub(super) struct Step<'f, 't> {
-    pub(super) file: &'f Arc<File>,
-    /// The document in it, where the field is about one.
-    pub(super) document: Option<usize>,
-    /// The rest.
-    pub(super) tokens: &'t [String],
+    ready: HashMap<(String, usize), Locator>,
 }
 
 impl<'l> Resolver<'l> {
@@ -197,7 +167,7 @@ impl<'l> Resolver<'l> {
     }
 
     /// The place of a field; none where it is about the folder as a whole.
-    pub fn place(&mut self, field: &str) -> Option<Place> {
+    pub fn place(&mut self, field: &str) -> Option<Location> {
         let tokens = tokens(field);
         let (step, base) = match self.layout {
             Layout::Bundle(bundle) => (bundle.step(&tokens)?, ""),
@@ -213,46 +183,15 @@ impl<'l> Resolver<'l> {
                 && text == "text"
                 && let Ok(line) = line.parse()
             {
-                return Some(Place::line(step.file, line));
+                return Some(Location::line(step.file, line));
             }
             let (line, column) = step.file.broken().map_or((1, 1), |b| (b.line, b.column));
-            return Some(Place::new(step.file, line, column));
+            return Some(Location::new(step.file, line, column));
         };
         let places = self
             .ready
             .entry((step.file.path.clone(), index))
-            .or_insert_with(|| Places::of(documents, index));
+            .or_insert_with(|| Locator::of(documents, index));
         Some(places.place(step.file, (documents, index), base, step.tokens))
-    }
-}
-
-/// A text as JSON.
-pub(super) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// Writes a list.
-pub(super) fn list<T>(
-    out: &mut String,
-    items: impl IntoIterator<Item = T>,
-    mut write: impl FnMut(&mut String, T),
-) {
-    out.push('[');
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        write(out, item);
-    }
-    out.push(']');
-}
-
-/// Writes why a file cannot be read, as a member.
-pub(super) fn error(out: &mut String, file: &File) {
-    if let Some(broken) = file.broken() {
-        let why = quoted(&one_line(&template::why(broken), 1_024));
-        let (line, column) = (broken.line, broken.column);
-        // Writing to a text does not fail.
-        let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);
     }
 }

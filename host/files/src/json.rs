@@ -1,0 +1,61 @@
+//! JSON of the documents that policies see, put together from what stands in files.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use opgate_document::Document;
+
+use super::content::File;
+use super::template;
+
+/// API group of the documents that stand for files.
+pub const GROUP: &str = "opgate.dev";
+/// Their version.
+pub(crate) const VERSION: &str = "v1alpha1";
+
+/// A review while it is put together.
+#[derive(Default)]
+pub(super) struct Out {
+    /// Its text, with a `null` for each of the parts.
+    pub(super) json: String,
+    pub(super) parts: Vec<(usize, Arc<Document>)>,
+}
+
+impl Out {
+    /// Adds a value that stands in another text.
+    pub(super) fn part(&mut self, document: Arc<Document>) {
+        self.parts.push((self.json.len(), document));
+        self.json.push_str("null");
+    }
+}
+
+/// A text as JSON.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Writes a list.
+pub(super) fn list<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut String, T),
+) {
+    out.push('[');
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write(out, item);
+    }
+    out.push(']');
+}
+
+/// Writes why a file cannot be read, as a member.
+pub(super) fn error(out: &mut String, file: &File) {
+    if let Some(broken) = file.broken() {
+        let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));
+        let (line, column) = (broken.line, broken.column);
+        // Writing to a text does not fail.
+        let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);
+    }
+}

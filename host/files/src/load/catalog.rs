@@ -1,0 +1,195 @@
+//! A file-based catalog as reviews, one of each package.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use opgate_input::read::Reader;
+
+use crate::catalog::{self, Package};
+use crate::folder;
+use crate::json::{GROUP, VERSION};
+use crate::reviews::{Layout, Request, Subject};
+
+/// Reads a catalog.
+///
+/// # Errors
+/// Where the folder cannot be read.
+pub(super) fn load(
+    root: &Path,
+    since: Option<&Path>,
+    reader: &Reader,
+) -> anyhow::Result<Vec<Subject>> {
+    let source = root.display().to_string();
+    // A missing path must not read as an empty catalog.
+    folder::name(root)?;
+    let mut old: BTreeMap<String, Arc<Package>> = BTreeMap::new();
+    if let Some(since) = since {
+        // A missing path, or files that cannot be read, must not read as nothing published.
+        folder::name(since)?;
+        let published = catalog::read(since, reader)?;
+        let broken = published.iter().flat_map(|package| &package.broken);
+        let lines: Vec<_> = broken.filter_map(|file| file.complaint()).collect();
+        anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
+        old.extend(published.into_iter().map(|package| (package.name.clone(), package)));
+    }
+    let subject = |package: Arc<Package>| Subject {
+        source: source.clone(),
+        kind: catalog::KIND.to_owned(),
+        name: package.name.clone(),
+        broken: package.broken.clone(),
+        requests: vec![Request {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            kind: catalog::KIND.to_owned(),
+            resource: "filebasedcatalogs".to_owned(),
+            namespace: String::new(),
+            name: package.name.clone(),
+            old: old.get(&package.name).cloned().map(Layout::Package),
+            object: Layout::Package(package),
+            prefix: String::new(),
+        }],
+    };
+    let packages = catalog::read(root, reader)?;
+    // Most likely the wrong folder: a pipeline must not pass because of it.
+    anyhow::ensure!(
+        packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
+        "{source}: no catalog in it: there is no blob with schema"
+    );
+    for gone in gone(&old, &packages) {
+        tracing::warn!("{source}: the package {gone:?} is not there any more");
+    }
+    Ok(packages.into_iter().map(subject).collect())
+}
+
+/// Names of packages that were published and are not there any more. Where a file cannot be read,
+/// which is reported, any of them may be in it.
+fn gone(old: &BTreeMap<String, Arc<Package>>, packages: &[Arc<Package>]) -> Vec<String> {
+    if packages.iter().any(|package| !package.broken.is_empty()) {
+        return Vec::new();
+    }
+    let names: BTreeSet<_> = packages.iter().map(|package| &package.name).collect();
+    let gone = old.keys().filter(|name| !name.is_empty() && !names.contains(name));
+    gone.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::reviews::Resolver;
+    use crate::testing::{Temporary, fixture};
+
+    fn object(subject: &Subject) -> Value {
+        serde_json::from_str::<Value>(&subject.requests[0].review()).unwrap()["request"].clone()
+    }
+
+    #[test]
+    fn blobs_are_grouped_by_package() {
+        let folder = Temporary::new(&[
+            (
+                "a/catalog.json",
+                "{\"schema\": \"olm.package\", \"name\": \"a\"}{\"schema\": \"olm.channel\", \"package\": \"b\",\n \"name\": \"stable\"}",
+            ),
+            (
+                "b.yaml",
+                "---\nschema: olm.package\nname: b\n---\nSchema: olm.bundle\nPackage: a\nname: a.v1\n",
+            ),
+            ("c/bad.yaml", "a: [\n"),
+            ("c/README.md", "text\n"),
+            ("c/.indexignore", "*.txt\n"),
+            ("c/x.txt", ":::"),
+            ("c/twice.json", "{\"schema\": \"x\",\n \"value\": {\"a\": 1, \"a\": 2}}"),
+            ("free.yaml", "schema: x\n"),
+            ("link-target/.indexignore", "*\n"),
+            ("link-target/y", "{"),
+        ]);
+        let subjects = load(folder.path(), None, &Reader::default()).unwrap();
+        assert_eq!(
+            object(&subjects[2])["object"]["spec"]["directories"],
+            json!([{"path": "", "packages": ["a", "b"]}, {"path": "a", "packages": ["a", "b"]}])
+        );
+        let names: Vec<_> = subjects.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", ""]);
+        let a = object(&subjects[0]);
+        assert_eq!(a["resource"]["resource"], "filebasedcatalogs");
+        assert_eq!(
+            a["object"]["spec"],
+            json!({"package": "a", "packages": ["a", "b"], "blobs": [
+                {"file": "a/catalog.json", "index": 0, "value": {"schema": "olm.package", "name": "a"}},
+                {"file": "b.yaml", "index": 1, "value": {"Schema": "olm.bundle", "Package": "a", "name": "a.v1"}},
+            ]})
+        );
+        let b = object(&subjects[1]);
+        assert_eq!(b["object"]["spec"]["blobs"][0]["index"], 1);
+        let rest = object(&subjects[2]);
+        assert_eq!(rest["object"]["spec"]["blobs"][0]["file"], "free.yaml");
+        let files = rest["object"]["spec"]["files"].as_array().unwrap();
+        assert_eq!(files[0]["path"], "c/README.md");
+        assert!(files[0]["error"]["message"].as_str().unwrap().starts_with("not a blob: "));
+        assert_eq!(files[1]["path"], "c/bad.yaml");
+        assert_eq!(
+            files[2],
+            json!({"path": "c/twice.json", "error": {
+                "line": 2, "column": 20, "message": "not JSON: duplicate mapping key: a",
+            }})
+        );
+        assert_eq!(files.len(), 3);
+
+        let mut places = Resolver::new(&subjects[0].requests[0].object);
+        let place = places.place("spec.blobs[1].value.name").unwrap();
+        assert!(place.file.ends_with("/b.yaml"));
+        assert_eq!((place.line, place.column), (7, 1));
+        assert_eq!(places.place("spec.blobs[1].file").unwrap().line, 5);
+        assert_eq!(places.place("spec.package"), None);
+        let mut places = Resolver::new(&subjects[1].requests[0].object);
+        let place = places.place("spec.blobs[0].value.name").unwrap();
+        assert_eq!((place.line, place.column), (2, 2));
+        let mut places = Resolver::new(&subjects[2].requests[0].object);
+        assert_eq!(places.place("spec.files[1]").unwrap().file, subjects[2].broken[1].shown);
+    }
+
+    #[test]
+    fn an_empty_catalog_is_none_and_old_packages_are_found() {
+        let folder = Temporary::empty();
+        let error = load(folder.path(), None, &Reader::default()).unwrap_err().to_string();
+        assert!(error.contains("no catalog in it"), "{error}");
+        folder.write("a.yaml", "schema: olm.package\nname: a\n");
+        let old = Temporary::new(&[("x.yaml", "schema: olm.package\nname: a\nicon: 1\n")]);
+        let subjects = load(folder.path(), Some(old.path()), &Reader::default()).unwrap();
+        let review = object(&subjects[0]);
+        assert_eq!(review["operation"], "UPDATE");
+        assert_eq!(review["oldObject"]["spec"]["blobs"][0]["value"]["icon"], 1);
+        assert!(load(&folder.path().join("missing"), None, &Reader::default()).is_err());
+    }
+
+    #[test]
+    fn packages_are_gone_unless_they_may_be_in_a_file_that_cannot_be_read() {
+        let packages = |files: &[(&str, &str)]| {
+            let packages = catalog::read(Temporary::new(files).path(), &Reader::default()).unwrap();
+            packages.into_iter().map(|package| (package.name.clone(), package)).collect()
+        };
+        let [a, b] = ["a", "b"].map(|name| format!("schema: olm.package\nname: {name}\n"));
+        let old: BTreeMap<_, _> = packages(&[("a.yaml", &a), ("b.yaml", &b)]);
+        for (files, expected) in [
+            (vec![("a.yaml", a.as_str()), ("b.yaml", &b)], vec![]),
+            (vec![("a.yaml", a.as_str())], vec!["b"]),
+            (vec![("c.yaml", "schema: x\n")], vec!["a", "b"]),
+            (vec![("a.yaml", a.as_str()), ("b.yaml", "a: [\n")], vec![]),
+        ] {
+            let new: BTreeMap<_, _> = packages(&files);
+            let new: Vec<_> = new.into_values().collect();
+            assert_eq!(gone(&old, &new), expected, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn the_fixtures_are_catalogs() {
+        let subjects = load(&fixture("catalog-valid"), None, &Reader::default()).unwrap();
+        assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd"]);
+        let subjects = load(&fixture("catalog-broken"), None, &Reader::default()).unwrap();
+        assert_eq!(subjects.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["etcd", ""]);
+        assert_eq!(subjects[1].broken.len(), 1);
+    }
+}
