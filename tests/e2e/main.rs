@@ -13,6 +13,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 #[allow(dead_code, unreachable_pub, reason = "shared with the policy's own tests")]
 mod cases;
 
+mod architecture;
 mod bypass;
 mod check;
 mod cli;

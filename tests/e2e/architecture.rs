@@ -1,0 +1,436 @@
+//! The picture of docs/architecture.md, drawn from the manifests and the sources: which crate may use which,
+//! and that the modules of a crate do not go in a circle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Who may use whom, by folder. A folder that ends in `/` stands for all crates in it.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("common/", &["common/"]),
+    ("certs", &["common/"]),
+    ("guest/sdk", &["common/"]),
+    ("guest/policies/", &["common/", "guest/sdk"]),
+    ("host/text", &[]),
+    ("host/supervise", &["host/text"]),
+    ("host/input", &["common/", "host/text"]),
+    ("host/files", &["common/", "host/input", "host/text"]),
+    ("host/engine", &["common/", "host/text"]),
+    (
+        "host/admission",
+        &["common/", "certs", "host/engine", "host/input", "host/supervise", "host/text"],
+    ),
+    (
+        "host/server",
+        &["common/", "certs", "host/admission", "host/engine", "host/supervise", "host/text"],
+    ),
+    ("host/pack", &[]),
+    ("host/opgate", &["common/", "certs", "host/"]),
+    ("tests", &["common/", "certs", "guest/", "host/", "tests/"]),
+    ("tests/hostile", &["guest/sdk"]),
+];
+
+/// Where crates that run or read WebAssembly may be used, by kind of the dependency.
+const WASM: &[(&str, &str, &[&str])] = &[
+    ("wasmtime", "normal", &["common/unsafe", "host/engine"]),
+    ("wasmtime", "build", &["host/opgate"]),
+    ("wasmtime", "dev", &["tests"]),
+    ("wasmparser", "normal", &["host/engine"]),
+];
+
+/// Whose modules still go in a circle. There shall be none.
+const CIRCLES: &[&str] = &["guest/policies/operator-group", "guest/policies/registry-bundle"];
+
+/// What both sides stand on does no I/O.
+const NO_IO: &[&str] = &["std::fs", "std::net", "std::process", "std::thread"];
+
+struct Package {
+    name: String,
+    /// From the root of the workspace.
+    folder: String,
+    root: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+struct Dependency {
+    name: String,
+    kind: String,
+}
+
+fn workspace() -> Vec<Package> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let asked = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(top)
+        .output()
+        .unwrap();
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    let metadata: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let top = Path::new(metadata["workspace_root"].as_str().unwrap());
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let dependency = |value: &Value| Dependency {
+        name: text(&value["name"]),
+        kind: value["kind"].as_str().unwrap_or("normal").to_owned(),
+    };
+    let package = |value: &Value| {
+        let root = Path::new(value["manifest_path"].as_str().unwrap()).parent().unwrap();
+        Package {
+            name: text(&value["name"]),
+            folder: root.strip_prefix(top).unwrap().display().to_string(),
+            root: root.to_owned(),
+            dependencies: value["dependencies"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(dependency)
+                .collect(),
+        }
+    };
+    metadata["packages"].as_array().unwrap().iter().map(package).collect()
+}
+
+/// Whether a folder is the one that is named, or one of those.
+fn is_named(folder: &str, name: &str) -> bool {
+    folder == name || name.ends_with('/') && folder.starts_with(name)
+}
+
+/// The longest name fits best.
+fn allowed(folder: &str) -> &'static [&'static str] {
+    let named = ARROWS.iter().filter(|(name, _)| is_named(folder, name));
+    let best = named.max_by_key(|(name, _)| name.len());
+    best.unwrap_or_else(|| panic!("{folder} is new: say in ARROWS what it may use")).1
+}
+
+#[test]
+fn crates_use_those_below_them() {
+    let packages = workspace();
+    let folders: BTreeMap<_, _> = packages.iter().map(|p| (p.name.as_str(), &*p.folder)).collect();
+    let mut wrong = Vec::new();
+    for Package { folder, dependencies, .. } in &packages {
+        for Dependency { name, kind } in dependencies {
+            if let Some(used) = folders.get(name.as_str())
+                && used != folder
+                && !allowed(folder).iter().any(|name| is_named(used, name))
+            {
+                wrong.push(format!("{folder} ─▶ {used} ({kind})"));
+            }
+            let named: Vec<_> = WASM.iter().filter(|(wasm, ..)| wasm == name).collect();
+            let is_at = |of: &str, at: &[&str]| of == kind && at.contains(&folder.as_str());
+            if !named.is_empty() && !named.iter().any(|(_, of, at)| is_at(of, at)) {
+                wrong.push(format!("{folder} ─▶ {name} ({kind})"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these arrows are not in the picture:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_both_sides_stand_on_does_no_io() {
+    let mut wrong = Vec::new();
+    for package in workspace() {
+        // All unsafe code is in one place, also that which asks the system for something.
+        if !package.folder.starts_with("common/") || package.folder == "common/unsafe" {
+            continue;
+        }
+        for (path, text) in sources(&package.root) {
+            for name in NO_IO.iter().filter(|name| text.contains(**name)) {
+                wrong.push(format!("{}: {}: {name}", package.folder, path.join("::")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn modules_do_not_go_in_a_circle() {
+    let mut wrong = Vec::new();
+    for package in workspace().iter().filter(|package| !CIRCLES.contains(&package.folder.as_str()))
+    {
+        let circles = Modules::of(&package.root).circle();
+        wrong.extend(circles.map(|circle| format!("{}: {circle}", package.folder)));
+    }
+    assert!(wrong.is_empty(), "these modules use each other:\n{}", wrong.join("\n"));
+}
+
+/// The outermost modules of a crate, and which of them uses which, where first. What the root of a crate
+/// hands on is the module's that it is of; what it has itself is nobody's.
+struct Modules(BTreeMap<String, BTreeMap<String, String>>);
+
+impl Modules {
+    fn of(crate_root: &Path) -> Self {
+        let sources = sources(crate_root);
+        let names: BTreeSet<_> = sources.iter().filter_map(|(path, _)| path.first()).collect();
+        let root = sources.iter().find(|(path, _)| path.is_empty());
+        let re_exports = re_exports(root.map_or("", |(_, text)| text));
+        let mut uses: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for (path, text) in &sources {
+            let Some(from) = path.first() else { continue };
+            for to in references(text, path) {
+                let Some(first) = to.first() else { continue };
+                let module = names.get(first).copied().or(re_exports.get(first));
+                if let Some(module) = module.filter(|module| *module != from) {
+                    let place = format!("{}: {}", path.join("::"), to.join("::"));
+                    let known = uses.entry(from.clone()).or_default();
+                    known.entry(module.clone()).or_insert(place);
+                }
+            }
+        }
+        Self(uses)
+    }
+
+    /// A shortest circle, with what each of its modules uses of the next one.
+    fn circle(&self) -> Option<String> {
+        let circles = self.0.keys().filter_map(|start| self.way_back(start));
+        let shortest = circles.min_by_key(Vec::len)?;
+        let step =
+            |pair: &[&str]| format!("{} ─▶ {} ({})", pair[0], pair[1], self.0[pair[0]][pair[1]]);
+        Some(shortest.windows(2).map(step).collect::<Vec<_>>().join(", "))
+    }
+
+    fn way_back<'m>(&'m self, start: &'m str) -> Option<Vec<&'m str>> {
+        let mut ways = std::collections::VecDeque::from([vec![start]]);
+        let mut seen = BTreeSet::new();
+        while let Some(way) = ways.pop_front() {
+            for next in self.0.get(*way.last()?).into_iter().flat_map(BTreeMap::keys) {
+                let longer = || way.iter().copied().chain([next.as_str()]).collect();
+                if next == start {
+                    return Some(longer());
+                }
+                if seen.insert(next) {
+                    ways.push_back(longer());
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The sources of a crate by their modules: without comments, texts and tests.
+fn sources(crate_root: &Path) -> Vec<(Vec<String>, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![crate_root.join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let inside = path.strip_prefix(crate_root.join("src")).unwrap().with_extension("");
+                let names = inside.iter().map(|name| name.to_str().unwrap().to_owned());
+                let mut names: Vec<_> = names.collect();
+                if names.last().is_some_and(|name| name == "mod" || name == "lib") {
+                    names.pop();
+                }
+                // The binary of a library uses it like any other crate.
+                if names != ["main"] {
+                    found.push((names, bare(&fs::read_to_string(&path).unwrap())));
+                }
+            }
+        }
+    }
+    let tests: Vec<Vec<String>> =
+        found.iter().flat_map(|(path, text)| test_files(path, text)).collect();
+    found.retain(|(path, _)| !tests.iter().any(|test| path.starts_with(test)));
+    for (_, text) in &mut found {
+        *text = without_tests(text);
+    }
+    found.sort();
+    found
+}
+
+/// Files that are there for tests only: `#[cfg(test)] mod tests;`.
+fn test_files(path: &[String], text: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("#[cfg(test)]") {
+        let after = &text[at + "#[cfg(test)]".len()..];
+        let item = &after[..after.find([';', '{']).unwrap_or(after.len())];
+        if after[item.len()..].starts_with(';')
+            && let Some((_, name)) = item.rsplit_once("mod ")
+        {
+            found.push([path, &[name.trim().to_owned()]].concat());
+        }
+    }
+    found
+}
+
+/// Without the items under `#[cfg(test)]`.
+fn without_tests(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, item)) = rest.split_once("#[cfg(test)]") {
+        kept.push_str(before);
+        let end = item.find([';', '{']).unwrap_or(item.len());
+        let mut depth = 0_usize;
+        let mut after = item.len();
+        for (at, c) in item.char_indices().skip_while(|(at, _)| *at < end) {
+            depth = match c {
+                '{' => depth + 1,
+                '}' => depth - 1,
+                _ => depth,
+            };
+            if depth == 0 {
+                after = at + c.len_utf8();
+                break;
+            }
+        }
+        rest = &item[after..];
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// Without comments, and without what stands in texts.
+fn bare(text: &str) -> String {
+    let mut bare = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let raw = rest.strip_prefix('r').map(|after| after.trim_start_matches('#'));
+        let raw = raw.filter(|after| after.starts_with('"') && !bare.ends_with(is_of_a_name));
+        let end = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map_or(rest.len(), |end| end + 2)
+        } else if let Some(after) = raw {
+            let hashes = rest.len() - after.len() - 1;
+            let close = format!("\"{}", "#".repeat(hashes));
+            let start = rest.len() - after.len() + 1;
+            after[1..].find(&close).map_or(rest.len(), |end| start + end + close.len())
+        } else if let Some(after) = rest.strip_prefix('"') {
+            1 + end_of_text(after)
+        } else if let Some(after) = rest.strip_prefix("'\\") {
+            // The character behind the backslash may be a quote itself.
+            3 + after.get(1..).and_then(|after| after.find('\'')).map_or(0, |end| end + 1)
+        } else if rest.starts_with('\'') && rest.chars().nth(2) == Some('\'') {
+            2 + rest.chars().nth(1).map_or(0, char::len_utf8)
+        } else {
+            bare.push(c);
+            c.len_utf8()
+        };
+        rest = &rest[end..];
+    }
+    bare
+}
+
+fn end_of_text(text: &str) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' if !is_escaped => return at + 1,
+            _ => is_escaped = c == '\\' && !is_escaped,
+        }
+    }
+    text.len()
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// What a source says of its own crate: paths from its root, for `crate::…` and `super::…`.
+fn references(text: &str, module: &[String]) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for (at, word) in words(text) {
+        let before = text[..at].trim_end();
+        let is_start = !before.ends_with("::");
+        match word {
+            "crate" if is_start => {
+                let rest = text[at + word.len()..].strip_prefix("::");
+                found.extend(rest.into_iter().flat_map(|rest| tree(rest).1));
+            }
+            // `pub(super)` uses nothing.
+            "super" if is_start && text[at + word.len()..].starts_with("::") => {
+                let (mut around, mut rest) = (module, &text[at..]);
+                while let Some(after) = rest.trim_start().strip_prefix("super") {
+                    around = around.split_last().map_or(&[][..], |(_, around)| around);
+                    let Some(after) = after.trim_start().strip_prefix("::") else { break };
+                    rest = after;
+                }
+                for path in tree(rest).1 {
+                    found.push([around, &path].concat());
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// From which modules the root of a crate has names: `pub use x::{Y}`.
+fn re_exports(root: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for (at, word) in words(root).filter(|(_, word)| *word == "use") {
+        let rest = root[at + word.len()..].trim_start();
+        for path in tree(rest).1 {
+            if let [module, .., name] = path.as_slice() {
+                found.insert(name.clone(), module.clone());
+            }
+        }
+    }
+    found
+}
+
+/// The words of a text and where they are.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + text[at..].find(is_of_a_name)?;
+        let rest = &text[start..];
+        let word = &rest[..rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len())];
+        at = start + word.len();
+        Some((start, word))
+    })
+}
+
+/// The paths of `a::{b, c::d as e}`, and what is behind them. Where there is another name at the end, that
+/// is the last one.
+fn tree(text: &str) -> (&str, Vec<Vec<String>>) {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        let mut all = Vec::new();
+        loop {
+            rest = rest.trim_start_matches([',', ' ', '\n']);
+            if rest.is_empty() || rest.starts_with('}') {
+                return (rest.strip_prefix('}').unwrap_or(rest), all);
+            }
+            let (after, paths) = tree(rest);
+            all.extend(paths);
+            rest = &after[after.find([',', '}']).unwrap_or(after.len())..];
+        }
+    }
+    let name = &text[..text.find(|c| !is_of_a_name(c)).unwrap_or(text.len())];
+    let rest = &text[name.len()..];
+    if let Some(inner) = rest.strip_prefix("::") {
+        let (rest, paths) = tree(inner);
+        let behind = |path: Vec<String>| [vec![name.to_owned()], path].concat();
+        return (rest, paths.into_iter().map(behind).collect());
+    }
+    let other = rest.strip_prefix(" as ").and_then(|rest| words(rest).next());
+    let name = other.map_or(name, |(_, other)| other);
+    (rest, vec![if name.is_empty() { Vec::new() } else { vec![name.to_owned()] }])
+}
+
+/// A test that finds nothing proves nothing: of a crate with a circle, the circle is told.
+#[test]
+fn a_circle_is_told_with_what_makes_it() {
+    let crate_root = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = crate_root.path().join("src").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Handed as Other;\n");
+    write("a.rs", "use super::b::{self, Thing};\n");
+    write(
+        "b/mod.rs",
+        "//! [`crate::a`]\nmod inner;\npub(super) const TEXT: &str = \"crate::a\";\n",
+    );
+    write("b/inner.rs", "use crate::{Other, c};\n#[cfg(test)]\nmod tests { use crate::a; }\n");
+    write("c.rs", "use std::fmt;\n");
+    assert_eq!(Modules::of(crate_root.path()).circle(), None);
+    write("c.rs", "fn f() { h(crate::a::g) }\n");
+    let told = "a ─▶ b (a: b::self), b ─▶ c (b::inner: Other), c ─▶ a (c: a::g)";
+    assert_eq!(Modules::of(crate_root.path()).circle().as_deref(), Some(told));
+}
