@@ -483,6 +483,21 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_nobody_will_read_are_not_made() {
+        let made = std::cell::Cell::new(0);
+        let verdict = report("{}", |report| {
+            report.add_each(&T_1, 0..1_000, |n| {
+                made.set(made.get() + 1);
+                (format!("f{n}"), "no".to_owned())
+            });
+        });
+        assert_eq!((made.get(), verdict.violations.len()), (VIOLATIONS, VIOLATIONS));
+        let last = verdict.violations.last().unwrap();
+        let message = "744 more findings of this rule are left out; no";
+        assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));
+    }
+
+    #[test]
     fn findings_without_texts_are_counted() {
         let fill = |report: &mut Report<'_>| {
             for _ in 0..2 {

@@ -32,8 +32,7 @@ impl Api {
         Self { kind: kind.to_owned(), version: version.to_owned(), group: group.to_owned() }
     }
 
-    /// Whether its text reads as this API again. Only such an API can ever stand in an annotation;
-    /// any other meets none.
+    /// Whether its text parses as this API again. Only such an API can be in an annotation.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         let plain = |text: &str| !text.contains([' ', ',']);
@@ -78,7 +77,7 @@ pub struct ApiSet(
 );
 
 impl ApiSet {
-    /// Reads the annotation. Spaces do not count, items without two dots are left out.
+    /// Parses the annotation. Spaces do not count. Items without two dots are ignored.
     #[must_use]
     pub fn parse(annotation: &str) -> Self {
         let text = annotation.replace(' ', "");

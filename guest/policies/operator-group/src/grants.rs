@@ -1,4 +1,4 @@
-//! What ServiceAccounts are granted. What the grants come to is worked out in [`rbac`].
+//! What ServiceAccounts may do. [`rbac`] works out what roles and bindings grant.
 
 use opgate_sdk::{Document, Report, Review, Rule, Shape, rule, rules};
 
@@ -104,7 +104,7 @@ rule! {
     }
 }
 
-/// The account of an OperatorGroup.
+/// Judges the ServiceAccount of an OperatorGroup.
 pub(crate) fn group(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let account = object.text_or_empty(ACCOUNT);
     if account.is_empty() || !review.touches(object, ACCOUNT, &Shape::Scalar) {
@@ -136,9 +136,8 @@ rule! {
     /// namespace, those in `clusterPermissions` in the whole cluster. An UPDATE is judged by the
     /// policy rules that it adds, or by all where it drops or changes a mark of a copy (see
     /// OPG-20). A copy is exempt only where one of OLM's identities writes it. The rule is off
-    /// until `rules` gives it a level, and reports up to 20 policy rules. It reads OperatorGroups,
-    /// roles and bindings; what takes more than 500,000 steps to compare is not evaluated, or
-    /// refused where that level is `deny`.
+    /// until `rules` gives it a level. It reads OperatorGroups, roles and bindings. What takes more
+    /// than 500,000 steps to compare is not evaluated, or refused where that level is `deny`.
     ///
     /// # Why
     ///
@@ -177,7 +176,7 @@ rule! {
     }
 }
 
-/// A member of a group whose account installs it, new or asking for more.
+/// Judges the permissions that a ClusterServiceVersion asks for.
 pub(crate) fn csv(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let old = review.spares();
     if !report.is_on(&OPG_37) || !rbac::asks_for_permissions(object, old) {
@@ -187,13 +186,34 @@ pub(crate) fn csv(review: &Review<'_>, object: &Document, report: &mut Report<'_
     let found = report.answer(&[&OPG_37], NEEDED, rbac::group_account(namespace));
     let Some(Some(account)) = found else { return };
     let found = rbac::missing_permissions(namespace, &account, object, old);
-    for missing in answer(report, &OPG_37, INSTALL_FIELD, found) {
+    let missing = answer(report, &OPG_37, INSTALL_FIELD, found);
+    report.add_each(&OPG_37, missing.into_iter(), |missing| {
         let message = format!(
             "operator group service account {namespace}/{account} lacks {}; the install fails with reason InstallComponentFailed",
             missing.permission
         );
-        report.add(&OPG_37, missing.field, message);
+        (missing.field, message)
+    });
+}
+
+pub(crate) fn cluster_role_binding(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    if report.is_on(&OPG_33) && changes(review, object, &["/subjects", "/roleRef"]) {
+        widens("subjects", rbac::widening_binding(object, review.spares()), report);
     }
+}
+
+pub(crate) fn cluster_role(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    if report.is_on(&OPG_33) && changes(review, object, &GRANTED) {
+        widens("rules", rbac::widening_role(object, review.spares()), report);
+    }
+    opens_groups(review, object, report);
+}
+
+pub(crate) fn role(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    opens_groups(review, object, report);
 }
 
 rule! {
@@ -243,26 +263,10 @@ rule! {
     }
 }
 
-pub(crate) fn cluster_role_binding(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(object) = review.subject() else { return };
-    if !report.is_on(&OPG_33) || !changes(review, object, &["/subjects", "/roleRef"]) {
-        return;
+fn widens(field: &str, found: Found<Option<String>>, report: &mut Report<'_>) {
+    if let Some(through) = answer(report, &OPG_33, field, found) {
+        report.add(&OPG_33, field, privileges(&through));
     }
-    let found = rbac::widening_binding(object, review.spares());
-    if let Some(through) = answer(report, &OPG_33, "subjects", found) {
-        report.add(&OPG_33, "subjects", privileges(&through));
-    }
-}
-
-pub(crate) fn cluster_role(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(object) = review.subject() else { return };
-    if report.is_on(&OPG_33) && changes(review, object, &GRANTED) {
-        let found = rbac::widening_role(object, review.spares());
-        if let Some(through) = answer(report, &OPG_33, "rules", found) {
-            report.add(&OPG_33, "rules", privileges(&through));
-        }
-    }
-    role(review, report);
 }
 
 rule! {
@@ -312,8 +316,7 @@ rule! {
     }
 }
 
-pub(crate) fn role(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(object) = review.subject() else { return };
+fn opens_groups(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     if !report.is_on(&OPG_36) || !changes(review, object, &GRANTED) {
         return;
     }
@@ -324,11 +327,11 @@ pub(crate) fn role(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// What a role says about rights.
+/// The fields of a role that grant rights.
 const GRANTED: [&str; 2] = ["/rules", "/aggregationRule"];
 
-/// Whether there is anything at one of the pointers that was not there before. What stays as it is
-/// needs no cluster, however large it is.
+/// Whether one of the fields changed. An unchanged object needs no look at the cluster, however
+/// large it is.
 fn changes(review: &Review<'_>, object: &Document, pointers: &[&str]) -> bool {
     pointers.iter().any(|pointer| review.touches_json(object, pointer))
 }
@@ -339,8 +342,8 @@ fn privileges(through: &str) -> String {
     )
 }
 
-/// What was found. Where that may not be all, a rule that the configuration sets to deny refuses what
-/// nobody can judge. Others are left out, and said to be.
+/// What was found. If the search could not finish, a rule that the configuration sets to deny
+/// refuses the request. Any other rule is skipped.
 fn answer<T>(report: &mut Report<'_>, rule: &'static Rule, field: &str, found: Found<T>) -> T {
     match found.short {
         None => {}

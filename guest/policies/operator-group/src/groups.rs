@@ -158,7 +158,7 @@ pub fn reconcile(add: &ApiSet, group: &ApiSet, taken: bool) -> Outcome {
     }
 }
 
-/// What a status says about the targets, told by its start: there may be thousands of names.
+/// What a status says about the targets, judged by its start: there can be thousands of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Nothing.
@@ -167,7 +167,7 @@ pub(crate) enum Extent {
     All,
     /// Names of namespaces.
     Names,
-    /// The empty name and others. OLM does not write that; who does gets no own namespace.
+    /// The empty name and others. OLM does not write that. The own namespace is not added then.
     Mixed,
 }
 

@@ -5,7 +5,7 @@ use opgate_sdk::Target;
 pub(crate) const OLM: &str = "operators.coreos.com";
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// `v1alpha2` is judged like `v1`, but for what its CRD does not say.
+/// `v1alpha2` is judged like `v1`, except where only the CRD of `v1` has a constraint.
 pub(crate) static GROUP: Target = Target {
     groups: &[OLM],
     versions: &["v1", "v1alpha2"],
@@ -22,8 +22,8 @@ pub(crate) static CSV: Target = Target {
     ..Target::EMPTY
 };
 
-// Roles and bindings are advisory: the rules about them only warn, and the rules about groups look at
-// what is granted as well.
+// Roles and bindings are advisory: by default their rules only warn, and the rules about groups
+// check the same grants.
 
 pub(crate) static CLUSTER_ROLE_BINDING: Target = Target {
     groups: &[RBAC],

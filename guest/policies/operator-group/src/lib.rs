@@ -1,19 +1,19 @@
 //! Policy `operator-group`: OperatorGroups and the ClusterServiceVersions that are their members.
 //!
 //! ```text
-//! OperatorGroup ─────────▶ group ─┬─ access, spec, annotations     what the request itself says
-//!                                 └─ uniqueness, account, members  what else there is
-//!                                    conflict ──────────────────────────────────┐
-//! ClusterServiceVersion ─▶ csv ───┬─ copies          what only claims to be one │
-//!                                 ├─ group           the group of its namespace │
-//!                                 ├─ provided_apis ─────────────────────────────┴▶ rivals ─▶ targets
-//!                                 └─ owners          who else owns the same APIs
-//! Role, binding ─────────▶ grants ─ rbac             what they let ServiceAccounts do
+//! OperatorGroup ─────────▶ group ──┬─ access, spec, annotations     what the request itself says
+//!                                  ├─ uniqueness, account, members  what else there is
+//!                                  └─ conflict ─────────────────────────────────┐
+//! ClusterServiceVersion ─▶ csv ────┬─ copies         what only claims to be one │
+//!                                  ├─ group          the group of its namespace │
+//!                                  ├─ provided_apis ────────────────────────────┴▶ rivals ─▶ targets
+//!                                  └─ owners         who else owns the same APIs
+//! Role, binding ─────────▶ grants ─── rbac           what they let ServiceAccounts do
 //! ```
 //!
 //! What OLM computes is ported in modules that know nothing of requests: [`namespaces`], [`apis`],
-//! [`install_modes`] and [`groups`]. The kinds that are judged are in [`kinds`], what is asked of the
-//! cluster is in [`reads`]. The texts are upstream's, byte for byte.
+//! [`install_modes`] and [`groups`]. The kinds that are judged are in `kinds`, what is asked of the
+//! cluster is in `reads`. The texts are upstream's, byte for byte.
 
 pub mod apis;
 mod csv;
@@ -36,6 +36,7 @@ opgate_sdk::policy! {
     rules: [
         group::access::RULES,
         group::spec::RULES,
+        group::selection::RULES,
         group::annotations::RULES,
         group::uniqueness::RULES,
         group::account::RULES,

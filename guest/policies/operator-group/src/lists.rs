@@ -1,12 +1,12 @@
-//! Lists of texts: read in one question to the host, and shortened for messages.
+//! Lists of texts: read with one call of the host, and shortened for messages.
 
 use opgate_sdk::{Document, Kind};
 
 /// The texts of the list at the pointer; elements of other kinds are left out.
 ///
-/// A list of namespaces has thousands of names, and a question for each would cost more than
-/// everything else: the JSON is fetched at once and cut here. A list with anything in it but texts
-/// without escapes is read element by element.
+/// A list of namespaces can have thousands of names, and one call for each would cost more than
+/// everything else. So the JSON of the list is fetched once and split here. A list with escapes, or
+/// with elements of other kinds, is read element by element.
 pub(crate) fn texts(document: &Document, pointer: &str) -> Vec<String> {
     if document.kind(pointer) != Kind::List {
         return Vec::new();
@@ -17,7 +17,7 @@ pub(crate) fn texts(document: &Document, pointer: &str) -> Vec<String> {
     cut.unwrap_or_else(|| document.texts(pointer))
 }
 
-/// Cuts a JSON list of plain texts. `None` where it holds anything else.
+/// Splits a JSON list of plain texts. `None` if it has anything else.
 fn cut(json: &str, count: usize) -> Option<Vec<String>> {
     let mut rest = json.trim_ascii().strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
     if rest.contains('\\') {

@@ -1,13 +1,14 @@
-//! OLM's words for failures.
+//! OLM's reasons for failures.
 //!
-//! OLM writes such a word into the status of what it lets fail. Where a finding denies, the same word
-//! goes into the audit annotation `olm-reason`: who searches for it finds the denial too.
+//! OLM writes such a reason into the status of a ClusterServiceVersion or an OperatorGroup. Where a
+//! finding denies, the audit annotation `olm-reason` has the same word, so that a search for it
+//! finds the denial too.
 
 use std::fmt;
 
 use opgate_sdk::{Report, Rule};
 
-/// A word of OLM's.
+/// A reason, by OLM's name for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OlmReason {
     CannotModifyStaticOperatorGroupProvidedAPIs,
@@ -27,7 +28,7 @@ impl fmt::Display for OlmReason {
     }
 }
 
-/// Adds a finding for which OLM has a word, and notes the word where the finding denies.
+/// Adds a finding for which OLM has a reason, and notes the reason if the finding denies.
 pub(crate) fn add(
     report: &mut Report<'_>,
     reason: OlmReason,

@@ -1,5 +1,5 @@
-//! What the policy reads of the cluster. Each rule says which of these it needs, so that nothing is
-//! watched for rules that are off.
+//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
+//! nothing is watched for rules that are off.
 
 use opgate_sdk::copies;
 use opgate_sdk::{ClusterRead, Index};
@@ -21,8 +21,8 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
         groups::PROVIDED_APIS,
     ],
     indexes: &[
-        // An item without its spaces is what an API reads as: the index decides without a look at
-        // the annotation.
+        // An item without spaces is the text of an API, so the index decides without a look at the
+        // annotation.
         Index { name: "provided", field: groups::PROVIDED_APIS, separator: "," },
         Index { name: "targets", field: "/status/namespaces/*", separator: "" },
         Index { name: "named", field: "/spec/targetNamespaces/*", separator: "" },
@@ -37,7 +37,8 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
 pub(crate) static NAMESPACES: ClusterRead =
     ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
 
-/// ClusterServiceVersions without the label of OLM's copies.
+/// ClusterServiceVersions without the label of OLM's copies. Rules about members also look for the
+/// original of a version that claims to be a copy.
 pub(crate) static CSVS: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",

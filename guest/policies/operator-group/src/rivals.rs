@@ -4,10 +4,10 @@
 //! APIs, reach ─▶ queries on the indexes of GROUPS ─▶ candidates ─ exact decision ─▶ Rivals
 //! ```
 //!
-//! A cluster has thousands of groups, their annotations have hundreds of kilobytes, their status has
-//! thousands of namespaces. The indexes find the few that matter, and decide most of the question:
-//! what is read of a candidate is its name and the start of its status. Only the few rivals that a
-//! message names are read as a whole.
+//! A cluster can have thousands of groups, with annotations of hundreds of kilobytes and thousands
+//! of namespaces in each status. The indexes find the few groups that matter and answer most of the
+//! question. Of a candidate, only the name and the start of its status are read. Only the rivals
+//! that a message names are read in full.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +23,11 @@ use crate::olm_reason::OlmReason;
 use crate::reads::GROUPS;
 use crate::{lists, targets};
 
-/// More names than this take longer to hand over than to be compared with the few groups that provide
-/// the same.
+/// To hand over more names than this takes longer than to compare the few groups that provide the
+/// same APIs.
 const MANY: usize = 64;
-/// A list of namespaces that is longer is not read: anybody may store one of a megabyte, and would have
-/// everybody else read it. The indexes tell what it has in common with a group.
+/// A longer list of namespaces is not read: anybody could store one of a megabyte, and every other
+/// review would have to read it. The indexes find what it has in common with a group.
 const LARGE: u32 = 1_024;
 /// Rivals that a message names.
 const SHOWN: usize = 3;
@@ -37,7 +37,7 @@ const SHOWN_OF_EACH: usize = 5;
 /// Namespace and name, in the order of the host's answers.
 type Key = (String, String);
 
-/// Groups in the way of a group, told for people.
+/// The other groups, described for a message.
 #[derive(Debug, Default)]
 pub(crate) struct Rivals {
     shown: Vec<String>,
@@ -50,7 +50,7 @@ impl Rivals {
     }
 
     /// Which groups, where, and what they provide.
-    pub(crate) fn tell(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let list = self.shown.join("; ");
         match self.more {
             0 => list,
@@ -66,7 +66,7 @@ pub(crate) fn find(
     mine: &NamespaceSet,
     wanted: &ApiSet,
 ) -> Result<Rivals, ReadError> {
-    // An API whose text reads as another one is in no annotation.
+    // An API whose text parses as another one is in no annotation.
     let texts: Vec<_> = wanted.iter().filter(|api| api.is_readable()).map(Api::to_string).collect();
     if mine.is_empty() || texts.is_empty() {
         return Ok(Rivals::default());
@@ -83,8 +83,8 @@ pub(crate) fn find(
         let mut names = names;
         let count = names.len();
         names.push(String::new());
-        // What OLM has found and what the spec says: either may be behind, and the status may be
-        // anybody's.
+        // By the status and by the spec: either can be out of date, and others than OLM may write
+        // the status.
         let status = Match { index: "targets", values: &names, absent: true };
         search.through(&[provided, status], By::Status)?;
         if is_long {
@@ -100,14 +100,14 @@ pub(crate) fn find(
             search.through(&[provided, status], By::Named)?;
         }
     }
-    search.tell(wanted)
+    search.into_rivals(wanted)
 }
 
-/// What is said to whoever brings a conflict.
+/// The message for a conflict.
 pub(crate) fn message(rivals: &Rivals) -> String {
     format!(
         "intersecting operatorgroups provide the same apis: {}; choose other target namespaces, or remove the other Operator or group ({})",
-        rivals.tell(),
+        rivals.describe(),
         OlmReason::InterOperatorGroupOwnerConflict
     )
 }
@@ -129,9 +129,9 @@ struct Search<'s> {
     own: (&'s str, &'s str),
     mine: &'s NamespaceSet,
     found: BTreeSet<Key>,
-    /// What a candidate without status selects could not be found out.
+    /// Why the targets of a candidate without status are not known.
     undecided: Option<ReadError>,
-    /// There are lists that were not read.
+    /// Some lists were too long to read.
     large: bool,
 }
 
@@ -167,7 +167,7 @@ impl Search<'_> {
                     self.large = true;
                     return Ok(self.mine.is_all());
                 }
-                // Its own namespace is one of its targets; what else it names, the index tells.
+                // Its own namespace is one of its targets. The index covers the others.
                 Extent::Unknown if is_large(TARGETS) => {
                     self.large = true;
                     return Ok(matches!(by, By::Own));
@@ -177,7 +177,7 @@ impl Search<'_> {
                 Extent::Unknown => targets::selected(Selection::of(group))?,
             },
             By::Spec if group.length(TARGETS).is_some_and(|names| names > 0) => return Ok(true),
-            // Its status has been looked at.
+            // Its status was compared before.
             By::Spec | By::Whole if targets::only_status(group).is_some() => return Ok(false),
             By::Whole if is_large(TARGETS) => {
                 self.large = true;
@@ -188,7 +188,7 @@ impl Search<'_> {
         Ok(reach(&targets, namespace).meets(self.mine))
     }
 
-    fn tell(self, wanted: &ApiSet) -> Result<Rivals, ReadError> {
+    fn into_rivals(self, wanted: &ApiSet) -> Result<Rivals, ReadError> {
         let mut rivals = Rivals { shown: Vec::new(), more: self.found.len().saturating_sub(SHOWN) };
         for (namespace, name) in self.found.iter().take(SHOWN) {
             let Some(group) = GROUPS.get(namespace, name)? else { continue };
@@ -219,8 +219,8 @@ impl Search<'_> {
     }
 }
 
-/// Whether one of the lists of a group is not read. Most groups are too small to have such a list: that is
-/// asked first, once for both.
+/// Whether one of the lists of a group is too long to read. Most groups are too small for such a
+/// list, so the size is asked first, once for both.
 fn is_one_large(group: &Document) -> bool {
     // An element and its comma.
     let may_be = group.size("").is_some_and(|bytes| bytes > 2 * LARGE);

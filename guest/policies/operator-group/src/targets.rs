@@ -1,8 +1,8 @@
 //! Target namespaces of groups: names from the spec, or the Namespaces that a selector finds.
 //!
-//! OLM writes them to the status, where they are no later than the spec and whoever may write the
-//! status may write others. It adds to what a selector finds, and takes nothing away. Only where there
-//! is no spec at all, which no API server stores (it sets defaults), the status is all that is known.
+//! OLM writes them to the status. The status can be older than the spec, and others than OLM may
+//! write it. So it adds to what a selector finds, and takes nothing away. Only if there is no spec,
+//! which no API server stores, the status alone counts.
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::{Query, ReadError};

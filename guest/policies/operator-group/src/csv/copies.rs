@@ -17,13 +17,13 @@ use super::MODES;
 use super::annotations::NOTES;
 use crate::reads::CSVS;
 
-/// What a claim comes to.
+/// What a claim to be a copy is worth.
 pub(super) struct Examined<'r> {
-    /// Whether it is a copy, or nothing of it changed.
+    /// Whether it is a copy, or unchanged.
     pub(super) is_exempt: bool,
-    /// Whether that is so for rules that look at more than an original is compared by.
+    /// The same for rules that look at more than the comparison with the original covers.
     pub(super) is_olms: bool,
-    /// What of an UPDATE has been judged before.
+    /// The old object of an UPDATE, if it was judged before.
     pub(super) old: Option<&'r Document>,
 }
 
@@ -50,10 +50,10 @@ const KEPT: [(&str, Shape); 6] = [
     ("/spec/install/spec/deployments", Shape::List(&Shape::Struct(DEPLOYMENT))),
 ];
 
-/// What rules look at besides.
+/// What rules look at, and [`CSVS`] does not keep.
 const MORE: [&str; 2] = ["/spec/install/spec/permissions", "/spec/install/spec/clusterPermissions"];
 
-/// Finds out what the marks of a version are worth.
+/// Checks the marks of a version.
 pub(super) fn examine<'r>(
     review: &Review<'r>,
     object: &Document,
@@ -68,7 +68,7 @@ pub(super) fn examine<'r>(
     if review.is_olms() {
         return Examined { is_exempt: true, is_olms: true, old: judged };
     }
-    // Somebody takes a finalizer away, or labels it.
+    // For example, somebody removes a finalizer or adds a label.
     if judged.is_some() && review.spares().is_some_and(|old| changes_nothing(object, old)) {
         return Examined { is_exempt: true, is_olms: true, old: judged };
     }
@@ -80,7 +80,7 @@ pub(super) fn examine<'r>(
     let is_exempt = is_copy(object);
     let what = if is_exempt { "writes a copy" } else { "writes what claims to be a copy" };
     report.unlisted(what);
-    // What was exempt has never been judged.
+    // An exempt version was never judged.
     let old = judged.filter(|old| !marks_of(old).claim() || !is_copy(old));
     Examined { is_exempt, is_olms: false, old }
 }

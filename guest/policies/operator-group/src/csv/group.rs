@@ -1,4 +1,4 @@
-//! The OperatorGroup of a ClusterServiceVersion's namespace: there is one.
+//! The namespace of a ClusterServiceVersion has exactly one OperatorGroup.
 
 use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::{Document, Report, rule, rules};
@@ -91,7 +91,7 @@ rule! {
 }
 
 impl Member<'_> {
-    /// The group, and then what depends on it.
+    /// Judges the group, then everything that depends on it.
     pub(super) fn judge(&self, report: &mut Report<'_>) {
         let mut rules = self.rules(report);
         if rules.is_empty() {
@@ -131,8 +131,8 @@ impl Member<'_> {
     }
 }
 
-/// The first group of a namespace, and the names of all, also of those on their way out: OLM reads
-/// them until they are gone.
+/// The first group of a namespace, and the names of all. Groups that are being deleted count: OLM
+/// reads them until they are gone.
 fn groups(namespace: &str) -> Result<(Option<Document>, Vec<String>), ReadError> {
     let (mut first, mut names) = (None, Vec::new());
     GROUPS.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
@@ -140,7 +140,7 @@ fn groups(namespace: &str) -> Result<(Option<Document>, Vec<String>), ReadError>
         first.get_or_insert(group);
         true
     })?;
-    // One that is about to change may be shown as it is and as it will be.
+    // The host can list an object that is about to change twice: as it is, and as it will be.
     names.dedup();
     Ok((first, names))
 }

@@ -17,10 +17,10 @@ rule! {
     /// OperatorGroup in its namespace (see OPG-16; the status adds to what a selector matches). The
     /// own namespace alone needs `OwnNamespace`; one other, `SingleNamespace`; several,
     /// `MultiNamespace`, and `OwnNamespace` too if the own one is among them; all, `AllNamespaces`.
-    /// A mode that is not listed is not supported, none implies another, and a mode that is listed
-    /// twice is refused. An UPDATE is judged where it changes the modes; copies (see OPG-20) and
-    /// namespaces without exactly one group, or whose group has no targets, are not judged. The
-    /// rule reads OperatorGroups, Namespaces for selectors, and CSVs for originals.
+    /// A mode that is not listed is not supported, none implies another, and the rule refuses a
+    /// mode that is listed twice. An UPDATE is judged where it changes the modes; the rule does not
+    /// judge copies (see OPG-20), or a namespace without exactly one group or whose group has no
+    /// targets. The rule reads OperatorGroups, Namespaces for selectors, and CSVs for originals.
     ///
     /// # Why
     ///
@@ -61,8 +61,8 @@ rule! {
     ///
     /// A CSV lists `spec.installModes`. The rule reports a CSV without any, with the text of the
     /// mode that the OperatorGroup of its namespace asks for. The setting
-    /// `operatorGroup.emptyInstallModes: deny` makes it deny. When an UPDATE is judged, what is
-    /// exempt, and what the rule reads is as for OPG-22.
+    /// `operatorGroup.emptyInstallModes: deny` makes it deny. The rule judges the same UPDATEs as
+    /// OPG-22, exempts the same CSVs, and reads the same objects.
     ///
     /// # Why
     ///

@@ -27,7 +27,7 @@ use provided_apis::{OPG_25, OPG_26, OPG_27};
 const MODES: Shape =
     Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
 
-/// Names of groups, and APIs, that a message has.
+/// Names of groups, and APIs, that a message lists.
 const SHOWN: usize = 5;
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
@@ -47,14 +47,14 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The ClusterServiceVersion under review, with what of it is to be judged.
+/// The ClusterServiceVersion under review, and the parts of it that are to be judged.
 struct Member<'r> {
     review: &'r Review<'r>,
-    /// Its install modes, unless they are as before.
+    /// Its install modes, unless they are unchanged.
     modes: Option<InstallModes>,
-    /// What it provides; nothing where that is as before.
+    /// The APIs that it provides; empty if they are unchanged.
     apis: ApiSet,
-    /// Annotations that name the group, as far as they are new.
+    /// Annotations that name the group, if they changed.
     notes: Vec<(&'static str, String)>,
 }
 
@@ -82,7 +82,7 @@ impl<'r> Member<'r> {
         }
     }
 
-    /// The rules that have something to look at, for what is left out without a cluster.
+    /// The rules that apply. Without a cluster these are skipped.
     fn rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
         let mut rules: Vec<&'static Rule> = Vec::new();
         if self.review.creates() {

@@ -1,7 +1,7 @@
 //! Two ClusterServiceVersions that own the same APIs.
 //!
-//! One that replaces the other is no second owner: it follows. Who follows whom is told by
-//! `spec.replaces` and `spec.skips`, walked from one to the next.
+//! A version that replaces the other is not a second owner. The chain of `spec.replaces` and
+//! `spec.skips` says which version replaces which.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ const RESOURCE_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scala
 const SERVICE_NAMES: Shape =
     Shape::List(&Shape::Struct(&[("group", Shape::Scalar), ("version", Shape::Scalar)]));
 
-/// Versions that one walk looks at. A namespace holds two or three of them.
+/// Most versions that one walk along the chain looks at. A namespace usually has two or three.
 const STEPS: usize = 256;
 
 pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
@@ -157,12 +157,12 @@ fn services(csv: &Owner<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether another version gives up what it owns: it has been deleted, or is being replaced. Its phase
-/// alone does not tell: who may write a status could hide an owner, bring another one, and show it
-/// again.
+/// Whether another version gives up what it owns: it is being deleted, or replaced. Its phase alone
+/// does not decide: whoever may write a status could hide an owner, create another one, and show
+/// the first one again.
 ///
-/// The version under review keeps what it owns for as long as it is there: a finalizer, or a phase,
-/// would let it take anything.
+/// The version under review owns its APIs as long as it exists. Otherwise a finalizer or a phase
+/// would let it take any API.
 fn gives_way(other: &Document) -> Result<bool, ReadError> {
     if is_terminating(other) {
         return Ok(true);
@@ -184,8 +184,8 @@ struct Owner<'r> {
 }
 
 impl Owner<'_> {
-    /// Another version in the namespace that owns one of its custom resource definitions, those that
-    /// it has had before left out.
+    /// Another version in the namespace that owns one of its custom resource definitions, without
+    /// the known ones.
     fn shares_resource(&self, known: &BTreeSet<String>) -> Result<Option<String>, ReadError> {
         let names = self.object.items(RESOURCES).filter_map(|owned| owned.text("/name"));
         let names: Vec<_> = names.filter(|name| !known.contains(name)).collect();
@@ -200,21 +200,21 @@ impl Owner<'_> {
         let service =
             |owned: Document| (owned.text_or_empty("/group"), owned.text_or_empty("/version"));
         let services: BTreeSet<_> = self.object.items(SERVICES).map(service).collect();
-        // Exactly these: what else another version owns may be a megabyte, and is not read.
+        // Exactly these: the other APIs of another version can be a megabyte, and are not read.
         let values: Vec<_> =
             services.iter().map(|(group, version)| format!("{group}/{version}")).collect();
         let matches = [Match { index: "apiservice", values: &values, absent: false }];
         self.any(values.is_empty(), Query { matches: &matches, ..Query::default() })
     }
 
-    /// The first version of the query that is an owner beside this one.
+    /// The first version of the query that is a second owner.
     fn any(&self, owns_nothing: bool, query: Query<'_>) -> Result<Option<String>, ReadError> {
         if owns_nothing {
             return Ok(None);
         }
         let mut found = Ok(None);
         CSVS.each(query, |other| {
-            // Copies are not among them: what is read are those without OLM's label.
+            // Copies are not among them: the read excludes OLM's label.
             found = self.is_owner_beside(&other).map(|is| is.then(|| self.name_of(&other)));
             found == Ok(None)
         })?;
@@ -245,8 +245,8 @@ impl Owner<'_> {
             && !self.leads(other, &self.name)?)
     }
 
-    /// Whether what a version replaces or skips, and so on, comes to `target`. Versions that are not
-    /// there any more end the walk.
+    /// Whether the chain from a version leads to `target`. A version that no longer exists ends the
+    /// walk.
     fn leads(&self, from: &Document, target: &str) -> Result<bool, ReadError> {
         let mut seen = BTreeSet::new();
         let mut next = before(from);
@@ -265,7 +265,8 @@ impl Owner<'_> {
     }
 }
 
-/// What a version follows; what it replaces comes last, to be looked at first.
+/// The versions that a version replaces or skips. The replaced one is last, because the walk takes
+/// the last one first.
 fn before(version: &Document) -> Vec<String> {
     let mut names = lists::texts(version, SKIPS);
     names.push(version.text_or_empty(REPLACES));

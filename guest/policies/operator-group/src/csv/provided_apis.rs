@@ -68,8 +68,8 @@ rule! {
     /// Where the annotation `olm.providedAPIs` of a CSV's OperatorGroup has all APIs that the CSV
     /// owns, and the group is not static, no other group that works in one of the same namespaces
     /// (see OPG-18) provides any of them. The setting `operatorGroup.removeAPIs: deny` makes the
-    /// rule deny. When an UPDATE is judged, what is exempt, and what the rule reads is as for
-    /// OPG-25.
+    /// rule deny. The rule judges the same UPDATEs as OPG-25, exempts the same CSVs, and reads the
+    /// same objects.
     ///
     /// # Why
     ///
@@ -113,15 +113,14 @@ rule! {
     /// In a group with `spec.staticProvidedAPIs: true` the annotation `olm.providedAPIs` has all
     /// APIs that a CSV owns, and no other group that works in one of the same namespaces (see
     /// OPG-18) provides one of them. Where an API is missing and another group provides one, OPG-25
-    /// refuses the CSV instead. When an UPDATE is judged, what is exempt, and what the rule reads
-    /// is as for OPG-25.
+    /// refuses the CSV instead. The rule judges the same UPDATEs as OPG-25, exempts the same CSVs,
+    /// and reads the same objects.
     ///
     /// # Why
     ///
-    /// OLM would have to change the annotation, which it does not do for a static group: it removes
-    /// the deployments of the CSV and lets it fail with the reason
-    /// `CannotModifyStaticOperatorGroupProvidedAPIs` (OpenShift 4.12, Operators, *Operator group
-    /// intersection*).
+    /// OLM does not change the annotation of a static group: it removes the deployments of the CSV
+    /// and lets it fail with the reason `CannotModifyStaticOperatorGroupProvidedAPIs` (OpenShift
+    /// 4.12, Operators, *Operator group intersection*).
     ///
     /// # Repair
     ///
@@ -194,7 +193,7 @@ impl Member<'_> {
             }
             Outcome::Remove if is_static => fixed(format!(
                 "OperatorGroup {namespace}/{name} is static, and {}; choose other target namespaces, or remove the other Operator or group",
-                rivals.tell()
+                rivals.describe()
             )),
             Outcome::NoConflict | Outcome::Add => {}
             Outcome::Conflict => {

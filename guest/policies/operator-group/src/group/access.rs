@@ -1,5 +1,5 @@
-//! Who writes OperatorGroups. Both rules are off unless the settings name somebody, and nobody is exempt
-//! by `exempt`: the settings of the rules themselves say who may.
+//! Who writes OperatorGroups. Both rules are off unless the settings name users. The setting
+//! `exempt` does not apply to them: their own settings say who may write.
 
 use opgate_sdk::identities::is_collector;
 use opgate_sdk::{Report, Review, rule, rules};
@@ -123,7 +123,7 @@ fn admins(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// OLM as the setting of these rules has it, otherwise as the configuration does.
+/// Whether OLM sends the request: by the setting of these rules, otherwise by the identities.
 fn is_olm(review: &Review<'_>) -> bool {
     if review.settings.has(OLM_USERS) {
         review.settings.texts(OLM_USERS).contains(&review.request.user().username)

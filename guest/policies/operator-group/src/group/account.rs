@@ -1,15 +1,13 @@
-//! What an OperatorGroup names exists: its ServiceAccount, and Namespaces that its selector matches.
+//! The ServiceAccount of an OperatorGroup.
 
-use opgate_sdk::cluster::Query;
 use opgate_sdk::{Report, Shape, rule, rules};
 
 use super::Group;
-use crate::groups::Selection;
 use crate::kinds::GROUP;
 use crate::olm_reason::{self, OlmReason};
-use crate::reads::{NAMESPACES, SERVICE_ACCOUNTS};
+use crate::reads::SERVICE_ACCOUNTS;
 
-rules![OPG_11, OPG_15];
+rules![OPG_15];
 
 rule! {
     /// the ServiceAccount that an OperatorGroup names exists
@@ -70,69 +68,6 @@ impl Group<'_> {
             let message = format!("ServiceAccount {account} not found");
             let (reason, field) = (OlmReason::ServiceAccountNotFound, "spec.serviceAccountName");
             olm_reason::add(report, reason, &OPG_15, field, message);
-        }
-    }
-}
-
-rule! {
-    /// a selector matches a Namespace
-    ///
-    /// A `spec.selector` with `matchLabels` or `matchExpressions` matches at least one Namespace.
-    /// Groups with target names are not judged: these namespaces need not exist. The own namespace
-    /// of the group counts only if it matches. An UPDATE is judged where it changes what the spec
-    /// selects. The rule reads Namespaces.
-    ///
-    /// # Why
-    ///
-    /// A group without targets has nowhere to work: OLM lets every CSV in its namespace fail with
-    /// the reason `NoTargetNamespaces` until a Namespace matches (OLM
-    /// `pkg/controller/operators/olm/operator.go`).
-    ///
-    /// # Repair
-    ///
-    /// Label a Namespace as the selector asks, or correct the selector. `kubectl get namespaces -l
-    /// LABEL` shows what matches.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// # The Namespace target-ns has the label app=app-a.
-    /// spec: {selector: {matchLabels: {app: app-a}}}
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// # No Namespace has the label a=app-a.
-    /// spec: {selector: {matchLabels: {a: app-a}}}
-    /// ```
-    ///
-    /// `message: no targetNamespaces are matched operatorgroups namespace selection`
-    OPG_11: Warn {
-        on: [GROUP: Create | Update],
-        reads: [NAMESPACES],
-        source: "OCP 4.12 L3359, L3383; OLM pkg/controller/operators/olm/operatorgroup.go, pkg/controller/operators/olm/operator.go",
-    }
-}
-
-impl Group<'_> {
-    pub(super) fn selects_something(&self, report: &mut Report<'_>) {
-        let Selection::Labels(labels) = Selection::of(self.object) else { return };
-        if !self.review.touches_json(self.object, "/spec") || !report.is_on(&OPG_11) {
-            return;
-        }
-        if self.review.spares().is_some() && self.keeps_targets() {
-            return;
-        }
-        // Whether there is one costs less than which ones there are, unless that is known.
-        let query = Query { labels: Some(&labels), ..Query::default() };
-        let any = match self.targets.get() {
-            Some(Ok(targets)) => Ok(!targets.is_empty()),
-            _ => NAMESPACES.any(query),
-        };
-        if report.answer(&[&OPG_11], "Namespaces", any) == Some(false) {
-            let message = "no targetNamespaces are matched operatorgroups namespace selection";
-            report.add(&OPG_11, "spec.selector", message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The annotations of an OperatorGroup, judged without a look at anything else.
+//! The annotations of an OperatorGroup. These rules look at nothing else.
 
 use opgate_sdk::go::{duration, quote};
 use opgate_sdk::{Document, Report, Review, Shape, escape, rule, rules};
@@ -9,7 +9,7 @@ use crate::kinds::GROUP;
 
 rules![OPG_12, OPG_13, OPG_14];
 
-/// Annotations of OLM that are misspelled in case more easily than they are missed.
+/// Annotations of OLM whose case is easily misspelled.
 const ANNOTATIONS: [&str; 5] = [
     "olm.operatorGroup",
     "olm.operatorNamespace",
@@ -18,7 +18,7 @@ const ANNOTATIONS: [&str; 5] = [
     "olm.skipRange",
 ];
 
-/// Annotations with times, and what upstream calls them.
+/// Annotations with durations, and upstream's names for them.
 const TIMES: [(&str, &str); 2] = [
     ("operatorframework.io/bundle-unpack-timeout", "timeout"),
     ("operatorframework.io/bundle-unpack-min-retry-interval", "retry"),
@@ -39,7 +39,7 @@ rule! {
     /// separate items, and spaces and empty items do not count. An item is split at its first two
     /// dots, so that the group keeps its own. Kind, version and group are names as Kubernetes has
     /// them; the kind may have upper case letters. An UPDATE is judged where it changes the
-    /// annotation. The rule reports up to 20 items.
+    /// annotation.
     ///
     /// # Why
     ///
@@ -100,7 +100,7 @@ fn is_name(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// An RFC 1035 label, as versions and, but for their case, kinds are.
+/// An RFC 1035 label. Versions are labels, and so are kinds in lower case.
 fn is_label(text: &str) -> bool {
     is_name(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }

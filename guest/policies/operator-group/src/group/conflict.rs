@@ -23,10 +23,10 @@ rule! {
     /// annotation `olm.providedAPIs`. A group works in its targets (see OPG-16) and, where it has
     /// any, in its own namespace; another group counts by its spec and by its status, also while it
     /// is being deleted. An UPDATE that leaves the targets and `spec.staticProvidedAPIs` is judged
-    /// by the APIs that it adds. The rule only warns (and is silent where `rules` says `deny`)
-    /// where one of OLM's identities (`identities.olm`) writes the annotation of a group that is
-    /// not static, and where new targets leave the group with no more namespaces and APIs than it
-    /// had. It reads OperatorGroups and, for selectors, Namespaces.
+    /// by the APIs that it adds. The rule only warns, and is silent where `rules` says `deny`, in
+    /// two cases: one of OLM's identities (`identities.olm`) writes the annotation of a group that
+    /// is not static, or new targets leave the group with no more namespaces and APIs than it had.
+    /// It reads OperatorGroups and, for selectors, Namespaces.
     ///
     /// # Why
     ///
@@ -36,7 +36,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Choose targets in which the other group does not work, and mind the own namespaces. Or
+    /// Choose targets in which the other group does not work; the own namespaces count too. Or
     /// remove the Operator or the group that you need less. If your group is static and does not
     /// need the API, remove it from the annotation.
     ///
@@ -77,7 +77,7 @@ impl Group<'_> {
             let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
             let same_spec = self.keeps_targets() && is_static(old) == is_static(self.object);
             if same_spec && review.spares().is_some() {
-                // What has been there before is not brought by this change.
+                // This change does not add the APIs that were there before.
                 apis = apis.iter().filter(|api| !old_apis.contains(api)).cloned().collect();
             }
             if same_spec
@@ -85,7 +85,7 @@ impl Group<'_> {
                 && !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS)
                 && review.is_olms()
             {
-                // OLM's writes are never refused, whatever the level.
+                // OLM's writes are never refused, at any level.
                 if report.is_set_to_deny(&OPG_18) {
                     return;
                 }
@@ -106,7 +106,8 @@ impl Group<'_> {
             return;
         }
         if !only_warns && self.brings_nothing(&apis) {
-            // A step towards repair. Where the level is set, it would make a denial of it.
+            // A step towards repair is not refused. A configured level would turn the warning into
+            // a denial.
             if report.is_set_to_deny(&OPG_18) {
                 return;
             }
@@ -126,13 +127,13 @@ impl Group<'_> {
         }
     }
 
-    /// Whether an UPDATE leaves the group with no more APIs and namespaces than it has had: whatever
-    /// conflict there is was there before.
+    /// Whether an UPDATE leaves the group with no more APIs and namespaces than it had. Any
+    /// conflict then existed before.
     fn brings_nothing(&self, apis: &ApiSet) -> bool {
         let Some(old) = self.review.spares() else { return false };
         let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
         let namespace = self.review.namespace();
-        // Not what the status adds: somebody may have written it for this.
+        // Without the status: somebody could have written it for this purpose.
         let old_targets = || targets::selected(Selection::of(old));
         let narrower = || match (self.targets(), old_targets()) {
             (Ok(new), Ok(old)) => reach(new, namespace).is_within(&reach(&old, namespace)),
@@ -143,8 +144,8 @@ impl Group<'_> {
             && narrower()
     }
 
-    /// Who is not OLM and writes what OLM writes is told apart from OLM by a list, and the list may
-    /// be wrong.
+    /// Reports a user who writes what only OLM writes and is not in the list of OLM's identities:
+    /// the list may be wrong.
     pub(super) fn who_writes_the_annotation(&self, report: &mut Report<'_>) {
         let changed = |old: &Document| !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS);
         if self.review.updates_from().is_some_and(changed)

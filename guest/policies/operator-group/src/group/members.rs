@@ -1,4 +1,4 @@
-//! The ClusterServiceVersions that are in the namespace of an OperatorGroup already.
+//! The ClusterServiceVersions that are already in the namespace of an OperatorGroup.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{lists, targets};
 
 rules![OPG_16, OPG_17];
 
-/// Names of members that a message has.
+/// Names of members that a message lists.
 const SHOWN: usize = 3;
 
 rule! {
@@ -24,8 +24,8 @@ rule! {
     /// When an UPDATE changes the target namespaces of a group, each ClusterServiceVersion (CSV) in
     /// its namespace that supported the old targets supports the new ones. The targets are the
     /// names in `spec.targetNamespaces`, else the Namespaces that the selector matches, else all
-    /// namespaces. Not judged are CSVs that did not support the old targets, CSVs with the label
-    /// `olm.copiedFrom`, CSVs that are being deleted, and a change to a selector that matches
+    /// namespaces. The rule does not judge CSVs that did not support the old targets, CSVs with the
+    /// label `olm.copiedFrom`, CSVs that are being deleted, or a change to a selector that matches
     /// nothing. The status of the group does not count for the old targets. The rule reads CSVs
     /// and, for selectors, Namespaces.
     ///
@@ -68,9 +68,9 @@ rule! {
     ///
     /// The CSVs that are in a namespace when its OperatorGroup is created support the targets of
     /// the group. The targets are those of OPG-16, and install modes are compared as for OPG-22.
-    /// Not judged are CSVs with the label `olm.copiedFrom`, CSVs that are being deleted, and groups
-    /// without targets. CSVs with no install modes are reported. The rule judges creation only,
-    /// reports up to 20 CSVs, and reads CSVs and, for selectors, Namespaces.
+    /// The rule does not judge CSVs with the label `olm.copiedFrom`, CSVs that are being deleted,
+    /// or groups without targets. It reports CSVs with no install modes. It judges creation only.
+    /// It reads CSVs and, for selectors, Namespaces.
     ///
     /// # Why
     ///
@@ -107,7 +107,7 @@ rule! {
 }
 
 impl Group<'_> {
-    /// The members that are there support the targets.
+    /// The members support the targets.
     pub(super) fn members_fit(&self, report: &mut Report<'_>) {
         let rule = if self.review.creates() { &OPG_17 } else { &OPG_16 };
         if !report.is_on(rule) || self.keeps_targets() {
@@ -115,8 +115,9 @@ impl Group<'_> {
         }
         let namespace = self.review.namespace();
         let mut members = Vec::new();
-        // Without copies: they carry a label, and what only has the reason of one is none. Whoever
-        // writes the status would otherwise hide a member, change the group, and show it again.
+        // Copies have a label, and the read excludes it. `status.reason` alone does not make a
+        // copy: whoever may write the status could hide a member, change the group, and show the
+        // member again.
         let query = Query { namespace: Some(namespace), ..Query::default() };
         let asked = CSVS.each(query, |csv| {
             if !is_terminating(&csv) {
@@ -129,21 +130,22 @@ impl Group<'_> {
             return;
         }
         let Some(new) = report.answer(&[rule], "Namespaces", self.targets()) else { return };
-        // Without targets the members wait for some: OPG-11.
+        // A group without targets: OPG-11 reports it.
         if new.is_empty() {
             return;
         }
         let new_names: Vec<_> = new.iter().map(String::as_str).collect();
         let Some(old) = self.review.updates_from() else {
-            for (name, modes) in &members {
-                if let Err(why) = modes.supports(namespace, &new_names) {
-                    let reason = OlmReason::UnsupportedOperatorGroup;
-                    report.add(&OPG_17, "spec", format!("csv {name}: {why} ({reason})"));
-                }
-            }
+            let unsupported = members.iter().filter_map(|(name, modes)| {
+                Some((name, modes.supports(namespace, &new_names).err()?))
+            });
+            report.add_each(&OPG_17, unsupported, |(name, why)| {
+                let reason = OlmReason::UnsupportedOperatorGroup;
+                ("spec".to_owned(), format!("csv {name}: {why} ({reason})"))
+            });
             return;
         };
-        // Not what the status adds: somebody may have written it for this.
+        // Without the status: somebody could have written it for this purpose.
         let old = targets::selected(Selection::of(old));
         let Some(old) = report.answer(&[rule], "Namespaces", old) else { return };
         if old == *new {

@@ -5,6 +5,7 @@ pub(crate) mod account;
 pub(crate) mod annotations;
 pub(crate) mod conflict;
 pub(crate) mod members;
+pub(crate) mod selection;
 pub(crate) mod spec;
 pub(crate) mod uniqueness;
 
@@ -20,7 +21,7 @@ use crate::{grants, targets};
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     access::judge(review, report);
     let Some(object) = review.subject() else { return };
-    // Most updates are OLM's, which writes annotations.
+    // Most updates come from OLM, which changes annotations only.
     if review.touches_json(object, "/spec") {
         spec::judge(review, object, report);
     }
@@ -44,7 +45,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 struct Group<'r> {
     review: &'r Review<'r>,
     object: &'r Document,
-    /// Both are found out once, and only where a rule asks.
+    /// Both are computed once, when a rule first needs them.
     keeps_targets: OnceCell<bool>,
     targets: OnceCell<Result<NamespaceSet, ReadError>>,
 }
@@ -57,8 +58,7 @@ impl Group<'_> {
         })
     }
 
-    /// The targets that the group will have. A status counts as long as the spec is the one that it
-    /// belongs to.
+    /// The targets that the group will have. The status counts only while the spec is unchanged.
     fn targets(&self) -> Result<&NamespaceSet, ReadError> {
         let found = self.targets.get_or_init(|| {
             if self.keeps_targets() || targets::only_status(self.object).is_some() {

@@ -1,15 +1,16 @@
-//! The spec of an OperatorGroup, judged without a look at anything else.
+//! The spec of an OperatorGroup. These rules look at nothing else.
 
 use std::collections::HashSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, Selector, Shape, escape, rule, rules};
+use opgate_sdk::{Document, Report, Review, Selector, Shape, escape, rule, rules};
 
-use crate::groups::{SELECTOR, TARGETS, has_requirements};
+use super::selection;
+use crate::groups::{SELECTOR, TARGETS};
 use crate::kinds::GROUP;
 use crate::lists;
 
-rules![OPG_04, OPG_05, OPG_06, OPG_07, OPG_08, OPG_09, OPG_10, OPG_34];
+rules![OPG_04, OPG_05, OPG_06, OPG_07];
 
 const STRATEGY: &str = "/spec/upgradeStrategy";
 const STRATEGIES: [&str; 2] = ["Default", "TechPreviewUnsafeFailForward"];
@@ -32,8 +33,7 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<
         strategy(object, report);
     }
     if new_names || new_selector {
-        selection(object, &names, report);
-        tenant(review, object, &names, report);
+        selection::judge(review, object, &names, report);
     }
 }
 
@@ -89,8 +89,7 @@ rule! {
     /// each target namespace of a v1 OperatorGroup is named once
     ///
     /// `spec.targetNamespaces` of a `v1` OperatorGroup names each namespace once. Groups of
-    /// `v1alpha2` are not judged. An UPDATE is judged where it changes `spec.targetNamespaces`. The
-    /// rule reports up to 20 duplicates.
+    /// `v1alpha2` are not judged. An UPDATE is judged where it changes `spec.targetNamespaces`.
     ///
     /// # Why
     ///
@@ -176,7 +175,7 @@ rule! {
     }
 }
 
-/// What upstream says against the selector.
+/// Upstream's error for the selector, if it has one.
 fn selector(object: &Document) -> Result<(), String> {
     let mut selector = Selector::default();
     for key in object.keys("/spec/selector/matchLabels") {
@@ -238,196 +237,5 @@ fn strategy(object: &Document, report: &mut Report<'_>) {
             quote(&strategy)
         );
         report.add(&OPG_07, "spec.upgradeStrategy", message);
-    }
-}
-
-rule! {
-    /// an OperatorGroup has one target namespace, or all
-    ///
-    /// `spec.targetNamespaces` has at most one entry, and `spec.selector` has neither `matchLabels`
-    /// nor `matchExpressions`. An UPDATE is judged where it changes one of the two fields.
-    ///
-    /// # Why
-    ///
-    /// Several target namespaces work today, but the documentation advises against them because a
-    /// later release may drop them (OpenShift 4.12, Operators, *Target namespace selection*). It
-    /// prints examples with both, so the rule only warns.
-    ///
-    /// # Repair
-    ///
-    /// Use a group for one namespace, or omit `targetNamespaces` and `selector` for all namespaces.
-    /// For several tenants, create one namespace with a group for each. Set the rule to `off` in
-    /// `rules` if you need several targets.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// spec: {targetNamespaces: [my-namespace]}
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// spec: {targetNamespaces: [a, b]}
-    /// ```
-    ///
-    /// `message: listing multiple namespaces via spec.targetNamespaces or use of a label selector
-    /// via spec.selector is not recommended, as the support for more than one target namespace in
-    /// an Operator group will likely be removed in a future release`
-    OPG_08: Warn {
-        on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3361-3371, L3832-3843; OCP 4.15 L2339-2642",
-    }
-}
-
-rule! {
-    /// a selector stands alone: next to target namespaces it has no effect
-    ///
-    /// An OperatorGroup with entries in `spec.targetNamespaces` has no `matchLabels` and no
-    /// `matchExpressions` in `spec.selector`. An empty selector (`{}`) is not reported. An UPDATE
-    /// is judged where it changes one of the two fields.
-    ///
-    /// # Why
-    ///
-    /// OLM ignores the selector as soon as the group names namespaces, so the group does not work
-    /// where its author may expect it (OpenShift 4.12, Operators, *Target namespace selection*).
-    ///
-    /// # Repair
-    ///
-    /// Keep the one of the two fields that says what you mean, and remove the other.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// spec: {selector: {}, targetNamespaces: [local]}
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// spec: {selector: {matchLabels: {a: b}}, targetNamespaces: [local]}
-    /// ```
-    ///
-    /// `message: spec.selector is ignored because spec.targetNamespaces is set`
-    OPG_09: Warn {
-        on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3375, L3439-3457; OLM pkg/controller/operators/olm/operatorgroup.go",
-    }
-}
-
-rule! {
-    /// a selector says what it selects: an empty one selects all namespaces
-    ///
-    /// A `spec.selector` that is present, in a group without target names, has `matchLabels` or
-    /// `matchExpressions`. The rule reports an empty selector (`{}`) and one that has other members
-    /// only. An UPDATE is judged where it changes `spec.selector` or `spec.targetNamespaces`.
-    ///
-    /// # Why
-    ///
-    /// Such a group selects all namespaces. The Kubernetes API server removes unknown members, so a
-    /// selector that is written as a plain map of labels, as one printed example is, ends up empty
-    /// (OpenShift 4.12, Operators, *Target namespace selection*).
-    ///
-    /// # Repair
-    ///
-    /// Put the labels below `matchLabels`. If the group is meant for all namespaces, remove the
-    /// selector.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// spec: {selector: {matchLabels: {cool.io/prod: "true"}}}
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// spec: {selector: {cool.io/prod: "true"}}
-    /// ```
-    ///
-    /// `message: spec.selector has neither matchLabels nor matchExpressions: the Operator group
-    /// selects all namespaces`
-    OPG_10: Warn {
-        on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3361-3368, L3375-3383; OLM pkg/controller/operators/olm/operatorgroup.go",
-    }
-}
-
-/// How names and selector go together.
-fn selection(object: &Document, names: &[String], report: &mut Report<'_>) {
-    let selects = has_requirements(object);
-    if names.len() > 1 || selects {
-        let field = if selects { "spec.selector" } else { "spec.targetNamespaces" };
-        let message = "listing multiple namespaces via spec.targetNamespaces or use of a label selector via spec.selector is not recommended, as the support for more than one target namespace in an Operator group will likely be removed in a future release";
-        report.add(&OPG_08, field, message);
-    }
-    if !names.is_empty() && selects {
-        let message = "spec.selector is ignored because spec.targetNamespaces is set";
-        report.add(&OPG_09, "spec.selector", message);
-    }
-    if names.is_empty() && !selects && object.kind(SELECTOR) == Kind::Object {
-        let message = "spec.selector has neither matchLabels nor matchExpressions: the Operator group selects all namespaces";
-        report.add(&OPG_10, "spec.selector", message);
-    }
-}
-
-rule! {
-    /// the OperatorGroup of a tenant targets the tenant's namespace only
-    ///
-    /// In the namespaces that the setting `operatorGroup.tenantNamespaces` lists, by name or as
-    /// `prefix*`, an OperatorGroup has exactly one entry in `spec.targetNamespaces`, and that entry
-    /// is another namespace. Its selector has neither `matchLabels` nor `matchExpressions`. The
-    /// rule finds nothing while the setting is missing, even where `rules` gives it a level. An
-    /// UPDATE is judged where it changes `spec.targetNamespaces` or `spec.selector`.
-    ///
-    /// # Why
-    ///
-    /// For clusters with several tenants the documentation recommends a namespace of its own for
-    /// each tenant's Operators, with a group for the tenant's namespace only. The tenant then
-    /// neither sees nor uses the Operator's pod and account (OpenShift 4.12, Operators,
-    /// *Recommended solution for multitenant clusters*).
-    ///
-    /// # Repair
-    ///
-    /// Name the tenant's namespace, and nothing else, in `spec.targetNamespaces`.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// # The setting is [team1-operator].
-    /// metadata: {name: team1-operatorgroup, namespace: team1-operator}
-    /// spec: {targetNamespaces: [team1]}
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// metadata: {name: team1-operatorgroup, namespace: team1-operator}
-    /// spec: {targetNamespaces: [team1, team2]}
-    /// ```
-    ///
-    /// `message: tenant Operator group must define only the tenant's namespace in
-    /// spec.targetNamespaces`
-    OPG_34: Deny {
-        on: [GROUP: Create | Update],
-        off_until: ["/operatorGroup/tenantNamespaces"],
-        source: "OCP 4.12 L4729-4735, L6423, L6442-6457; OCP 4.15 L2946-2979, L4478-4545",
-    }
-}
-
-fn tenant(review: &Review<'_>, object: &Document, names: &[String], report: &mut Report<'_>) {
-    let setting = "/operatorGroup/tenantNamespaces";
-    let own = review.namespace();
-    let covers = |pattern: &String| match pattern.strip_suffix('*') {
-        Some(prefix) => own.starts_with(prefix),
-        None => own == pattern,
-    };
-    if !review.settings.has(setting) || !review.settings.texts(setting).iter().any(covers) {
-        return;
-    }
-    let one_other = matches!(names, [name] if name != own && !name.is_empty());
-    if !one_other || has_requirements(object) {
-        let message = "tenant Operator group must define only the tenant's namespace in spec.targetNamespaces";
-        report.add(&OPG_34, "spec.targetNamespaces", message);
     }
 }

@@ -1,5 +1,5 @@
-//! A new OperatorGroup is the only one of its namespace, and has its name alone where the edition asks
-//! for that.
+//! A new OperatorGroup is the only one in its namespace, and its name is unique where the edition
+//! requires it.
 
 use opgate_sdk::cluster::{Match, Query};
 use opgate_sdk::go::quote;
@@ -13,7 +13,7 @@ use crate::reads::{CLUSTER_ROLES, GROUPS};
 
 rules![OPG_01, OPG_02, OPG_03];
 
-/// Name of another group, as far as a message names them.
+/// Names of other groups that a message lists.
 const SHOWN: usize = 3;
 
 rule! {
@@ -70,7 +70,8 @@ impl Group<'_> {
         let query = Query { namespace: Some(namespace), ..Query::default() };
         let asked = GROUPS.each(query, |other| {
             let other_name = other.text_or_empty("/metadata/name");
-            // One that is about to change may be shown as it is and as it will be.
+            // The host can list an object that is about to change twice: as it is, and as it will
+            // be.
             if other_name != name && others.last() != Some(&other_name) {
                 others.push(other_name);
             }
@@ -141,10 +142,10 @@ rule! {
     /// the ClusterRoles that OLM names after an OperatorGroup do not exist yet
     ///
     /// When an OperatorGroup is created, none of the ClusterRoles `<name>-admin`, `<name>-edit` and
-    /// `<name>-view` exists. Exempt is what OLM made for an earlier group of the name: a role whose
-    /// `aggregationRule` selects a label `olm.opgroup.permissions/aggregate-to-admin`, `-edit` or
-    /// `-view` with the name as value. The rule holds under the same profiles and settings as
-    /// OPG-02. It judges creation only and reads ClusterRoles.
+    /// `<name>-view` exists. A role that OLM made for an earlier group of the name does not count:
+    /// one whose `aggregationRule` selects a label `olm.opgroup.permissions/aggregate-to-admin`,
+    /// `-edit` or `-view` with the name as value. The rule holds under the same profiles and
+    /// settings as OPG-02. It judges creation only and reads ClusterRoles.
     ///
     /// # Why
     ///
@@ -182,14 +183,14 @@ rule! {
 }
 
 impl Group<'_> {
-    /// The name belongs to one group and the ClusterRoles that OLM makes for it, where the profile's
-    /// edition says so.
+    /// The name is unique among groups, and among the ClusterRoles that OLM names after them, where
+    /// the edition of the profile requires it.
     pub(super) fn has_a_unique_name(&self, report: &mut Report<'_>) {
         let settings = self.review.settings;
         let by_profile =
             || matches!(settings.text_or_empty("/profile").as_str(), "ocp-4.12" | "ocp-4.5");
         let unique = settings.boolean("/operatorGroup/uniqueNames").unwrap_or_else(by_profile);
-        // Who sets the level of a rule wants it, whatever the profile.
+        // A configured level turns the rule on under any profile.
         let wanted = |rule: &Rule| report.is_on(rule) && (unique || report.is_configured(rule));
         let (by_group, by_role) = (wanted(&OPG_02), wanted(&OPG_03));
         let name = self.review.name(self.object);

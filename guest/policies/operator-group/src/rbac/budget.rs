@@ -1,10 +1,10 @@
-//! What one question may cost. Where its budget is used up, it has no answer.
+//! What one question may cost. A question whose budget is used up has no answer.
 
 use opgate_sdk::{ClusterRead, Document};
 
 use super::Unanswered;
 
-/// The steps that are left, and what they are being spent on.
+/// The steps that are left, and the object that they are being spent on.
 pub(super) struct Budget {
     left: usize,
     at: String,
@@ -16,7 +16,7 @@ pub(crate) const STEPS: usize = 500_000;
 pub(super) const CALL: usize = 10;
 /// Asking the cluster for one object.
 pub(super) const OBJECT: usize = 50;
-/// Asking the cluster for all that have some labels.
+/// Asking the cluster for all objects with some labels.
 pub(super) const SELECTION: usize = 20_000;
 
 impl Budget {
@@ -35,12 +35,12 @@ impl Budget {
         }
     }
 
-    /// From here on it is spent on the object under review.
+    /// Steps are spent on the object under review from here on.
     pub(super) fn turn_to_object(&mut self) {
         "the object itself".clone_into(&mut self.at);
     }
 
-    /// From here on it is spent on an object of the cluster.
+    /// Steps are spent on this object of the cluster from here on.
     pub(super) fn turn_to(&mut self, read: &ClusterRead, object: &Document) {
         let namespace = object.text_or_empty("/metadata/namespace");
         let slash = if namespace.is_empty() { "" } else { "/" };

@@ -1,5 +1,5 @@
-//! Everything that a service account may do, compared with a rule that somebody wants, as the API
-//! server compares them before it lets somebody grant one (Kubernetes,
+//! Everything that a service account may do, compared with a rule that is wanted. The API server
+//! compares in the same way before it allows somebody to grant a rule (Kubernetes,
 //! `component-helpers/auth/rbac/validation/policy_comparator.go`).
 
 use opgate_sdk::Document;
@@ -44,7 +44,7 @@ impl Granted {
         Held { resources: everywhere.clone(), urls: everywhere }
     }
 
-    /// What the account has in its namespace: that, and what its namespace adds.
+    /// What the account has in its namespace, the cluster scope included.
     pub(super) fn in_namespace(&self) -> Held<'_> {
         let mut held = self.in_cluster();
         held.resources.extend(&self.inside);
@@ -89,7 +89,7 @@ impl Held<'_> {
         scope: &str,
         budget: &mut Budget,
     ) -> Result<Option<String>, Unanswered> {
-        // Mostly one rule has all of it, and no pairs of this and that need be looked at.
+        // Usually one rule has all of it. Then no pairs need to be compared.
         let own = wanted.groups.len() + wanted.resources.len();
         let parts = wanted.verbs.len() + wanted.names.len() + 1;
         budget.spend((own + parts).saturating_mul(self.resources.len()))?;

@@ -1,4 +1,4 @@
-//! Who may do what, as far as OperatorGroups care.
+//! What roles and bindings let the ServiceAccounts of OperatorGroups do.
 //!
 //! ```text
 //! widening ───────▶ rights                what a role lets do to a few resources
@@ -61,7 +61,7 @@ impl<T> Found<T> {
 
 impl From<ReadError> for Unanswered {
     fn from(_: ReadError) -> Self {
-        // The only selectors asked for are those of roles, and `read::each` passes over wrong ones.
+        // Only roles are read by selectors, and `read::each` ignores wrong ones.
         Self::Absent
     }
 }

@@ -52,7 +52,7 @@ fn pull_secrets(
     secrets: &mut BTreeSet<String>,
     budget: &mut Budget,
 ) -> Result<(), Unanswered> {
-    // Copies carry OLM's label and are not among what is read.
+    // Copies are not among them: the read excludes OLM's label.
     if is_terminating(csv) {
         return Ok(());
     }

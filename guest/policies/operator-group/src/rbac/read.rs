@@ -58,8 +58,8 @@ pub(super) fn scan(
     budget.spend(CALL)?;
     let raw = document.raw(pointer).and_then(|raw| String::from_utf8(raw).ok());
     let Some(list) = raw.as_deref().and_then(|raw| raw.strip_prefix('[')) else { return Ok(()) };
-    // As the API server writes it, a list of names has no escapes: one call of the host for all of
-    // it, however long it is.
+    // As the API server writes it, a list of names has no escapes. Then one call of the host reads
+    // all of it, however long it is.
     if !list.contains(['\\', '[', '{']) {
         budget.spend(list.matches('"').count() / 2 * price)?;
         list.split('"').skip(1).step_by(2).for_each(visit);

@@ -1,5 +1,5 @@
-//! What a role lets its subjects do to a few resources that a rule watches, as bits: little to keep
-//! and quick to compare, however large the role is.
+//! What a role lets its subjects do to a few resources, as bits: small and quick to compare,
+//! however large the role is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::Unanswered;
 use super::budget::{Budget, CALL};
 use super::read::{length, scan};
 
-/// Resources that a rule cares about, and what is done to them.
+/// Resources that a rule watches, and the verbs that matter.
 pub(super) struct Watched {
     pub(super) verbs: &'static [&'static str],
     /// Group and resource.
@@ -55,7 +55,7 @@ impl Rights {
             if names.is_empty() {
                 *self.0.entry(None).or_default() |= bits;
             }
-            // What names no object has the empty name.
+            // A request that names no object has the empty name.
             let nameless = watched.nameless();
             for name in names {
                 let bits = bits & if name.is_empty() { nameless } else { !nameless };
@@ -67,7 +67,7 @@ impl Rights {
         Ok(())
     }
 
-    /// Whether these let somebody do what those do not.
+    /// Whether these rights allow anything that those do not.
     pub(super) fn exceed(&self, those: &Self) -> bool {
         let for_all = those.0.get(&None).copied().unwrap_or_default();
         self.0.iter().any(|(name, bits)| {

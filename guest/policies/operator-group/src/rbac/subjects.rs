@@ -1,5 +1,5 @@
-//! Whom a binding applies to, as far as they are service accounts: by itself, as a user, or in one
-//! of the groups that Kubernetes puts every service account in.
+//! The service accounts that a binding applies to: by name, as a user, or through one of the groups
+//! that Kubernetes puts every service account in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ impl<'a> Account<'a> {
             budget.spend(CALL)?;
             let subject = format!("/subjects/{index}");
             let name = binding.text_or_empty(&format!("{subject}/name"));
-            // Most subjects are somebody else, and one call of the host tells.
+            // Most subjects are somebody else, which one call of the host shows.
             if self.names.contains(&name) && subject_of(binding, &subject, name).reaches(self) {
                 return Ok(true);
             }

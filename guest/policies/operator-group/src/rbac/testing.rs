@@ -32,7 +32,7 @@ pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unan
     within(objects, || widened_account("scoped", "scoped")).complete()
 }
 
-/// What it says of a role `r` that the account has through a binding `b`.
+/// The message for a role `r` that the account has through a binding `b`.
 pub(super) const THROUGH_B: &str = r#"ClusterRole "r" through ClusterRoleBinding "b""#;
 
 /// What the account lacks: field and permission of each finding.

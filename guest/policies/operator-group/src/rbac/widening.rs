@@ -35,7 +35,7 @@ const INSTALLING: Watched = Watched {
     resources: &[("operators.coreos.com", "operatorgroups")],
 };
 
-/// Names that one message lists.
+/// Most names that one message lists.
 const LISTED: usize = 10;
 
 /// Through which roles the account may write what only OLM should, for the message.
@@ -65,7 +65,7 @@ pub(crate) fn widening_binding(object: &Document, old: Option<&Document>) -> Fou
     let role = object.text_or_empty("/roleRef/name");
     let mut accounts = BTreeSet::new();
     let end = widened_by_binding(&role, object, old, &mut accounts);
-    Found::of(told(accounts, &role), end)
+    Found::of(described(accounts, &role), end)
 }
 
 fn widened_by_binding(
@@ -97,7 +97,7 @@ pub(crate) fn widening_role(object: &Document, old: Option<&Document>) -> Found<
     let role = object.text_or_empty("/metadata/name");
     let mut accounts = BTreeSet::new();
     let end = widened_by_role(&role, object, old, &mut accounts);
-    Found::of(told(accounts, &role), end)
+    Found::of(described(accounts, &role), end)
 }
 
 fn widened_by_role(
@@ -197,7 +197,7 @@ fn accounts_among(
 }
 
 /// Which accounts, and through which role.
-fn told(accounts: BTreeSet<String>, role: &str) -> Option<String> {
+fn described(accounts: BTreeSet<String>, role: &str) -> Option<String> {
     let accounts: Vec<String> = accounts.into_iter().collect();
     listed(&accounts).map(|names| format!("{names} through ClusterRole {}", quote(role)))
 }
