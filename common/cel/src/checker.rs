@@ -1,7 +1,7 @@
-//! The type of an expression, as far as it can be told before there are values.
+//! The type of an expression, as far as it is known before there are values.
 //!
 //! It goes by cel-go's checker: every overload is tried, and where several fit and differ in their
-//! result, that is `dyn`. All errors of an expression are told, not only the first.
+//! result, that is `dyn`. All errors of an expression are reported, not only the first.
 
 use super::library::{self, Shape};
 use super::literal::Literal;

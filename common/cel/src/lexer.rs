@@ -1,6 +1,6 @@
 //! Tokens of an expression, as cel-go's lexer cuts them.
 //!
-//! The longest token wins. What begins a token and cannot go on is told, up to the character that
+//! The longest token wins. What begins a token and cannot go on is reported, up to the character that
 //! does not fit, and left out; reading goes on behind it.
 
 use super::Error;

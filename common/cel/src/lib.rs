@@ -42,7 +42,7 @@ pub const NOT_BOOL: &str = "cel expressions must have type Bool";
 pub const MAX_STEPS: usize = 1_000_000;
 /// Characters of an expression, as in cel-go.
 const MAX_CHARACTERS: usize = 100_000;
-/// Errors of one expression that are told.
+/// Errors of one expression that are reported.
 const MOST_ERRORS: usize = 10;
 /// Bytes of a line that an error repeats.
 const LINE: usize = 240;

@@ -3,8 +3,8 @@
 //! Precedence is that of cel-go's grammar: `?:`, `||`, `&&`, relations, sums, products, `!` and `-`,
 //! members. Chains of `||` and `&&` are one node; every other chain counts as depth.
 //!
-//! Where a token is too much or missing, that is told and reading goes on, as cel-go's parser does. At
-//! any other error of syntax reading ends. What is only wrong with a name or a literal is told
+//! Where a token is too much or missing, that is reported and reading goes on, as cel-go's parser does. At
+//! any other error of syntax reading ends. What is only wrong with a name or a literal is reported
 //! together, as long as the syntax is sound.
 
 use super::lexer::{Kind, Lexer, SHOWN, Token};
@@ -89,7 +89,7 @@ const ORDER: [&str; 21] = [
     "BYTES",
     "IDENTIFIER",
 ];
-/// Errors of syntax that are told before reading ends, as in cel-go.
+/// Errors of syntax that are reported before reading ends, as in cel-go.
 const MOST: usize = 100;
 /// cel-go's name for what a macro computes; a variable may not be called so.
 const ACCUMULATOR: &str = "__result__";

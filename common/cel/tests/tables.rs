@@ -160,7 +160,7 @@ fn depth_is_bounded_and_breadth_is_not() {
 }
 
 #[test]
-fn what_is_wrong_in_many_places_is_told_briefly() {
+fn what_is_wrong_in_many_places_is_reported_briefly() {
     with_small_stack(|| {
         for rule in [
             "x,".repeat(30_000),

@@ -7,7 +7,7 @@
 /// One thing that a constraint, or the value of another property, is checked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Check {
-    /// It has at most so many bytes.
+    /// It has no more bytes than the limit.
     Size,
     /// It is a JSON object, and so is what must be one in it.
     Object,
@@ -35,9 +35,9 @@ pub enum Check {
     Contents,
     /// A negation stands within other constraints.
     NotWithin,
-    /// Compound constraints nest at most so many levels deep.
+    /// Compound constraints nest no deeper than the limit.
     Levels,
-    /// JSON nests at most so many levels deep.
+    /// Its JSON nests no deeper than the limit.
     Depth,
     /// Properties that require something say what.
     Required,

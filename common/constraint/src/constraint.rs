@@ -138,7 +138,7 @@ pub struct Report {
 }
 
 impl From<Vec<Finding>> for Report {
-    /// About a value that is no constraint.
+    /// About a value that is not a constraint.
     fn from(findings: Vec<Finding>) -> Self {
         Self { findings, left_out: Vec::new(), constraint: None }
     }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Nodes come parents before children, so outcomes are made from the last to the first. All expressions
-//! in CEL together have so many steps ([`opgate_cel::MAX_STEPS`]). What one says that needs more is not
+//! in CEL together have [`opgate_cel::MAX_STEPS`] steps. The value of one that needs more is not
 //! known, and what depends on it alone is not either.
 
 use std::fmt::Write as _;
@@ -109,7 +109,7 @@ pub fn rendered(outcomes: &[Outcome]) -> String {
             Some(false) => "no",
             None => "unknown",
         };
-        // Very deep levels are told one below the other.
+        // Very deep levels are not indented further.
         let indent = 2 * usize::min(depth, 32);
         let _ = writeln!(text, "{:indent$}{word}: {}", "", outcome.why);
         waiting.extend(outcome.children.iter().rev().map(|child| (*child, depth + 1)));
@@ -168,7 +168,7 @@ impl Offers {
         for property in properties {
             let text = |name: &str| {
                 let mut text = String::new();
-                // A value that is no JSON offers nothing.
+                // A value that is not JSON offers nothing.
                 let _ = json::each_child(&property.value, |child| {
                     if child.kind == Kind::Text && child.is_named(name) {
                         text = json::text(child.raw);

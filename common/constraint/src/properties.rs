@@ -81,12 +81,12 @@ struct Item {
     value: Range<usize>,
 }
 
-/// What is no property.
+/// What is not a property.
 #[derive(Debug, Clone, Copy)]
 enum Wrong {
-    /// An element that is no object.
+    /// An element that is not an object.
     Item,
-    /// A type that is no text.
+    /// A type that is not a string.
     Type,
 }
 

@@ -584,7 +584,7 @@ pub struct Tree<'j> {
     nodes: Vec<Node>,
 }
 
-/// Tokens of a pointer that are told: a text that is thousands of levels deep has long ones.
+/// Tokens of a pointer that are shown: a text that is thousands of levels deep has long ones.
 const TOKENS: usize = 64;
 
 #[derive(Default)]

@@ -80,7 +80,7 @@ pub struct Range {
 /// An end of an interval: a version, and whether it belongs to the interval. None: no end.
 pub type End<'r> = Option<(&'r Version, bool)>;
 
-/// Surprises that are told; a hostile range has very many.
+/// Surprises that are reported; a hostile range has very many.
 const SURPRISES: usize = 4;
 /// Bytes of a token in a surprise.
 const SHOWN: usize = 64;

@@ -134,13 +134,13 @@ rule! {
 pub(crate) fn list(json: &str, form: Form, field: &str, certain: bool, scan: &mut Scan<'_, '_>) {
     let place = if form == Form::Wrapped { ".properties" } else { "" };
     let read = properties::each(json.as_bytes(), form, |property| {
-        if scan.is_settled() {
+        let at = || format!("{field}{place}[{}].value", property.index);
+        if scan.is_settled(at) {
             return;
         }
         let found = scan.property(property);
         if !found.findings.is_empty() {
-            let field = format!("{field}{place}[{}].value", property.index);
-            scan.extend(&field, found);
+            scan.extend(&at(), found);
         }
     });
     if let Err(error) = read

@@ -73,7 +73,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     for key in map.keys("/binaryData").into_iter().filter(|_| marked) {
         let field = format!("binaryData[{key}]");
         let text = changed(&format!("/binaryData/{}", escape(&key)), &field, scan);
-        let Some(bytes) = text.and_then(|text| base64(text.as_bytes())) else { continue };
+        let Some(bytes) = text.and_then(|text| base64(&text)) else { continue };
         match unpack(&bytes, room, &mut buffer) {
             Unpacked::File(content) => {
                 room = room.saturating_sub(content.len());
@@ -153,7 +153,7 @@ fn each_of(
         return visit(value, field, scan);
     }
     let mut index = 0;
-    // What is no JSON was told apart before.
+    // It was read before: there is no error.
     let _ = json::each_child(value, |child| {
         visit(child.raw, &format!("{field}[{index}]"), scan);
         index += 1;
@@ -181,7 +181,7 @@ fn bundle(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
             "olm.csv.metadata" => annotated(property.value, &field, scan),
             "olm.bundle.object" => {
                 let data = member(property.value, "data").filter(|data| data.kind == Kind::Text);
-                let bytes = data.and_then(|data| base64(json::decoded(data.raw).as_bytes()));
+                let bytes = data.and_then(|data| base64(&json::decoded(data.raw)));
                 let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
                 if let Some(text) = text {
                     object(&text, &format!("{field}.data"), scan);

@@ -148,7 +148,7 @@ rule! {
     ///
     /// In the files in `metadata/` of a bundle, every item of `dependencies` whose type is
     /// `olm.gvk` has `value.group`, `value.version` and `value.kind`, strings that are not empty.
-    /// Each missing one is reported. What the names look like is for CON-22.
+    /// Each missing one is reported. CON-22 judges what the names look like.
     ///
     /// # Why
     ///
@@ -208,7 +208,7 @@ rule! {
     /// In the files in `metadata/` of a bundle, every item of `dependencies` whose type is
     /// `olm.constraint` has `value.cel.rule`, a CEL expression that compiles and is a `bool`. The
     /// rule is off unless `bundle.dependenciesCelOnly` is `true`, which makes it deny, or the
-    /// configuration gives it a level. Constraints in `properties.yaml` are not looked at.
+    /// configuration gives it a level. Constraints in `properties.yaml` are not checked.
     ///
     /// # Why
     ///

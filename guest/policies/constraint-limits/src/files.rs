@@ -37,6 +37,7 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
 /// The blobs of a package in a catalog, of which there may be thousands.
 pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
+    report.explain_with(opgate_sdk::catalog::about);
     let mut scan = Scan::new(review, report);
     let schemas = catalog.rows("/spec/blobs", &["/value/schema"]);
     for (index, row) in schemas.iter().enumerate() {

@@ -28,7 +28,7 @@ const READ: [&str; 6] = [
 pub(crate) enum Source {
     /// `properties.yaml`.
     Bundle,
-    /// A blob, whose properties are judged by the policy for catalogs: what cannot be read is told once
+    /// A blob, whose properties the policy for catalogs judges: what cannot be read is reported once
     /// (FBC-37, FBC-38).
     Catalog,
 }
@@ -106,7 +106,7 @@ fn object(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
     if !scan.can_decode(size) {
         return;
     }
-    let Some(bytes) = value.text(DATA).and_then(|data| base64(data.as_bytes())) else { return };
+    let Some(bytes) = value.text(DATA).and_then(|data| base64(&data)) else { return };
     if let Ok(text) = std::str::from_utf8(&bytes) {
         config_map::object(text, &format!("{}.data", item.field), scan);
     }

@@ -18,9 +18,11 @@ const DECODED: u32 = 12 << 20;
 
 /// Denials of one rule after which a large list is not read to its end.
 const MANY: usize = 20;
-/// Memory that properties take before a list counts as large. One takes about a kilobyte, and ten bytes
-/// for each of its own.
-const LARGE: usize = 8 << 20;
+/// Memory that the properties of a large list take.
+const LARGE: usize = 16 << 20;
+/// Memory that a property takes, and each byte of its value: most for a list of many small values.
+const PROPERTY: usize = 1 << 10;
+const BYTE: usize = 200;
 
 /// What is known of the look so far.
 pub(crate) struct Scan<'s, 'r> {
@@ -29,14 +31,25 @@ pub(crate) struct Scan<'s, 'r> {
     /// Read where the first constraint is found: most objects have none.
     options: Option<Options>,
     decoded: u32,
+    /// Memory that was taken, at the most.
     spent: usize,
-    denies_many: bool,
+    /// A rule that denies many times.
+    denied: Option<&'static Rule>,
+    is_settled: bool,
 }
 
 impl<'s, 'r> Scan<'s, 'r> {
     pub(crate) fn new(review: &Review<'s>, report: &'s mut Report<'r>) -> Self {
         let settings = review.settings;
-        Self { report, settings, options: None, decoded: 0, spent: 0, denies_many: false }
+        Self {
+            report,
+            settings,
+            options: None,
+            decoded: 0,
+            spent: 0,
+            denied: None,
+            is_settled: false,
+        }
     }
 
     fn options(&mut self) -> &mut Options {
@@ -64,9 +77,16 @@ impl<'s, 'r> Scan<'s, 'r> {
     }
 
     /// Whether so much denies already that the rest need not be read: it may be very large, and
-    /// memory is not given back.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.denies_many && self.spent > LARGE
+    /// memory is not given back. The first time, that is a finding at this field.
+    pub(crate) fn is_settled(&mut self, field: impl FnOnce() -> String) -> bool {
+        let rule = self.denied.filter(|_| !self.is_settled && self.spent > LARGE);
+        if let Some(rule) = rule {
+            self.is_settled = true;
+            let message =
+                "the rest of the list is not read, because so much of it is refused already";
+            self.report.add(rule, field(), message);
+        }
+        self.is_settled
     }
 
     /// Whether a value is small enough to be read; a finding where it is not.
@@ -95,7 +115,9 @@ impl<'s, 'r> Scan<'s, 'r> {
         message: impl Into<String>,
     ) {
         self.report.add(rule, field, message);
-        self.denies_many = self.denies_many || self.report.denials(rule) > MANY;
+        if self.denied.is_none() && self.report.denials(rule) > MANY {
+            self.denied = Some(rule);
+        }
     }
 
     /// What there is to say about the value of a property.
@@ -109,7 +131,7 @@ impl<'s, 'r> Scan<'s, 'r> {
     }
 
     fn look(&mut self, property: Property<'_>, advice: bool) -> constraint::Report {
-        let cost = property.value.len().saturating_mul(10).saturating_add(1 << 10);
+        let cost = property.value.len().saturating_mul(BYTE).saturating_add(PROPERTY);
         self.spent = self.spent.saturating_add(cost);
         let options = self.options();
         let report = properties::check(property, &Options { advice, ..*options });

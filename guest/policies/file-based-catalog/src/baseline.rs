@@ -1,7 +1,7 @@
 //! What was published before.
 //!
-//! Whoever installed a bundle must get away from it, and finds it as it was. New edges and new
-//! channels are what catalogs grow by, and nobody's concern here.
+//! Who has installed a bundle must find an update, and the bundle as it was. New edges and new
+//! channels are how catalogs grow: they are not compared.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

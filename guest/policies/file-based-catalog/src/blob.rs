@@ -260,6 +260,70 @@ rule! {
     }
 }
 
+impl Blob<'_> {
+    /// Judges what every blob has in common.
+    pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) -> Meta {
+        self.unique_keys(report);
+        let schema = self.text("schema", report);
+        if schema.is_lacking() {
+            report.add(&FBC_01, self.path(), self.without_schema());
+        }
+        let package = self.text("package", report);
+        let name = self.text("name", report);
+        if let Text::Is(schema) = &schema
+            && !schema.is_empty()
+        {
+            self.known_schema(schema, settings, report);
+            // The others say themselves that they need a package.
+            if !matches!(schema.as_str(), CHANNEL | BUNDLE | DEPRECATIONS)
+                && package == Text::Is(String::new())
+            {
+                let message =
+                    "package is optional, but if it's defined, it must be a non-empty string";
+                report.add(&FBC_02, self.field("package"), message);
+            }
+        }
+        Meta { schema, package, name }
+    }
+
+    /// One of the members that are texts.
+    fn text(&self, name: &str, report: &mut Report<'_>) -> Text {
+        if let Some(text) = self.text_of(name) {
+            return Text::Is(text);
+        }
+        if self.kind(name) == Kind::Missing {
+            return Text::Missing;
+        }
+        let pointer = self.pointer(name);
+        let [found, written] = [true, false].map(|t| go_text::value(self.value(), &pointer, t));
+        let message = format!(
+            "expected value for key {} to be a string, got {found}: {written}",
+            quote(self.key(name))
+        );
+        report.add(&FBC_02, self.field(name), message);
+        Text::Wrong
+    }
+
+    /// The message has the blob, unless it is so large that nobody would read it.
+    fn without_schema(&self) -> String {
+        let few = self.value().length("").unwrap_or_default() <= 8;
+        let shallow = || {
+            self.keys().iter().all(|key| {
+                !matches!(
+                    self.value().kind(&format!("/{}", escape(key))),
+                    Kind::List | Kind::Object
+                )
+            })
+        };
+        let raw = if few && shallow() { self.value().raw("") } else { None };
+        let raw = raw.and_then(|raw| String::from_utf8(raw).ok());
+        let blob = raw.filter(|raw| raw.len() < LONGEST).unwrap_or_else(|| {
+            format!("{{{}}}", joined(self.keys().iter().map(String::as_str), ", "))
+        });
+        format!("object '{blob}' is missing root schema field")
+    }
+}
+
 rule! {
     /// schemas that start with olm. are OLM's
     ///
@@ -329,69 +393,7 @@ rule! {
 }
 
 impl Blob<'_> {
-    /// Judges what every blob has in common.
-    pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) -> Meta {
-        self.unique_keys(report);
-        let schema = self.text("schema", report);
-        if schema.is_lacking() {
-            report.add(&FBC_01, self.path(), self.without_schema());
-        }
-        let package = self.text("package", report);
-        let name = self.text("name", report);
-        if let Text::Is(schema) = &schema
-            && !schema.is_empty()
-        {
-            self.known_schema(schema, settings, report);
-            // The others say themselves that they need a package.
-            if !matches!(schema.as_str(), CHANNEL | BUNDLE | DEPRECATIONS)
-                && package == Text::Is(String::new())
-            {
-                let message =
-                    "package is optional, but if it's defined, it must be a non-empty string";
-                report.add(&FBC_02, self.field("package"), message);
-            }
-        }
-        Meta { schema, package, name }
-    }
-
-    /// FBC-02 for one of the members.
-    fn text(&self, name: &str, report: &mut Report<'_>) -> Text {
-        if let Some(text) = self.text_of(name) {
-            return Text::Is(text);
-        }
-        if self.kind(name) == Kind::Missing {
-            return Text::Missing;
-        }
-        let pointer = self.pointer(name);
-        let [found, written] = [true, false].map(|t| go_text::value(self.value(), &pointer, t));
-        let message = format!(
-            "expected value for key {} to be a string, got {found}: {written}",
-            quote(self.key(name))
-        );
-        report.add(&FBC_02, self.field(name), message);
-        Text::Wrong
-    }
-
-    /// The message has the blob, unless it is so large that nobody would read it.
-    fn without_schema(&self) -> String {
-        let few = self.value().length("").unwrap_or_default() <= 8;
-        let shallow = || {
-            self.keys().iter().all(|key| {
-                !matches!(
-                    self.value().kind(&format!("/{}", escape(key))),
-                    Kind::List | Kind::Object
-                )
-            })
-        };
-        let raw = if few && shallow() { self.value().raw("") } else { None };
-        let raw = raw.and_then(|raw| String::from_utf8(raw).ok());
-        let blob = raw.filter(|raw| raw.len() < LONGEST).unwrap_or_else(|| {
-            format!("{{{}}}", joined(self.keys().iter().map(String::as_str), ", "))
-        });
-        format!("object '{blob}' is missing root schema field")
-    }
-
-    /// FBC-07 and FBC-08.
+    /// Judges a schema by its name.
     fn known_schema(&self, schema: &str, settings: &Settings, report: &mut Report<'_>) {
         if schema.starts_with("olm.") {
             let known = [PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS].contains(&schema)
@@ -411,8 +413,10 @@ impl Blob<'_> {
             report.add(&FBC_08, self.field("schema"), message);
         }
     }
+}
 
-    /// FBC-43: keys are unique whatever their case.
+impl Blob<'_> {
+    /// FBC-43: keys are unique, whatever their case.
     fn unique_keys(&self, report: &mut Report<'_>) {
         if self.is_usual {
             return;

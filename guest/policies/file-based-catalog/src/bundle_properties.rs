@@ -37,7 +37,7 @@ rule! {
     /// A bundle has no two valid `olm.gvk` properties of the same group, version and kind. Every
     /// API that its ClusterServiceVersion owns, in a property `olm.bundle.object` or
     /// `olm.csv.metadata`, has one. A ClusterServiceVersion that only the bundle image holds is not
-    /// looked at.
+    /// looked at, nor is one that FBC-41 skips for its size.
     ///
     /// # Why
     ///
@@ -73,7 +73,7 @@ rule! {
 }
 
 impl Found {
-    /// FBC-39: APIs that no property lists.
+    /// Reports provided APIs that no property lists.
     pub(crate) fn unlisted(&self, blob: &Blob<'_>, report: &mut Report<'_>) {
         for api in self.provided.difference(&self.listed) {
             let message = format!("provided API {api} has no olm.gvk property");
@@ -88,6 +88,30 @@ pub(crate) struct Reader<'r, 'd> {
     pub(crate) bundle: &'r Bundle,
     pub(crate) objects: &'r mut Objects,
     pub(crate) found: &'r mut Found,
+}
+
+impl Reader<'_, '_> {
+    pub(crate) fn property(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
+        match property.name {
+            "olm.package" => {
+                self.found.packages += 1;
+                if self.found.package.is_none() {
+                    self.found.package = Some(PackageProperty::of(property));
+                }
+            }
+            "olm.gvk" | "olm.gvk.required" => self.api(property, report),
+            "olm.package.required" => self.required_package(property, report),
+            "olm.bundle.object" => self.object(property, report),
+            "olm.bundle.mediatype" => self.media_type(property, report),
+            "olm.csv.metadata" => {
+                let rows = |inner: &str, columns: &[&str]| {
+                    self.blob.rows(&property.pointer(inner), columns)
+                };
+                self.found.provided.extend(objects::owned_by_metadata(rows));
+            }
+            _ => {}
+        }
+    }
 }
 
 rule! {
@@ -126,140 +150,8 @@ rule! {
     }
 }
 
-rule! {
-    /// olm.package.required has a package and a range of versions
-    ///
-    /// The value of a bundle's property of type `olm.package.required` is an object with
-    /// `packageName`, a non-empty string, and `versionRange`, a range as FBC-22 describes it.
-    ///
-    /// # Why
-    ///
-    /// OLM looks for an Operator of that package in that range before it installs the bundle
-    /// (OpenShift 4.12, Operators, *olm.package.required*).
-    ///
-    /// # Repair
-    ///
-    /// Name the package, and write the range with operators such as `>=1.2.0 <2.0.0`.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// properties:
-    /// - {type: olm.package.required, value: {packageName: etcd, versionRange: ">3.1.0"}}
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// properties:
-    /// - {type: olm.package.required, value: {packageName: etcd, versionRange: ~1.2}}
-    /// ```
-    ///
-    /// `message: property[0] of type "olm.package.required": Could not parse Range "~1.2": Could
-    /// not parse comparator "~" in "~1.2"`
-    FBC_38: Deny {
-        on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L868-875; OCP 4.15 L726-803; OKD L281-291",
-    }
-}
-
-rule! {
-    /// objects in a bundle are base64 of JSON or YAML objects
-    ///
-    /// `value` of a bundle's property of type `olm.bundle.object` is an object, and its `data` is
-    /// base64 of one JSON or YAML object. A value with `ref` instead of `data` is accepted and not
-    /// read. Objects above 4,000,000 bytes, and those after the first 12 MiB of base64 of a
-    /// package, are not judged; the audit annotation `not-evaluated` names the rule then.
-    ///
-    /// # Why
-    ///
-    /// `opm` decodes the objects while it loads the bundle, and loading fails otherwise
-    /// (operator-registry; OpenShift 4.12, Operators, *Updating or filtering a file-based catalog
-    /// image*).
-    ///
-    /// # Repair
-    ///
-    /// Render the bundle again with `opm render`, or encode the manifest with `base64 -w0`.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// properties: [{type: olm.bundle.object, value: {data: eyJraW5kIjoiQ29uZmlnTWFwIn0=}}]
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// properties: [{type: olm.bundle.object, value: {data: "%%%"}}]
-    /// ```
-    ///
-    /// `message: read bundle objects: package "etcd", bundle "etcd.v1.0.0": parse property at index
-    /// 0 as bundle object: illegal base64 data at input byte 0`
-    FBC_41: Deny {
-        on: [CATALOG: Create | Update],
-        may_skip: true,
-        source: "OCP 4.12 L8703-8708; operator-registry alpha/declcfg/load.go",
-    }
-}
-
-rule! {
-    /// the media type of a bundle is a known one
-    ///
-    /// The value of a bundle's property of type `olm.bundle.mediatype` is `plain+v0` or
-    /// `registry+v1`. A bundle without the property is accepted.
-    ///
-    /// # Why
-    ///
-    /// OLM 1.0 tells plain bundles from registry bundles by it (OpenShift 4.15, Operators,
-    /// *Managing plain bundles in OLM 1.0*).
-    ///
-    /// # Repair
-    ///
-    /// Write one of the two, or remove the property from a registry bundle.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// properties: [{type: olm.bundle.mediatype, value: plain+v0}]
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// properties: [{type: olm.bundle.mediatype, value: helm+v0}]
-    /// ```
-    ///
-    /// `message: olm.bundle.mediatype "helm+v0" is neither plain+v0 nor registry+v1`
-    FBC_42: Warn {
-        on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L21717, L21893-21895, L21944-21946",
-    }
-}
-
 impl Reader<'_, '_> {
-    pub(crate) fn property(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
-        match property.name {
-            "olm.package" => {
-                self.found.packages += 1;
-                if self.found.package.is_none() {
-                    self.found.package = Some(PackageProperty::of(property));
-                }
-            }
-            "olm.gvk" | "olm.gvk.required" => self.api(property, report),
-            "olm.package.required" => self.required_package(property, report),
-            "olm.bundle.object" => self.object(property, report),
-            "olm.bundle.mediatype" => self.media_type(property, report),
-            "olm.csv.metadata" => {
-                let rows = |inner: &str, columns: &[&str]| {
-                    self.blob.rows(&property.pointer(inner), columns)
-                };
-                self.found.provided.extend(objects::owned_by_metadata(rows));
-            }
-            _ => {}
-        }
-    }
-
-    /// FBC-37, and of FBC-39 what is listed twice.
+    /// Judges an API; one that is listed twice is reported by FBC-39.
     fn api(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         let mut complain = |inner: &str, why: &str| {
             let (index, kind) = (property.index, quote(property.name));
@@ -304,8 +196,47 @@ impl Reader<'_, '_> {
             }
         }
     }
+}
 
-    /// FBC-38.
+rule! {
+    /// olm.package.required has a package and a range of versions
+    ///
+    /// The value of a bundle's property of type `olm.package.required` is an object with
+    /// `packageName`, a non-empty string, and `versionRange`, a range as FBC-22 describes it.
+    ///
+    /// # Why
+    ///
+    /// OLM looks for an Operator of that package in that range before it installs the bundle
+    /// (OpenShift 4.12, Operators, *olm.package.required*).
+    ///
+    /// # Repair
+    ///
+    /// Name the package, and write the range with operators such as `>=1.2.0 <2.0.0`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties:
+    /// - {type: olm.package.required, value: {packageName: etcd, versionRange: ">3.1.0"}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties:
+    /// - {type: olm.package.required, value: {packageName: etcd, versionRange: ~1.2}}
+    /// ```
+    ///
+    /// `message: property[0] of type "olm.package.required": Could not parse Range "~1.2": Could
+    /// not parse comparator "~" in "~1.2"`
+    FBC_38: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L868-875; OCP 4.15 L726-803; OKD L281-291",
+    }
+}
+
+impl Reader<'_, '_> {
+    /// Judges a package that the bundle requires.
     fn required_package(&self, property: &Property<'_>, report: &mut Report<'_>) {
         let index = property.index;
         let mut complain = |inner: &str, why: &str| {
@@ -328,8 +259,49 @@ impl Reader<'_, '_> {
             complain(".value.versionRange", &why);
         }
     }
+}
 
-    /// FBC-41.
+rule! {
+    /// objects in a bundle are base64 of JSON or YAML objects
+    ///
+    /// `value` of a bundle's property of type `olm.bundle.object` is an object, and its `data` is
+    /// base64 of one JSON or YAML object. A value with `ref` instead of `data` is accepted and not
+    /// read. Objects above 4,000,000 bytes, and those after the first 12 MiB of base64 of a
+    /// package, are skipped; the audit annotation `not-evaluated` then names the rule.
+    ///
+    /// # Why
+    ///
+    /// `opm` decodes the objects while it loads the bundle, and loading fails otherwise
+    /// (operator-registry; OpenShift 4.12, Operators, *Updating or filtering a file-based catalog
+    /// image*).
+    ///
+    /// # Repair
+    ///
+    /// Render the bundle again with `opm render`, or encode the manifest with `base64 -w0`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.bundle.object, value: {data: eyJraW5kIjoiQ29uZmlnTWFwIn0=}}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.bundle.object, value: {data: "%%%"}}]
+    /// ```
+    ///
+    /// `message: read bundle objects: package "etcd", bundle "etcd.v1.0.0": parse property at index
+    /// 0 as bundle object: illegal base64 data at input byte 0`
+    FBC_41: Deny {
+        on: [CATALOG: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L8703-8708; operator-registry alpha/declcfg/load.go",
+    }
+}
+
+impl Reader<'_, '_> {
+    /// Judges an object of the bundle, and notes the APIs that it provides.
     fn object(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         self.found.objects += 1;
         let index = property.index;
@@ -362,8 +334,44 @@ impl Reader<'_, '_> {
         let message = format!("read bundle objects: package {whose}: {what}: {why}");
         report.add(&FBC_41, field(self.blob, index, inner), message);
     }
+}
 
-    /// FBC-42.
+rule! {
+    /// the media type of a bundle is a known one
+    ///
+    /// The value of a bundle's property of type `olm.bundle.mediatype` is `plain+v0` or
+    /// `registry+v1`. A bundle without the property is accepted.
+    ///
+    /// # Why
+    ///
+    /// OLM 1.0 tells plain bundles from registry bundles by it (OpenShift 4.15, Operators,
+    /// *Managing plain bundles in OLM 1.0*).
+    ///
+    /// # Repair
+    ///
+    /// Write one of the two, or remove the property from a registry bundle.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.bundle.mediatype, value: plain+v0}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// properties: [{type: olm.bundle.mediatype, value: helm+v0}]
+    /// ```
+    ///
+    /// `message: olm.bundle.mediatype "helm+v0" is neither plain+v0 nor registry+v1`
+    FBC_42: Warn {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L21717, L21893-21895, L21944-21946",
+    }
+}
+
+impl Reader<'_, '_> {
+    /// Judges the media type of the bundle.
     fn media_type(&self, property: &Property<'_>, report: &mut Report<'_>) {
         let value = property.text(VALUE);
         if !matches!(value, "plain+v0" | "registry+v1") {

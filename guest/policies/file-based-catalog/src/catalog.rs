@@ -16,7 +16,7 @@ use crate::files::{self, FBC_43};
 use crate::objects::Objects;
 use crate::package::{self, Package};
 use crate::settings::Settings;
-use crate::{baseline, go_text, graph, properties};
+use crate::{baseline, go_text, graph, members, properties, unique};
 
 pub(crate) static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
 
@@ -58,47 +58,6 @@ fn is_listed(document: &Document, name: &str) -> bool {
         }
     }
     false
-}
-
-rule! {
-    /// each package has one olm.package blob, and no channel or bundle is left over without one
-    ///
-    /// No two `olm.package` blobs of the catalog have the same name. `package` of each
-    /// `olm.channel` and `olm.bundle` blob names a package of the catalog. A channel without
-    /// `package` is reported here, a bundle without `package` by FBC-26.
-    ///
-    /// # Why
-    ///
-    /// `opm validate` refuses duplicate packages, and blobs that a removed package leaves behind
-    /// (OpenShift 4.12, Operators, *File-based catalogs* and *Updating or filtering a file-based
-    /// catalog image*).
-    ///
-    /// # Repair
-    ///
-    /// Remove the second `olm.package` blob. Remove a package together with its channels and
-    /// bundles.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// {schema: olm.package, name: etcd, defaultChannel: stable}
-    /// ---
-    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// # The catalog has no package gone.
-    /// {schema: olm.channel, package: gone, name: stable, entries: [{name: gone.v1.0.0}]}
-    /// ```
-    ///
-    /// `message: unknown package "gone" for channel "stable"`, or for a second blob
-    /// `message: duplicate package "etcd"`
-    FBC_04: Deny {
-        on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L577, L696, L8655; OCP 4.15 L437-439, L531-533; OKD L127, L180-183; operator-registry alpha/declcfg/declcfg_to_model.go",
-    }
 }
 
 impl Catalog {
@@ -181,11 +140,12 @@ impl Catalog {
     pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) {
         self.packages_once(report);
         self.left_overs(report);
-        let channels = self.channel_names(report);
-        let bundles = self.bundle_names(report);
-        self.complete(&channels, report);
-        self.entries_and_bundles(&bundles, settings, report);
-        self.versions_once(report);
+        let channels = unique::channel_names(self, report);
+        let bundles = unique::bundle_names(self, report);
+        members::complete(self, report);
+        members::default_channels(self, &channels, report);
+        members::entries_and_bundles(self, &bundles, settings, report);
+        unique::versions(self, report);
         let versions = self.bundles.iter().filter_map(|bundle| {
             bundle.version.as_ref().map(|version| (bundle.name.as_str(), version))
         });
@@ -201,8 +161,51 @@ impl Catalog {
     pub(crate) fn package(&self) -> Option<&Package> {
         self.packages.iter().find(|package| !package.name.is_empty())
     }
+}
 
-    /// FBC-04: packages of one name.
+rule! {
+    /// each package has one olm.package blob, and no channel or bundle is left over without one
+    ///
+    /// No two `olm.package` blobs of the catalog have the same name. `package` of each
+    /// `olm.channel` and `olm.bundle` blob names a package of the catalog. A channel without
+    /// `package` is reported here, a bundle without `package` by FBC-26.
+    ///
+    /// # Why
+    ///
+    /// `opm validate` refuses duplicate packages, and blobs that a removed package leaves behind
+    /// (OpenShift 4.12, Operators, *File-based catalogs* and *Updating or filtering a file-based
+    /// catalog image*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the second `olm.package` blob. Remove a package together with its channels and
+    /// bundles.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// {schema: olm.package, name: etcd, defaultChannel: stable}
+    /// ---
+    /// {schema: olm.channel, package: etcd, name: stable, entries: [{name: etcd.v1.0.0}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The catalog has no package gone.
+    /// {schema: olm.channel, package: gone, name: stable, entries: [{name: gone.v1.0.0}]}
+    /// ```
+    ///
+    /// `message: unknown package "gone" for channel "stable"`, or for a second blob
+    /// `message: duplicate package "etcd"`
+    FBC_04: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L577, L696, L8655; OCP 4.15 L437-439, L531-533; OKD L127, L180-183; operator-registry alpha/declcfg/declcfg_to_model.go",
+    }
+}
+
+impl Catalog {
+    /// Reports packages of one name.
     fn packages_once(&self, report: &mut Report<'_>) {
         let mut names = BTreeSet::new();
         for package in self.packages.iter().filter(|package| !package.name.is_empty()) {
@@ -213,7 +216,7 @@ impl Catalog {
         }
     }
 
-    /// FBC-04: channels and bundles of a package that is not there.
+    /// Reports channels and bundles of a package that is not there.
     fn left_overs(&self, report: &mut Report<'_>) {
         let channels = self.channels.iter().map(|c| (c.at, &c.package, "channel", &c.name));
         let bundles = self.bundles.iter().map(|b| (b.at, &b.package, "bundle", &b.name));

@@ -1,4 +1,4 @@
-//! Channels, each by itself. Where their entries lead is the business of [`crate::graph`].
+//! Channels, each by itself. [`crate::graph`] judges where their entries lead.
 
 use std::collections::BTreeSet;
 

@@ -319,7 +319,7 @@ rule! {
     }
 }
 
-/// FBC-23. The first entry of a channel has no previous version: that is the lowest one, or, where
+/// Judges entries with a range. The first entry of a channel has no previous version: that is the lowest one, or, where
 /// versions are not known, the one at the top.
 fn ranges_without_replaces(
     channel: &Channel,
@@ -390,7 +390,7 @@ rule! {
     }
 }
 
-/// FBC-24. Prereleases are no patch releases. What a release replaces, it replaces with all that is
+/// Judges the latest releases. Prereleases are no patch releases. What a release replaces, it replaces with all that is
 /// replaced by that; the walk stays within the minor version, so that no entry is walked twice.
 fn patch_releases(
     channel: &Channel,

@@ -84,6 +84,20 @@ rule! {
     }
 }
 
+/// Judges whether there are channels and bundles.
+pub(crate) fn complete(catalog: &Catalog, report: &mut Report<'_>) {
+    let Some(package) = catalog.package() else { return };
+    if catalog.channels.is_empty() {
+        let message = "package must contain at least one channel";
+        report.add(&FBC_05, place(package.at, ""), message);
+    }
+    if catalog.bundles.is_empty() {
+        let message =
+            format!("package {} must contain at least one olm.bundle blob", quote(&package.name));
+        report.add(&FBC_06, place(package.at, ""), message);
+    }
+}
+
 rule! {
     /// the default channel of a package is one of its channels
     ///
@@ -119,6 +133,26 @@ rule! {
     FBC_11: Deny {
         on: [CATALOG: Create | Update],
         source: "operator-registry alpha/declcfg/declcfg_to_model.go, alpha/model/model.go",
+    }
+}
+
+/// Judges whether default channels exist.
+pub(crate) fn default_channels(
+    catalog: &Catalog,
+    channels: &BTreeSet<&str>,
+    report: &mut Report<'_>,
+) {
+    // Where there is no channel at all, that is what is wrong.
+    if catalog.package().is_none() || catalog.channels.is_empty() {
+        return;
+    }
+    for package in &catalog.packages {
+        if let Some((name, field)) = &package.default_channel
+            && !channels.contains(name.as_str())
+        {
+            let message = "channel must contain at least one bundle";
+            report.add(&FBC_11, field.clone(), message);
+        }
     }
 }
 
@@ -200,68 +234,43 @@ rule! {
     }
 }
 
-impl Catalog {
-    /// FBC-05, FBC-06 and FBC-11.
-    pub(crate) fn complete(&self, channels: &BTreeSet<&str>, report: &mut Report<'_>) {
-        let Some(first) = self.package() else { return };
-        if self.channels.is_empty() {
-            let message = "package must contain at least one channel";
-            report.add(&FBC_05, place(first.at, ""), message);
+/// Judges entries and bundles against each other. A package that is not there has no entries to belong to.
+pub(crate) fn entries_and_bundles(
+    catalog: &Catalog,
+    bundles: &BTreeSet<&str>,
+    settings: &Settings,
+    report: &mut Report<'_>,
+) {
+    let in_package = |package: &String| !package.is_empty() && catalog.known.contains(package);
+    let mut entries = BTreeSet::new();
+    let last = catalog.channels.len().saturating_sub(1);
+    for (index, channel) in catalog.channels.iter().enumerate() {
+        entries.extend(channel.entries.iter().map(|entry| entry.name.as_str()));
+        if !in_package(&channel.package) || settings.last_channel_only && index != last {
+            continue;
         }
-        if self.bundles.is_empty() {
-            let message =
-                format!("package {} must contain at least one olm.bundle blob", quote(&first.name));
-            report.add(&FBC_06, place(first.at, ""), message);
-        }
-        // Where there is no channel at all, that is what is wrong.
-        for package in self.packages.iter().filter(|_| !self.channels.is_empty()) {
-            if let Some((name, field)) = &package.default_channel
-                && !channels.contains(name.as_str())
-            {
-                let message = "channel must contain at least one bundle";
-                report.add(&FBC_11, field.clone(), message);
-            }
+        let is_missing = |name: &str| !bundles.contains(name);
+        let missing: Vec<_> =
+            channel.entries.iter().filter(|entry| is_missing(&entry.name)).collect();
+        if let Some(first) = missing.first() {
+            let mut names: Vec<_> = missing.iter().map(|entry| entry.name.as_str()).collect();
+            names.sort_unstable();
+            let message = format!(
+                "no olm.bundle blobs found in package {} for olm.channel entries [{}]",
+                quote(&channel.package),
+                joined(names, " ")
+            );
+            report.add(&FBC_18, channel.entry_field(first, "name"), message);
         }
     }
-
-    /// FBC-18 and FBC-31. A package that is not there has no entries to belong to.
-    pub(crate) fn entries_and_bundles(
-        &self,
-        bundles: &BTreeSet<&str>,
-        settings: &Settings,
-        report: &mut Report<'_>,
-    ) {
-        let in_package = |package: &String| !package.is_empty() && self.known.contains(package);
-        let mut entries = BTreeSet::new();
-        let last = self.channels.len().saturating_sub(1);
-        for (index, channel) in self.channels.iter().enumerate() {
-            entries.extend(channel.entries.iter().map(|entry| entry.name.as_str()));
-            if !in_package(&channel.package) || settings.last_channel_only && index != last {
-                continue;
-            }
-            let is_missing = |name: &str| !bundles.contains(name);
-            let missing: Vec<_> =
-                channel.entries.iter().filter(|entry| is_missing(&entry.name)).collect();
-            if let Some(first) = missing.first() {
-                let mut names: Vec<_> = missing.iter().map(|entry| entry.name.as_str()).collect();
-                names.sort_unstable();
-                let message = format!(
-                    "no olm.bundle blobs found in package {} for olm.channel entries [{}]",
-                    quote(&channel.package),
-                    joined(names, " ")
-                );
-                report.add(&FBC_18, channel.entry_field(first, "name"), message);
-            }
-        }
-        for bundle in self.bundles.iter().filter(|bundle| in_package(&bundle.package)) {
-            if !bundle.name.is_empty() && !entries.contains(bundle.name.as_str()) {
-                let message = format!(
-                    "package {}, bundle {} not found in any channel entries",
-                    quote(&bundle.package),
-                    quote(&bundle.name)
-                );
-                report.add(&FBC_31, bundle.name_field(), message);
-            }
+    for bundle in catalog.bundles.iter().filter(|bundle| in_package(&bundle.package)) {
+        if !bundle.name.is_empty() && !entries.contains(bundle.name.as_str()) {
+            let message = format!(
+                "package {}, bundle {} not found in any channel entries",
+                quote(&bundle.package),
+                quote(&bundle.name)
+            );
+            report.add(&FBC_31, bundle.name_field(), message);
         }
     }
 }

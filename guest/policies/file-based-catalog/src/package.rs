@@ -158,7 +158,7 @@ rule! {
     }
 }
 
-/// FBC-12. What the icon shows is nobody's business, but that it is base64 is upstream's.
+/// Judges description and icon. Upstream decodes the icon, and does not look at what it shows.
 fn description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
     let mut complain = |field: String, why: String| {
         report.add(&FBC_12, field, format!("parse package: {why}"));

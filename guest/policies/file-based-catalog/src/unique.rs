@@ -49,6 +49,22 @@ rule! {
     }
 }
 
+/// Judges the names of channels, and gives them.
+pub(crate) fn channel_names<'c>(
+    catalog: &'c Catalog,
+    report: &mut Report<'_>,
+) -> BTreeSet<&'c str> {
+    let mut names = BTreeSet::new();
+    for channel in catalog.channels.iter().filter(|channel| !channel.name.is_empty()) {
+        if !names.insert(channel.name.as_str()) {
+            let (package, name) = (quote(&channel.package), quote(&channel.name));
+            let message = format!("package {package} has duplicate channel {name}");
+            report.add(&FBC_14, place(channel.at, ".name"), message);
+        }
+    }
+    names
+}
+
 rule! {
     /// the name of a bundle is unique in its package
     ///
@@ -86,6 +102,19 @@ rule! {
     }
 }
 
+/// Judges the names of bundles, and gives them. Without a package nobody knows whether a name is taken.
+pub(crate) fn bundle_names<'c>(catalog: &'c Catalog, report: &mut Report<'_>) -> BTreeSet<&'c str> {
+    let mut names = BTreeSet::new();
+    for bundle in catalog.bundles.iter().filter(|bundle| !bundle.name.is_empty()) {
+        if !names.insert(bundle.name.as_str()) && !bundle.package.is_empty() {
+            let (package, name) = (quote(&bundle.package), quote(&bundle.name));
+            let message = format!("package {package} has duplicate bundle {name}");
+            report.add(&FBC_30, bundle.name_field(), message);
+        }
+    }
+    names
+}
+
 rule! {
     /// the version of a bundle is unique in its package
     ///
@@ -118,52 +147,24 @@ rule! {
     }
 }
 
-impl Catalog {
-    /// FBC-14. Gives the names.
-    pub(crate) fn channel_names(&self, report: &mut Report<'_>) -> BTreeSet<&str> {
-        let mut names = BTreeSet::new();
-        for channel in self.channels.iter().filter(|channel| !channel.name.is_empty()) {
-            if !names.insert(channel.name.as_str()) {
-                let (package, name) = (quote(&channel.package), quote(&channel.name));
-                let message = format!("package {package} has duplicate channel {name}");
-                report.add(&FBC_14, place(channel.at, ".name"), message);
-            }
+/// Judges the versions of bundles.
+pub(crate) fn versions(catalog: &Catalog, report: &mut Report<'_>) {
+    let mut by_label: BTreeMap<&str, BTreeMap<&str, &Bundle>> = BTreeMap::new();
+    for bundle in catalog.bundles.iter().filter(|bundle| !bundle.package.is_empty()) {
+        if let Some(label) = &bundle.label {
+            by_label.entry(label).or_default().entry(&bundle.name).or_insert(bundle);
         }
-        names
     }
-
-    /// FBC-30. Gives the names. Without a package nobody knows whether a name is taken.
-    pub(crate) fn bundle_names(&self, report: &mut Report<'_>) -> BTreeSet<&str> {
-        let mut names = BTreeSet::new();
-        for bundle in self.bundles.iter().filter(|bundle| !bundle.name.is_empty()) {
-            if !names.insert(bundle.name.as_str()) && !bundle.package.is_empty() {
-                let (package, name) = (quote(&bundle.package), quote(&bundle.name));
-                let message = format!("package {package} has duplicate bundle {name}");
-                report.add(&FBC_30, bundle.name_field(), message);
-            }
-        }
-        names
-    }
-
-    /// FBC-32.
-    pub(crate) fn versions_once(&self, report: &mut Report<'_>) {
-        let mut by_label: BTreeMap<&str, BTreeMap<&str, &Bundle>> = BTreeMap::new();
-        for bundle in self.bundles.iter().filter(|bundle| !bundle.package.is_empty()) {
-            if let Some(label) = &bundle.label {
-                by_label.entry(label).or_default().entry(&bundle.name).or_insert(bundle);
-            }
-        }
-        by_label.retain(|_, bundles| bundles.len() > 1);
-        // The later one of the first two is where to look.
-        let Some(latest) = by_label.values().flat_map(BTreeMap::values).max_by_key(|b| b.at) else {
-            return;
-        };
-        let groups = by_label.iter().map(|(label, bundles)| {
-            format!("{{{label}: [{}]}}", joined(bundles.keys().copied(), ", "))
-        });
-        let groups: Vec<_> = groups.collect();
-        let groups = joined(groups.iter().map(String::as_str), " ");
-        let message = format!("duplicate versions found in bundles: [{groups}]");
-        report.add(&FBC_32, latest.name_field(), message);
-    }
+    by_label.retain(|_, bundles| bundles.len() > 1);
+    // The later one of the first two is where to look.
+    let Some(latest) = by_label.values().flat_map(BTreeMap::values).max_by_key(|b| b.at) else {
+        return;
+    };
+    let groups = by_label.iter().map(|(label, bundles)| {
+        format!("{{{label}: [{}]}}", joined(bundles.keys().copied(), ", "))
+    });
+    let groups: Vec<_> = groups.collect();
+    let groups = joined(groups.iter().map(String::as_str), " ");
+    let message = format!("duplicate versions found in bundles: [{groups}]");
+    report.add(&FBC_32, latest.name_field(), message);
 }

@@ -163,6 +163,10 @@ fn large_packages_are_judged() {
     let found = ask(&new, Some(&old), &json!({})).violations;
     assert_eq!(found.len(), 256);
     assert!(found.iter().all(|found| found.rule == "FBC-46"));
+    let about = |n: usize| {
+        ["channel \"c0\"".to_owned(), format!("bundle \"foo.v1.{}.{}\"", n / 100, n % 100)]
+    };
+    assert!(found.iter().enumerate().all(|(n, found)| found.about == about(n)), "{found:?}");
     assert!(found[255].message.starts_with("1744 more findings of this rule are left out; "));
     // Every one of very many is out of reach, and in no range.
     let few = large(1, "quay.io/a/b:1");

@@ -12,8 +12,8 @@ rule! {
     /// In the files of a bundle and in the `olm.bundle` blobs of a catalog, every alternative of a
     /// range has a lower bound (`>`, `>=`) or an exact version. This goes for `olm.package`
     /// dependencies, for `olm.package.required`, and for `package` constraints. Properties in
-    /// annotations of ClusterServiceVersions are not looked at. Ranges that cannot be read are for
-    /// CON-09, CON-18, CON-20 and FBC-38.
+    /// annotations of ClusterServiceVersions are not checked. Ranges that cannot be read are
+    /// reported by CON-09, CON-18, CON-20 and FBC-38.
     ///
     /// # Why
     ///

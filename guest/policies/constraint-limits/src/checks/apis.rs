@@ -52,9 +52,8 @@ rule! {
     ///
     /// In every `gvk` of an `olm.constraint`, and in every `olm.gvk` dependency of a bundle,
     /// `group` is a DNS-1123 subdomain of at most 253 characters; `version`, and `kind` in lower
-    /// case, are DNS-1035 labels of at most 63 bytes. Each wrong field is reported. Empty fields
-    /// are for CON-07 and CON-21. The properties `olm.gvk` and `olm.gvk.required` are not looked
-    /// at.
+    /// case, are DNS-1035 labels of at most 63 bytes. Each wrong field is reported. CON-07 and
+    /// CON-21 report empty fields. The properties `olm.gvk` and `olm.gvk.required` are not checked.
     ///
     /// # Why
     ///

@@ -14,17 +14,17 @@ rule! {
     /// opgate finds constraints in the annotations `operatorframework.io/properties` and
     /// `olm.properties` of a ClusterServiceVersion, in `status.bundleLookups` of an `InstallPlan`,
     /// in ConfigMaps that hold a bundle or a catalog, in the files of a bundle, and in the
-    /// `olm.bundle` blobs of a catalog. Of an UPDATE only annotations, lookups and ConfigMap keys
-    /// that change count, unless the setting `ratcheting` is off; files are always judged as a
-    /// whole. The size comes first: no other rule looks into a value that is too large. The rule
-    /// also refuses a text or value of more than 3 MiB unread, and content of a ConfigMap, or an
-    /// object in a catalog, that expands to more than `constraints.maxInflatedBytes`.
+    /// `olm.bundle` blobs of a catalog. An UPDATE is judged by the annotations, lookups and
+    /// ConfigMap keys that it changes, unless the setting `ratcheting` is off. Files are always
+    /// judged as a whole. The size is checked first: no other rule reads a value that is too large.
+    /// The rule also refuses a text or value of more than 3 MiB unread, and content of a ConfigMap,
+    /// or an object in a catalog, that expands to more than `constraints.maxInflatedBytes`.
     ///
     /// # Why
     ///
     /// A large constraint takes the memory and time of what evaluates it. OpenShift 4.12,
-    /// Operators, *Nested compound constraints*, sets a limit of 64 KB against that; the code of
-    /// OLM has 131072 bytes.
+    /// Operators, *Nested compound constraints*, sets a limit of 64 KB for that reason; the code of
+    /// OLM allows 131072 bytes.
     ///
     /// # Repair
     ///
@@ -99,7 +99,7 @@ rule! {
     ///
     /// Objects and lists in the value of an `olm.constraint` nest at most `constraints.maxDepth`
     /// (10000 unless set) levels deep, the value itself counted. One `all`, `any` or `not` takes
-    /// three levels. No other rule looks into a value that is deeper.
+    /// three levels. No other rule reads a value that is deeper.
     ///
     /// # Why
     ///

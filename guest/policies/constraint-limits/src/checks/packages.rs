@@ -54,8 +54,8 @@ rule! {
     /// reads it: comparators such as `>=1.0.0`, joined by spaces, with `||` between alternatives.
     /// The operators are `=`, `==`, `!`, `!=`, `>`, `>=`, `<`, `<=` and none; a version has three
     /// numbers, or an `x` in the place of the second or third. An empty or missing range, a `^` or
-    /// `~` before a whole version, a comma after a version, and a `v` before it are refused. Ranges
-    /// of `olm.package.required` are for CON-18, those of dependencies for CON-20.
+    /// `~` before a whole version, a comma after a version, and a `v` before it are refused. CON-18
+    /// judges the ranges of `olm.package.required`, CON-20 those of dependencies.
     ///
     /// # Why
     ///
@@ -103,7 +103,8 @@ rule! {
     /// `package` constraints, `olm.package.required` and `olm.package` dependencies, for
     /// `skipRange` in the channels of a catalog, and for the annotation `olm.skipRange` of a
     /// ClusterServiceVersion in a request, in a bundle, or in `olm.csv.metadata` of a catalog. Each
-    /// range is reported once. What cannot be read is for CON-09, CON-18, CON-20 and FBC-22.
+    /// range is reported once. Ranges that cannot be read are reported by CON-09, CON-18, CON-20
+    /// and FBC-22.
     ///
     /// # Why
     ///

@@ -13,7 +13,7 @@ rule! {
     /// `olm.label.required` are JSON objects whose `packageName`, `versionRange`, `group`,
     /// `version`, `kind` and `label` are strings where they are set. `versionRange` of
     /// `olm.package.required` is a semver range (CON-09 says which), and must be there. Other types
-    /// of properties are not looked at. Of a catalog in files the rule looks only at annotations of
+    /// of properties are not checked. Of a catalog in files the rule looks only at annotations of
     /// ClusterServiceVersions; FBC-37 and FBC-38 judge the properties of its bundles. Copies and
     /// UPDATEs are treated as by CON-17.
     ///

@@ -13,8 +13,8 @@ rule! {
     /// after it. Inside it, `gvk`, `package`, `cel`, `all`, `any` and `not` are objects, and
     /// `constraints` is a list of objects. A value that is missing, `null`, of another type or
     /// broken JSON is refused; a nested `null` counts as not set. With `constraints.mode: upstream`
-    /// a value that is `null` is an empty constraint (CON-04), and what follows the value does not
-    /// count.
+    /// a value that is `null` is an empty constraint (CON-04), and what follows the value is
+    /// ignored.
     ///
     /// # Why
     ///
@@ -58,15 +58,15 @@ rule! {
     /// `cel`, `all`, `any` and `not`; `gvk` knows `group`, `version` and `kind`, `package` knows
     /// `packageName` and `versionRange`, `cel` knows `rule`, and `all`, `any` and `not` know
     /// `constraints`. In `package`, `name` and `version` are other spellings of the two keys,
-    /// unless `constraints.packageKeys` is `code`. Case counts, and no key is set twice, in one
-    /// spelling or in two. With `constraints.mode: upstream` case does not count and keys may
-    /// repeat; unknown keys are refused all the same.
+    /// unless `constraints.packageKeys` is `code`. Keys are case-sensitive, and no key is set
+    /// twice, in one spelling or in two. With `constraints.mode: upstream` case does not matter and
+    /// keys may repeat; unknown keys are still refused.
     ///
     /// # Why
     ///
-    /// OLM refuses a constraint with a field that it does not know, and of repeated fields one
-    /// value overwrites the other without a word. OpenShift 4.12, Operators, *Generic constraints*,
-    /// lists the types.
+    /// OLM refuses a constraint with a field that it does not know, and of a repeated field one
+    /// value silently overwrites the other. OpenShift 4.12, Operators, *Generic constraints*, lists
+    /// the types.
     ///
     /// # Repair
     ///

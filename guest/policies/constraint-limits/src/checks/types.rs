@@ -52,14 +52,14 @@ rule! {
     /// a constraint is of exactly one type
     ///
     /// A constraint, nested ones included, sets no more than one of `gvk`, `package`, `cel`, `all`,
-    /// `any` and `not`; CON-04 is about none. `failureMessage` may stand beside it. With
-    /// `constraints.mode: upstream` several are accepted.
+    /// `any` and `not`; CON-04 reports a constraint that sets none. `failureMessage` may be set
+    /// beside it. With `constraints.mode: upstream` several are accepted.
     ///
     /// # Why
     ///
-    /// OLM's resolver goes by the first of `gvk`, `package`, `all`, `any`, `not` and `cel`, and
-    /// ignores the others without a word, so that it does not enforce what they ask for. OpenShift
-    /// 4.12, Operators, *Generic constraints*, says that a constraint is of a particular type.
+    /// OLM's resolver goes by the first of `gvk`, `package`, `all`, `any`, `not` and `cel` and
+    /// silently ignores the others, so that what they ask for is not enforced. OpenShift 4.12,
+    /// Operators, *Generic constraints*, says that a constraint is of a particular type.
     ///
     /// # Repair
     ///
@@ -140,7 +140,7 @@ rule! {
 rule! {
     /// not stands within all or any only
     ///
-    /// A `not` is an element of the list of an `all` or `any`. It stands neither at the top of an
+    /// A `not` is an element of the list of an `all` or `any`. It is neither at the top of an
     /// `olm.constraint` nor directly inside another `not`. The rule is the same under every
     /// profile: the text of OpenShift 4.15 advises against `not` together with `all` or `any`, but
     /// its example has it there.
