@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
-use opgate::engine::{Budget, Engine, Limits, Pool, Time, wit};
+use opgate::engine::{Budget, Engine, Limits, Pool, Time};
 use opgate::policy::{Configuration, Profile, Set, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -25,7 +25,10 @@ mod bare {
     wasmtime::component::bindgen!({
         path: "../wit/policy.wit",
         world: "cluster-policy",
-        with: { "opgate:policy/document.document": super::Handle },
+        with: {
+            "opgate:policy/document.document": super::Handle,
+            "opgate:policy/request.request": super::Asked,
+        },
     });
 }
 use bare::opgate::policy::cluster::{ObjectName, Query, ReadError};
@@ -34,6 +37,9 @@ use bare::opgate::policy::types as bare_types;
 
 /// What a guest has as a document.
 pub struct Handle(Arc<Document>);
+
+/// What a guest has as the request.
+pub struct Asked;
 
 struct State(ResourceTable);
 
@@ -113,6 +119,38 @@ impl bare::opgate::policy::document::HostDocument for State {
     }
 }
 
+/// What is measured does not ask about the request.
+impl bare::opgate::policy::request::Host for State {}
+impl bare::opgate::policy::request::HostRequest for State {
+    fn uid(&mut self, _: Resource<Asked>) -> String {
+        unimplemented!("not asked for")
+    }
+    fn kind(&mut self, _: Resource<Asked>) -> bare_types::GroupVersionKind {
+        unimplemented!("not asked for")
+    }
+    fn resource(&mut self, _: Resource<Asked>) -> bare_types::GroupVersionResource {
+        unimplemented!("not asked for")
+    }
+    fn sub_resource(&mut self, _: Resource<Asked>) -> String {
+        unimplemented!("not asked for")
+    }
+    fn name(&mut self, _: Resource<Asked>) -> String {
+        unimplemented!("not asked for")
+    }
+    fn namespace(&mut self, _: Resource<Asked>) -> String {
+        unimplemented!("not asked for")
+    }
+    fn user(&mut self, _: Resource<Asked>) -> bare_types::UserInfo {
+        unimplemented!("not asked for")
+    }
+    fn dry_run(&mut self, _: Resource<Asked>) -> bool {
+        unimplemented!("not asked for")
+    }
+    fn drop(&mut self, _: Resource<Asked>) -> wasmtime::Result<()> {
+        Ok(())
+    }
+}
+
 /// There is no cluster; what is measured does not ask for one.
 impl bare::opgate::policy::cluster::Host for State {
     fn get(
@@ -139,6 +177,9 @@ impl bare::opgate::policy::cluster::Host for State {
     }
 }
 
+/// Of Bundles, in the policy that is measured.
+const ROUTE: u64 = 0;
+
 fn bare_policy() -> (wasmtime::Engine, bare::ClusterPolicyPre<State>) {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(16).total_core_instances(64).total_memories(16).total_tables(64);
@@ -150,32 +191,6 @@ fn bare_policy() -> (wasmtime::Engine, bare::ClusterPolicyPre<State>) {
     bare::ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).unwrap();
     let pre = bare::ClusterPolicyPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
     (engine, pre)
-}
-
-fn bare_request(from: &wit::Request) -> bare_types::Request {
-    bare_types::Request {
-        uid: from.uid.clone(),
-        operation: bare_types::Operation::Update,
-        kind: bare_types::GroupVersionKind {
-            group: from.kind.group.clone(),
-            version: from.kind.version.clone(),
-            kind: from.kind.kind.clone(),
-        },
-        resource: bare_types::GroupVersionResource {
-            group: from.resource.group.clone(),
-            version: from.resource.version.clone(),
-            resource: from.resource.resource.clone(),
-        },
-        sub_resource: from.sub_resource.clone(),
-        name: from.name.clone(),
-        namespace: from.namespace.clone(),
-        user: bare_types::UserInfo {
-            username: from.user.username.clone(),
-            uid: from.user.uid.clone(),
-            groups: from.user.groups.clone(),
-        },
-        dry_run: from.dry_run,
-    }
 }
 
 fn benchmarks(c: &mut Criterion) {
@@ -210,11 +225,13 @@ fn benchmarks(c: &mut Criterion) {
                     let object = lend(&mut store, inputs.object.as_ref().unwrap());
                     let old = lend(&mut store, inputs.old_object.as_ref().unwrap());
                     let settings = lend(&mut store, &settings);
-                    let request = bare_request(&inputs.request);
+                    let request = Resource::new_borrow(0);
                     let policy = bare.instantiate(&mut store).unwrap();
                     let verdict = policy.call_validate(
                         &mut store,
-                        &request,
+                        bare_types::Operation::Update,
+                        1 << ROUTE,
+                        request,
                         Some(object),
                         Some(old),
                         settings,
@@ -230,10 +247,11 @@ fn benchmarks(c: &mut Criterion) {
             let budget = Budget { time, ..Budget::of(Limits::default()) };
             let view = Arc::new(cluster::View::default());
             b.iter_batched(
-                || review.inputs(),
+                || Arc::new(review.inputs()),
                 |inputs| {
                     let call = module.validate(
                         &inputs,
+                        1 << ROUTE,
                         &settings,
                         view.reader(cluster::Lens::default()),
                         budget,

@@ -37,7 +37,7 @@ fn ask(settings: &Value, value: &str, budget: Budget<'_>) -> Call<wit::Verdict> 
     let review = Review::read(&text).unwrap();
     let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
     let reader = Arc::new(View::default()).reader(Lens::default());
-    ASKS.validate(&review.inputs(), &settings, reader, budget)
+    ASKS.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
 }
 
 /// As many items as fill half of a body: there are two of each value.
@@ -218,12 +218,12 @@ fn objects_that_the_server_has_no_memory_for_are_nobodys_fault() {
     let charge = opgate_document::Charge::on(&account);
     let text = Arc::new(opgate_document::Text::charged(body, charge).unwrap());
     let review = Review::read(&text).unwrap();
-    let inputs = review.inputs();
+    let inputs = Arc::new(review.inputs());
     for function in ["length", "kind", "keys", "table", "equal", "at", "text", "raw", "size"] {
         let settings = json!({"do": function, "pointer": "/spec/value/0", "columns": 1});
         let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
         let reader = Arc::new(View::default()).reader(Lens::default());
-        let call = ASKS.validate(&inputs, &settings, reader, patient());
+        let call = ASKS.validate(&inputs, 1, &settings, reader, patient());
         let fault = call.result.unwrap_err();
         assert_eq!(fault, Fault::Exhausted, "{function}");
         assert!(fault.is_overload());

@@ -9,10 +9,6 @@
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 
-#[path = "../../guest/policies/operator-group/tests/cases/mod.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the policy's own tests")]
-mod cases;
-
 mod architecture;
 mod bypass;
 mod check;

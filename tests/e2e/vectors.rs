@@ -1,8 +1,8 @@
-//! The cases of the policy `operator-group` through the host: once with the cluster in files, as
+//! The cases of all policies through their components: once with the cluster in files, as
 //! `opgate replay --context` has it, and once with the cluster behind an API server. The verdicts are
-//! the ones that the policy's own tests expect.
+//! the ones that the policies' own tests expect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,54 +12,65 @@ use opgate::cluster::{Connection, Kind, Options, Snapshot, Source};
 use opgate::policy::{Configuration, Effect, Set};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
+use opgate_cases::{Case, native, plural};
 use opgate_document::Document;
-use opgate_sdk::Operation;
+use opgate_sdk::{Level, Policy};
 use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Scope};
 
-use crate::cases::{Case, all_cases};
+/// The built-in policies, as their crates declare them.
+pub(crate) static POLICIES: [&Policy; 6] = [
+    &opgate_bundle_immutability::POLICY,
+    &opgate_operator_group::POLICY,
+    &opgate_constraint_limits::POLICY,
+    &opgate_registry_bundle::POLICY,
+    &opgate_plain_bundle::POLICY,
+    &opgate_file_based_catalog::POLICY,
+];
+
+/// All cases of a policy.
+pub(crate) fn cases_of(policy: &Policy) -> Vec<Case> {
+    let policies = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest/policies");
+    native::cases(policy, &format!("{policies}/{}", policy.name))
+}
 
 const OLM: &str = "operators.coreos.com";
 const RBAC: &str = "rbac.authorization.k8s.io";
+const RUKPAK: &str = "core.rukpak.io";
 
-/// Resources of the cases, by plural.
-const RESOURCES: [(&str, &str, &str, &str, Scope); 8] = [
+/// Resources that policies read, by plural.
+const RESOURCES: [(&str, &str, &str, &str, Scope); 10] = [
     (OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced),
     (OLM, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion", Scope::Namespaced),
     ("", "v1", "namespaces", "Namespace", Scope::Cluster),
     ("", "v1", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
+    ("", "v1", "configmaps", "ConfigMap", Scope::Namespaced),
     (RBAC, "v1", "clusterroles", "ClusterRole", Scope::Cluster),
     (RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", Scope::Cluster),
     (RBAC, "v1", "roles", "Role", Scope::Namespaced),
     (RBAC, "v1", "rolebindings", "RoleBinding", Scope::Namespaced),
+    (RUKPAK, "v1alpha1", "bundles", "Bundle", Scope::Cluster),
 ];
 
-fn resource(plural: &str) -> (&'static str, &'static str, &'static str, Scope) {
-    let found = RESOURCES.iter().find(|(_, _, name, _, _)| *name == plural);
-    let (group, version, _, kind, scope) = *found.unwrap_or_else(|| panic!("{plural}?"));
-    (group, version, kind, scope)
-}
-
-/// The objects of a case's cluster, in full, with their resources.
-fn objects(case: &Case) -> Vec<(&str, Value)> {
-    let kinds = case.cluster.iter().flatten();
-    let listed = kinds.flat_map(|(plural, list)| list.iter().map(move |o| (plural.as_str(), o)));
-    let full = |(plural, object): (_, &Value)| {
-        let (group, version, kind, scope) = resource(plural);
+/// The objects of a case's cluster that an API server can have, with their resources.
+fn objects(case: &Case) -> Vec<(&'static str, &'static str, Value)> {
+    let full = |object: &Value| {
+        let kind = object["kind"].as_str()?;
+        let (group, version, resource, _, scope) =
+            *RESOURCES.iter().find(|(_, _, name, _, _)| *name == plural(kind))?;
         let api = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let mut object = object.clone();
         object["apiVersion"] = json!(api);
-        object["kind"] = json!(kind);
         if scope == Scope::Cluster {
-            object["metadata"].as_object_mut().unwrap().remove("namespace");
+            object["metadata"].as_object_mut()?.remove("namespace");
         }
-        (plural, object)
+        Some((group, resource, object))
     };
-    listed.map(full).collect()
+    case.cluster.iter().flatten().filter_map(full).collect()
 }
 
 /// The case's settings as a configuration: profile and levels stand beside the policy's settings.
-fn configuration(case: &Case) -> String {
+fn configuration(policy: &Policy, case: &Case) -> String {
     let mut settings = case.settings.clone();
     let members = settings.as_object_mut().unwrap();
     let profile = members.remove("profile").unwrap_or_else(|| json!("ocp-4.15"));
@@ -69,7 +80,7 @@ fn configuration(case: &Case) -> String {
         "kind": "Configuration",
         "profile": profile,
         "policies": [{
-            "name": "operator-group",
+            "name": policy.name,
             "rules": rules,
             "settings": settings,
             "limits": {"time": "20s"},
@@ -78,82 +89,66 @@ fn configuration(case: &Case) -> String {
     .to_string()
 }
 
-fn review(case: &Case) -> String {
-    let request = &case.request;
-    let operation = match request.operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-        Operation::Connect => "CONNECT",
-    };
-    let (group, _, kind, _) = resource(&request.resource.resource);
-    let version = &request.resource.version;
-    json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": case.name,
-            "kind": {"group": group, "version": version, "kind": kind},
-            "resource": {
-                "group": group, "version": version, "resource": request.resource.resource,
-            },
-            "subResource": request.sub_resource,
-            "name": request.name,
-            "namespace": request.namespace,
-            "operation": operation,
-            "userInfo": {"username": request.user.username, "groups": request.user.groups},
-            "object": case.object,
-            "oldObject": case.old,
-            // One case is not in the way of the next.
-            "dryRun": true,
-        },
-    })
-    .to_string()
-}
-
 /// What is wrong with what a set of policies decides.
-async fn complaint(set: &Set, case: &Case) -> Option<String> {
-    let text = review::text(review(case).into_bytes()).unwrap();
+async fn complaint(set: &Set, policy: &Policy, case: &Case) -> Option<String> {
+    let mut asked = case.review();
+    // One case is not in the way of the next.
+    asked["request"]["dryRun"] = json!(true);
+    let text = review::text(asked.to_string().into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let decision = set.decide(&review, None, deadline, &()).await.unwrap();
     let found = decision.violations.iter().map(|violation| {
         let level = if violation.effect == Effect::Deny { "deny" } else { "warn" };
-        (violation.rule.clone(), level.to_owned(), violation.message.clone())
+        let at = violation.field.clone();
+        (violation.rule.clone(), level.to_owned(), violation.message.clone(), at)
     });
     let mut found: Vec<_> = found.collect();
     found.sort();
-    let configured = |rule: &str| case.settings["rules"].get(rule).and_then(Value::as_str);
-    let expected = case.expected.iter().filter(|e| configured(&e.finding.rule) != Some("off"));
-    let mut expected: Vec<_> = expected
-        .map(|expected| {
-            let finding = &expected.finding;
-            // The configuration has the last word on levels; the policy's tests see its own.
-            let level = configured(&finding.rule).unwrap_or(&finding.level).to_owned();
-            // Texts go out as one line.
-            let message: String =
-                finding.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            (finding.rule.clone(), level, message, expected.starts)
-        })
-        .collect();
+    let rules = policy.all_rules();
+    let own = |id: &str| {
+        let rule = rules.iter().find(|rule| rule.id == id);
+        let denies = rule.is_some_and(|rule| rule.level == Level::Deny);
+        if denies { "deny" } else { "warn" }.to_owned()
+    };
+    // Texts go out as one line, of so many bytes.
+    let line = |text: &str| opgate::text::one_line(text, 4_096);
+    let expected = case.findings.iter().map(|finding| {
+        let level = finding.level.clone().unwrap_or_else(|| own(&finding.rule));
+        let at = finding.at.as_deref().map(|at| opgate::text::one_line(at, 1_024));
+        (finding.rule.clone(), level, line(&finding.message), at, finding.starts)
+    });
+    let mut expected: Vec<_> = expected.collect();
     expected.sort();
     let same = found.len() == expected.len()
-        && found.iter().zip(&expected).all(|(found, (rule, level, message, starts))| {
+        && found.iter().zip(&expected).all(|(found, (rule, level, message, at, starts))| {
             let fits = found.2 == *message || (*starts && found.2.starts_with(message));
-            found.0 == *rule && found.1 == *level && fits
+            let there = at.as_ref().is_none_or(|at| *at == found.3);
+            found.0 == *rule && found.1 == *level && fits && there
         });
+    let skipped: BTreeSet<_> = decision.skipped.iter().map(|s| s.rule.clone()).collect();
+    let notes = case.notes.iter().flatten().all(|(key, value)| {
+        let key = format!("{}.{key}", policy.name);
+        decision.audit_annotations.get(&key).is_some_and(|found| *found == line(value))
+    });
     let faults = &decision.faults;
-    (!same || !faults.is_empty())
-        .then(|| format!("{}\n  expected {expected:#?}\n  found {found:#?} {faults:?}", case.name))
+    let is_right = same && notes && faults.is_empty() && skipped == case.skipped;
+    (!is_right).then(|| {
+        let annotations = &decision.audit_annotations;
+        format!(
+            "{}: {}\n  expected {expected:#?} {:?}\n  found {found:#?} {skipped:?} {faults:?} {annotations:?}",
+            case.rule, case.name, case.skipped
+        )
+    })
 }
 
-/// Cases by configuration, those without a cluster left out.
-fn by_configuration() -> BTreeMap<String, Vec<Case>> {
+/// Cases by configuration, with a cluster or without one.
+fn by_configuration(policy: &Policy, with_cluster: bool) -> BTreeMap<String, Vec<Case>> {
     let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for case in all_cases().filter(|case| case.cluster.is_some()) {
-        all.entry(configuration(&case)).or_default().push(case);
+    let cases = cases_of(policy).into_iter();
+    for case in cases.filter(|case| case.cluster.is_some() == with_cluster) {
+        all.entry(configuration(policy, &case)).or_default().push(case);
     }
-    assert!(all.values().map(Vec::len).sum::<usize>() > 400, "the cases were found");
     all
 }
 
@@ -164,48 +159,61 @@ fn load(configuration: &str, source: Source) -> Set {
 }
 
 #[tokio::test]
-async fn files_give_the_verdicts_that_the_policy_expects() {
-    let mut wrong = Vec::new();
-    for (configuration, cases) in by_configuration() {
-        let set = load(&configuration, Source::Snapshot);
-        for case in cases {
-            let mut snapshot = Snapshot::default();
-            for (_, object) in objects(&case) {
-                snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
+async fn files_give_the_verdicts_that_the_policies_expect() {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for policy in POLICIES {
+        for (configuration, cases) in by_configuration(policy, true) {
+            let set = load(&configuration, Source::Snapshot);
+            for case in cases {
+                let mut snapshot = Snapshot::default();
+                for (_, _, object) in objects(&case) {
+                    snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
+                }
+                snapshot.fill(set.cluster());
+                wrong.extend(complaint(&set, policy, &case).await);
+                count += 1;
             }
-            snapshot.fill(set.cluster());
-            wrong.extend(complaint(&set, &case).await);
+        }
+        for (configuration, cases) in by_configuration(policy, false) {
+            let set = load(&configuration, Source::Absent);
+            for case in cases {
+                wrong.extend(complaint(&set, policy, &case).await);
+                count += 1;
+            }
         }
     }
-    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count > 1_500, "{count} cases");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_gives_the_same_verdicts() {
     let mut wrong = Vec::new();
-    for (configuration, cases) in by_configuration() {
-        let cluster = FakeCluster::start();
-        for (group, version, plural, kind, scope) in RESOURCES {
-            cluster.install(group, version, plural, kind, scope);
-        }
-        let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
-        let set = load(&configuration, Source::Live);
-        let _watches = connection.watch(set.cluster(), &Supervisor::default());
-        for kind in set.cluster().kinds() {
-            cluster.watching(&kind.resource().resource, 1).await;
-        }
-        for case in cases {
-            let objects = objects(&case);
-            for (plural, object) in &objects {
-                let (group, version, _, _) = resource(plural);
-                cluster.apply(group, version, plural, object.clone());
+    for policy in POLICIES {
+        for (configuration, cases) in by_configuration(policy, true) {
+            let cluster = FakeCluster::start();
+            for (group, version, plural, kind, scope) in RESOURCES {
+                cluster.install(group, version, plural, kind, scope);
             }
-            up_to_date(&set, &cluster).await;
-            wrong.extend(complaint(&set, &case).await);
-            for (plural, object) in &objects {
-                let (group, _, _, _) = resource(plural);
-                let name = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-                cluster.delete(group, plural, name("namespace"), name("name"));
+            let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
+            let set = load(&configuration, Source::Live);
+            let _watches = connection.watch(set.cluster(), &Supervisor::default());
+            for kind in set.cluster().kinds() {
+                cluster.watching(&kind.resource().resource, 1).await;
+            }
+            for case in cases {
+                let objects = objects(&case);
+                for (group, plural, object) in &objects {
+                    let version =
+                        RESOURCES.iter().find(|(g, _, p, _, _)| (g, p) == (group, plural));
+                    cluster.apply(group, version.unwrap().1, plural, object.clone());
+                }
+                up_to_date(&set, &cluster).await;
+                wrong.extend(complaint(&set, policy, &case).await);
+                for (group, plural, object) in &objects {
+                    let name = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+                    cluster.delete(group, plural, name("namespace"), name("name"));
+                }
             }
         }
     }

@@ -20,3 +20,4 @@ pub use opgate_admission::{cluster, policy, review};
 pub use opgate_engine as engine;
 pub use opgate_server as server;
 pub use opgate_supervise as supervise;
+pub use opgate_text as text;

@@ -1,19 +1,10 @@
-//! One request that a rule refuses, from the case files of its policy.
+//! One request that a rule refuses, from the cases of its policy.
 
-use opgate_sdk::Operation;
+use opgate_cases::Case;
 use serde_json::{Value, json};
 
 use super::{TENANT, or_empty};
-use crate::cases::{Case, all_cases};
-
-const BUNDLES: [&str; 4] = [
-    include_str!("../../../guest/policies/bundle-immutability/tests/cases/bundle_create.json"),
-    include_str!("../../../guest/policies/bundle-immutability/tests/cases/bundle_update.json"),
-    include_str!("../../../guest/policies/bundle-immutability/tests/cases/cluster.json"),
-    include_str!("../../../guest/policies/bundle-immutability/tests/cases/deployment.json"),
-];
-const CONSTRAINTS: &str =
-    include_str!("../../../guest/policies/constraint-limits/tests/cases/rules.json");
+use crate::vectors::{POLICIES, cases_of};
 
 /// A rule, and a request that breaks it.
 #[derive(Debug, Clone)]
@@ -22,7 +13,7 @@ pub(crate) struct Subject {
     pub(crate) rule: String,
     /// Name of the case.
     pub(crate) name: String,
-    pub(crate) group: &'static str,
+    pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
     pub(crate) operation: &'static str,
@@ -55,25 +46,15 @@ const KINDS: [(&str, &str, &str, &str); 13] = [
 const CLUSTER_SCOPED: [&str; 5] =
     ["Bundle", "BundleDeployment", "Namespace", "ClusterRole", "ClusterRoleBinding"];
 
-fn by_plural(plural: &str) -> (&'static str, &'static str, &'static str) {
-    let found = KINDS.iter().find(|(name, ..)| *name == plural);
-    found.map(|(_, kind, group, version)| (*kind, *group, *version)).expect(plural)
-}
-
 pub(crate) fn plural(kind: &str) -> &'static str {
     KINDS.iter().find(|(_, name, ..)| *name == kind).expect(kind).0
 }
 
 /// An object as an API server has it.
-fn whole(plural: &str, object: &Value) -> Value {
-    let (kind, group, version) = by_plural(plural);
-    let api = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+fn whole(object: &Value) -> Value {
     let mut object = object.clone();
-    object["apiVersion"] = json!(api);
-    object["kind"] = json!(kind);
-    if CLUSTER_SCOPED.contains(&kind)
-        && let Some(metadata) = object["metadata"].as_object_mut()
-    {
+    let is_global = CLUSTER_SCOPED.contains(&object["kind"].as_str().unwrap_or_default());
+    if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| is_global) {
         metadata.remove("namespace");
     }
     object
@@ -81,7 +62,7 @@ fn whole(plural: &str, object: &Value) -> Value {
 
 impl Subject {
     pub(crate) fn api_version(&self) -> String {
-        match self.group {
+        match self.group.as_str() {
             "" => self.version.clone(),
             group => format!("{group}/{}", self.version),
         }
@@ -139,20 +120,33 @@ impl Subject {
 /// For each rule the cases that might do, creations first.
 pub(crate) fn subjects(rules: &[(String, String)]) -> Vec<Subject> {
     let mut all: Vec<Subject> = Vec::new();
-    for (policy, rule) in rules {
-        let mut found: Vec<Subject> = match policy.as_str() {
-            "bundle-immutability" => of_bundles(rule),
-            "operator-group" => of_groups(rule),
-            _ => of_constraints(rule),
-        };
-        found.sort_by_key(|subject| match subject.operation {
-            "CREATE" => 0,
-            "UPDATE" => 1,
-            _ => 2,
-        });
-        all.extend(found.into_iter().map(|found| Subject { policy: policy.clone(), ..found }));
+    for policy in POLICIES {
+        let cases = cases_of(policy);
+        for (_, rule) in rules.iter().filter(|(name, _)| name == policy.name) {
+            let breaks = |case: &&Case| {
+                case.findings.iter().any(|finding| finding.rule == *rule)
+                    && case.request.sub_resource.is_none()
+                    && case.resource()[0] != "opgate.dev"
+                    && (policy.reads().is_empty()
+                        || case.cluster.is_some()
+                        || is_apart(policy.name))
+            };
+            let found = cases.iter().filter(breaks).map(|case| subject(policy.name, rule, case));
+            let mut found: Vec<_> = found.collect();
+            found.sort_by_key(|subject| match subject.operation {
+                "CREATE" => 0,
+                "UPDATE" => 1,
+                _ => 2,
+            });
+            all.extend(found);
+        }
     }
     all
+}
+
+/// Whether most rules of a policy look at the request alone.
+fn is_apart(policy: &str) -> bool {
+    policy != "operator-group"
 }
 
 /// Settings as they stand under `settings`: levels stand beside them.
@@ -165,150 +159,37 @@ fn settings(settings: Option<&Value>) -> Value {
     settings
 }
 
-fn of_bundles(rule: &str) -> Vec<Subject> {
-    let cases = BUNDLES.iter().flat_map(|json| {
-        let cases: Vec<Value> = serde_json::from_str(json).expect("cases");
-        cases
-    });
-    let breaks = |case: &Value| {
-        let expected = case["expected"].as_array().expect("findings");
-        expected.iter().any(|finding| finding["rule"] == rule) && case.get("subResource").is_none()
-    };
-    cases.filter(breaks).map(|case| of_bundle(rule, &case)).collect()
-}
-
-fn of_bundle(rule: &str, case: &Value) -> Subject {
-    let text = |key: &str, default: &str| case[key].as_str().unwrap_or(default).to_owned();
-    let kind = text("kind", "Bundle");
-    let group = if kind == "ConfigMap" { "" } else { "core.rukpak.io" };
-    let version = if kind == "ConfigMap" { "v1".to_owned() } else { text("version", "v1alpha1") };
-    let api = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
-    let name = if kind == "Bundle" { "combo-tag-ref" } else { "my-bundle-deployment" };
-    let with_spec = |spec: &Value| json!({"metadata": {"name": name}, "spec": spec});
-    let from_source = |source: &Value| {
-        with_spec(&json!({"source": source, "provisionerClassName": "core-rukpak-io-plain"}))
-    };
-    let typed = |mut object: Value| {
-        object["apiVersion"] = json!(api);
-        object["kind"] = json!(kind);
-        object
-    };
-    let given = |whole: &str, spec: &str| {
-        case.get(whole).cloned().or_else(|| case.get(spec).map(with_spec)).map(typed)
-    };
-    let source = || case.get("source").map(from_source).map(typed);
-    let old = given("oldObject", "oldSpec");
-    let bad = given("object", "spec").or_else(source).or_else(|| old.clone());
-    let cluster = case["cluster"].as_array().into_iter().flatten();
-    let operation = match text("operation", "CREATE").as_str() {
-        "CREATE" => "CREATE",
-        "UPDATE" => "UPDATE",
-        _ => "DELETE",
-    };
-    Subject {
-        policy: String::new(),
-        rule: rule.to_owned(),
-        name: text("name", ""),
-        group,
-        version,
-        operation,
-        user: text("user", TENANT),
-        groups: Vec::new(),
-        namespace: text("namespace", ""),
-        bad: bad.expect("an object"),
-        old: old.filter(|_| operation == "UPDATE"),
-        settings: settings(case.get("settings")),
-        cluster: cluster
-            .map(|entry| whole(entry["resource"].as_str().expect("a name"), &entry["object"]))
-            .collect(),
-        kind,
-    }
-}
-
-fn of_groups(rule: &str) -> Vec<Subject> {
-    let breaks = |case: &Case| {
-        case.expected.iter().any(|expected| expected.finding.rule == rule)
-            && case.cluster.is_some()
-            && case.request.sub_resource.is_empty()
-    };
-    all_cases().filter(breaks).map(|case| of_group(rule, &case)).collect()
-}
-
-fn of_group(rule: &str, case: &Case) -> Subject {
-    let (kind, group, _) = by_plural(&case.request.resource.resource);
-    let version = case.request.resource.version.clone();
+fn subject(policy: &str, rule: &str, case: &Case) -> Subject {
+    let [group, version, _, kind] = case.resource();
+    let (name, namespace) = case.key();
     let typed = |object: &Value| {
-        let mut object = whole(plural(kind), object);
-        object["apiVersion"] = json!(format!("{group}/{version}"));
+        let mut object = whole(object);
+        let api = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
+        object["apiVersion"] = json!(api);
+        if object["metadata"]["name"].is_null() {
+            object["metadata"]["name"] = json!(name);
+        }
         object
     };
     let old = case.old.as_ref().map(typed);
-    let operation = match case.request.operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        _ => "DELETE",
-    };
-    let kinds = case.cluster.iter().flatten();
+    let is_global = CLUSTER_SCOPED.contains(&kind.as_str());
     Subject {
-        policy: String::new(),
+        policy: policy.to_owned(),
         rule: rule.to_owned(),
         name: case.name.clone(),
-        group,
-        kind: kind.to_owned(),
-        operation,
-        user: match case.request.user.username.as_str() {
-            "kubernetes-admin" => TENANT.to_owned(),
-            user => user.to_owned(),
+        operation: case.operation,
+        user: match case.request.user.as_deref() {
+            None | Some("" | "kubernetes-admin") => TENANT.to_owned(),
+            Some(user) => user.to_owned(),
         },
-        groups: case.request.user.groups.clone(),
-        namespace: case.request.namespace.clone(),
+        groups: case.request.groups.clone(),
+        namespace: if is_global { String::new() } else { namespace },
         bad: case.object.as_ref().map(typed).or_else(|| old.clone()).expect("an object"),
-        old: old.filter(|_| operation == "UPDATE"),
+        old: old.filter(|_| case.operation == "UPDATE"),
         settings: settings(Some(&case.settings)),
-        cluster: kinds.flat_map(|(plural, list)| list.iter().map(|o| whole(plural, o))).collect(),
+        cluster: case.cluster.iter().flatten().map(whole).collect(),
+        group,
         version,
-    }
-}
-
-fn of_constraints(rule: &str) -> Vec<Subject> {
-    let cases: Vec<Value> = serde_json::from_str(CONSTRAINTS).expect("cases");
-    let breaks = |case: &&Value| {
-        let expected = case["expected"].as_array().expect("findings");
-        expected.iter().any(|finding| finding[0] == rule)
-            && case.get("csv").is_some()
-            && case.get("old").is_none()
-            && case.get("labels").is_none()
-    };
-    cases.iter().filter(breaks).map(|case| of_constraint(rule, case)).collect()
-}
-
-fn of_constraint(rule: &str, case: &Value) -> Subject {
-    let written = |value: &Value| match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => value.to_string(),
-    };
-    let annotations = case["csv"].as_object().expect("annotations").iter();
-    let annotations: serde_json::Map<_, _> =
-        annotations.map(|(name, value)| (name.clone(), json!(written(value)))).collect();
-    Subject {
-        policy: String::new(),
-        rule: rule.to_owned(),
-        name: case["name"].as_str().expect("a name").to_owned(),
-        group: "operators.coreos.com",
-        version: "v1alpha1".to_owned(),
-        kind: "ClusterServiceVersion".to_owned(),
-        operation: "CREATE",
-        user: TENANT.to_owned(),
-        groups: Vec::new(),
-        namespace: "ns".to_owned(),
-        bad: json!({
-            "apiVersion": "operators.coreos.com/v1alpha1",
-            "kind": "ClusterServiceVersion",
-            "metadata": {"name": "c", "namespace": "ns", "annotations": annotations},
-            "spec": {},
-        }),
-        old: None,
-        settings: settings(case.get("settings")),
-        cluster: Vec::new(),
+        kind,
     }
 }
