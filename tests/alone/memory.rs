@@ -83,7 +83,7 @@ async fn what_is_made_of_bodies_stays_in_the_budget() {
     let server = Server::start(BINARY, Some(&text), &["--max-body-memory", "96Mi"]);
     let before = server.memory("VmHWM");
     let body = Bytes::from(brackets(7 << 20));
-    let answers = storm(&server, "/validate/slow?timeout=30s", &vec![body; 36]);
+    let answers = storm(&server, "/validate/slow?timeout=60s", &vec![body; 36]);
     until("shed", async || server.metric("opgate_shed_total").await >= Some(20.0)).await;
     let used = server.metric("opgate_request_memory_bytes").await.unwrap();
     assert!(used > 0.0 && used <= 96.0 * 1_048_576.0, "{used}");

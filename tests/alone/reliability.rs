@@ -292,7 +292,7 @@ async fn a_slow_policy_slows_nobody_else() {
         let mut client = server.connect().await;
         slow.spawn(async move {
             let body = create_bundle("u", "b", &good_spec()).to_string();
-            client.post("/validate/evil?timeout=30s", "application/json", body).await.unwrap()
+            client.post("/validate/evil?timeout=60s", "application/json", body).await.unwrap()
         });
     }
     until("shedding", async || server.metric("opgate_shed_total").await > Some(0.0)).await;

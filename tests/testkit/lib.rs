@@ -242,6 +242,10 @@ impl Server {
         let path = files.path().join("opgate.yaml");
         std::fs::write(&path, configuration.map_or_else(patient, str::to_owned)).unwrap();
         command.arg("--config").arg(path);
+        if !arguments.contains(&"--sync-timeout") {
+            // On a busy machine the first lists take long; what is ready is to have seen them.
+            command.args(["--sync-timeout", "2m"]);
+        }
         command.args(arguments).stderr(Stdio::piped()).stdout(Stdio::null());
         let log = Arc::default();
         let (child, address, ops) = Self::launch(&mut command, &log);
@@ -423,12 +427,12 @@ impl Client {
         Ok(Self { sender })
     }
 
-    /// Sends a review to `/validate`.
+    /// Sends a review to `/validate`, with all the time that it takes.
     ///
     /// # Errors
     /// Where the connection ends before the answer.
     pub async fn review(&mut self, body: impl Into<Bytes>) -> hyper::Result<Answer> {
-        self.post("/validate?timeout=10s", "application/json", body).await
+        self.post("/validate?timeout=60s", "application/json", body).await
     }
 
     /// `POST`
