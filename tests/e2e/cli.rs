@@ -296,12 +296,6 @@ fn rules_and_policies_are_listed() {
     );
     let markdown = out(&opgate(folder.path(), &["rules", "--output", "markdown"]));
     assert_eq!(markdown.lines().count(), 182);
-    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules.md");
-    let documented = std::fs::read_to_string(documented).unwrap();
-    assert!(
-        documented.contains(&markdown),
-        "docs/rules.md is what `opgate rules --output markdown` prints"
-    );
     let table = out(&opgate(folder.path(), &["policy", "list"]));
     assert!(
         table.contains("bundle-immutability") && table.contains("builtin:bundle-immutability"),

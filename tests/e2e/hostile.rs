@@ -107,10 +107,14 @@ async fn a_verdict_beyond_all_bounds_is_a_fault() {
         assert!(failure.cause.contains(cause), "{number}: {}", failure.cause);
         assert_is_for_people(&failure.cause);
     }
-    let set = load(&[misbehaves("evil", &json!({"do": "many-violations", "number": 300}))]);
-    let denial = decide(&set, "b").await.denial.unwrap();
-    assert_eq!(denial.causes.len(), 256);
-    assert_eq!(denial.message, "[no, 45 more violations are left out]");
+    for (skipped, cause) in
+        [(513, "513 skipped rules are more than 512"), (100_000, "more than 4Mi")]
+    {
+        let mut policy = misbehaves("evil", &json!({"skipped": skipped, "length": 1}));
+        policy["module"] = json!(hostile("floods"));
+        let failure = decide(&load(&[policy]), "b").await.failure.unwrap();
+        assert!(failure.cause.contains(cause), "{skipped}: {}", failure.cause);
+    }
 }
 
 #[tokio::test]

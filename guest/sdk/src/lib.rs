@@ -84,6 +84,7 @@ pub mod identities;
 pub mod log;
 #[cfg(feature = "json")]
 mod raw;
+mod reads;
 mod report;
 mod request;
 mod review;
@@ -112,12 +113,12 @@ pub use bindings::opgate::policy::types::{
     DefaultLevel, GroupVersionKind, GroupVersionResource, Level, Operation, SettingsError, Skipped,
     UserInfo, Verdict, Violation,
 };
-pub use describe::{ClusterRead, Index, Setting};
 pub use document::{Document, Items, escape};
 pub use opgate_upstream::labels::Selector;
 pub use opgate_upstream::{go, image, names};
 #[cfg(feature = "json")]
 pub use raw::Raw;
+pub use reads::{ClusterRead, Index, Setting};
 pub use report::{Report, UNLISTED};
 pub use request::{Parts, Request};
 pub use review::{Review, is_terminating};

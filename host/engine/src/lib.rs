@@ -377,7 +377,8 @@ impl Module {
         let state = State::new(budget.memory, payer, clock.clone(), reader, inputs.cloned());
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
-        store.set_max_component_handles(limits::HANDLES);
+        // One more for the request.
+        store.set_max_component_handles(limits::HANDLES + 1);
         bound(&mut store);
         Self::set_deadline(&mut store, budget, clock);
         let running = self.engine.ticker.run();

@@ -11,8 +11,9 @@ use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Level, Report, Row, Rows, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::{self, Blob, place};
-use crate::catalog::{CATALOG, Catalog};
+use crate::catalog::Catalog;
 use crate::graph::Graph;
 
 rules![FBC_45, FBC_46];

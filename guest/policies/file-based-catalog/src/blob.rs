@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, Row, Rows, escape, rule, rules};
 
-use crate::catalog::CATALOG;
+use crate::CATALOG;
 use crate::files::FBC_43;
 use crate::go_text;
 use crate::settings::Settings;

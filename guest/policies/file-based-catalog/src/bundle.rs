@@ -9,9 +9,9 @@ use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::{Blob, Meta, place};
 use crate::bundle_properties::{Found, Reader};
-use crate::catalog::CATALOG;
 use crate::objects::Objects;
 use crate::settings::Settings;
 use crate::{identity, images, properties};

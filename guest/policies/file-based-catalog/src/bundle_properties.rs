@@ -6,9 +6,9 @@ use opgate_constraint::range::Range;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Report, names, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
-use crate::catalog::CATALOG;
 use crate::go_text::wrong_value;
 use crate::identity::PackageProperty;
 use crate::objects::{self, Objects, Outcome};

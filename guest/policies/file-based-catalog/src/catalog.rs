@@ -6,34 +6,19 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, Target, catalog, rule, rules};
+use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::blob::{self, Blob, place};
 use crate::bundle::{self, Bundle};
 use crate::channel::{self, Channel};
 use crate::deprecations::{self, Deprecations};
-use crate::files::{self, FBC_43};
+use crate::files::FBC_43;
 use crate::objects::Objects;
 use crate::package::{self, Package};
 use crate::settings::Settings;
-use crate::{baseline, go_text, graph, members, properties, unique};
-
-pub(crate) static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
+use crate::{CATALOG, go_text, graph, members, properties, unique};
 
 rules![FBC_04];
-
-/// Judges a document, and on UPDATE also what became of the published one.
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(document) = review.object else { return };
-    report.explain_with(catalog::about);
-    let settings = Settings::of(review.settings);
-    let catalog = Catalog::read(document, &settings, report);
-    catalog.judge(&settings, report);
-    files::judge(document, report);
-    if let Some(published) = review.updates_from() {
-        baseline::judge(&catalog, document, published, report);
-    }
-}
 
 /// What the blobs of a document say.
 pub(crate) struct Catalog {

@@ -6,8 +6,8 @@ use opgate_constraint::range::Range;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Report, Row, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::{Blob, Meta, place};
-use crate::catalog::CATALOG;
 use crate::{go_text, spelling};
 
 rules![FBC_13, FBC_15, FBC_16, FBC_17, FBC_22, FBC_25];

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::{self, Blob, Meta, Text, place};
-use crate::catalog::CATALOG;
 use crate::{go_text, spelling};
 
 rules![FBC_47, FBC_48, FBC_49, FBC_50, FBC_51, FBC_52, FBC_53];

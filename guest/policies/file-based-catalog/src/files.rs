@@ -6,7 +6,7 @@
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, rule, rules};
 
-use crate::catalog::CATALOG;
+use crate::CATALOG;
 use crate::text::joined;
 
 rules![FBC_43, FBC_44];

@@ -15,7 +15,7 @@ use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, Rule, rule, rules};
 
-use crate::catalog::CATALOG;
+use crate::CATALOG;
 use crate::channel::{Channel, Entry};
 use crate::text::joined;
 

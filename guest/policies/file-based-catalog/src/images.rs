@@ -3,9 +3,9 @@
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Report, image, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
-use crate::catalog::CATALOG;
 use crate::settings::Settings;
 use crate::spelling;
 

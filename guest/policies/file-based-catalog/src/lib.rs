@@ -30,6 +30,7 @@ mod go_text;
 mod graph;
 mod identity;
 mod images;
+mod judge;
 mod members;
 mod objects;
 mod package;
@@ -38,6 +39,10 @@ mod settings;
 mod spelling;
 mod text;
 mod unique;
+
+use opgate_sdk::Target;
+
+static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
 
 opgate_sdk::policy! {
     name: "file-based-catalog",
@@ -59,6 +64,6 @@ opgate_sdk::policy! {
         properties::RULES,
         unique::RULES,
     ],
-    routes: [catalog::CATALOG => catalog::judge],
+    routes: [CATALOG => judge::judge],
     settings: include_str!("settings.json"),
 }

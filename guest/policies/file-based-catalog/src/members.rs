@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::place;
-use crate::catalog::{CATALOG, Catalog};
+use crate::catalog::Catalog;
 use crate::settings::Settings;
 use crate::text::joined;
 

@@ -3,8 +3,8 @@
 use opgate_sdk::go::{base64, quote};
 use opgate_sdk::{Kind, Report, names, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::{Blob, Meta, Text};
-use crate::catalog::CATALOG;
 use crate::{go_text, spelling};
 
 rules![FBC_09, FBC_10, FBC_12];

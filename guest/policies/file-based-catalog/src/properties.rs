@@ -5,8 +5,8 @@ use std::cell::OnceCell;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, Row, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::{Blob, Meta};
-use crate::catalog::CATALOG;
 use crate::settings::Settings;
 use crate::spelling;
 

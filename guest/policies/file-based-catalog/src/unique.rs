@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
+use crate::CATALOG;
 use crate::blob::place;
 use crate::bundle::Bundle;
-use crate::catalog::{CATALOG, Catalog};
+use crate::catalog::Catalog;
 use crate::text::joined;
 
 rules![FBC_14, FBC_30, FBC_32];

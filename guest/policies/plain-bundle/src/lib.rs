@@ -11,9 +11,13 @@
 mod manifests;
 mod objects;
 
+use opgate_sdk::Target;
+
+static BUNDLE: Target = Target::of_files("PlainBundle", &["plainbundles"]);
+
 opgate_sdk::policy! {
     name: "plain-bundle",
     title: "plain+v0 bundles hold manifests that can be applied, and nothing else",
     rules: [manifests::RULES, objects::RULES],
-    routes: [manifests::BUNDLE => manifests::judge],
+    routes: [BUNDLE => manifests::judge],
 }

@@ -5,9 +5,62 @@
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::manifests::{BUNDLE, PBF_04};
+use crate::BUNDLE;
 
-rules![PBF_05];
+rules![PBF_04, PBF_05];
+
+rule! {
+    /// manifests/ holds static manifests only
+    ///
+    /// Each file directly in `manifests/` is named `*.yaml`, `*.yml` or `*.json` and can be parsed,
+    /// and each document in it is an object. A file can hold several documents. `apiVersion`,
+    /// `kind` and `metadata.name` of an object have no template action: no `{{`. In other fields
+    /// `{{` is data. The rule reports the first 64 report one by one, and how many more there
+    /// are. On UPDATE it judges the bundle in full.
+    ///
+    /// # Why
+    ///
+    /// Provisioners do not render templates, and any other file cannot be applied: creating the
+    /// content of the bundle on the cluster fails. OpenShift 4.12, Operators, *Plain bundle spec*
+    /// says so of all content that is no static manifest.
+    ///
+    /// # Repair
+    ///
+    /// Move other files, such as a README, out of `manifests/`. Render templates before you build
+    /// the bundle. Correct the place that the message names in a file that cannot be parsed.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # manifests/x.yaml
+    /// apiVersion: v1
+    /// kind: Namespace
+    /// metadata: {name: x}
+    /// ---
+    /// apiVersion: v1
+    /// kind: Secret
+    /// metadata: {name: a}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # manifests/x.yaml
+    /// apiVersion: v1
+    /// kind: Secret
+    /// metadata: {name: "{{ .Release.Name }}"}
+    /// ```
+    ///
+    /// `message: manifests/x.yaml: not a static manifest: metadata.name contains a template action`
+    ///
+    /// For `manifests/README.md` the message ends with `neither YAML nor JSON`, for a document that
+    /// is a list or a text with `not an object`, and for a file that cannot be parsed with the
+    /// reason.
+    pub(crate) PBF_04: Deny {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L1215-1217; OCP 4.15 L1066-1068; OKD L457; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+    }
+}
 
 /// Something to look at: where it is, and whether a typed list says what it is.
 struct Next {
