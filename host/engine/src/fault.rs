@@ -59,7 +59,7 @@ pub enum Fault {
     Trap(String),
     /// What it asked about the cluster has no current answer.
     #[error("the cluster context is not current: {0}")]
-    Context(String),
+    NotCurrent(String),
     /// What it asked about the cluster is being listed for the first time.
     #[error("the cluster context is not current: {0}")]
     Listing(String),
@@ -98,7 +98,7 @@ impl Fault {
             Self::Stack | Self::Bounds => "stack",
             Self::Panic(_) => "panic",
             Self::Trap(_) => "trap",
-            Self::Context(_) | Self::Listing(_) => "context",
+            Self::NotCurrent(_) | Self::Listing(_) => "context",
             Self::Answer(_) | Self::Flood(_) => "answer",
         }
     }
@@ -114,7 +114,7 @@ impl Fault {
     #[must_use]
     pub fn is_its_own(&self) -> bool {
         match self {
-            Self::Panic(_) | Self::Trap(_) | Self::Context(_) | Self::Answer(_) => true,
+            Self::Panic(_) | Self::Trap(_) | Self::NotCurrent(_) | Self::Answer(_) => true,
             Self::Deadline(_)
             | Self::Wall(_)
             | Self::Cancelled

@@ -110,7 +110,7 @@ pub(super) struct Metrics {
     pub(super) panics: Counter,
     reloads: Family<Result, Counter>,
     not_after: Gauge,
-    context: Context,
+    cluster: ClusterMetrics,
     /// The last text, which all who ask for it share.
     text: Mutex<Bytes>,
     texts: Bucket,
@@ -118,7 +118,7 @@ pub(super) struct Metrics {
 
 /// What policies read of the cluster, by resource.
 #[derive(Debug, Default)]
-struct Context {
+struct ClusterMetrics {
     current: Family<Read, Gauge>,
     objects: Family<Read, Gauge>,
     bytes: Family<Read, Gauge>,
@@ -128,7 +128,7 @@ struct Context {
     reservations: Family<Read, Gauge>,
 }
 
-impl Context {
+impl ClusterMetrics {
     fn register(&self, registry: &mut Registry) {
         let text = "Whether policies get an answer about a resource of the cluster";
         registry.register("context_current", text, self.current.clone());
@@ -272,8 +272,8 @@ impl Metrics {
             Unit::Seconds,
             not_after.clone(),
         );
-        let context = Context::default();
-        context.register(&mut registry);
+        let of_cluster = ClusterMetrics::default();
+        of_cluster.register(&mut registry);
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "This build", info);
         Self {
@@ -298,7 +298,7 @@ impl Metrics {
             panics,
             reloads,
             not_after,
-            context,
+            cluster: of_cluster,
             text: Mutex::default(),
             texts: Bucket::new(TEXTS, TEXTS_A_SECOND),
         }
@@ -373,7 +373,7 @@ impl Metrics {
     pub(super) fn text(&self, cluster: &Cluster) -> Bytes {
         let mut last = self.text.lock();
         if last.is_empty() || self.texts.take(1, Instant::now()) {
-            self.context.update(cluster);
+            self.cluster.update(cluster);
             let mut text = String::new();
             // Writing to a String does not fail.
             let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);

@@ -107,7 +107,7 @@ pub struct Set {
 
 impl Set {
     /// Loads the policies of a configuration. `queue` is how many calls may wait for each;
-    /// `context` says where the objects of the cluster come from that they read.
+    /// `options` say where the objects of the cluster come from that they read.
     ///
     /// # Errors
     /// Where the configuration does not fit, or there is no engine. A policy whose component cannot
@@ -116,9 +116,9 @@ impl Set {
         configuration: &Configuration,
         cache: Option<PathBuf>,
         queue: usize,
-        context: cluster::Options,
+        options: cluster::Options,
     ) -> Result<Self, SetError> {
-        Self::load_with(configuration, cache, Compiler::Here, queue, context, &Loading::default())
+        Self::load_with(configuration, cache, Compiler::Here, queue, options, &Loading::default())
     }
 
     /// [`Set::load`] for components that strangers have written: they are compiled elsewhere. `loading` tells
@@ -131,7 +131,7 @@ impl Set {
         cache: Option<PathBuf>,
         compiler: Compiler,
         queue: usize,
-        context: cluster::Options,
+        options: cluster::Options,
         loading: &Loading,
     ) -> Result<Self, SetError> {
         let instances = configuration.policies.iter().map(|p| p.limits.concurrency).sum();
@@ -162,7 +162,7 @@ impl Set {
         }
         errors.or(())?;
         let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
-        let cluster = Arc::new(Cluster::new(&readings, context));
+        let cluster = Arc::new(Cluster::new(&readings, options));
         for policy in &mut policies {
             let view = View::new(&cluster, &policy.readings, std::mem::take(&mut policy.off));
             policy.view = Arc::new(view);
@@ -417,7 +417,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
     fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
         for (policy, answer) in self.matching.iter().zip(&mut judged.answers) {
             if answer.asked.iter().any(|(kind, _)| self.set.contested.contains(kind)) {
-                let fault = Fault::Context(why.to_owned());
+                let fault = Fault::NotCurrent(why.to_owned());
                 policy.note_error(fault.to_string());
                 answer.finding = Ok(Err(fault));
             }

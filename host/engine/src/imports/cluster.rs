@@ -170,7 +170,7 @@ fn ask(
             ReadError::Invalid(why) => Refusal::Invalid(why),
         })),
         Err(NotCurrent::Listing(why)) => Err(Fault::Listing(why)),
-        Err(NotCurrent::Unknown(why)) => Err(Fault::Context(why)),
+        Err(NotCurrent::Unknown(why)) => Err(Fault::NotCurrent(why)),
     }
 }
 

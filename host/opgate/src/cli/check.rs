@@ -230,8 +230,8 @@ mod tests {
         let path = std::path::Path::new("opgate.yaml");
         let mut configuration = Configuration::parse(path, configuration, BUILTINS).unwrap();
         configuration.for_files(TIME, 4);
-        let context = cluster::Options::of(Source::Absent);
-        let set = Set::load(&configuration, None, usize::MAX, context).unwrap();
+        let options = cluster::Options::of(Source::Absent);
+        let set = Set::load(&configuration, None, usize::MAX, options).unwrap();
         (set, configuration.warnings_as_errors)
     }
 

@@ -35,7 +35,7 @@ use opgate_server::{Options, Server};
 pub(super) struct Demo {}
 
 /// The cluster as the policies see it: an Operator group that serves the namespace `monitoring`.
-const CONTEXT: &str = include_str!("../../../../tests/context/demo.json");
+const CLUSTER: &str = include_str!("../../../../tests/context/demo.json");
 
 /// Recorded by an API server while the examples of the documentation were applied to it.
 const REVIEWS: [(&str, &str); 10] = [
@@ -91,12 +91,12 @@ impl Demo {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let Self {} = self;
         let started = Instant::now();
-        let context = cluster::Options::of(cluster::Source::Snapshot);
+        let options = cluster::Options::of(cluster::Source::Snapshot);
         let set =
-            Set::load(&Configuration::builtin(Profile::default(), BUILTINS), None, 64, context)
+            Set::load(&Configuration::builtin(Profile::default(), BUILTINS), None, 64, options)
                 .map_err(Failure::engine)?;
         let mut snapshot = cluster::Snapshot::default();
-        let objects = Document::parse(CONTEXT).map_err(anyhow::Error::from)?;
+        let objects = Document::parse(CLUSTER).map_err(anyhow::Error::from)?;
         snapshot.add(objects).map_err(anyhow::Error::msg)?;
         snapshot.fill(set.cluster());
         let authority = Authority::create(1).map_err(Failure::engine)?;

@@ -44,11 +44,11 @@ const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
 pub(super) struct Input {
     /// Its name in messages.
     path: PathBuf,
-    place: Location,
+    origin: Origin,
 }
 
 #[derive(Debug)]
-enum Location {
+enum Origin {
     Stdin,
     Named,
     /// In a folder that was named: which of its files.
@@ -65,11 +65,11 @@ pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
     let mut skipped = 0;
     for path in paths {
         if path == Path::new("-") {
-            inputs.push(Input { path: path.clone(), place: Location::Stdin });
+            inputs.push(Input { path: path.clone(), origin: Origin::Stdin });
         } else if path.is_dir() {
             skipped += below(path, &mut inputs)?;
         } else {
-            inputs.push(Input { path: path.clone(), place: Location::Named });
+            inputs.push(Input { path: path.clone(), origin: Origin::Named });
         }
     }
     Ok((inputs, skipped))
@@ -91,17 +91,17 @@ fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
     meant.sort_by_key(|(_, entry)| entry.path.split('/').collect::<Vec<_>>());
     inputs.extend(meant.into_iter().map(|(index, entry)| Input {
         path: path.join(&entry.path),
-        place: Location::Below(folder.clone(), index),
+        origin: Origin::Below(folder.clone(), index),
     }));
     Ok(others.len())
 }
 
 impl Input {
     fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
-        let opened = match &self.place {
-            Location::Stdin => return reader.stdin(),
-            Location::Named => At::Named(&self.path).open()?,
-            Location::Below(folder, index) => {
+        let opened = match &self.origin {
+            Origin::Stdin => return reader.stdin(),
+            Origin::Named => At::Named(&self.path).open()?,
+            Origin::Below(folder, index) => {
                 let entry = folder.files.get(*index).ok_or(io::ErrorKind::NotFound)?;
                 if let Some(refused) = &entry.refused {
                     return Err(io::Error::other(refused.why.clone()));
@@ -117,7 +117,7 @@ impl Input {
 ///
 /// # Errors
 /// Everything that cannot be read, one line each.
-pub(super) fn context(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
+pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut errors = Vec::new();
     let (files, skipped) = files(paths)?;

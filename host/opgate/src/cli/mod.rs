@@ -150,22 +150,22 @@ impl ConfigArgs {
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }
 
-    fn set(&self, context: cluster::Options) -> Result<Set, Failure> {
+    fn set(&self, options: cluster::Options) -> Result<Set, Failure> {
         let room = Room::of(Path::new("/"));
-        self.set_of(&self.configuration()?, 1, context, room, &Loading::default())
+        self.set_of(&self.configuration()?, 1, options, room, &Loading::default())
     }
 
     fn set_of(
         &self,
         configuration: &Configuration,
         queue: usize,
-        context: cluster::Options,
+        options: cluster::Options,
         room: Room,
         loading: &Loading,
     ) -> Result<Set, Failure> {
         let cache = self.cache(configuration);
         let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
-        let set = Set::load_with(configuration, cache, compiler, queue, context, loading);
+        let set = Set::load_with(configuration, cache, compiler, queue, options, loading);
         set.map_err(|error| match error {
             SetError::Config(error) => Failure::usage(error),
             SetError::Engine(error) => Failure::engine(error),

@@ -61,7 +61,7 @@ impl Replay {
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
-        input::context(&context, &reader)?.fill(set.cluster());
+        input::snapshot(&context, &reader)?.fill(set.cluster());
         for kind in set.cluster().kinds().iter().filter(|_| !context.is_empty()) {
             let (resource, objects) = (kind.resource(), kind.status().objects);
             tracing::info!(%resource, objects, "in the context");

@@ -61,7 +61,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     grace: Duration,
     #[command(flatten)]
-    context: ContextArgs,
+    cluster: ClusterArgs,
     /// How often to check for a new certificate and a new CA bundle for clients
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     tls_reload: Duration,
@@ -96,7 +96,7 @@ impl ClientArgs {
 
 /// Where policies read the other objects of the cluster.
 #[derive(Debug, Args)]
-struct ContextArgs {
+struct ClusterArgs {
     /// Where policies read other objects of the cluster [default: `kubeconfig` if one is named,
     /// otherwise `in-cluster` in a pod, otherwise `none`]
     #[arg(long, value_name = "SOURCE")]
@@ -148,7 +148,7 @@ enum ClusterSource {
     None,
 }
 
-impl ContextArgs {
+impl ClusterArgs {
     fn source(&self) -> anyhow::Result<Option<ClusterSource>> {
         if !self.context.is_empty() {
             return Ok(None);
@@ -210,7 +210,7 @@ impl Serve {
             queue,
             drain_delay,
             grace,
-            context,
+            cluster: cluster_args,
             tls_reload,
             clients,
             max_connections,
@@ -220,7 +220,7 @@ impl Serve {
         let room = Room::of(&system_root);
         let source = tls.source()?;
         let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);
-        let cluster_source = context.source()?;
+        let cluster_source = cluster_args.source()?;
         let clients = clients.clients()?;
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
         let configuration = config.configuration()?;
@@ -228,10 +228,10 @@ impl Serve {
         let loading = Arc::new(Loading::default());
         let starting = runtime.block_on(Starting::bind(ops_listen, loading.clone()));
         let starting = starting.map_err(Failure::usage)?;
-        let options = context.options(cluster_source, bounds);
+        let options = cluster_args.options(cluster_source, bounds);
         let mut set = config.set_of(&configuration, queue, options, room, &loading)?;
         if cluster_source.is_none() {
-            input::context(&context.context, &Reader::default())?.fill(set.cluster());
+            input::snapshot(&cluster_args.context, &Reader::default())?.fill(set.cluster());
         }
         for broken in set.broken() {
             tracing::error!(policy = broken.name, error = broken.error, "cannot be used");
@@ -246,7 +246,7 @@ impl Serve {
             reload_interval: tls_reload.max(Duration::from_millis(10)),
             clients,
             max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
-            sync_timeout: context.sync_timeout,
+            sync_timeout: cluster_args.sync_timeout,
             ..Options::default()
         };
         tracing::info!(
@@ -259,7 +259,7 @@ impl Serve {
             // Where nothing is read, no credentials are needed.
             let reads = !set.cluster().kinds().is_empty();
             let connection = match cluster_source {
-                Some(source) if reads => context.connection(source).await?,
+                Some(source) if reads => cluster_args.connection(source).await?,
                 _ => None,
             };
             let watch =
@@ -271,8 +271,8 @@ impl Serve {
                         "anyone who reaches the webhook port can reserve objects that do not exist and find out which namespaces and accounts exist: use --client-ca or a NetworkPolicy"
                     );
                 }
-                set.read_directly(connection, context.consistent_reads);
-            } else if cluster_source.is_some() && reads && context.cluster.is_none() {
+                set.read_directly(connection, cluster_args.consistent_reads);
+            } else if cluster_source.is_some() && reads && cluster_args.cluster.is_none() {
                 // Who says `none` knows it.
                 tracing::warn!(
                     "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
