@@ -1,0 +1,157 @@
+//! What is asked about a resource: one object, or a page of those that match.
+
+use std::sync::Arc;
+
+use opgate_cluster::{Key, Object, Query, Unreadable};
+use opgate_document::Meter;
+use opgate_engine::reader::NotCurrent;
+
+use super::Kind;
+use super::standing::State;
+use crate::cluster::lens::{Listing, World, copies, stored};
+
+/// One object in a world.
+#[derive(Debug, Default)]
+pub(crate) struct Got {
+    pub(crate) object: Option<Arc<Object>>,
+    /// Whether it is another one in another world.
+    pub(in crate::cluster) touches: bool,
+}
+
+/// A page of objects in a world.
+#[derive(Debug, Default)]
+pub(in crate::cluster) struct Selected {
+    pub(in crate::cluster) objects: Vec<Arc<Object>>,
+    /// Objects that make the answer another one in other worlds.
+    pub(in crate::cluster) touched: Vec<Key>,
+    /// How many copies of its last object were shown so far.
+    pub(in crate::cluster) copies_of_last: usize,
+}
+
+impl Kind {
+    /// One object in a world. What was read directly counts where it is newer.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) fn get(
+        &self,
+        key: &Key,
+        fresh: Option<&Listing>,
+        world: World,
+    ) -> Result<Got, NotCurrent> {
+        let state = self.state.read();
+        let base = self.base(&state, fresh)?;
+        if let Some(why) = base.unreadable.get(key) {
+            return Err(self.unreadable(key, *why));
+        }
+        let object = base.objects.get(key);
+        let Some(shown) = state.reserved.of(key) else {
+            return Ok(Got { object: object.cloned(), touches: false });
+        };
+        let world = if world == World::Apart { World::Stored } else { world };
+        let found = copies(world, object, &shown).last().map(|found| (*found).clone());
+        Ok(Got { object: found, touches: !shown.pending.is_empty() })
+    }
+
+    /// Objects that match in a world. Of the object after which the page begins, `skip` copies were
+    /// shown before. Work is spent on the meter; where that stops, nobody believes the answer.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(in crate::cluster) fn select(
+        &self,
+        query: &Query,
+        skip: usize,
+        fresh: Option<&Listing>,
+        world: World,
+        meter: Option<&Meter>,
+    ) -> Result<Selected, NotCurrent> {
+        let spend = |units| meter.is_none_or(|meter| meter.spend(units));
+        let state = self.state.read();
+        let base = self.base(&state, fresh)?;
+        let namespace = query.namespace.as_deref();
+        let asked = |key: &&Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
+        let mut unreadable = base.unreadable.iter().take_while(|_| spend(1));
+        if let Some((key, why)) = unreadable.find(|(key, _)| asked(key)) {
+            return Err(self.unreadable(key, *why));
+        }
+        if state.reserved.is_empty() {
+            let objects = base.objects.select_for(query, query.limit, meter);
+            return Ok(Selected { objects, touched: Vec::new(), copies_of_last: usize::MAX });
+        }
+        let more = match query.limit {
+            0 => 0,
+            limit => limit.saturating_add(state.reserved.keys()),
+        };
+        let mut objects = base.objects.select_for(query, more, meter);
+        objects.retain(|object| spend(8) && state.reserved.of(object.key()).is_none());
+        let mut touched = Vec::new();
+        for shown in state.reserved.within(namespace).take_while(|_| spend(8)) {
+            let object = base.objects.get(shown.key);
+            let stored = stored(object, &shown);
+            let pending = shown.pending.iter().copied().flatten();
+            if !shown.pending.is_empty()
+                && stored.into_iter().chain(pending).any(|o| query.holds_for(o, meter))
+            {
+                touched.push(shown.key.clone());
+            }
+            let seen = match &query.after {
+                Some(after) if shown.key < after => continue,
+                Some(after) if shown.key == after => skip,
+                _ => 0,
+            };
+            let copies = copies(world, object, &shown).into_iter();
+            objects.extend(copies.filter(|copy| query.holds_for(copy, meter)).skip(seen).cloned());
+        }
+        // Copies of one object stay in their order.
+        objects.sort_by(|a, b| a.key().cmp(b.key()));
+        if query.limit > 0 {
+            objects.truncate(query.limit);
+        }
+        let last = objects.last().map(|object| object.key());
+        let copies_of_last = objects.iter().rev().take_while(|o| Some(o.key()) == last).count();
+        let before = if last.is_some() && last == query.after.as_ref() { skip } else { 0 };
+        let copies_of_last = copies_of_last.saturating_add(before);
+        Ok(Selected { objects, touched, copies_of_last })
+    }
+
+    /// What a question is asked of: the watch, or what was read directly where that is newer. A
+    /// direct answer needs no current watch.
+    fn base<'s>(
+        &self,
+        state: &'s State,
+        fresh: Option<&'s Listing>,
+    ) -> Result<&'s Listing, NotCurrent> {
+        if let Some(fresh) = fresh
+            && (state.synced.is_none()
+                || state.interrupted().is_some()
+                || state.is_too_old(&self.options)
+                || !is_at_least(&state.listing.version, &fresh.version))
+        {
+            return Ok(fresh);
+        }
+        // The watch is ahead of what was read directly: current it is, then.
+        let why = state.why_not_current(&self.options).filter(|_| fresh.is_none());
+        let Some(why) = why else { return Ok(&state.listing) };
+        let why = format!("{} {why}", self.resource());
+        Err(if state.is_listing() { NotCurrent::Listing(why) } else { NotCurrent::Unknown(why) })
+    }
+
+    fn unreadable(&self, key: &Key, why: Unreadable) -> NotCurrent {
+        let line = |text: &str| opgate_text::one_line(text, 253);
+        NotCurrent::Unknown(format!(
+            "{} holds {}/{}, which cannot be read: {why}",
+            self.resource(),
+            line(&key.namespace),
+            line(&key.name)
+        ))
+    }
+}
+
+/// Whether a version is another one or a later one. Versions that are no numbers have no order.
+fn is_at_least(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version >= other,
+        _ => false,
+    }
+}
