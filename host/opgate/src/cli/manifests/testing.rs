@@ -32,6 +32,7 @@ pub(super) fn requests(
         namespace: None,
         rules: Vec::new(),
         advisory: false,
+        route: 0,
     };
     Requests { rule, namespace: None, can_deny: true }
 }
