@@ -7,6 +7,7 @@
 //!                                            └─ lane: time, threads ─ fair: permits by tenant
 //! ```
 
+mod bench;
 mod builtin;
 mod config;
 mod decision;

@@ -1,0 +1,198 @@
+//! The policies that judge one review: all are asked in one look at the cluster, and what they say becomes
+//! a decision.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::decision::{Builder, Finding};
+use super::fair::Tenant;
+use super::lane::Asked as Called;
+use super::set::Observer;
+use super::{Decision, OnError, Overload, Policy, PolicyFault, lane, response};
+use crate::cluster::{self, Asked, Cluster, Judge, Lens, Write};
+use crate::review::Review;
+use opgate_engine::{Fault, Inputs};
+
+/// The policies that judge one review.
+pub(super) struct Bench<'b, O> {
+    pub(super) cluster: &'b Cluster,
+    /// Kinds (positions) that reviews change and policies read.
+    pub(super) contested: &'b [usize],
+    pub(super) review: &'b Review<'b>,
+    /// What is said whatever they say.
+    pub(super) builder: Builder,
+    pub(super) matching: Vec<&'b Arc<Policy>>,
+    pub(super) inputs: Arc<Inputs>,
+    /// Who pays for it.
+    pub(super) tenant: Tenant,
+    pub(super) deadline: Instant,
+    pub(super) observer: &'b O,
+}
+
+impl<O: Observer> Judge for Bench<'_, O> {
+    type Verdict = Judged;
+    type Overload = Overload;
+
+    async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
+        let calls = self.matching.iter().map(|policy| ask(policy, self, lens));
+        let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
+        let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();
+        let questions =
+            answers.iter_mut().flat_map(|answer| std::mem::take(&mut answer.questions)).collect();
+        let touched = answers.iter().flat_map(|answer| answer.touched.clone()).collect();
+        let mut builder = self.builder.clone();
+        let overload = take(&mut builder, &self.matching, &answers);
+        let decision = builder.build();
+        if let Some(overload) = overload
+            && decision.denial.is_none()
+        {
+            // What one policy denies is denied whatever the others would say.
+            return Err(overload);
+        }
+        let is_sound = decision.failure.is_none();
+        let allows = is_sound && decision.denial.is_none();
+        let verdict = Judged { decision, answers };
+        Ok(Asked { verdict, allows, is_sound, asked, questions, touched })
+    }
+
+    fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
+        for (policy, answer) in self.matching.iter().zip(&mut judged.answers) {
+            if answer.asked.iter().any(|(kind, _)| self.contested.contains(kind)) {
+                let fault = Fault::NotCurrent(why.to_owned());
+                policy.note_error(fault.to_string());
+                answer.finding = Ok(Err(fault));
+            }
+        }
+        let mut builder = self.builder.clone();
+        // Who had too much to do would have been told so before.
+        let _ = take(&mut builder, &self.matching, &judged.answers);
+        Judged { decision: builder.build(), ..judged }
+    }
+
+    fn resting_on(&self, mut judged: Judged, objects: &[String]) -> Judged {
+        if let Some(denial) = &mut judged.decision.denial {
+            let objects = objects.join(", ");
+            let why = format!(
+                "\nthis rests on {objects}: allowed just now, and not known to be stored; try again"
+            );
+            denial.message.push_str(&why);
+        }
+        judged
+    }
+
+    fn change(&self, judged: &mut Judged) -> Result<Option<Write>, Overload> {
+        let Inputs { object, old_object, .. } = self.inputs.as_ref();
+        let write = self.cluster.change(self.review, object.as_ref(), old_object.as_ref());
+        if write.is_some() {
+            // What cannot be answered is not stored, and so must not be reserved.
+            make_room(self.review, &mut judged.decision)?;
+        }
+        Ok(write)
+    }
+
+    fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
+        // Who can block nothing shall not block by what others have reserved.
+        if self.matching.iter().any(|policy| policy.is_enforced()) {
+            return Err(Overload::NoRoom);
+        }
+        Ok(judged)
+    }
+}
+
+/// What all of them said in one look at the cluster.
+pub(super) struct Judged {
+    pub(super) decision: Decision,
+    answers: Vec<Answer>,
+}
+
+/// What one policy answered.
+struct Answer {
+    finding: Result<Result<Finding, Fault>, Overload>,
+    asked: Vec<(usize, cluster::Scope)>,
+    questions: Vec<(usize, cluster::Question)>,
+    touched: Vec<(usize, opgate_cluster::Key)>,
+}
+
+/// Asks one policy, writes its log lines, and takes over its verdict.
+async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Lens) -> Answer {
+    let Bench { inputs, tenant, deadline, observer, .. } = bench;
+    let started = Instant::now();
+    let asked = lane::validate(policy, inputs, lens, (bench.review, *tenant), *deadline).await;
+    let Called { call, dropped } = match asked {
+        Ok(asked) => asked,
+        Err(overload) => {
+            let (asked, questions, touched) = Default::default();
+            return Answer { finding: Err(overload), asked, questions, touched };
+        }
+    };
+    super::load::log(&policy.name, &call.log);
+    let mut finding =
+        call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()));
+    if let (Ok(finding), Some(fault)) = (&mut finding, dropped) {
+        let rules = policy.advice_on(bench.review);
+        tracing::warn!(
+            policy = policy.name, rules = ?rules, cause = %fault,
+            "a call failed, and did not without the rules that only warn"
+        );
+        finding.without(policy, rules, &fault);
+    }
+    observer.called(policy, started.elapsed());
+    if let Err(fault) = &finding {
+        policy.note_error(fault.to_string());
+        let uid = opgate_text::one_line(&inputs.request.uid, 128);
+        tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
+    }
+    let reader = call.reader.and_then(cluster::Reader::of);
+    let asked = reader.as_ref().map(|reader| reader.asked().to_vec()).unwrap_or_default();
+    let touched = reader.as_ref().map(|reader| reader.touched().to_vec()).unwrap_or_default();
+    let questions = reader.map(cluster::Reader::questions).unwrap_or_default();
+    Answer { finding: Ok(finding), asked, questions, touched }
+}
+
+/// Puts the answers into a decision; gives the overload that keeps a policy from blocking.
+fn take(builder: &mut Builder, matching: &[&Arc<Policy>], answers: &[Answer]) -> Option<Overload> {
+    let mut overload = None;
+    for (policy, answer) in matching.iter().zip(answers) {
+        match &answer.finding {
+            Ok(Ok(finding)) => builder.finding(policy, finding.clone()),
+            Ok(Err(Fault::Listing(resource))) if policy.is_enforced() => {
+                let (policy, resource) = (policy.name.clone(), resource.clone());
+                overload = overload.or(Some(Overload::Listing { policy, resource }));
+            }
+            Ok(Err(fault)) if fault.is_overload() && policy.is_enforced() => {
+                let (policy, why) = (policy.name.clone(), fault.to_string());
+                overload = overload.or(Some(Overload::Starved { policy, why }));
+            }
+            Err(error) if policy.is_enforced() => overload = overload.or(Some(error.clone())),
+            Err(error) => {
+                let fault = fault_of(policy, error.to_string(), "overload");
+                builder.fault(fault, policy.mode, policy.on_error);
+            }
+            Ok(Err(fault)) => {
+                // How much a policy has to do lies in the hands of those whom it judges.
+                let on_error = match policy.on_error {
+                    OnError::Allow if !fault.is_its_own() => OnError::FailurePolicy,
+                    on_error => on_error,
+                };
+                let fault = fault_of(policy, fault.to_string(), fault.class());
+                builder.fault(fault, policy.mode, on_error);
+            }
+        }
+    }
+    overload
+}
+
+fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyFault {
+    PolicyFault { policy: policy.name.clone(), cause, class }
+}
+
+/// Takes room for the answer: what is decided is answered.
+pub(super) fn make_room(review: &Review<'_>, decision: &mut Decision) -> Result<(), Overload> {
+    let Some(account) = review.account() else { return Ok(()) };
+    // Where something was refused, what was looked at may have seemed empty. An answer is measured once.
+    let is_whole = !account.is_exhausted();
+    let has_room = |decision: &mut Decision| {
+        decision.has_room() || decision.make_room(account, response::size(review, decision))
+    };
+    if is_whole && has_room(decision) { Ok(()) } else { Err(Overload::Memory) }
+}
