@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+mod file;
+
+use self::file::{File, Origin};
 use super::{Builtin, Mode, OnError, RuleLevel};
 use crate::object::Object;
 use opgate_engine::{Docs, Limits, docs};
 use opgate_input::read::{Reader, Use};
 use opgate_input::yaml::Located;
 use opgate_text::one_line;
-use opgate_text::units::{parse_bytes, parse_duration};
 
 /// Bytes of a configuration.
 const MAX_FILE: usize = 4 << 20;
@@ -151,14 +153,6 @@ pub struct Configuration {
     origin: Option<Origin>,
 }
 
-/// The file, to point into.
-#[derive(Debug)]
-struct Origin {
-    builtins: &'static [Builtin],
-    path: PathBuf,
-    located: Located,
-}
-
 /// Everything that is wrong with a configuration, each with its place.
 #[derive(Debug, Default, thiserror::Error)]
 pub struct ConfigErrors(Vec<String>);
@@ -193,65 +187,6 @@ impl ConfigErrors {
     pub(super) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct File {
-    api_version: String,
-    kind: String,
-    #[serde(default)]
-    profile: Profile,
-    #[serde(default)]
-    identities: Object<Identities>,
-    policies: Option<Vec<Object<PolicyEntry>>>,
-    #[serde(default)]
-    check: Object<CheckEntry>,
-    docs_url: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct CheckEntry {
-    #[serde(default)]
-    warnings_as_errors: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct PolicyEntry {
-    name: String,
-    module: Option<String>,
-    #[serde(default)]
-    mode: Mode,
-    #[serde(default)]
-    on_error: OnError,
-    #[serde(default)]
-    rules: BTreeMap<String, RuleLevel>,
-    settings: Option<serde_json::Map<String, serde_json::Value>>,
-    #[serde(default)]
-    limits: Object<LimitsEntry>,
-    #[serde(default)]
-    exclude: Object<ExcludeEntry>,
-    #[serde(default)]
-    cluster: Vec<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct LimitsEntry {
-    memory: Option<serde_json::Value>,
-    time: Option<String>,
-    concurrency: Option<usize>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct ExcludeEntry {
-    #[serde(default)]
-    namespaces: Vec<String>,
-    #[serde(default)]
-    users: Vec<String>,
 }
 
 impl Configuration {
@@ -413,146 +348,6 @@ impl Configuration {
             Some(origin) => origin.at(&format!("{}{pointer}", policy.pointer), text),
             None => format!("policy {}: {text}", policy.name),
         }
-    }
-}
-
-impl Origin {
-    fn at(&self, pointer: &str, text: &str) -> String {
-        let (line, column) = self.located.place(pointer);
-        format!("{}:{line}:{column}: {text}", self.path.display())
-    }
-
-    /// An error of deserialisation, with the place of what it is about and the nearest known key.
-    fn type_error(&self, error: &serde_path_to_error::Error<serde_json::Error>) -> ConfigErrors {
-        let mut pointer = String::new();
-        for segment in error.path() {
-            use serde_path_to_error::Segment;
-            match segment {
-                Segment::Seq { index } => pointer.extend(["/", &index.to_string()]),
-                Segment::Map { key } => pointer.extend(["/", key]),
-                Segment::Enum { .. } | Segment::Unknown => {}
-            }
-        }
-        let text = error.inner().to_string();
-        let mut quoted = text.split('`').skip(1).step_by(2);
-        let hint = if text.starts_with("unknown ") {
-            let written = quoted.next().unwrap_or_default();
-            let escaped = written.replace('~', "~0").replace('/', "~1");
-            let member = format!("{pointer}/{escaped}");
-            if self.located.value.pointer(&member).is_some() {
-                pointer = member;
-            }
-            opgate_text::hint(written, quoted)
-        } else {
-            String::new()
-        };
-        ConfigErrors::one(self.at(&pointer, &format!("{text}{hint}")))
-    }
-
-    fn policy(
-        &self,
-        entry: PolicyEntry,
-        pointer: String,
-        errors: &mut ConfigErrors,
-    ) -> Option<PolicyConfig> {
-        let mut wrong = |member: &str, text: &str| {
-            errors.push(self.at(&format!("{pointer}{member}"), text));
-        };
-        if !super::descriptor::is_name(&entry.name) {
-            let text = format!(
-                "{:?} is not a name: use up to 40 lower case letters, digits and hyphens",
-                entry.name
-            );
-            wrong("/name", &text);
-        }
-        let module = match self.module(&entry) {
-            Ok(module) => Some(module),
-            Err(text) => {
-                wrong("/module", &text);
-                None
-            }
-        };
-        let mut limits = Limits::default();
-        let given = Given {
-            time: entry.limits.0.time.is_some(),
-            concurrency: entry.limits.0.concurrency.is_some(),
-            memory: entry.limits.0.memory.is_some(),
-        };
-        let memory = entry.limits.0.memory.map(|memory| match memory {
-            serde_json::Value::String(text) => parse_bytes(&text),
-            other => parse_bytes(&other.to_string()),
-        });
-        match memory {
-            Some(Ok(memory)) if !((1 << 20)..=(1 << 30)).contains(&memory) => {
-                wrong("/limits/memory", "must be between 1Mi and 1Gi");
-            }
-            Some(Ok(memory)) => limits.memory = memory,
-            Some(Err(text)) => wrong("/limits/memory", &text),
-            None => {}
-        }
-        let allowed = Duration::from_millis(1)..=Duration::from_secs(30);
-        match entry.limits.0.time.map(|text| parse_duration(&text)) {
-            Some(Ok(time)) if !allowed.contains(&time) => {
-                wrong("/limits/time", "must be between 1ms and 30s");
-            }
-            Some(Ok(time)) => limits.time = time,
-            Some(Err(text)) => wrong("/limits/time", &text),
-            None => {}
-        }
-        match entry.limits.0.concurrency {
-            Some(concurrency) if !(1..=256).contains(&concurrency) => {
-                wrong("/limits/concurrency", "must be between 1 and 256");
-            }
-            Some(concurrency) => limits.concurrency = concurrency,
-            None => {}
-        }
-        for (index, resource) in entry.cluster.iter().enumerate() {
-            let parts: Vec<_> = resource.trim_start_matches('/').split('/').collect();
-            if !matches!(parts.len(), 2 | 3) || parts.iter().any(|part| part.is_empty()) {
-                let text = format!(
-                    "{resource:?} is not of the form group/version/resource (version/resource in the core group)"
-                );
-                wrong(&format!("/cluster/{index}"), &text);
-            }
-        }
-        Some(PolicyConfig {
-            name: entry.name,
-            module: module?,
-            mode: entry.mode,
-            on_error: entry.on_error,
-            rules: entry.rules,
-            settings: entry.settings.unwrap_or_default().into(),
-            limits,
-            excluded_namespaces: entry.exclude.0.namespaces,
-            excluded_users: entry.exclude.0.users,
-            // The core group may be written as an empty one.
-            cluster: entry
-                .cluster
-                .iter()
-                .map(|resource| resource.trim_start_matches('/').to_owned())
-                .collect(),
-            pointer,
-            given,
-            is_for_files: false,
-        })
-    }
-
-    fn module(&self, entry: &PolicyEntry) -> Result<ModuleSource, String> {
-        let written = entry.module.clone().unwrap_or_else(|| format!("builtin:{}", entry.name));
-        if let Some(name) = written.strip_prefix("builtin:") {
-            let names = self.builtins.iter().map(|b| b.name);
-            if names.clone().any(|known| known == name) {
-                return Ok(ModuleSource::Builtin(name.to_owned()));
-            }
-            let hint = opgate_text::hint(name, names);
-            return Err(format!("there is no built-in policy {name:?}{hint}"));
-        }
-        if written.starts_with("oci://") {
-            return Err("modules from a registry are not supported by this version: download the component and name the file".to_owned());
-        }
-        let path = Path::new(&written);
-        let folder = self.path.parent().unwrap_or(Path::new(""));
-        Ok(ModuleSource::File(folder.join(path)))
     }
 }
 

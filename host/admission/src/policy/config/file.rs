@@ -1,0 +1,225 @@
+//! The file itself: its keys, and what is wrong with them, each with its place.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{ConfigErrors, Given, Identities, ModuleSource, PolicyConfig, Profile};
+use crate::object::Object;
+use crate::policy::descriptor::is_name;
+use crate::policy::{Builtin, Mode, OnError, RuleLevel};
+use opgate_engine::Limits;
+use opgate_input::yaml::Located;
+use opgate_text::units::{parse_bytes, parse_duration};
+
+/// The file, to point into.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) builtins: &'static [Builtin],
+    pub(super) path: PathBuf,
+    pub(super) located: Located,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct File {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) profile: Profile,
+    #[serde(default)]
+    pub(super) identities: Object<Identities>,
+    pub(super) policies: Option<Vec<Object<PolicyEntry>>>,
+    #[serde(default)]
+    pub(super) check: Object<CheckEntry>,
+    pub(super) docs_url: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CheckEntry {
+    #[serde(default)]
+    pub(super) warnings_as_errors: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PolicyEntry {
+    pub(super) name: String,
+    pub(super) module: Option<String>,
+    #[serde(default)]
+    pub(super) mode: Mode,
+    #[serde(default)]
+    pub(super) on_error: OnError,
+    #[serde(default)]
+    pub(super) rules: BTreeMap<String, RuleLevel>,
+    pub(super) settings: Option<serde_json::Map<String, serde_json::Value>>,
+    #[serde(default)]
+    pub(super) limits: Object<LimitsEntry>,
+    #[serde(default)]
+    pub(super) exclude: Object<ExcludeEntry>,
+    #[serde(default)]
+    pub(super) cluster: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LimitsEntry {
+    pub(super) memory: Option<serde_json::Value>,
+    pub(super) time: Option<String>,
+    pub(super) concurrency: Option<usize>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExcludeEntry {
+    #[serde(default)]
+    pub(super) namespaces: Vec<String>,
+    #[serde(default)]
+    pub(super) users: Vec<String>,
+}
+
+impl Origin {
+    pub(super) fn at(&self, pointer: &str, text: &str) -> String {
+        let (line, column) = self.located.place(pointer);
+        format!("{}:{line}:{column}: {text}", self.path.display())
+    }
+
+    /// An error of deserialisation, with the place of what it is about and the nearest known key.
+    pub(super) fn type_error(
+        &self,
+        error: &serde_path_to_error::Error<serde_json::Error>,
+    ) -> ConfigErrors {
+        let mut pointer = String::new();
+        for segment in error.path() {
+            use serde_path_to_error::Segment;
+            match segment {
+                Segment::Seq { index } => pointer.extend(["/", &index.to_string()]),
+                Segment::Map { key } => pointer.extend(["/", key]),
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
+        let text = error.inner().to_string();
+        let mut quoted = text.split('`').skip(1).step_by(2);
+        let hint = if text.starts_with("unknown ") {
+            let written = quoted.next().unwrap_or_default();
+            let escaped = written.replace('~', "~0").replace('/', "~1");
+            let member = format!("{pointer}/{escaped}");
+            if self.located.value.pointer(&member).is_some() {
+                pointer = member;
+            }
+            opgate_text::hint(written, quoted)
+        } else {
+            String::new()
+        };
+        ConfigErrors::one(self.at(&pointer, &format!("{text}{hint}")))
+    }
+
+    pub(super) fn policy(
+        &self,
+        entry: PolicyEntry,
+        pointer: String,
+        errors: &mut ConfigErrors,
+    ) -> Option<PolicyConfig> {
+        let mut wrong = |member: &str, text: &str| {
+            errors.push(self.at(&format!("{pointer}{member}"), text));
+        };
+        if !is_name(&entry.name) {
+            let text = format!(
+                "{:?} is not a name: use up to 40 lower case letters, digits and hyphens",
+                entry.name
+            );
+            wrong("/name", &text);
+        }
+        let module = match self.module(&entry) {
+            Ok(module) => Some(module),
+            Err(text) => {
+                wrong("/module", &text);
+                None
+            }
+        };
+        let mut limits = Limits::default();
+        let given = Given {
+            time: entry.limits.0.time.is_some(),
+            concurrency: entry.limits.0.concurrency.is_some(),
+            memory: entry.limits.0.memory.is_some(),
+        };
+        let memory = entry.limits.0.memory.map(|memory| match memory {
+            serde_json::Value::String(text) => parse_bytes(&text),
+            other => parse_bytes(&other.to_string()),
+        });
+        match memory {
+            Some(Ok(memory)) if !((1 << 20)..=(1 << 30)).contains(&memory) => {
+                wrong("/limits/memory", "must be between 1Mi and 1Gi");
+            }
+            Some(Ok(memory)) => limits.memory = memory,
+            Some(Err(text)) => wrong("/limits/memory", &text),
+            None => {}
+        }
+        let allowed = Duration::from_millis(1)..=Duration::from_secs(30);
+        match entry.limits.0.time.map(|text| parse_duration(&text)) {
+            Some(Ok(time)) if !allowed.contains(&time) => {
+                wrong("/limits/time", "must be between 1ms and 30s");
+            }
+            Some(Ok(time)) => limits.time = time,
+            Some(Err(text)) => wrong("/limits/time", &text),
+            None => {}
+        }
+        match entry.limits.0.concurrency {
+            Some(concurrency) if !(1..=256).contains(&concurrency) => {
+                wrong("/limits/concurrency", "must be between 1 and 256");
+            }
+            Some(concurrency) => limits.concurrency = concurrency,
+            None => {}
+        }
+        for (index, resource) in entry.cluster.iter().enumerate() {
+            let parts: Vec<_> = resource.trim_start_matches('/').split('/').collect();
+            if !matches!(parts.len(), 2 | 3) || parts.iter().any(|part| part.is_empty()) {
+                let text = format!(
+                    "{resource:?} is not of the form group/version/resource (version/resource in the core group)"
+                );
+                wrong(&format!("/cluster/{index}"), &text);
+            }
+        }
+        Some(PolicyConfig {
+            name: entry.name,
+            module: module?,
+            mode: entry.mode,
+            on_error: entry.on_error,
+            rules: entry.rules,
+            settings: entry.settings.unwrap_or_default().into(),
+            limits,
+            excluded_namespaces: entry.exclude.0.namespaces,
+            excluded_users: entry.exclude.0.users,
+            // The core group may be written as an empty one.
+            cluster: entry
+                .cluster
+                .iter()
+                .map(|resource| resource.trim_start_matches('/').to_owned())
+                .collect(),
+            pointer,
+            given,
+            is_for_files: false,
+        })
+    }
+
+    fn module(&self, entry: &PolicyEntry) -> Result<ModuleSource, String> {
+        let written = entry.module.clone().unwrap_or_else(|| format!("builtin:{}", entry.name));
+        if let Some(name) = written.strip_prefix("builtin:") {
+            let names = self.builtins.iter().map(|b| b.name);
+            if names.clone().any(|known| known == name) {
+                return Ok(ModuleSource::Builtin(name.to_owned()));
+            }
+            let hint = opgate_text::hint(name, names);
+            return Err(format!("there is no built-in policy {name:?}{hint}"));
+        }
+        if written.starts_with("oci://") {
+            return Err("modules from a registry are not supported by this version: download the component and name the file".to_owned());
+        }
+        let path = Path::new(&written);
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        Ok(ModuleSource::File(folder.join(path)))
+    }
+}
