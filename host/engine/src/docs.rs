@@ -61,7 +61,7 @@ mod tests {
         component.extend([0, length, u8::try_from(name.len()).unwrap()]);
         component.extend(name);
         component.extend(data);
-        let docs = super::docs(&component);
+        let docs = docs(&component);
         assert_eq!(docs["X-1"], "a [31mb\n\n# Why\nc");
         assert_eq!(docs["Y"], "");
         assert!(super::docs(b"no wasm").is_empty() && super::docs(&component[..20]).is_empty());
