@@ -37,8 +37,9 @@ pub(in crate::cli) fn log(
             json!({"level": "error", "message": {"text": line}, "locations": [place]})
         };
         let notifications: Vec<_> = unread.iter().map(notification).collect();
-        run["invocations"] =
-            json!([{"executionSuccessful": false, "toolExecutionNotifications": notifications}]);
+        let invocation =
+            json!({"executionSuccessful": false, "toolExecutionNotifications": notifications});
+        insert(&mut run, "invocations", json!([invocation]));
     }
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -52,16 +53,14 @@ fn rules(set: &Set, pages: &Pages) -> Vec<Value> {
     let mut rules = Vec::new();
     for policy in set.policies() {
         for rule in &policy.descriptor.rules {
-            let mut described = json!({
-                "id": rule.id,
-                "shortDescription": {"text": rule.title},
-                "help": {"text": rule.source},
-            });
+            let mut help = json!({"text": rule.source});
             if let Some(page) = pages.page(&policy.name, &rule.id) {
-                described["help"]["markdown"] = json!(page);
+                insert(&mut help, "markdown", json!(page));
             }
+            let mut described =
+                json!({"id": rule.id, "shortDescription": {"text": rule.title}, "help": help});
             if let Some(url) = pages.url(&policy.name, &rule.id) {
-                described["helpUri"] = json!(url);
+                insert(&mut described, "helpUri", json!(url));
             }
             rules.push(described);
         }
@@ -73,7 +72,8 @@ fn result(item: &Item<'_>, rule: &str, level: &str, text: &str, place: Option<&A
     let source = place.map_or_else(|| item.uri.clone(), |place| uri(&place.file));
     let mut physical = json!({"artifactLocation": {"uri": source}});
     if let Some(place) = place {
-        physical["region"] = json!({"startLine": place.line, "startColumn": place.column});
+        let region = json!({"startLine": place.line, "startColumn": place.column});
+        insert(&mut physical, "region", region);
     }
     json!({
         "ruleId": rule,
@@ -84,6 +84,13 @@ fn result(item: &Item<'_>, rule: &str, level: &str, text: &str, place: Option<&A
             "logicalLocations": [{"fullyQualifiedName": item.object}],
         }],
     })
+}
+
+/// Adds a member to an object.
+fn insert(object: &mut Value, name: &str, value: Value) {
+    if let Some(members) = object.as_object_mut() {
+        members.insert(name.to_owned(), value);
+    }
 }
 
 fn severity(violation: &Violation) -> &'static str {

@@ -56,20 +56,15 @@ pub(in crate::cli) fn places(
                 continue;
             }
             // Of those that are one line, the first in the order of the files.
-            let at = |(file, _, line): &(&str, &Item<'_>, &Line<'_>)| {
-                ((*file).to_owned(), line.place.map(|p| (p.line, p.column)))
-            };
-            match firsts.get(&key).and_then(|&index| rows.get_mut(index)) {
-                Some(first) => {
-                    let this = (file, item, line);
-                    if at(&this) < at(first) {
-                        *first = this;
-                    }
+            let this = (file, item, line);
+            if let Some(first) = firsts.get(&key).and_then(|&index| rows.get_mut(index)) {
+                let at = |line: &Line<'_>| line.place.map(|p| (p.line, p.column));
+                if (file, at(line)) < (first.0, at(first.2)) {
+                    *first = this;
                 }
-                None => {
-                    firsts.insert(key, rows.len());
-                    rows.push((file, item, line));
-                }
+            } else {
+                firsts.insert(key, rows.len());
+                rows.push(this);
             }
         }
     }
