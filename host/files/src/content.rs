@@ -1,7 +1,7 @@
 //! What is in a file: documents (JSON values one after another, YAML documents), text, or neither.
 //!
 //! The JSON of a document is a part of the file where the file is JSON, and is made from the YAML
-//! otherwise. Places inside of documents are found out only for what is reported ([`super::place`]).
+//! otherwise. Places inside of documents are found out only for what is reported ([`super::location`]).
 
 use std::ops::Range;
 use std::path::Path;

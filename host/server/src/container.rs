@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | a quarter | what requests hold ([`super::memory`]) | 256 MiB |
 //! | a quarter | connections, of 64 KiB each | 4,096 connections |
-//! | three eighths | child processes that compile ([`crate::apart`]), before anybody connects | 512 MiB each |
+//! | three eighths | child processes that compile (`opgate_engine::apart`), before anybody connects | 512 MiB each |
 //!
 //! The rest is for the program, for policies' code and their instances, and for the view of the cluster.
 

@@ -77,7 +77,7 @@ pub(super) fn check_apart(
 /// What a child does with [`Job::Settings`].
 ///
 /// # Errors
-/// As for [`check`].
+/// As for `check`.
 pub fn settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     let [schema, settings] = parts else { return Err("no settings".to_owned()) };
     let schema = std::str::from_utf8(schema).map_err(|e| e.to_string())?;

@@ -12,7 +12,7 @@ use crate::bundle::BundleKind;
 use crate::kinds::As;
 use crate::reviews::Subject;
 
-/// What is to be checked at a path. Deep documents need the stack of a thread of [`parallel::map`].
+/// What is to be checked at a path. Deep documents need the stack of a thread of [`crate::parallel::map`].
 /// `since` is what was published before.
 ///
 /// # Errors
