@@ -23,5 +23,6 @@ mod imports;
 mod manifests;
 mod network;
 mod port;
+mod rules;
 mod vectors;
 mod view;

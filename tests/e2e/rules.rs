@@ -1,0 +1,198 @@
+//! The rules as people meet them: their list, their levels, and the pages that explain them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::BINARY;
+use crate::vectors::POLICIES;
+
+fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
+    let cache = folder.path().join("cache");
+    let arguments = [&["--log", "error"], arguments].concat();
+    Command::new(BINARY)
+        .args(arguments)
+        .env("OPGATE_CACHE_DIR", cache)
+        .current_dir(folder.path())
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A folder with a configuration, a plain bundle without objects, and a catalog that only warns.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let configuration = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let url = "https://docs.example.com/rules/";
+    write("folder.yaml", &format!("{configuration}docsUrl: {url}\n"));
+    let url = "https://docs.example.com/{policy}?rule={rule}";
+    write("page.yaml", &format!("{configuration}docsUrl: {url:?}\n"));
+    write("wrong.yaml", &format!("{configuration}docsUrl: docs.example.com\n"));
+    write("plain/manifests/empty.yaml", "# nothing\n");
+    let package = "---\nschema: olm.package\nname: p\ndefaultChannel: c\n";
+    let entries: Vec<_> = (0..9).map(|n| format!("- name: p.v1.0.{n}\n")).collect();
+    let mut catalog = format!("{package}---\nschema: olm.channel\npackage: p\nname: c\nentries:\n");
+    for (n, entry) in entries.iter().enumerate() {
+        catalog.push_str(entry);
+        if n > 0 {
+            catalog.push_str(&format!("  replaces: p.v1.0.{}\n", n - 1));
+        }
+    }
+    for n in 0..9 {
+        catalog.push_str(&format!(
+            "---\nschema: olm.bundle\npackage: p\nname: p.v1.0.{n}\nimage: example.com/p@sha256:{n}\nproperties:\n- type: olm.package\n  value: {{packageName: p, version: 1.0.{n}}}\n- type: olm.package.required\n  value: {{packageName: q, versionRange: '>=1.0.0'}}\n"
+        ));
+    }
+    write("catalog/catalog.yaml", &catalog);
+    folder
+}
+
+#[test]
+fn what_the_policies_declare_is_listed_with_the_documented_levels() {
+    let folder = folder();
+    let listed = out(&opgate(&folder, &["rules", "--output", "json"]));
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let declared = POLICIES.iter().flat_map(|policy| {
+        policy.all_rules().into_iter().map(|rule| {
+            json!({"policy": policy.name, "id": rule.id, "title": rule.title, "source": rule.source})
+        })
+    });
+    let known = |rule: &Value| {
+        let members = ["policy", "id", "title", "source"];
+        members.iter().map(|name| ((*name).to_owned(), rule[name].clone())).collect::<Value>()
+    };
+    assert_eq!(listed.iter().map(known).collect::<Vec<_>>(), declared.collect::<Vec<_>>());
+    let levels: BTreeMap<&str, &str> =
+        include_str!("levels.tsv").lines().filter_map(|line| line.split_once('\t')).collect();
+    for rule in &listed {
+        let id = rule["id"].as_str().unwrap();
+        assert_eq!(levels.get(id).copied(), rule["default"].as_str(), "{id}");
+    }
+    let markdown = out(&opgate(&folder, &["rules", "--output", "markdown"]));
+    assert_eq!(markdown.lines().count(), listed.len() + 2);
+    assert!(markdown.contains("| RPK-01 | deny | Bundle | UPDATE | the spec of a Bundle"));
+}
+
+#[test]
+fn a_rule_is_explained_in_full() {
+    let folder = folder();
+    let page = out(&opgate(&folder, &["rules", "explain", "opg-25"]));
+    assert!(page.starts_with("## OPG-25\n\na ClusterServiceVersion brings no API"), "{page}");
+    for part in
+        ["* Level: deny", "### Why", "### Repair", "### Accepted", "### Rejected", "```yaml"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let both = out(&opgate(&folder, &["rules", "explain", "PBF-02", "RPK-08"]));
+    assert!(both.contains("## PBF-02") && both.contains("## RPK-08"), "{both}");
+    assert!(both.contains("* Denies with the setting: `rukpak.strictPaths`"), "{both}");
+    let unknown = opgate(&folder, &["rules", "explain", "OPG-52"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    let text = err(&unknown);
+    assert!(
+        text.contains("no configured policy has a rule \"OPG-52\"; did you mean \"OPG-"),
+        "{text}"
+    );
+    // A policy of others may bring no pages.
+    let configuration = testkit::configuration(&[testkit::misbehaves("evil", &json!({}))]);
+    fs::write(folder.path().join("evil.yaml"), configuration).unwrap();
+    let page = out(&opgate(&folder, &["rules", "explain", "--config", "evil.yaml", "EVIL-1"]));
+    assert!(page.starts_with("## EVIL-1\n\nthe policy behaves\n"), "{page}");
+}
+
+/// The pages in `docs/rules` are what the rules say of themselves.
+#[test]
+fn the_published_pages_are_up_to_date() {
+    let folder = folder();
+    let output = opgate(&folder, &["rules", "pages", "pages"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules");
+    let files = |folder: &Path| {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: std::path::PathBuf| {
+            (path.file_name().unwrap().to_owned(), fs::read_to_string(path).unwrap())
+        };
+        entries.map(read).collect::<BTreeMap<_, _>>()
+    };
+    let (made, published) = (files(&folder.path().join("pages")), files(&published));
+    assert_eq!(made.len(), POLICIES.len() + 1);
+    let stale: Vec<_> =
+        made.iter().filter(|(name, text)| published.get(*name) != Some(text)).collect();
+    let names: Vec<_> = stale.iter().map(|(name, _)| name).collect();
+    assert!(
+        names.is_empty() && made.len() == published.len(),
+        "run `opgate rules pages docs/rules`: {names:?}"
+    );
+}
+
+#[test]
+fn denials_lead_to_the_pages_of_their_rules() {
+    let folder = folder();
+    let check = |config: Option<&str>, form: &str| {
+        let config: Vec<_> = config.into_iter().flat_map(|file| ["--config", file]).collect();
+        let arguments = [&["check", "plain", "--as", "plain", "--output", form], &config[..]];
+        let output = opgate(&folder, &arguments.concat());
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        out(&output)
+    };
+    let command = "opgate rules explain PBF-02";
+    let page = "https://docs.example.com/rules/plain-bundle.md#pbf-02";
+    for form in ["table", "junit"] {
+        assert!(check(None, form).contains(command), "{form}");
+        assert!(check(Some("folder.yaml"), form).contains(page), "{form}");
+        assert!(!check(Some("folder.yaml"), form).contains(command), "{form}");
+    }
+    let rule = |config: Option<&str>| {
+        let sarif: Value = serde_json::from_str(&check(config, "sarif")).unwrap();
+        let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().clone();
+        rules.into_iter().find(|rule| rule["id"] == "PBF-02").unwrap()
+    };
+    assert_eq!(rule(None)["helpUri"], Value::Null);
+    assert_eq!(rule(Some("folder.yaml"))["helpUri"], page);
+    let other = "https://docs.example.com/plain-bundle?rule=pbf-02";
+    assert_eq!(rule(Some("page.yaml"))["helpUri"], other);
+    let help = rule(None)["help"].clone();
+    assert!(help["text"].as_str().unwrap().starts_with("OCP 4.12"));
+    assert!(help["markdown"].as_str().unwrap().contains("### Repair"));
+    let wrong = opgate(&folder, &["rules", "--config", "wrong.yaml"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        err(&wrong).contains("wrong.yaml:3:1: docsUrl is \"docs.example.com\""),
+        "{}",
+        err(&wrong)
+    );
+}
+
+#[test]
+fn the_same_warning_at_many_places_is_one_line() {
+    let folder = folder();
+    let rows = |arguments: &[&str]| {
+        let output = opgate(&folder, &[&["check", "catalog"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let table = out(&output);
+        let rows = table.lines().filter(|line| line.contains(" warn CON-27 "));
+        rows.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [row] = &rows(&[])[..] else { panic!("{:?}", rows(&[])) };
+    assert!(row.starts_with("catalog/catalog.yaml:"), "{row}");
+    assert!(row.ends_with("(9 times, first here; --verbose shows all)"), "{row}");
+    assert_eq!(rows(&["--verbose"]).len(), 9);
+    let json = out(&opgate(&folder, &["check", "catalog", "--output", "json"]));
+    assert_eq!(json.matches("\"CON-27\"").count(), 9, "lists are whole");
+}
