@@ -82,6 +82,7 @@ pub mod describe;
 mod document;
 pub mod identities;
 pub mod log;
+mod policy;
 #[cfg(feature = "json")]
 mod raw;
 mod reads;
@@ -116,6 +117,9 @@ pub use bindings::opgate::policy::types::{
 pub use document::{Document, Items, escape};
 pub use opgate_upstream::labels::Selector;
 pub use opgate_upstream::{go, image, names};
+#[doc(hidden)]
+pub use policy::any_settings;
+pub use policy::{Policy, Route};
 #[cfg(feature = "json")]
 pub use raw::Raw;
 pub use reads::{ClusterRead, Index, Setting};
@@ -123,7 +127,7 @@ pub use report::{Report, UNLISTED};
 pub use request::{Parts, Request};
 pub use review::{Review, is_terminating};
 pub use rows::{Row, Rows};
-pub use rule::{Policy, Route, Rule, Target};
+pub use rule::{Rule, Target};
 #[doc(hidden)]
-pub use rule::{any_settings, bytes_of, rule_id, text_of};
+pub use rule::{bytes_of, rule_id, text_of};
 pub use shape::Shape;

@@ -1,14 +1,6 @@
-//! What a policy declares: its rules, the requests that they look at, and who judges them.
-//!
-//! ```text
-//! rule! { docs, level, on, reads, … } ─┐
-//!                                      ├─▶ policy! ─▶ POLICY ─▶ descriptor, matches, reads, settings
-//! target (kind of object) ─▶ judge ────┘
-//! ```
-//!
-//! Everything that the host learns of a policy follows from here, see [`crate::describe`].
+//! What a rule declares, and the requests that it looks at.
 
-use crate::{ClusterRead, Document, Level, Operation, Report, Review, Setting, SettingsError};
+use crate::{ClusterRead, Level, Operation, Setting};
 
 /// A rule, declared with [`rule!`](crate::rule!) next to the code that judges it.
 #[derive(Debug)]
@@ -84,35 +76,6 @@ impl Target {
 /// The group of documents that are made of files.
 const FILES: &str = "opgate.dev";
 
-/// Who judges requests for one kind of object.
-#[derive(Debug, Clone, Copy)]
-pub struct Route {
-    /// The kind. Which operations are asked for follows from the rules that look at it.
-    pub on: &'static Target,
-    /// Adds what is wrong to the report.
-    pub judge: fn(&Review<'_>, &mut Report<'_>),
-}
-
-/// A policy, declared with [`policy!`](crate::policy!).
-#[derive(Debug)]
-pub struct Policy {
-    /// Lower case letters, digits and `-`.
-    pub name: &'static str,
-    /// For people.
-    pub version: &'static str,
-    /// One sentence about the policy.
-    pub title: &'static str,
-    /// Its rules, module by module.
-    pub rules: &'static [&'static [&'static Rule]],
-    /// Who judges what. At most 64.
-    pub routes: &'static [Route],
-    /// JSON object with the schemas of its own settings, by name; empty for none. Those that all
-    /// policies have in common are added.
-    pub settings: &'static str,
-    /// Checks what the schema cannot say. Called once, when the policy is loaded.
-    pub check_settings: fn(&Document) -> Result<(), Vec<SettingsError>>,
-}
-
 /// Declares a rule: documentation, level, what it looks at. The name makes the id: `OPG_25` is
 /// `OPG-25`.
 ///
@@ -183,55 +146,6 @@ macro_rules! rules {
     [$($rule:ident),* $(,)?] => {
         pub(crate) const RULES: &[&$crate::Rule] = &[$(&$rule),*];
     };
-}
-
-/// Declares the policy of this crate as `POLICY`, and makes the exports of the component of it.
-///
-/// `rules` are the `RULES` of the modules; a route `KIND => judge` says which function judges requests
-/// for a kind. `settings` and `check_settings` may follow.
-#[macro_export]
-macro_rules! policy {
-    {
-        name: $name:literal,
-        title: $title:literal,
-        rules: [$($rules:expr),+ $(,)?],
-        routes: [$($target:path => $judge:path),+ $(,)?]
-        $(, settings: $settings:expr)?
-        $(, check_settings: $check:path)? $(,)?
-    } => {
-        /// The policy.
-        pub static POLICY: $crate::Policy = $crate::Policy {
-            name: $name,
-            version: env!("CARGO_PKG_VERSION"),
-            title: $title,
-            rules: &[$($rules),+],
-            routes: &[$($crate::Route { on: &$target, judge: $judge }),+],
-            settings: $crate::policy!(@or "" $(, $settings)?),
-            check_settings: $crate::policy!(@or $crate::any_settings $(, $check)?),
-        };
-
-        #[cfg(target_arch = "wasm32")]
-        struct OpgateExported;
-        #[cfg(target_arch = "wasm32")]
-        impl $crate::shell::Exported for OpgateExported {
-            const POLICY: &'static $crate::Policy = &POLICY;
-        }
-        #[cfg(target_arch = "wasm32")]
-        type OpgateExportedPolicy = $crate::shell::Shell<OpgateExported>;
-        #[cfg(target_arch = "wasm32")]
-        $crate::bindings::export!(OpgateExportedPolicy with_types_in $crate::bindings);
-    };
-    (@or $default:expr) => { $default };
-    (@or $default:expr, $given:expr) => { $given };
-}
-
-/// Settings that the schema accepts are good.
-///
-/// # Errors
-/// Never.
-#[doc(hidden)]
-pub fn any_settings(_: &Document) -> Result<(), Vec<SettingsError>> {
-    Ok(())
 }
 
 /// `OPG_25` as `OPG-25`.

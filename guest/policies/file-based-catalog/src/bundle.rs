@@ -1,20 +1,23 @@
 //! Bundles, one by one: what each is, and what its parts say.
 //!
 //! ```text
-//! olm.bundle ─┬─ properties ─▶ bundle_properties ─▶ identity: version and release
+//! olm.bundle ─┬─ properties ─▶ properties ─▶ identity: version and release
 //!             └─ image, relatedImages ─▶ images
 //! ```
+
+pub(crate) mod identity;
+pub(crate) mod images;
+pub(crate) mod properties;
 
 use opgate_constraint::version::Version;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
+use self::properties::{Found, Reader};
 use crate::CATALOG;
 use crate::blob::{Blob, Meta, place};
-use crate::bundle_properties::{Found, Reader};
 use crate::objects::Objects;
 use crate::settings::Settings;
-use crate::{identity, images, properties};
 
 rules![FBC_26];
 
@@ -95,7 +98,7 @@ pub(crate) fn judge(
     }
     let mut found = Found::default();
     let mut reader = Reader { blob, bundle: &bundle, objects, found: &mut found };
-    let readable = properties::judge(blob, meta, settings, report, |property, to| {
+    let readable = crate::properties::judge(blob, meta, settings, report, |property, to| {
         reader.property(property, to);
     });
     found.unlisted(blob, report);

@@ -2,6 +2,9 @@
 //!
 //! A document has the blobs of one package, or those that belong to none.
 
+pub(crate) mod members;
+pub(crate) mod unique;
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -16,7 +19,7 @@ use crate::files::FBC_43;
 use crate::objects::Objects;
 use crate::package::{self, Package};
 use crate::settings::Settings;
-use crate::{CATALOG, go_text, graph, members, properties, unique};
+use crate::{CATALOG, go_text, graph, properties};
 
 rules![FBC_04];
 

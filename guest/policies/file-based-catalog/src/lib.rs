@@ -21,24 +21,19 @@
 mod baseline;
 mod blob;
 mod bundle;
-mod bundle_properties;
 mod catalog;
 mod channel;
 mod deprecations;
 mod files;
 mod go_text;
 mod graph;
-mod identity;
-mod images;
 mod judge;
-mod members;
 mod objects;
 mod package;
 mod properties;
 mod settings;
 mod spelling;
 mod text;
-mod unique;
 
 use opgate_sdk::Target;
 
@@ -51,18 +46,18 @@ opgate_sdk::policy! {
         baseline::RULES,
         blob::RULES,
         bundle::RULES,
-        bundle_properties::RULES,
+        bundle::properties::RULES,
         catalog::RULES,
         channel::RULES,
         deprecations::RULES,
         files::RULES,
         graph::RULES,
-        identity::RULES,
-        images::RULES,
-        members::RULES,
+        bundle::identity::RULES,
+        bundle::images::RULES,
+        catalog::members::RULES,
         package::RULES,
         properties::RULES,
-        unique::RULES,
+        catalog::unique::RULES,
     ],
     routes: [CATALOG => judge::judge],
     settings: include_str!("settings.json"),

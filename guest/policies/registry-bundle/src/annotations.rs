@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::folder::{BUNDLE, Content, File, Folder};
-use crate::layout::METADATA;
+use crate::folder::{BUNDLE, Content, File, Folder, METADATA};
 use crate::{ascii, versions};
 
 rules![RBF_02, RBF_03, RBF_04, RBF_05, RBF_21, RBF_27];

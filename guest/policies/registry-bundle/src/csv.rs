@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
-use crate::folder::{BUNDLE, File, Folder};
-use crate::manifests::{CSV, DIRECTORY, Manifest};
+use crate::folder::{BUNDLE, File, Folder, MANIFESTS};
+use crate::manifests::{CSV, Manifest};
 
 rules![RBF_06, RBF_13, RBF_16];
 
@@ -61,11 +61,11 @@ pub(crate) fn exactly_one(
     let mut csvs = manifests.iter().filter(|manifest| manifest.kind == CSV);
     match csvs.next() {
         Some(_) => {}
-        None if folder.files_in(DIRECTORY).any(File::is_failed) => {
+        None if folder.files_in(MANIFESTS).any(File::is_failed) => {
             report.skip(&RBF_06, "", "a file in manifests cannot be read");
         }
         None => {
-            let message = format!("no ClusterServiceVersion object found in {DIRECTORY}");
+            let message = format!("no ClusterServiceVersion object found in {MANIFESTS}");
             report.add(&RBF_06, "spec.files", message);
         }
     }

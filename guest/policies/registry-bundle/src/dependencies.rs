@@ -6,8 +6,7 @@
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::folder::{BUNDLE, Content, Folder};
-use crate::layout::METADATA;
+use crate::folder::{BUNDLE, Content, Folder, METADATA};
 
 rules![RBF_17, RBF_18];
 

@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::{Document, Kind, Target};
 
-use crate::{layout, manifests};
+/// Folder of the manifests.
+pub(crate) const MANIFESTS: &str = "manifests";
+/// Folder of the metadata.
+pub(crate) const METADATA: &str = "metadata";
 
 pub(crate) static BUNDLE: Target = Target::of_files("RegistryBundle", &["registrybundles"]);
 
@@ -156,7 +159,7 @@ impl<'d> Folder<'d> {
 
     /// Bytes of the files that OLM unpacks.
     pub(crate) fn size(&self) -> u64 {
-        let unpacked = [manifests::DIRECTORY, layout::METADATA];
+        let unpacked = [MANIFESTS, METADATA];
         let files = self.files.iter().filter(|file| unpacked.contains(&file.directory()));
         files.fold(0, |sum, file| sum.saturating_add(file.size))
     }

@@ -5,12 +5,9 @@
 
 use opgate_sdk::{Report, rule, rules};
 
-use crate::folder::{BUNDLE, Content, Folder};
-use crate::manifests;
+use crate::folder::{BUNDLE, Content, Folder, MANIFESTS, METADATA};
 
 rules![RBF_01, RBF_14, RBF_15];
-
-pub(crate) const METADATA: &str = "metadata";
 
 /// So much fits into one ConfigMap, into which OLM unpacks a bundle.
 const LIMIT: u64 = 1 << 20;
@@ -61,7 +58,7 @@ rule! {
 }
 
 pub(crate) fn directories(folder: &Folder<'_>, report: &mut Report<'_>) {
-    for directory in [manifests::DIRECTORY, METADATA] {
+    for directory in [MANIFESTS, METADATA] {
         if folder.has_directory(directory) {
             continue;
         }

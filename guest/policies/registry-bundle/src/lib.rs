@@ -23,7 +23,6 @@ mod dockerfile;
 mod folder;
 mod layout;
 mod manifests;
-mod object_meta;
 mod objects;
 mod package;
 mod properties;
@@ -31,6 +30,7 @@ mod removed;
 mod scorecard;
 mod versions;
 
+use crate::folder::MANIFESTS;
 use opgate_sdk::{Document, Report, Review};
 
 use annotations::Annotations;
@@ -75,7 +75,7 @@ fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
     layout::directories(folder, report);
     layout::size(folder, report);
 
-    let objects = manifests::of(folder, folder.files_in(manifests::DIRECTORY));
+    let objects = manifests::of(folder, folder.files_in(MANIFESTS));
     let annotations = annotations::find(folder, report);
     if let Some(annotations) = &annotations {
         let has_csv = objects.iter().any(|object| object.kind == manifests::CSV);
@@ -89,7 +89,7 @@ fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
 
     manifests::judge_files(folder, &objects, settings, report);
     // Without the directory (RBF-01) there is nothing that could be in it.
-    if folder.has_directory(manifests::DIRECTORY) {
+    if folder.has_directory(MANIFESTS) {
         csv::exactly_one(folder, &objects, report);
     }
     let package = annotations.as_ref().and_then(Annotations::package);

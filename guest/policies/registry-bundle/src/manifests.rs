@@ -6,16 +6,16 @@
 //!
 //! The registry reads only the first document of a file, and so do the rules.
 
+mod object_meta;
+
 use std::collections::BTreeSet;
 
 use opgate_sdk::{Document, Kind, Report, names, rule, rules};
 
-use crate::folder::{BUNDLE, Content, File, Folder};
-use crate::object_meta;
+use crate::folder::{BUNDLE, Content, File, Folder, MANIFESTS};
 
 rules![RBF_10, RBF_11, RBF_12, RBF_32];
 
-pub(crate) const DIRECTORY: &str = "manifests";
 pub(crate) const CSV: &str = "ClusterServiceVersion";
 pub(crate) const CRD: &str = "CustomResourceDefinition";
 
@@ -134,7 +134,7 @@ pub(crate) fn judge_files(
     settings: &Document,
     report: &mut Report<'_>,
 ) {
-    for file in folder.files_in(DIRECTORY) {
+    for file in folder.files_in(MANIFESTS) {
         parses(folder, file, report);
         if let Content::Documents(2..) = file.content {
             let message = format!(
@@ -144,7 +144,7 @@ pub(crate) fn judge_files(
             report.add(&RBF_32, file.document_field(1), message);
         }
     }
-    for path in folder.directories_in(DIRECTORY) {
+    for path in folder.directories_in(MANIFESTS) {
         report.add(&RBF_12, "spec.directories", cannot_parse(path, "is a directory"));
     }
     let extra: BTreeSet<String> = settings.texts("/bundle/extraKinds").into_iter().collect();

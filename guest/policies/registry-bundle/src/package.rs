@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
-use crate::folder::{BUNDLE, Content, File, Folder};
+use crate::apis;
+use crate::folder::{BUNDLE, Content, File, Folder, MANIFESTS, METADATA};
 use crate::manifests::{self, CSV, Manifest, RBF_12};
-use crate::{apis, layout};
 
 rules![RBF_28, RBF_29, RBF_30];
 
@@ -29,9 +29,7 @@ pub(crate) fn manifests<'f>(folder: &'f Folder<'_>) -> Vec<&'f File> {
 
 /// Whether the folder is that of a package, and not a bundle with a package manifest beside it.
 pub(crate) fn is_package(folder: &Folder<'_>, packages: &[&File]) -> bool {
-    !packages.is_empty()
-        && !folder.has_directory(manifests::DIRECTORY)
-        && !folder.has_directory(layout::METADATA)
+    !packages.is_empty() && !folder.has_directory(MANIFESTS) && !folder.has_directory(METADATA)
 }
 
 rule! {

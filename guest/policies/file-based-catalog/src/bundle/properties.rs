@@ -9,8 +9,8 @@ use opgate_sdk::{Kind, Report, names, rule, rules};
 use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
+use crate::bundle::identity::PackageProperty;
 use crate::go_text::wrong_value;
-use crate::identity::PackageProperty;
 use crate::objects::{self, Objects, Outcome};
 use crate::properties::{
     GROUP, KIND, PACKAGE_NAME, Property, VALUE, VERSION, VERSION_RANGE, field,

@@ -7,7 +7,7 @@ use opgate_sdk::{Kind, Report, rule, rules};
 use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
-use crate::bundle_properties::Found;
+use crate::bundle::properties::Found;
 use crate::go_text::{wrong_field, wrong_value};
 use crate::properties::{PACKAGE_NAME, Property, RELEASE, VALUE, VERSION, field};
 
