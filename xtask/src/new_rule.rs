@@ -297,7 +297,7 @@ mod tests {
         let [(module, code), (cases, case)] = &texts[..] else { panic!("{texts:?}") };
         assert_eq!(module, "plain-bundle/src/objects.rs");
         assert_eq!(cases, "plain-bundle/cases/PBF-91.yaml");
-        assert!(code.contains("rules![PBF_05, PBF_91];"), "{code}");
+        assert!(code.contains("rules![PBF_04, PBF_05, PBF_91];"), "{code}");
         let new = Declared { name: "PBF_91".to_owned(), on: "BUNDLE: Create | Update".to_owned() };
         assert!(source::declared(code).contains(&new), "{code}");
         for heading in ["Why", "Repair", "Accepted", "Rejected"] {
