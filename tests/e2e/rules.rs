@@ -56,7 +56,7 @@ fn folder() -> TempDir {
     }
     for n in 0..9 {
         catalog.push_str(&format!(
-            "---\nschema: olm.bundle\npackage: p\nname: p.v1.0.{n}\nimage: example.com/p@sha256:{n}\nproperties:\n- type: olm.package\n  value: {{packageName: p, version: 1.0.{n}}}\n- type: olm.package.required\n  value: {{packageName: q, versionRange: '>=1.0.0'}}\n"
+            "---\nschema: olm.bundle\npackage: p\nname: p.v1.0.{n}\nimage: example.com/p:v{n}\nproperties:\n- type: olm.package\n  value: {{packageName: p, version: 1.0.{n}}}\n- type: olm.package.required\n  value: {{packageName: q, versionRange: '>=1.0.0 <1.1.0'}}\n"
         ));
     }
     write("catalog/catalog.yaml", &catalog);
