@@ -140,8 +140,8 @@ rule! {
     /// manifests/ has no subdirectories
     ///
     /// There is no directory in `manifests/`, not even an empty one. The rule reports each one
-    /// directly below it once, and what is in it is not judged. It reports the first 64 one by one,
-    /// and how many more there are. On UPDATE the rule judges the bundle in full.
+    /// directly below it once, and what is in it is not judged. On UPDATE the rule judges the bundle
+    /// in full.
     ///
     /// # Why
     ///

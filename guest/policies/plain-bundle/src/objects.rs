@@ -15,8 +15,7 @@ rule! {
     /// Each file directly in `manifests/` is named `*.yaml`, `*.yml` or `*.json` and can be parsed,
     /// and each document in it is an object. A file can hold several documents. `apiVersion`,
     /// `kind` and `metadata.name` of an object have no template action: no `{{`. In other fields
-    /// `{{` is data. The rule reports the first 64 report one by one, and how many more there
-    /// are. On UPDATE it judges the bundle in full.
+    /// `{{` is data. On UPDATE the rule judges the bundle in full.
     ///
     /// # Why
     ///
@@ -115,9 +114,8 @@ rule! {
     /// `metadata.name`, each a text that is not empty; `metadata.generateName` is no name. A list,
     /// with a `kind` that ends with `List` and with `items`, stands for its items and needs neither
     /// `apiVersion` nor a name itself. Items of a typed list such as `ConfigMapList` take
-    /// `apiVersion` and `kind` from the list; items of a `List` have their own. The rule reports
-    /// the first 64 report one by one, and how many more there are. On UPDATE it judges the
-    /// bundle in full.
+    /// `apiVersion` and `kind` from the list; items of a `List` have their own. On UPDATE the rule
+    /// judges the bundle in full.
     ///
     /// # Why
     ///
