@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{Case, Expects, plural};
 
-/// The tests of a policy. Once, in `tests/cases.rs` of its crate.
+/// The tests of a policy. Once, in `tests/rules.rs` of its crate.
 #[macro_export]
 macro_rules! tests {
     ($policy:expr) => {
