@@ -26,6 +26,8 @@ pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     config.wasm_multi_memory(true);
     // A fault names limits and imports, not the functions of the guest.
     config.wasm_backtrace_max_frames(None);
+    // Only backtraces want it, and it is a tenth of an image.
+    config.generate_address_map(false);
     // Same bits for the same input, also for floating point.
     config.cranelift_nan_canonicalization(true);
     if !roomy {
