@@ -9,6 +9,7 @@ mod settings;
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::{env, fs};
 
@@ -32,13 +33,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = wasmtime::Engine::new(&settings::config(&target, true)?)?;
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
+    // Compiling all takes seconds, minutes with a compiler that was built without optimisation. What
+    // the last run wrote serves again while neither the component nor the compiler has changed.
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    let compiler = hasher.finish().to_string();
+    let stamp = out.join("compiler");
+    let kept = fs::read_to_string(&stamp).is_ok_and(|last| last == compiler);
+    if !kept && stamp.exists() {
+        fs::remove_file(&stamp)?;
+    }
     let mut list = String::from("&[\n");
     for policy in POLICIES {
         for (_, component) in components(Guest::Package(&format!("opgate-{policy}")))? {
             let wasm = out.join(format!("{policy}.wasm"));
             let image = out.join(format!("{policy}.image"));
-            fs::write(&wasm, &component)?;
-            fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
+            // The component is written last: it says of what the image was made.
+            if !kept || !image.is_file() || fs::read(&wasm).ok().as_ref() != Some(&component) {
+                fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
+                fs::write(&wasm, &component)?;
+            }
             let (wasm, image) = (wasm.display(), image.display());
             writeln!(
                 list,
@@ -46,6 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             )?;
         }
     }
+    fs::write(stamp, compiler)?;
     list.push_str("]\n");
     fs::write(out.join("builtin.rs"), list)?;
     Ok(())
