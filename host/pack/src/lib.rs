@@ -88,20 +88,27 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         Guest::Package(package) | Guest::Examples { package, .. } => package,
     };
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(&workspace).args(["build", "--quiet", "--profile", "guest"]);
-    cargo.args(["--target", TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
+    cargo.current_dir(&workspace);
+    // `cargo rustc` for the one library: with `rlib` among its crate types there is no LTO.
     match guest {
-        Guest::Package(_) => cargo.arg("--lib"),
-        Guest::Examples { .. } => cargo.arg("--examples"),
+        Guest::Package(_) => cargo.args(["rustc", "--lib", "--crate-type", "cdylib"]),
+        Guest::Examples { .. } => cargo.args(["build", "--examples"]),
     };
+    cargo.args(["--quiet", "--profile", "guest"]);
+    cargo.args(["--target", TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
+    if DEEP_GUESTS.contains(&package) {
+        cargo.arg("--").args(DEEP.map(|flag| format!("-Clink-arg={flag}")));
+    }
     // What the outer build was told is not meant for the guests: flags for the host's compiler,
     // clippy in front of it, another target folder.
     for name in ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER", "CLIPPY_ARGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
-    let linker = if DEEP_GUESTS.contains(&package) { DEEP } else { LINKER };
-    let flags: Vec<_> = linker.iter().map(|flag| format!("-Clink-arg={flag}")).collect();
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
+    // The same for all guests, so that what they share is built once; the last value of a flag counts.
+    cargo.env(
+        "CARGO_ENCODED_RUSTFLAGS",
+        LINKER.map(|flag| format!("-Clink-arg={flag}")).join("\u{1f}"),
+    );
     let status = cargo.status().map_err(io_error("cargo"))?;
     if !status.success() {
         return Err(Error::Cargo(status.to_string()));
