@@ -106,7 +106,7 @@ fn a_rule_is_explained_in_full() {
     assert_eq!(unknown.status.code(), Some(2));
     let text = err(&unknown);
     assert!(
-        text.contains("no configured policy has a rule \"OPG-52\"; did you mean \"OPG-"),
+        text.contains("no configured policy has a rule \"OPG-52\": `opgate rules` lists them; did you mean \"OPG-"),
         "{text}"
     );
     // A policy of others may bring no pages.

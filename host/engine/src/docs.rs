@@ -52,16 +52,39 @@ pub fn docs(component: &[u8]) -> Docs {
 mod tests {
     use super::*;
 
+    /// A component with one section.
+    fn component(data: &[u8]) -> Vec<u8> {
+        let leb = |mut number: usize| {
+            let mut bytes = Vec::new();
+            loop {
+                let byte = u8::try_from(number & 0x7f).unwrap();
+                number >>= 7;
+                bytes.push(if number > 0 { byte | 0x80 } else { byte });
+                if number == 0 {
+                    return bytes;
+                }
+            }
+        };
+        let name = [leb(SECTION.len()), SECTION.as_bytes().to_vec()].concat();
+        let section = [leb(name.len() + data.len()), name, data.to_vec()].concat();
+        [b"\0asm\x0d\0\x01\0\0".to_vec(), section].concat()
+    }
+
+    #[test]
+    fn more_than_anybody_reads_is_left_out() {
+        let line = "x".repeat(10_000);
+        let page = &super::docs(&component(format!("## A\n{line}\n").as_bytes()))["A"];
+        assert!(page.len() <= MAX_LINE && page.ends_with('…'), "{}", page.len());
+        let fits = format!("## A\n{}", "y\n".repeat(MAX_SIZE / 2 - 4));
+        assert_eq!(super::docs(&component(fits.as_bytes())).len(), 1);
+        let large = format!("## A\n{}", "y\n".repeat(MAX_SIZE / 2));
+        assert!(super::docs(&component(large.as_bytes())).is_empty());
+    }
+
     #[test]
     fn sections_of_strangers_are_made_fit_to_print() {
-        let mut component = b"\0asm\x0d\0\x01\0".to_vec();
-        let data = b"## X_1\n a\x1b[31mb\n\n # Why\n c \n## Y\n";
-        let name = SECTION.as_bytes();
-        let length = u8::try_from(1 + name.len() + data.len()).unwrap();
-        component.extend([0, length, u8::try_from(name.len()).unwrap()]);
-        component.extend(name);
-        component.extend(data);
-        let docs = docs(&component);
+        let component = component(b"## X_1\n a\x1b[31mb\n\n # Why\n c \n## Y\n");
+        let docs = super::docs(&component);
         assert_eq!(docs["X-1"], "a [31mb\n\n# Why\nc");
         assert_eq!(docs["Y"], "");
         assert!(super::docs(b"no wasm").is_empty() && super::docs(&component[..20]).is_empty());

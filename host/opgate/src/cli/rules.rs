@@ -123,9 +123,8 @@ fn explain(config: &ConfigArgs, ids: &[String]) -> Result<Outcome, Failure> {
         let found = || rules_of(&set).filter(|(_, rule)| rule.id.eq_ignore_ascii_case(id));
         if found().next().is_none() {
             let hint = opgate_text::hint(id, rules_of(&set).map(|(_, rule)| rule.id.as_str()));
-            let text = format!(
-                "no configured policy has a rule {id:?}{hint}: list them with `opgate rules`"
-            );
+            let text =
+                format!("no configured policy has a rule {id:?}: `opgate rules` lists them{hint}");
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
         for (policy, rule) in found() {
@@ -153,11 +152,16 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
          <!-- Made by `opgate rules pages`. Change the documentation of the rule in its source instead. -->\n",
     );
     for policy in set.policies() {
-        let file = format!("{}.md", policy.name);
+        // As links name it, whatever it is called in the configuration; two copies have one page.
+        let name = &policy.descriptor.name;
+        let file = format!("{name}.md");
+        if files.contains_key(&file) {
+            continue;
+        }
         let title = markdown(&policy.descriptor.title);
-        let mut page = format!("# {}\n\n{title}.\n", policy.name);
+        let mut page = format!("# {name}\n\n{title}.\n");
         // Writing to a text does not fail.
-        let _ = write!(index, "\n## [{}]({file})\n\n{title}.\n\n", policy.name);
+        let _ = write!(index, "\n## [{name}]({file})\n\n{title}.\n\n");
         let _ = writeln!(index, "| rule | default | what must hold |\n|---|---|---|");
         for rule in &policy.descriptor.rules {
             let (id, anchor) = (&rule.id, rule.id.to_ascii_lowercase());
