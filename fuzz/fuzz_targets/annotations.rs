@@ -20,11 +20,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use opgate_constraint_limits::ConstraintLimits;
 use libfuzzer_sys::fuzz_target;
+use opgate_constraint_limits::POLICY as CONSTRAINTS;
 use opgate_fuzz::{base64, gzip, large};
-use opgate_sdk::{Document, GroupVersionResource, Operation, Policy, Request, Verdict};
-use opgate_registry_bundle::RegistryBundle;
+use opgate_registry_bundle::POLICY as BUNDLES;
+use opgate_sdk::{Document, GroupVersionResource, Operation, Parts, Policy, Request};
 use serde_json::{Value, json};
 
 const OLM: &str = "operators.coreos.com";
@@ -32,6 +32,11 @@ const FILES: &str = "opgate.dev";
 
 /// What compressed files may expand to: little, because all of it is set to zero before each.
 const INFLATED: usize = 64 << 10;
+
+/// Findings of a verdict, at the most.
+const VIOLATIONS: usize = 256;
+/// Bytes of a field that are compared. A verdict cuts longer ones, which start with the hiding place.
+const FIELD: usize = 512;
 
 fn settings() -> [Value; 3] {
     [
@@ -67,21 +72,21 @@ fuzz_target!(|input: &[u8]| {
             (configmaps(), map("data", "f", &large), ""),
         ];
         for (request, object, field) in asked {
-            found::<ConstraintLimits>(&request, &object, None, &settings()[0], field);
+            found(&CONSTRAINTS, &request, &object, None, &settings()[0], field);
         }
     }
 });
 
-fn request(group: &str, version: &str, resource: &str) -> Request {
+fn request(group: &str, version: &str, resource: &str) -> Parts {
     let [group, version, resource] = [group, version, resource].map(str::to_owned);
-    Request { resource: GroupVersionResource { group, version, resource }, ..Request::default() }
+    Parts { resource: GroupVersionResource { group, version, resource }, ..Parts::default() }
 }
 
-fn csvs() -> Request {
+fn csvs() -> Parts {
     request(OLM, "v1alpha1", "clusterserviceversions")
 }
 
-fn configmaps() -> Request {
+fn configmaps() -> Parts {
     request("", "v1", "configmaps")
 }
 
@@ -107,55 +112,51 @@ fn document(value: &Value) -> Document {
     Document::parse(&value.to_string()).expect("a document")
 }
 
-/// Rules of a policy.
-fn rules<P: Policy>() -> BTreeSet<&'static str> {
-    P::describe().rules.iter().map(|rule| rule.id).collect()
-}
-
-static RULES: LazyLock<(BTreeSet<&str>, BTreeSet<&str>)> =
-    LazyLock::new(|| (rules::<ConstraintLimits>(), rules::<RegistryBundle>()));
+static RULES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    let rules = [&CONSTRAINTS, &BUNDLES].map(Policy::all_rules);
+    rules.into_iter().flatten().map(|rule| rule.id).collect()
+});
 
 /// A finding: rule, rest of the field, message.
 type Found = (String, String, String);
 
 /// Asks a policy. Every field must start with this one.
-fn found<P: Policy>(
-    request: &Request,
+fn found(
+    policy: &Policy,
+    request: &Parts,
     object: &Value,
     old: Option<&Value>,
     settings: &Value,
     field: &str,
 ) -> Vec<Found> {
-    let old = old.map(document);
-    let object = Some(document(object));
-    let verdict: Verdict = P::validate(request, object.as_ref(), old.as_ref(), &document(settings));
-    assert!(verdict.violations.len() < 2_000);
-    let mut counts = BTreeMap::new();
+    let request = Request::from(request.clone());
+    let (object, old, settings) = (document(object), old.map(document), document(settings));
+    let routes = policy.routes_of(&request, &settings);
+    let verdict = policy.validate(&request, routes, Some(&object), old.as_ref(), &settings);
+    assert!(verdict.violations.len() <= VIOLATIONS);
     let told = verdict.violations.into_iter().map(|violation| {
         let (rule, at) = (violation.rule, violation.field);
-        assert!(RULES.0.contains(&*rule) || RULES.1.contains(&*rule), "{rule}");
+        assert!(RULES.contains(&*rule), "{rule}");
         assert!(!violation.message.is_empty(), "{rule}");
-        *counts.entry(rule.clone()).or_insert(0) += 1;
-        assert!(counts[&rule] <= 65, "{rule}");
-        let is_rest = at.is_empty() && violation.message.contains("left out");
-        let rest = at.strip_prefix(field).or(is_rest.then_some(""));
-        let rest = rest.unwrap_or_else(|| panic!("{at} is not in {field}: {rule}")).to_owned();
+        let rest = at.strip_prefix(field);
+        let rest = rest.unwrap_or_else(|| panic!("{at} is not in {field}: {rule}"));
+        let rest = rest.get(..rest.floor_char_boundary(FIELD)).unwrap_or_default().to_owned();
         (rule, rest, violation.message)
     });
     told.collect()
 }
 
 /// Asks with all settings, and that nothing is said of what does not change or goes away.
-fn every(request: &Request, object: &Value, field: &str) {
+fn every(request: &Parts, object: &Value, field: &str) {
     for settings in &settings() {
-        found::<ConstraintLimits>(request, object, None, settings, field);
+        found(&CONSTRAINTS, request, object, None, settings, field);
     }
     let settings = &settings()[0];
-    let update = Request { operation: Operation::Update, ..request.clone() };
-    let unchanged = found::<ConstraintLimits>(&update, object, Some(object), settings, field);
+    let update = Parts { operation: Operation::Update, ..request.clone() };
+    let unchanged = found(&CONSTRAINTS, &update, object, Some(object), settings, field);
     assert_eq!(unchanged, []);
-    let delete = Request { operation: Operation::Delete, ..request.clone() };
-    assert_eq!(found::<ConstraintLimits>(&delete, object, None, settings, field), []);
+    let delete = Parts { operation: Operation::Delete, ..request.clone() };
+    assert_eq!(found(&CONSTRAINTS, &delete, object, None, settings, field), []);
 }
 
 /// A text in an annotation, in every hiding place.
@@ -183,9 +184,9 @@ fn properties(name: &str, text: &str) {
     let metadata = blob("olm.csv.metadata", json!({"annotations": {name: text}}));
     let object = blob("olm.bundle.object", json!({"data": base64(json.as_bytes())}));
     for settings in &settings()[..2] {
-        let expected = found::<ConstraintLimits>(&csvs(), &csv, None, settings, &field);
-        let same = |request: &Request, object: &Value, at: &str| {
-            let found = found::<ConstraintLimits>(request, object, None, settings, at);
+        let expected = found(&CONSTRAINTS, &csvs(), &csv, None, settings, &field);
+        let same = |request: &Parts, object: &Value, at: &str| {
+            let found = found(&CONSTRAINTS, request, object, None, settings, at);
             assert_eq!(found, expected, "{at}");
         };
         same(&catalogs, &metadata, &format!("{value}.annotations[{name}]"));
@@ -212,8 +213,8 @@ fn file(text: &str) {
     every(&configmaps(), &packed, "binaryData[f]");
     for settings in &settings()[..2] {
         assert_eq!(
-            found::<ConstraintLimits>(&configmaps(), &plain, None, settings, "data[f]"),
-            found::<ConstraintLimits>(&configmaps(), &packed, None, settings, "binaryData[f]"),
+            found(&CONSTRAINTS, &configmaps(), &plain, None, settings, "data[f]"),
+            found(&CONSTRAINTS, &configmaps(), &packed, None, settings, "binaryData[f]"),
         );
     }
 }
@@ -229,8 +230,8 @@ fn dependencies(json: &str) {
     ]}});
     let request = request(FILES, "v1alpha1", "registrybundles");
     for settings in &settings() {
-        found::<ConstraintLimits>(&request, &bundle, None, settings, "spec.files[");
-        found::<RegistryBundle>(&request, &bundle, None, settings, "spec.");
+        found(&CONSTRAINTS, &request, &bundle, None, settings, "spec.files[");
+        found(&BUNDLES, &request, &bundle, None, settings, "spec.");
     }
 }
 
@@ -261,7 +262,7 @@ fn metadata(text: &str) {
     let request = request(FILES, "v1alpha1", "registrybundles");
     let [_, redhat, strict] = &settings();
     let rules = |object: &Value, settings: &Value| {
-        let found = found::<RegistryBundle>(&request, object, None, settings, "spec.");
+        let found = found(&BUNDLES, &request, object, None, settings, "spec.");
         found.into_iter().map(|(rule, _, _)| rule).collect::<Vec<_>>()
     };
     let told = rules(&bundle(dockerfile), redhat);

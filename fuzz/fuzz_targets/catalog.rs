@@ -14,12 +14,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use opgate_constraint_limits::ConstraintLimits;
-use opgate_file_based_catalog::FileBasedCatalog;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use opgate::fuzzing::{Question, catalog, detect};
+use opgate_constraint_limits::POLICY as CONSTRAINTS;
+use opgate_file_based_catalog::POLICY as CATALOGS;
 use opgate_fuzz::hash;
-use opgate_sdk::{Document, GroupVersionResource, Operation, Policy, Request, Violation};
+use opgate_sdk::{Document, GroupVersionResource, Operation, Parts, Policy, Request, Violation};
 use serde_json::Value;
 
 const FILES: [&str; 4] = ["catalog.yaml", "more/catalog.json", ".indexignore", "notes"];
@@ -89,7 +89,7 @@ fn judged(input: &[u8]) -> Corpus {
 }
 
 static RULES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
-    let rules = [FileBasedCatalog::describe().rules, ConstraintLimits::describe().rules];
+    let rules = [&CATALOGS, &CONSTRAINTS].map(Policy::all_rules);
     rules.into_iter().flatten().map(|rule| rule.id).collect()
 });
 
@@ -104,13 +104,13 @@ fn asked(
         ["opgate.dev", "v1alpha1", "filebasedcatalogs"].map(str::to_owned);
     let resource = GroupVersionResource { group, version, resource };
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-    let request = Request { resource, operation, ..Request::default() };
+    let request = Request::from(Parts { resource, operation, ..Parts::default() });
     let parsed = |json: &str| Document::parse(json).expect("a document");
     let (object, old, settings) = (Some(parsed(object)), old.map(parsed), parsed("{}"));
-    let verdicts = [
-        FileBasedCatalog::validate(&request, object.as_ref(), old.as_ref(), &settings),
-        ConstraintLimits::validate(&request, object.as_ref(), old.as_ref(), &settings),
-    ];
+    let verdicts = [&CATALOGS, &CONSTRAINTS].map(|policy| {
+        let routes = policy.routes_of(&request, &settings);
+        policy.validate(&request, routes, object.as_ref(), old.as_ref(), &settings)
+    });
     let all: Vec<Violation> = verdicts.into_iter().flat_map(|verdict| verdict.violations).collect();
     let fields: Vec<String> = all.iter().map(|violation| violation.field.clone()).collect();
     for (violation, place) in all.iter().zip(question.places(&fields)) {

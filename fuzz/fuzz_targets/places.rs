@@ -7,8 +7,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::{Json, line_and_column};
-use serde_json::Value;
 use opgate_yaml::Words;
+use serde_json::Value;
 
 /// Levels that are written, and values.
 const DEPTH: usize = 7;

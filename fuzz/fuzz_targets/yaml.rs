@@ -8,8 +8,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::{Json, large, line_and_column};
-use serde::de::IgnoredAny;
 use opgate_yaml::{Document, Words};
+use serde::de::IgnoredAny;
 
 const ROOM: usize = 64 << 10;
 /// Values of a document of which line and column are counted.
