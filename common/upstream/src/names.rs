@@ -133,6 +133,34 @@ fn is_qualified(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// What the pattern says, on all texts of up to four of these characters.
+    #[test]
+    fn labels_and_subdomains_are_those_of_the_patterns() {
+        const CHARACTERS: [char; 10] = ['a', 'z', '0', '9', '-', '.', '_', 'A', ' ', 'é'];
+        let fits = |text: &str| {
+            let inner = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-');
+            !text.is_empty()
+                && text.chars().all(inner)
+                && !text.starts_with('-')
+                && !text.ends_with('-')
+        };
+        let mut texts = vec![String::new()];
+        let mut start = 0;
+        for _ in 0..4 {
+            let end = texts.len();
+            for at in start..end {
+                texts.extend(CHARACTERS.map(|c| format!("{}{c}", texts[at])));
+            }
+            start = end;
+        }
+        assert_eq!(texts.len(), 11_111);
+        for text in &texts {
+            assert_eq!(is_label(text), fits(text), "{text:?}");
+            assert_eq!(is_subdomain(text), text.split('.').all(fits), "{text:?}");
+        }
+        assert!(is_label(&"a".repeat(64)));
+    }
+
     #[test]
     fn labels() {
         assert!(label_errors("3scale-operator").is_empty());

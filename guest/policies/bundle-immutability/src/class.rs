@@ -1,7 +1,7 @@
 //! The provisioner class: it is there, beside a source, well formed and known.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, rule, rules};
+use opgate_sdk::{Document, Report, names, rule, rules};
 
 use crate::source::field;
 use crate::targets::{BUNDLE, DEPLOYMENT};
@@ -21,7 +21,7 @@ pub(crate) fn judge(
     let class = object.text_or_empty(pointer);
     if class.is_empty() {
         is_required(pointer, report);
-    } else if is_class_name(&class) {
+    } else if names::is_label(&class) {
         is_known(&class, pointer, settings, report);
     } else {
         is_no_class_name(&class, pointer, report);
@@ -89,15 +89,6 @@ pub(crate) fn source_is_there(object: &Document, pointer: &str, report: &mut Rep
     if !object.has(pointer) {
         is_required(pointer, report);
     }
-}
-
-/// The pattern `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`.
-fn is_class_name(name: &str) -> bool {
-    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = name.as_bytes();
-    bytes.iter().all(|&b| alphanumeric(b) || b == b'-')
-        && bytes.first().is_some_and(|&b| alphanumeric(b))
-        && bytes.last().is_some_and(|&b| alphanumeric(b))
 }
 
 rule! {
@@ -210,20 +201,5 @@ fn is_known(class: &str, pointer: &str, settings: &Document, report: &mut Report
             quote(class)
         );
         report.add(&RPK_16, field, message);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn class_names_follow_the_pattern() {
-        for name in ["a", "core-rukpak-io-plain", "0", "a--b"] {
-            assert!(is_class_name(name), "{name}");
-        }
-        for name in ["", "-a", "a-", "A", "invalid/class-name", "a.b", "é", "-"] {
-            assert!(!is_class_name(name), "{name}");
-        }
     }
 }

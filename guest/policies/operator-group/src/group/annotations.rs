@@ -1,7 +1,7 @@
 //! The annotations of an OperatorGroup. These rules look at nothing else.
 
 use opgate_sdk::go::{duration, quote};
-use opgate_sdk::{Document, Report, Review, Shape, escape, rule, rules};
+use opgate_sdk::{Document, Report, Review, Shape, escape, names, rule, rules};
 
 use crate::apis::Part;
 use crate::groups::PROVIDED_APIS;
@@ -77,9 +77,9 @@ fn provided_apis(annotation: &str, report: &mut Report<'_>) {
     let text = annotation.replace(' ', "");
     let wrong = |item: &&str| {
         let good = |part: Part<'_>| {
-            is_label(&part.kind.to_ascii_lowercase())
-                && is_label(part.version)
-                && part.group.split('.').all(is_name)
+            is_rfc1035_label(&part.kind.to_ascii_lowercase())
+                && is_rfc1035_label(part.version)
+                && names::is_subdomain(part.group)
         };
         !item.is_empty() && !Part::of(item).is_some_and(good)
     };
@@ -92,17 +92,10 @@ fn provided_apis(annotation: &str, report: &mut Report<'_>) {
     });
 }
 
-/// A name of lower case letters, digits and inner hyphens, as every part of a group is.
-fn is_name(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        && !text.is_empty()
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
-/// An RFC 1035 label. Versions are labels, and so are kinds in lower case.
-fn is_label(text: &str) -> bool {
-    is_name(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
+/// Whether a text is an RFC 1035 label, whatever its length. Versions are, and so are kinds in lower
+/// case.
+fn is_rfc1035_label(text: &str) -> bool {
+    names::is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 rule! {
