@@ -15,9 +15,8 @@ use crate::bindings::opgate::policy::types::AuditAnnotation;
 use crate::cluster::ReadError;
 use crate::{Document, Level, Review, Rule, Skipped, Verdict, Violation, log};
 
-/// What the host takes at the most, see `wit/policy.wit`. More would be a policy error, and that may let
-/// pass what should be denied: a verdict is cut to it instead.
-const VIOLATIONS: usize = 256;
+/// Maximum bytes of a text that the host accepts, see `wit/policy.wit`. More would be a policy error,
+/// which may admit what should be denied: the report cuts its texts instead.
 const MESSAGE: usize = 4_096;
 const FIELD: usize = 1_024;
 
@@ -64,6 +63,9 @@ struct Missing {
 }
 
 impl<'r> Report<'r> {
+    /// Findings that a verdict has room for: the maximum that the host accepts.
+    pub const ROOM: usize = 256;
+
     /// A report without findings.
     #[must_use]
     pub fn new(review: Review<'r>) -> Self {
@@ -87,7 +89,7 @@ impl<'r> Report<'r> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.add_about(rule, None, field, message, Vec::new());
+        self.add_found(rule, None, field, message);
     }
 
     /// [`Report::add`] with another level than the rule's, where none is configured.
@@ -98,34 +100,34 @@ impl<'r> Report<'r> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.add_about(rule, Some(level), field, message, Vec::new());
+        self.add_found(rule, Some(level), field, message);
     }
 
-    /// [`Report::add`] or [`Report::add_as`], with what the finding is about from the outside to the
-    /// inside (`channel "stable"`), for reports on files.
-    pub fn add_about(
+    fn add_found(
         &mut self,
         rule: &'static Rule,
         given: Option<Level>,
         field: impl Into<String>,
         message: impl Into<String>,
-        about: Vec<String>,
     ) {
         let count = self.count.saturating_add(1);
         let Some(found) = self.of(rule, given) else { return };
         let Some(level) = found.level else { return };
         found.count = found.count.saturating_add(1);
-        if found.first.len() < VIOLATIONS {
+        if found.first.len() < Report::ROOM {
             let (field, message) = (field.into(), message.into());
-            let rule = rule.id.to_owned();
+            let (rule, about) = (rule.id.to_owned(), Vec::new());
             found.first.push((count, Violation { rule, level, field, message, about }));
             self.count = count;
         }
     }
 
-    /// Counts findings of a rule that are not written out, after some that are: what finds very many
-    /// at once saves their texts.
+    /// Counts findings of a rule after those that were added with their texts. Whoever finds more than
+    /// [`Report::ROOM`] at once makes the texts of so many, and counts the others.
     pub fn add_more(&mut self, rule: &'static Rule, more: usize) {
+        if more == 0 {
+            return;
+        }
         if let Some(found) = self.of(rule, None) {
             found.count = found.count.saturating_add(more);
         }
@@ -146,21 +148,6 @@ impl<'r> Report<'r> {
     /// of those that the verdict has. For catalogs it is [`crate::catalog::about`].
     pub fn explain_with(&mut self, explain: fn(&Document, &mut [Violation])) {
         self.explain = Some(explain);
-    }
-
-    /// [`Report::add`] for each of very many things. A verdict has no room for more than 256 findings:
-    /// the texts of others are not made.
-    pub fn add_each<T>(
-        &mut self,
-        rule: &'static Rule,
-        things: impl Iterator<Item = T>,
-        texts: impl Fn(T) -> (String, String),
-    ) {
-        for (number, thing) in things.enumerate() {
-            let (field, message) =
-                if number < VIOLATIONS { texts(thing) } else { Default::default() };
-            self.add(rule, field, message);
-        }
     }
 
     /// How often a rule was broken, and denies, so far.
@@ -389,9 +376,9 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
 /// How many findings of each rule fit into a verdict. There are fewer rules than findings in one.
 fn share(found: &[Found]) -> usize {
     let fits = |share: usize| {
-        found.iter().map(|found| found.first.len().min(share)).sum::<usize>() <= VIOLATIONS
+        found.iter().map(|found| found.first.len().min(share)).sum::<usize>() <= Report::ROOM
     };
-    (1..=VIOLATIONS).rev().find(|share| fits(*share)).unwrap_or(1)
+    (1..=Report::ROOM).rev().find(|share| fits(*share)).unwrap_or(1)
 }
 
 fn cut(text: &mut String, limit: usize) {
@@ -472,26 +459,27 @@ mod tests {
             }
             report.add(&T_1, "x".repeat(2_000), "no");
         });
-        assert_eq!(verdict.violations.len(), VIOLATIONS);
+        assert_eq!(verdict.violations.len(), Report::ROOM);
         assert!(verdict.violations.iter().all(|v| v.message.len() <= MESSAGE));
         let last = verdict.violations.last().unwrap();
         assert_eq!((last.rule.as_str(), last.field.len()), ("T-1", FIELD));
-        let last = &verdict.violations[VIOLATIONS - 2];
+        let last = &verdict.violations[Report::ROOM - 2];
         let start = "745 more findings of this rule are left out; é";
         assert!(last.rule == "T-2" && last.message.starts_with(start), "{}", last.message);
         assert_eq!(found(&report("{}", |r| r.add(&T_1, "", "no"))).len(), 1);
     }
 
     #[test]
-    fn texts_that_nobody_will_read_are_not_made() {
-        let made = std::cell::Cell::new(0);
+    fn more_findings_than_fit_are_counted_by_those_with_texts() {
         let verdict = report("{}", |report| {
-            report.add_each(&T_1, 0..1_000, |n| {
-                made.set(made.get() + 1);
-                (format!("f{n}"), "no".to_owned())
-            });
+            let mut things = 0..1_000;
+            for n in things.by_ref().take(Report::ROOM) {
+                report.add(&T_1, format!("f{n}"), "no");
+            }
+            report.add_more(&T_1, things.count());
+            report.add_more(&T_2, 0);
         });
-        assert_eq!((made.get(), verdict.violations.len()), (VIOLATIONS, VIOLATIONS));
+        assert_eq!(verdict.violations.len(), Report::ROOM);
         let last = verdict.violations.last().unwrap();
         let message = "744 more findings of this rule are left out; no";
         assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));

@@ -186,14 +186,15 @@ pub(crate) fn csv(review: &Review<'_>, object: &Document, report: &mut Report<'_
     let found = report.answer(&[&OPG_37], NEEDED, rbac::group_account(namespace));
     let Some(Some(account)) = found else { return };
     let found = rbac::missing_permissions(namespace, &account, object, old);
-    let missing = answer(report, &OPG_37, INSTALL_FIELD, found);
-    report.add_each(&OPG_37, missing.into_iter(), |missing| {
+    let mut missing = answer(report, &OPG_37, INSTALL_FIELD, found).into_iter();
+    for missing in missing.by_ref().take(Report::ROOM) {
         let message = format!(
             "operator group service account {namespace}/{account} lacks {}; the install fails with reason InstallComponentFailed",
             missing.permission
         );
-        (missing.field, message)
-    });
+        report.add(&OPG_37, missing.field, message);
+    }
+    report.add_more(&OPG_37, missing.count());
 }
 
 pub(crate) fn cluster_role_binding(review: &Review<'_>, report: &mut Report<'_>) {

@@ -83,13 +83,15 @@ fn provided_apis(annotation: &str, report: &mut Report<'_>) {
         };
         !item.is_empty() && !Part::of(item).is_some_and(good)
     };
-    report.add_each(&OPG_12, text.split(',').filter(wrong), |item| {
+    let mut items = text.split(',').filter(wrong);
+    for item in items.by_ref().take(Report::ROOM) {
         let message = format!(
             "olm.providedAPIs entry {} is not of the form <kind>.<version>.<group> and is ignored",
             quote(item)
         );
-        ("metadata.annotations[olm.providedAPIs]".to_owned(), message)
-    });
+        report.add(&OPG_12, "metadata.annotations[olm.providedAPIs]", message);
+    }
+    report.add_more(&OPG_12, items.count());
 }
 
 /// Whether a text is an RFC 1035 label, whatever its length. Versions are, and so are kinds in lower

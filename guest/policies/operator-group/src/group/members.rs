@@ -136,13 +136,14 @@ impl Group<'_> {
         }
         let new_names: Vec<_> = new.iter().map(String::as_str).collect();
         let Some(old) = self.review.updates_from() else {
-            let unsupported = members.iter().filter_map(|(name, modes)| {
+            let mut unsupported = members.iter().filter_map(|(name, modes)| {
                 Some((name, modes.supports(namespace, &new_names).err()?))
             });
-            report.add_each(&OPG_17, unsupported, |(name, why)| {
+            for (name, why) in unsupported.by_ref().take(Report::ROOM) {
                 let reason = OlmReason::UnsupportedOperatorGroup;
-                ("spec".to_owned(), format!("csv {name}: {why} ({reason})"))
-            });
+                report.add(&OPG_17, "spec", format!("csv {name}: {why} ({reason})"));
+            }
+            report.add_more(&OPG_17, unsupported.count());
             return;
         };
         // Without the status: somebody could have written it for this purpose.

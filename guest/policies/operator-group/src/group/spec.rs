@@ -125,12 +125,13 @@ rule! {
 
 fn named_once(names: &[String], report: &mut Report<'_>) {
     let mut seen = HashSet::with_capacity(names.len());
-    let twice = names.iter().enumerate().filter(|(_, name)| !seen.insert(name.as_str()));
-    report.add_each(&OPG_06, twice, |(index, name)| {
+    let mut twice = names.iter().enumerate().filter(|(_, name)| !seen.insert(name.as_str()));
+    for (index, name) in twice.by_ref().take(Report::ROOM) {
         let field = format!("spec.targetNamespaces[{index}]");
         let message = format!("{field}: Duplicate value: {}", quote(name));
-        (field, message)
-    });
+        report.add(&OPG_06, field, message);
+    }
+    report.add_more(&OPG_06, twice.count());
 }
 
 rule! {
