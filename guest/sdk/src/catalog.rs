@@ -1,4 +1,4 @@
-//! What findings in a package of a catalog are about, as the model of `opm` nests it.
+//! What findings in a package of a catalog are about, nested as in the model of `opm`.
 //!
 //! ```text
 //! field ─▶ blob ─┬ olm.package ─▶ its icon, or the default channel that it names
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The package itself is the document, a `FileBasedCatalog`. A bundle belongs to the first channel
-//! that lists it, and to none where no channel does: `opm` reports it once for every channel, but it
-//! has to be repaired once.
+//! that lists it, or to no channel. `opm` reports a bundle once for every channel, but it must be
+//! repaired only once.
 //!
-//! Only findings that a verdict has get here, at most 256. The blobs that they name are read one by
-//! one; the schemas of all blobs are read once, and only if one of the findings is in a bundle.
+//! Only the findings of a verdict get here, at most 256. The blobs that they name are read one by
+//! one. The schemas of all blobs are read once, and only if one of the findings is in a bundle.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ const PACKAGE: &str = "olm.package";
 const CHANNEL: &str = "olm.channel";
 const BUNDLE: &str = "olm.bundle";
 
-/// Bytes of a node that are shown.
+/// Maximum bytes of a node that are shown.
 const NODE: usize = 256;
 
-/// Says of each finding what it is about, from the outside to the inside: `channel "stable"`,
+/// Sets what each finding is about, from the outermost to the innermost: `channel "stable"`,
 /// `bundle "a.v1.0.0"`, `related image`. For [`crate::Report::explain_with`].
 pub fn about(document: &Document, findings: &mut [Violation]) {
     let mut blobs: BTreeMap<u32, Blob> = BTreeMap::new();
@@ -62,7 +62,8 @@ pub fn about(document: &Document, findings: &mut [Violation]) {
     }
 }
 
-/// The blob that a field is in, and the member of it, empty where it is about the blob as a whole.
+/// The blob that a field is in, and the member of the blob; empty if the field is the blob as a
+/// whole.
 fn place(field: &str) -> Option<(u32, &str)> {
     let (index, rest) = field.strip_prefix("spec.blobs[")?.split_once(']')?;
     let member = rest.strip_prefix(".value.").unwrap_or_default();
@@ -70,7 +71,7 @@ fn place(field: &str) -> Option<(u32, &str)> {
     Some((index.parse().ok()?, member.get(..end).unwrap_or_default()))
 }
 
-/// A node: one line, which is cut where it is too long.
+/// A node: one line, cut if it is too long.
 fn node(kind: &str, name: &str) -> String {
     const MARK: char = '…';
     let mut node =
@@ -82,7 +83,7 @@ fn node(kind: &str, name: &str) -> String {
     node
 }
 
-/// What says which blob it is.
+/// What identifies the blob.
 struct Blob {
     schema: String,
     name: String,
@@ -94,7 +95,7 @@ impl Blob {
     }
 }
 
-/// Pointer of a member of a blob, whose names are matched in any case, as Go does.
+/// Pointer of a member of a blob. The case of its name does not matter, as in Go.
 fn member(document: &Document, index: u32, name: &str) -> String {
     let blob = format!("/spec/blobs/{index}/value");
     let exact = format!("{blob}/{name}");

@@ -1,7 +1,8 @@
-//! Other objects of the cluster: what a policy declares as a [`ClusterRead`] it asks for here.
+//! Other objects of the cluster. A policy declares what it reads as a [`ClusterRead`], and queries
+//! it here.
 //!
-//! In native tests the answers come from a [`Cluster`] that the test fills; it answers as the host
-//! does, from the same code.
+//! In native tests the answers come from a [`Cluster`] that the test fills. It uses the same code
+//! as the host.
 
 use crate::bindings::opgate::policy::cluster as wit;
 use crate::{ClusterRead, Document};
@@ -9,10 +10,10 @@ use crate::{ClusterRead, Document};
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
-    /// There is no cluster to ask, or the rules that need the resource are off: a rule that needs it
-    /// is left out, and said to be.
+    /// There is no cluster to query, or the rules that need the resource are off. The policy
+    /// reports a rule that needs it as skipped.
     Absent,
-    /// The query is wrong: what a selector lacks, in Kubernetes' words.
+    /// The query is invalid: the error in a selector, in the words of Kubernetes.
     Invalid(String),
 }
 
@@ -25,14 +26,14 @@ pub struct ObjectName {
     pub name: String,
 }
 
-/// Which objects; every condition that is there must hold.
+/// Selects objects. All conditions that are set must hold.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Query<'q> {
-    /// In this namespace.
+    /// Only objects in this namespace.
     pub namespace: Option<&'q str>,
-    /// With labels that this label selector (JSON) selects.
+    /// Only objects that this label selector (JSON) selects.
     pub labels: Option<&'q str>,
-    /// With these values in indexes.
+    /// Only objects with these values in indexes.
     pub matches: &'q [Match<'q>],
 }
 
@@ -43,11 +44,11 @@ pub struct Match<'q> {
     pub index: &'q str,
     /// One of these values.
     pub values: &'q [String],
-    /// Or none at all.
+    /// Whether objects without a value match, too.
     pub absent: bool,
 }
 
-/// Largest pages, see `wit/policy.wit`.
+/// Maximum sizes of pages, see `wit/policy.wit`.
 const DOCUMENTS: u32 = 256;
 const NAMES: u32 = 16_384;
 
@@ -55,16 +56,16 @@ impl ClusterRead {
     /// One object, if it exists.
     ///
     /// # Errors
-    /// Where there is no cluster to ask.
+    /// If there is no cluster to query.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Document>, ReadError> {
         self.taken(host::get(self, namespace, name))
     }
 
-    /// Calls `visit` with each object that matches, in byte order of namespace and name, as long as
-    /// it gives `true`.
+    /// Calls `visit` with each object that matches, in byte order of namespace and name, until it
+    /// returns `false`.
     ///
     /// # Errors
-    /// Where there is no cluster to ask, or a selector is wrong.
+    /// If there is no cluster to query, or a selector is invalid.
     pub fn each(
         &self,
         query: Query<'_>,
@@ -89,7 +90,7 @@ impl ClusterRead {
     /// The names of the objects that match, in byte order.
     ///
     /// # Errors
-    /// Where there is no cluster to ask, or a selector is wrong.
+    /// If there is no cluster to query, or a selector is invalid.
     pub fn names(&self, query: Query<'_>) -> Result<Vec<ObjectName>, ReadError> {
         let mut names: Vec<ObjectName> = Vec::new();
         loop {
@@ -108,10 +109,10 @@ impl ClusterRead {
         }
     }
 
-    /// Whether anything matches.
+    /// Whether any object matches.
     ///
     /// # Errors
-    /// Where there is no cluster to ask, or a selector is wrong.
+    /// If there is no cluster to query, or a selector is invalid.
     pub fn any(&self, query: Query<'_>) -> Result<bool, ReadError> {
         Ok(!self.taken(host::names(self, &query.page(None, 1)))?.is_empty())
     }
@@ -154,7 +155,7 @@ fn name_of(document: &Document) -> wit::ObjectName {
     }
 }
 
-/// The host's side: imports in a component, the test's cluster elsewhere.
+/// The side of the host: imports in a component, the cluster of the test elsewhere.
 #[cfg(target_arch = "wasm32")]
 mod host {
     use super::wit;
@@ -291,11 +292,11 @@ struct Watched {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Cluster {
-    /// An empty cluster for a policy that declares these reads. `settings` name the namespaces of
+    /// An empty cluster for a policy that declares these reads. `settings` has the namespaces of
     /// reads that are limited to one.
     ///
     /// # Panics
-    /// Where a declaration is wrong.
+    /// If a declaration is invalid.
     #[must_use]
     #[expect(clippy::expect_used, reason = "for tests")]
     pub fn new(reads: &[&ClusterRead], settings: &Document) -> Self {
@@ -323,7 +324,7 @@ impl Cluster {
         Self { kinds: reads.iter().map(watched).collect() }
     }
 
-    /// Adds or replaces an object of a resource, where the policy declares to read it.
+    /// Adds or replaces an object of a resource, if the policy declares to read it.
     pub fn insert(&mut self, resource: &str, object: &Document) {
         let kinds = self.kinds.iter_mut().filter(|kind| kind.resource.resource == resource);
         for kind in kinds {
@@ -335,7 +336,7 @@ impl Cluster {
         }
     }
 
-    /// Runs `test` with this cluster as the one that policies on this thread ask.
+    /// Runs `test` with this cluster for all policies on this thread.
     pub fn during<T>(self, test: impl FnOnce() -> T) -> T {
         host::CLUSTER.set(Some(self));
         let result = test();

@@ -1,11 +1,11 @@
 //! Marks by which a ClusterServiceVersion claims to be a copy that OLM made of another one.
 //!
-//! OLM takes whatever carries a mark for a copy: it installs nothing from it. Anybody can write the
-//! marks, so that they are no more than a claim, and a policy that treats copies otherwise must
-//! find out who wrote it, or what it was copied from.
+//! OLM treats every version with such a mark as a copy and installs nothing from it. Anybody can
+//! write the marks, so they are only a claim. A policy that treats copies differently must find out
+//! who wrote the version, or what it was copied from.
 //!
-//! The status can be written past a policy, so that the invariant is about the other marks: what
-//! loses or changes a mark is judged as if it were new. See [`Marks::lasted`].
+//! A status update can bypass a policy, so the invariant is about the other marks: a version that
+//! loses or changes a mark is evaluated as if it were new. See [`Marks::lasted`].
 
 use crate::Document;
 
@@ -21,7 +21,7 @@ pub struct Marks {
     label: Option<String>,
     /// Whether the reason in the status is `Copied`.
     reason: bool,
-    /// The namespace in the annotation, where it is another one.
+    /// The namespace in the annotation, if it is another one.
     elsewhere: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Marks {
         self.label.is_some() || self.reason || self.elsewhere.is_some()
     }
 
-    /// Whether the version says so itself, and not only that its group is elsewhere.
+    /// Whether the version itself says so, not only that its group is in another namespace.
     #[must_use]
     pub fn are_outright(&self) -> bool {
         self.label.is_some() || self.reason
@@ -55,9 +55,9 @@ impl Marks {
         named.filter(|namespace| !namespace.is_empty())
     }
 
-    /// Whether what was there before an UPDATE counts as judged: it claimed nothing, or claims the
-    /// same still. What drops or changes a mark would otherwise get in without having been judged
-    /// for what it is now.
+    /// Whether the object before an UPDATE counts as evaluated: it claimed nothing, or still claims
+    /// the same. Otherwise a version that drops or changes a mark would be admitted without an
+    /// evaluation of what it is now.
     #[must_use]
     pub fn lasted(&self, old: &Self) -> bool {
         !old.claim() || old == self

@@ -23,7 +23,7 @@ const OPERATIONS: [Operation; 4] =
     [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
 
 impl Policy {
-    /// Its rules, in the order of their ids.
+    /// Its rules, in the order of their IDs.
     #[must_use]
     pub fn all_rules(&self) -> Vec<&'static Rule> {
         let mut rules: Vec<&Rule> = self.rules.iter().copied().flatten().copied().collect();
@@ -31,7 +31,7 @@ impl Policy {
         rules
     }
 
-    /// What it reads of the cluster.
+    /// What it reads from the cluster.
     #[must_use]
     pub fn reads(&self) -> Vec<&'static ClusterRead> {
         let mut reads: Vec<&ClusterRead> = Vec::new();
@@ -43,7 +43,7 @@ impl Policy {
         reads
     }
 
-    /// What it tells the host about itself.
+    /// Its description for the host.
     #[must_use]
     pub fn describe(&self) -> wit::Descriptor {
         let rules = self.all_rules();
@@ -63,7 +63,7 @@ impl Policy {
         }
     }
 
-    /// The requests that each route gets: operations that the same rules look at are one entry.
+    /// The requests that each route gets. Operations that the same rules look at are one entry.
     pub(crate) fn matches(&self, rules: &[&Rule]) -> Vec<wit::MatchRule> {
         let mut matches: Vec<wit::MatchRule> = Vec::new();
         for (number, route) in (0_u8..).zip(self.routes) {
@@ -85,7 +85,7 @@ impl Policy {
         matches
     }
 
-    /// JSON Schema of the settings: its own, and those in common that its rules ask for.
+    /// JSON Schema of the settings: its own, and the common ones that its rules need.
     fn schema(&self, rules: &[&Rule]) -> String {
         let text = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"default\":[]}";
         let mut properties = Vec::new();
@@ -133,7 +133,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// Whether the rule looks at such requests.
+    /// Whether the rule looks at these requests.
     #[must_use]
     pub fn looks_at(&self, target: &Target, operation: Operation) -> bool {
         self.on

@@ -1,17 +1,17 @@
-//! Documents: handles of the host's in a component, JSON of one's own in native tests.
+//! Documents: handles of the host in a component, JSON of the test in native tests.
 
 use crate::{Kind, Rows};
 
 /// A JSON document, or a part of one. Every look-up takes a JSON pointer relative to it.
 ///
-/// In a component this is a handle; each look-up is a call of the host of about 0.3 µs, whatever
-/// the size of the document. See `wit/policy.wit` for what each function answers.
+/// In a component this is a handle. Each look-up is a call of the host of about 0.3 µs, whatever
+/// the size of the document. `wit/policy.wit` describes the answer of each function.
 #[cfg(target_arch = "wasm32")]
 pub type Document = crate::bindings::opgate::policy::document::Document;
 
 /// A JSON document, or a part of one. Every look-up takes a JSON pointer relative to it.
 ///
-/// This is the native stand-in for unit tests; it answers as the host does, from the same code.
+/// This is the native replacement for unit tests. It uses the same code as the host.
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -31,13 +31,13 @@ impl Document {
         unreachable!("a handle of the host exists in components only")
     }
 
-    /// Whether there is a value at the pointer, `null` not counted.
+    /// Whether there is a value other than `null` at the pointer.
     #[must_use]
     pub fn has(&self, pointer: &str) -> bool {
         !matches!(self.kind(pointer), Kind::Missing | Kind::Null)
     }
 
-    /// The text at the pointer, empty where there is none.
+    /// The text at the pointer, empty if there is none.
     #[must_use]
     pub fn text_or_empty(&self, pointer: &str) -> String {
         self.text(pointer).unwrap_or_default()
@@ -53,21 +53,21 @@ impl Document {
         Items { document: self, pointer: pointer.to_owned(), next: 0, count }
     }
 
-    /// What stands at the columns, pointers relative to an element, in each element of the list at the
-    /// pointer: all of it in one call of the host.
+    /// The values at the columns in each element of the list at the pointer, in one call of the
+    /// host. Columns are pointers relative to an element.
     #[must_use]
     pub fn rows(&self, pointer: &str, columns: &[&str]) -> Rows {
         let names: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
         Rows::of(self.table(pointer, &names), columns.len())
     }
 
-    /// The texts of the list at the pointer; elements of other kinds are left out.
+    /// The texts in the list at the pointer, without elements of other kinds.
     #[must_use]
     pub fn texts(&self, pointer: &str) -> Vec<String> {
         self.items(pointer).filter_map(|item| item.text("")).collect()
     }
 
-    /// The JSON text at the pointer, to deserialise from (`Raw::parse`).
+    /// The JSON text at the pointer, to deserialize it (`Raw::parse`).
     #[cfg(feature = "json")]
     #[must_use]
     pub fn json(&self, pointer: &str) -> Option<crate::Raw> {
@@ -75,7 +75,7 @@ impl Document {
     }
 }
 
-/// Escapes a name for use as one token of a JSON pointer.
+/// Escapes a name for use as a token of a JSON pointer.
 #[must_use]
 pub fn escape(name: &str) -> String {
     if name.contains(['~', '/']) {
@@ -128,7 +128,7 @@ mod native {
     #[expect(missing_docs, reason = "documented once, in wit/policy.wit")]
     impl Document {
         /// # Errors
-        /// Where the text is not JSON: what is wrong, with line and column.
+        /// If the text is not JSON. The error says what is wrong, with line and column.
         pub fn parse(json: &str) -> Result<Self, String> {
             let shared = opgate_document::Document::parse(json).map_err(|e| e.to_string())?;
             Ok(Self { shared: shared.into(), path: Vec::new() })

@@ -1,4 +1,4 @@
-//! As whom OLM, RukPak and the controllers of Kubernetes write: the one list of them.
+//! The users as which OLM, RukPak and the controllers of Kubernetes send requests.
 //!
 //! ```text
 //! profile ─▶ its list ─┐
@@ -6,16 +6,16 @@
 //! settings.identities ─┘   (replaces the list)
 //! ```
 //!
-//! What only a controller writes is believed from that controller only. Whole namespaces do not
-//! count, and neither do names of another profile: on OpenShift anybody who may create a project
-//! may create the namespace in which upstream's OLM runs.
+//! A policy trusts only a controller itself with what only that controller writes. Whole namespaces
+//! do not count, and neither do the names of another profile: on OpenShift, anybody who can create
+//! a project can create the namespace in which upstream's OLM runs.
 
 use crate::{Document, Operation, Request};
 
 const OPENSHIFT_OLM: [&str; 1] =
     ["system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"];
 
-/// Upstream's manifests, and those of distributions that follow them under another name.
+/// Upstream's manifests, and those of distributions that use them under another name.
 const UPSTREAM_OLM: [&str; 2] = [
     "system:serviceaccount:olm:olm-operator-serviceaccount",
     "system:serviceaccount:operator-lifecycle-manager:olm-operator-serviceaccount",
@@ -28,22 +28,21 @@ const RUKPAK: [&str; 3] = [
     "system:serviceaccount:rukpak-system:webhooks-admin",
 ];
 
-/// As whom Kubernetes takes away what belongs to something that is gone.
+/// The users as which Kubernetes deletes objects whose owner is gone.
 const COLLECTORS: [&str; 3] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
     "system:kube-controller-manager",
 ];
 
-/// The identities of one evaluation, by its settings.
-///
-/// A policy that uses them has the properties `identities` and, where OLM is asked for, `profile`
-/// in its settings schema. The host fills both in from the configuration.
+/// The identities for one evaluation, by its settings.
+/// A policy that uses them has the property `identities` in its settings schema and, if it asks
+/// about OLM, `profile`. The host sets both from the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Identities<'d>(pub &'d Document);
 
 impl Identities<'_> {
-    /// Whether the request is OLM's.
+    /// Whether the request comes from OLM.
     #[must_use]
     pub fn is_olm(self, request: &Request<'_>) -> bool {
         let by_profile: &[&str] = match self.0.text("/profile").as_deref() {
@@ -53,7 +52,7 @@ impl Identities<'_> {
         self.is_one_of("/identities/olm", by_profile, request)
     }
 
-    /// Whether the request is RukPak's.
+    /// Whether the request comes from RukPak.
     #[must_use]
     pub fn is_rukpak(self, request: &Request<'_>) -> bool {
         self.is_one_of("/identities/rukpak", &RUKPAK, request)
@@ -69,8 +68,8 @@ impl Identities<'_> {
     }
 }
 
-/// Whether the request is of a controller of Kubernetes that takes away what belongs to something
-/// that is gone. Such a controller creates nothing.
+/// Whether the request comes from a controller of Kubernetes that deletes objects whose owner is
+/// gone. Such a controller creates nothing.
 #[must_use]
 pub fn is_collector(request: &Request<'_>) -> bool {
     request.operation() != Operation::Create

@@ -1,10 +1,10 @@
-//! Write admission policies for opgate: rules, and who judges them.
+//! Write admission policies for opgate: rules, and the functions that evaluate them.
 //!
-//! A [`rule!`] is a typed constant with its documentation; [`policy!`] puts the rules of the modules
-//! together and makes the component's exports. Built for `wasm32-unknown-unknown` the crate becomes a
-//! core module, which `opgate policy pack` turns into the component that the host loads. The judging
-//! code is plain Rust: in native unit tests the same code runs on [`Document::parse`]d JSON, without a
-//! host.
+//! A [`rule!`] is a typed constant with its documentation. [`policy!`] combines the rules of the
+//! modules and creates the exports of the component. Built for `wasm32-unknown-unknown`, the crate
+//! becomes a core module, which `opgate policy pack` turns into the component that the host loads.
+//! The functions are plain Rust: in native unit tests the same code runs on [`Document::parse`]d
+//! JSON, without a host.
 //!
 //! ```
 //! use opgate_sdk::{Document, Parts, Report, Request, Review, Target, policy, rule, rules};
@@ -67,11 +67,11 @@
 //! # }
 //! ```
 //!
-//! What happens around a call: the instance is fresh, memory is handed out by bumping a pointer
-//! and never taken back (a call lives for microseconds), and a panic writes its text to the host's
-//! log before the instance is thrown away.
+//! Each call has a new instance. Memory is allocated by advancing a pointer and never freed,
+//! because a call lives for microseconds. A panic writes its text to the host's log before the host
+//! drops the instance.
 
-// The allocator: it is linked for being there.
+// The allocator: linking it is enough.
 #[cfg(target_arch = "wasm32")]
 use opgate_unsafe as _;
 
@@ -96,7 +96,7 @@ mod shape;
 #[doc(hidden)]
 pub mod shell;
 
-/// What `wit-bindgen` makes of `wit/policy.wit`.
+/// The code that `wit-bindgen` generates from `wit/policy.wit`.
 #[doc(hidden)]
 #[allow(clippy::all, clippy::pedantic, missing_docs, unsafe_code, reason = "generated code")]
 pub mod bindings {

@@ -1,6 +1,6 @@
-//! Lines for the host's log. They carry the policy's name.
+//! Lines for the host's log. The host adds the name of the policy.
 //!
-//! In native tests the lines of a thread are kept until [`taken`] asks for them.
+//! In native tests, the lines of a thread are kept until [`taken`] returns them.
 
 /// Something that an administrator should look at.
 pub fn warn(message: &str) {
@@ -31,7 +31,7 @@ mod sink {
         LINES.with_borrow_mut(|lines| lines.push(message.to_owned()));
     }
 
-    /// The lines of this thread since it was last asked.
+    /// The lines of this thread since the last call.
     #[must_use]
     pub fn taken() -> Vec<String> {
         LINES.take()

@@ -1,4 +1,5 @@
-//! What a policy declares: its rules, the requests that they look at, and who judges them.
+//! Declares a policy: its rules, the requests that they look at, and the functions that evaluate
+//! them.
 //!
 //! ```text
 //! rule! { docs, level, on, reads, … } ─┐
@@ -6,16 +7,16 @@
 //! target (kind of object) ─▶ judge ────┘
 //! ```
 //!
-//! Everything that the host learns of a policy follows from here, see [`crate::describe`].
+//! The host learns everything about a policy from this declaration, see [`crate::describe`].
 
 use crate::{Document, Report, Review, Rule, SettingsError, Target};
 
-/// Who judges requests for one kind of object.
+/// The function that evaluates requests for one kind of object.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// The kind. Which operations are asked for follows from the rules that look at it.
+    /// The kind. The rules that look at it determine the operations.
     pub on: &'static Target,
-    /// Adds what is wrong to the report.
+    /// Adds findings to the report.
     pub judge: fn(&Review<'_>, &mut Report<'_>),
 }
 
@@ -24,25 +25,25 @@ pub struct Route {
 pub struct Policy {
     /// Lower case letters, digits and `-`.
     pub name: &'static str,
-    /// For people.
+    /// The version, for people.
     pub version: &'static str,
     /// One sentence about the policy.
     pub title: &'static str,
     /// Its rules, module by module.
     pub rules: &'static [&'static [&'static Rule]],
-    /// Who judges what. At most 64.
+    /// The functions that evaluate requests. At most 64.
     pub routes: &'static [Route],
-    /// JSON object with the schemas of its own settings, by name; empty for none. Those that all
-    /// policies have in common are added.
+    /// JSON object with the schemas of its own settings, by name; empty for none. The settings that
+    /// all policies have in common are added.
     pub settings: &'static str,
-    /// Checks what the schema cannot say. Called once, when the policy is loaded.
+    /// Checks what the schema cannot express. Called once, when the policy is loaded.
     pub check_settings: fn(&Document) -> Result<(), Vec<SettingsError>>,
 }
 
-/// Declares the policy of this crate as `POLICY`, and makes the exports of the component of it.
+/// Declares the policy of this crate as `POLICY`, and creates the exports of the component.
 ///
-/// `rules` are the `RULES` of the modules; a route `KIND => judge` says which function judges requests
-/// for a kind. `settings` and `check_settings` may follow.
+/// `rules` are the `RULES` of the modules. A route `KIND => judge` names the function that
+/// evaluates requests for a kind. `settings` and `check_settings` can follow.
 #[macro_export]
 macro_rules! policy {
     {
@@ -79,7 +80,7 @@ macro_rules! policy {
     (@or $default:expr, $given:expr) => { $given };
 }
 
-/// Settings that the schema accepts are good.
+/// Accepts all settings that the schema accepts.
 ///
 /// # Errors
 /// Never.

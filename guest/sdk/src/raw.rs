@@ -1,6 +1,6 @@
-//! Deserialising with serde, borrowed from the JSON text.
+//! Deserialization with serde that borrows from the JSON text.
 
-/// JSON text of (a part of) a document. Keep it alive while what was parsed borrows from it.
+/// JSON text of a document or a part of one. Keep it alive while parsed values borrow from it.
 #[derive(Debug, Clone)]
 pub struct Raw(Vec<u8>);
 
@@ -9,10 +9,10 @@ impl Raw {
         Self(json)
     }
 
-    /// Deserialises; texts without escapes are borrowed.
+    /// Deserializes the text. Texts without escapes are borrowed.
     ///
     /// # Errors
-    /// Where the JSON does not fit the type: what is wrong, with line and column.
+    /// If the JSON does not fit the type. The error says what is wrong, with line and column.
     pub fn parse<'de, T: serde::Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
     }

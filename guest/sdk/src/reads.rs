@@ -1,4 +1,4 @@
-//! What a policy declares to read of the cluster.
+//! Declares what a policy reads from the cluster.
 
 use crate::Document;
 use crate::bindings::opgate::policy::types as wit;
@@ -8,26 +8,26 @@ use crate::bindings::opgate::policy::types as wit;
 pub struct Setting {
     /// JSON pointer into the settings.
     pub pointer: &'static str,
-    /// What counts where the settings have no text there.
+    /// Used if the settings have no text there.
     pub default: &'static str,
 }
 
 impl Setting {
-    /// What the settings say.
+    /// The text in the settings, or the default.
     #[must_use]
     pub fn of(&self, settings: &Document) -> String {
         settings.text(self.pointer).unwrap_or_else(|| self.default.to_owned())
     }
 }
 
-/// A value by which objects of the cluster are found.
+/// A value by which a policy finds objects of the cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Index {
     /// Its name in queries.
     pub name: &'static str,
     /// JSON pointer of a text, with `*` for every element of a list or member of an object.
     pub field: &'static str,
-    /// Where it is not empty, each text is a list separated by this.
+    /// If it is not empty, each text is a list with this separator.
     pub separator: &'static str,
 }
 
@@ -42,15 +42,16 @@ pub struct ClusterRead {
     pub resource: &'static str,
     /// JSON pointers of the fields that the policy needs, with `*` for every element of a list or
     /// member of an object. Name, namespace, uid, labels, resourceVersion and deletionTimestamp are
-    /// always there.
+    /// always available.
     pub fields: &'static [&'static str],
-    /// JSON pointers of objects of which only the names of the members are kept.
+    /// JSON pointers of objects of which the host keeps only the names of the members.
     pub keys: &'static [&'static str],
-    /// Label selector as JSON: other objects are not read. Empty: all.
+    /// Label selector as JSON. The host does not read other objects. If it is empty, the host reads
+    /// all.
     pub labels: &'static str,
     /// Only in this namespace.
     pub namespace: Option<Setting>,
-    /// Values by which objects are found.
+    /// Values by which a policy finds objects.
     pub indexes: &'static [Index],
 }
 

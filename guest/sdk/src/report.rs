@@ -1,13 +1,14 @@
-//! The report of one review: what was found, and what could not be looked at.
+//! The report of one review: the findings, and the rules that could not be evaluated.
 //!
 //! ```text
 //! add ─▶ level (configuration, settings, rule) ─▶ exempt? ─▶ at most 256, shared by the rules ─▶ verdict
 //! skip ────────────────────────────────────────────────────▶ skipped, warnings where asked for ──┘
 //! ```
 //!
-//! A verdict holds so many findings and no more. Where there are more, every rule that has any is shown,
-//! and its last finding says how many are left out: an object with a hundred thousand wrong entries must
-//! not cost a hundred thousand messages, and must not hide the one other mistake either.
+//! A verdict has a maximum number of findings. If there are more, the verdict shows some for every
+//! rule, and the last finding of a rule says how many are left out. An object with a hundred
+//! thousand wrong entries must not cost a hundred thousand messages, and must not hide the one
+//! other mistake.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ const FIELD: usize = 1_024;
 /// Key of the audit annotation about a user outside of a list.
 pub const UNLISTED: &str = "unlisted-identity";
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug)]
 pub struct Report<'r> {
     review: Review<'r>,
@@ -33,23 +34,23 @@ pub struct Report<'r> {
     notes: Vec<(&'static str, BTreeSet<String>)>,
     reason: Option<String>,
     is_exempt: Option<bool>,
-    /// Says what the findings are about that the verdict has.
+    /// Says what the findings of the verdict are about.
     explain: Option<fn(&Document, &mut [Violation])>,
-    /// Findings so far, to keep their order.
+    /// Number of findings so far, to keep their order.
     count: usize,
 }
 
-/// What was found against one rule.
+/// The findings of one rule.
 #[derive(Debug)]
 struct Found {
     rule: &'static Rule,
-    /// As the caller gave it; of the rule's own otherwise.
+    /// The level that the caller gave; none for the level of the rule.
     given: Option<Level>,
-    /// None where the rule is off, or does not apply to who sends the request.
+    /// None if the rule is off, or does not apply to the user who sent the request.
     level: Option<Level>,
-    /// The first ones, each with its place among all findings.
+    /// The first findings, each with its position among all findings.
     first: Vec<(usize, Violation)>,
-    /// All of them.
+    /// Number of all findings.
     count: usize,
 }
 
@@ -81,8 +82,8 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Adds a finding: the field as Kubernetes writes it, one sentence for the person who sent the
-    /// request. The level is the configured one, or else the rule's.
+    /// Adds a finding: the field as Kubernetes writes it, and one sentence for the person who sent
+    /// the request. The level is the configured one, or else the level of the rule.
     pub fn add(
         &mut self,
         rule: &'static Rule,
@@ -92,7 +93,7 @@ impl<'r> Report<'r> {
         self.add_found(rule, None, field, message);
     }
 
-    /// [`Report::add`] with another level than the rule's, where none is configured.
+    /// [`Report::add`] with another level than the rule's, if none is configured.
     pub fn add_as(
         &mut self,
         level: Level,
@@ -122,8 +123,8 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Counts findings of a rule after those that were added with their texts. Whoever finds more than
-    /// [`Report::ROOM`] at once makes the texts of so many, and counts the others.
+    /// Counts findings of a rule after those that were added with their texts. If there can be more
+    /// than [`Report::ROOM`] at once, make the texts of so many and count the others.
     pub fn add_more(&mut self, rule: &'static Rule, more: usize) {
         if more == 0 {
             return;
@@ -133,7 +134,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// What was found against a rule.
+    /// The findings of a rule.
     fn of(&mut self, rule: &'static Rule, given: Option<Level>) -> Option<&mut Found> {
         let known = self.found.iter().position(|f| std::ptr::eq(f.rule, rule) && f.given == given);
         let at = known.unwrap_or_else(|| {
@@ -144,13 +145,14 @@ impl<'r> Report<'r> {
         self.found.get_mut(at)
     }
 
-    /// Says what findings are about by the object and their fields, when the report is finished: only
-    /// of those that the verdict has. For catalogs it is [`crate::catalog::about`].
+    /// Sets the function that says what findings are about, by the object and their fields. It is
+    /// called when the report is finished, only for the findings of the verdict. For catalogs it is
+    /// [`crate::catalog::about`].
     pub fn explain_with(&mut self, explain: fn(&Document, &mut [Violation])) {
         self.explain = Some(explain);
     }
 
-    /// How often a rule was broken, and denies, so far.
+    /// Number of findings of a rule so far that deny the request.
     #[must_use]
     pub fn denials(&self, rule: &'static Rule) -> usize {
         let denies = |f: &&Found| std::ptr::eq(f.rule, rule) && f.level == Some(Level::Deny);
@@ -162,7 +164,8 @@ impl<'r> Report<'r> {
         self.reason = Some(reason.into());
     }
 
-    /// A word for the API server's audit log. Words of one key are in one annotation, in byte order.
+    /// Adds a word to the API server's audit log. Words with the same key are in one annotation, in
+    /// byte order.
     pub fn note(&mut self, key: &'static str, word: impl Into<String>) {
         let word = word.into();
         match self.notes.iter_mut().find(|(known, _)| *known == key) {
@@ -171,9 +174,9 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Says, once for a request, that somebody who is not among OLM's identities does what only OLM
-    /// does. Where that is OLM, the list is wrong: it would be refused what it must do, again and
-    /// again.
+    /// Reports, once for a request, that a user who is not among OLM's identities does what only
+    /// OLM does. If that user is OLM, the list is wrong: policies would repeatedly deny what OLM
+    /// must do.
     pub fn unlisted(&mut self, what: &str) {
         if self.notes.iter().any(|(key, _)| *key == UNLISTED) {
             return;
@@ -191,19 +194,19 @@ impl<'r> Report<'r> {
         self.note(UNLISTED, format!("{user} {what}"));
     }
 
-    /// The level that the configuration gives to a rule.
+    /// The level that the configuration sets for a rule.
     fn configured(&self, rule: &Rule) -> Option<String> {
         self.review.settings.text(&format!("/rules/{}", rule.id))
     }
 
-    /// Whether the configuration gives the rule a level that is not `off`.
+    /// Whether the configuration sets a level for the rule that is not `off`.
     #[must_use]
     pub fn is_configured(&self, rule: &Rule) -> bool {
         self.configured(rule).is_some_and(|level| level != "off")
     }
 
-    /// Whether a rule is on: by its configured level, or else by default or by one of its settings. A
-    /// rule that is off asks the cluster nothing.
+    /// Whether a rule is on: by its configured level, or else by default or by one of its settings.
+    /// A rule that is off reads nothing from the cluster.
     #[must_use]
     pub fn is_on(&self, rule: &Rule) -> bool {
         match self.configured(rule) {
@@ -212,14 +215,14 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// A setting turns a rule on that is there and not `false`.
+    /// A setting turns a rule on if it is present and not `false`.
     fn is_on_by_settings(&self, rule: &Rule) -> bool {
         let settings = self.review.settings;
         let is_set = |s: &&str| settings.has(s) && settings.boolean(s) != Some(false);
         rule.off_until.is_none_or(|pointers| pointers.iter().any(is_set))
     }
 
-    /// Whether findings of a rule refuse the request. A rule that is not on refuses nothing.
+    /// Whether findings of a rule deny the request. A rule that is off denies nothing.
     #[must_use]
     pub fn denies(&self, rule: &Rule) -> bool {
         self.level(rule, None) == Some(Level::Deny)
@@ -231,7 +234,7 @@ impl<'r> Report<'r> {
         self.configured(rule).is_some_and(|level| level == "deny")
     }
 
-    /// What a finding does; none where the rule is off.
+    /// The level of a finding; none if the rule is off.
     fn level(&self, rule: &Rule, given: Option<Level>) -> Option<Level> {
         match self.configured(rule).as_deref() {
             Some("off") => return None,
@@ -254,13 +257,13 @@ impl<'r> Report<'r> {
         !rule.exempts || !*self.is_exempt.get_or_insert_with(|| self.review.is_exempt())
     }
 
-    /// Notes that a rule could not be evaluated, and why: `the cluster's Bundles are not available`.
-    /// The first reason counts.
+    /// Records that a rule could not be evaluated, and why: `the cluster's Bundles are not
+    /// available`. Only the first reason for a rule counts.
     pub fn skip(&mut self, rule: &'static Rule, field: &str, why: &str) {
         self.missing(rule, field, why, false);
     }
 
-    /// Notes that a rule could be evaluated in part only, and why.
+    /// Records that a rule could only be evaluated in part, and why.
     pub fn skip_part(&mut self, rule: &'static Rule, field: &str, why: &str) {
         self.missing(rule, field, why, true);
     }
@@ -272,8 +275,8 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// The answer of the cluster, if there is one. Otherwise the rules that need it are left out
-    /// (decision A-6). A selector that is wrong is no business of theirs.
+    /// The answer of the cluster, if there is one. Otherwise the rules that need it are skipped
+    /// (decision A-6). An invalid selector does not concern them.
     pub fn answer<T>(
         &mut self,
         rules: &[&'static Rule],
@@ -296,13 +299,14 @@ impl<'r> Report<'r> {
     /// The verdict.
     #[must_use]
     pub fn finish(mut self) -> Verdict {
-        // What is off is not missed.
+        // A rule that is off is not skipped.
         let mut skipped = std::mem::take(&mut self.skipped);
         skipped.retain(|missing| self.is_on(missing.rule));
         skipped.sort_by_key(|missing| missing.rule.id);
         let settings = self.review.settings;
         if !skipped.is_empty() && settings.text_or_empty("/context/missing") == "warn" {
-            // A rule that the configuration sets to deny would refuse everything without a cluster.
+            // Without a cluster, a rule that the configuration sets to deny would deny every
+            // request.
             for missing in &skipped {
                 if self.is_set_to_deny(missing.rule) {
                     continue;
@@ -355,7 +359,7 @@ impl<'r> Report<'r> {
     }
 }
 
-/// So many findings of each rule as fit into a verdict together, in the order in which they were found.
+/// As many findings of each rule as fit into a verdict together, in the order of their addition.
 fn share_out(found: Vec<Found>) -> Vec<Violation> {
     let share = share(&found);
     let mut violations: Vec<(usize, Violation)> = Vec::new();
@@ -363,7 +367,7 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
         found.first.truncate(share);
         let more = found.count.saturating_sub(found.first.len());
         if let Some((_, last)) = found.first.last_mut().filter(|_| more > 0) {
-            // More than a message holds is cut, and this is the part that counts.
+            // A message that is too long is cut, and this is the important part.
             let message = &last.message;
             last.message = format!("{more} more findings of this rule are left out; {message}");
         }
@@ -373,7 +377,8 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
     violations.into_iter().map(|(_, violation)| violation).collect()
 }
 
-/// How many findings of each rule fit into a verdict. There are fewer rules than findings in one.
+/// The number of findings of each rule that fit into a verdict. There are fewer rules than findings
+/// in a verdict.
 fn share(found: &[Found]) -> usize {
     let fits = |share: usize| {
         found.iter().map(|found| found.first.len().min(share)).sum::<usize>() <= Report::ROOM

@@ -1,12 +1,12 @@
-//! The request under review: asked for where a policy needs it, and then kept.
+//! The request under review. Each part is read from the host when a policy needs it, and then kept.
 
 use std::cell::OnceCell;
 
 use crate::bindings::opgate::policy::request::Request as Handle;
 use crate::{GroupVersionKind, GroupVersionResource, Operation, UserInfo};
 
-/// The request under review, without its objects. In a component, the first look at each part is a call
-/// of the host.
+/// The request under review, without its objects. In a component, the first access to each part is
+/// a call of the host.
 #[derive(Debug, Default)]
 pub struct Request<'h> {
     operation: Option<Operation>,
@@ -21,12 +21,12 @@ pub struct Request<'h> {
     dry_run: OnceCell<bool>,
 }
 
-/// A request for native tests, in parts.
+/// The parts of a request for native tests.
 #[derive(Debug, Clone)]
 pub struct Parts {
     /// Identifies the call.
     pub uid: String,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
     /// Group, version and kind of the object.
     pub kind: GroupVersionKind,
@@ -38,9 +38,9 @@ pub struct Parts {
     pub name: String,
     /// Namespace of the object.
     pub namespace: String,
-    /// Who asks.
+    /// The user who sent the request.
     pub user: UserInfo,
-    /// It will not be persisted.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 
@@ -87,13 +87,13 @@ impl<'h> Request<'h> {
         part.get_or_init(|| self.handle.map(ask).unwrap_or_default())
     }
 
-    /// What it does.
+    /// The operation.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.operation.unwrap_or(Operation::Create)
     }
 
-    /// Identifies this call; differs between retries of the same API request.
+    /// Identifies this call. It differs between retries of the same API request.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.ask::<String>(&self.uid, Handle::uid)
@@ -129,13 +129,13 @@ impl<'h> Request<'h> {
         self.ask::<String>(&self.namespace, Handle::namespace)
     }
 
-    /// Who asks, as the API server authenticated them.
+    /// The user who sent the request, as the API server authenticated them.
     #[must_use]
     pub fn user(&self) -> &UserInfo {
         self.ask(&self.user, Handle::user)
     }
 
-    /// Whether it will not be persisted.
+    /// Whether the request is a dry run, which the API server does not persist.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         *self.ask(&self.dry_run, Handle::dry_run)

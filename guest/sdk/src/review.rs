@@ -1,4 +1,4 @@
-//! One review with what rules ask about it: what was there before, who sends it, which settings count.
+//! A review for rules: the request, the object before it, the user who sent it, and the settings.
 
 use crate::identities::Identities;
 use crate::{Document, Operation, Request, Shape};
@@ -23,15 +23,15 @@ pub struct Review<'r> {
 }
 
 impl<'r> Review<'r> {
-    /// What the request does.
+    /// The operation of the request.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.request.operation()
     }
 
     /// Whether the request comes from an identity that the settings exempt (`exempt.users`,
-    /// `exempt.groups`). No finding of a rule that respects that gets into the report; who asks first
-    /// saves the work.
+    /// `exempt.groups`). The report ignores findings against such a request, except those of rules
+    /// without exemptions. A policy that checks first saves the work.
     #[must_use]
     pub fn is_exempt(&self) -> bool {
         self.settings.has("/exempt") && {
@@ -41,48 +41,50 @@ impl<'r> Review<'r> {
         }
     }
 
-    /// The object, unless who sends it is exempt.
+    /// The object, unless the user who sent the request is exempt.
     #[must_use]
     pub fn subject(&self) -> Option<&'r Document> {
         self.object.filter(|_| !self.is_exempt())
     }
 
-    /// What an UPDATE starts from.
+    /// The object before an UPDATE.
     #[must_use]
     pub fn updates_from(&self) -> Option<&'r Document> {
         self.old.filter(|_| self.operation() == Operation::Update)
     }
 
-    /// Whether there is nothing that the object was before.
+    /// Whether the request is not an UPDATE of an object.
     #[must_use]
     pub fn creates(&self) -> bool {
         self.updates_from().is_none()
     }
 
-    /// What an UPDATE starts from, where a finding about what did not change is left out: by the setting
-    /// `ratcheting` (on unless set), and whatever it says where the object is on its way out.
+    /// The object before an UPDATE, if findings about what did not change are left out. The setting
+    /// `ratcheting` decides that (on unless set). For an object that is being deleted they are
+    /// always left out.
     ///
-    /// That is all that being on the way out exempts from. A finalizer of somebody's own keeps an
-    /// object for as long as he likes, and controllers go on reading it; but whoever takes his
-    /// finalizer away must be able to.
+    /// An object that is being deleted is exempt from nothing else. Any user can keep an object
+    /// with a finalizer, and controllers continue to read it. But the user must be able to remove
+    /// the finalizer.
     #[must_use]
     pub fn spares(&self) -> Option<&'r Document> {
         let object = self.object?;
-        // The setting first: each look at a document costs, and it is nearly always on.
+        // The setting first: each look-up in a document costs time, and the setting is nearly
+        // always on.
         self.updates_from().filter(|_| {
             self.settings.boolean("/ratcheting").unwrap_or(true) || is_terminating(object)
         })
     }
 
-    /// Whether a rule that looks at what is at the pointer has anything to say: always on CREATE,
-    /// on UPDATE only where it changed. Values of one meaning are the same: a controller that
-    /// writes an object back spells out what its author left out.
+    /// Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if
+    /// it changed. Values with the same meaning are equal: a controller that writes an object back
+    /// adds what its author left out.
     #[must_use]
     pub fn touches(&self, object: &Document, pointer: &str, shape: &Shape) -> bool {
         self.spares().is_none_or(|old| !shape.equal(object, old, pointer))
     }
 
-    /// [`Review::touches`] for a map or anything else of which the JSON decides.
+    /// [`Review::touches`] for a map or any other value that is compared as JSON.
     #[must_use]
     pub fn touches_json(&self, object: &Document, pointer: &str) -> bool {
         self.spares().is_none_or(|old| !object.equal(pointer, old, pointer))
@@ -100,13 +102,13 @@ impl<'r> Review<'r> {
         self.request.namespace()
     }
 
-    /// As whom controllers write.
+    /// The users as which controllers send requests.
     #[must_use]
     pub fn identities(&self) -> Identities<'r> {
         Identities(self.settings)
     }
 
-    /// Whether OLM sends it.
+    /// Whether OLM sent the request.
     #[must_use]
     pub fn is_olms(&self) -> bool {
         self.identities().is_olm(self.request)

@@ -1,4 +1,4 @@
-//! Rows of a table: what stands at the same places of each element of a list.
+//! Rows of a table: the values at the same pointers of each element of a list.
 
 use crate::Kind;
 use crate::bindings::opgate::policy::document::{Cell, Table};
@@ -10,11 +10,11 @@ pub struct Rows {
     columns: usize,
 }
 
-/// One element of the list. Columns are counted from 0.
+/// One element of the list. Columns are numbered from 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'r> {
     cells: &'r [Cell],
-    /// Begins with the texts of this row.
+    /// Starts with the texts of this row.
     texts: &'r str,
 }
 
@@ -26,7 +26,7 @@ impl Rows {
     /// The rows, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
         let mut texts = self.table.texts.as_str();
-        // No columns make no rows.
+        // Without columns there are no rows.
         self.table.cells.chunks_exact(self.columns.max(1)).map(move |cells| {
             let row = Row { cells, texts };
             texts = texts.get(row.before(cells.len())..).unwrap_or_default();
@@ -36,7 +36,7 @@ impl Rows {
 }
 
 impl<'r> Row<'r> {
-    /// Bytes of the texts in front of a column.
+    /// Bytes of the texts before a column.
     fn before(&self, column: usize) -> usize {
         let length = |cell: &Cell| match cell {
             Cell::Text(length) => usize::try_from(*length).unwrap_or(usize::MAX),
@@ -45,7 +45,7 @@ impl<'r> Row<'r> {
         self.cells.iter().take(column).map(length).sum()
     }
 
-    /// What stands in a column.
+    /// The cell of a column.
     #[must_use]
     pub fn kind(&self, column: usize) -> Kind {
         match self.cells.get(column) {
@@ -59,7 +59,7 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// The text in a column, where there is one.
+    /// The text in a column, if there is one.
     #[must_use]
     pub fn text(&self, column: usize) -> Option<&'r str> {
         let Some(Cell::Text(length)) = self.cells.get(column) else { return None };
@@ -67,13 +67,13 @@ impl<'r> Row<'r> {
         self.texts.get(start..start.checked_add(usize::try_from(*length).ok()?)?)
     }
 
-    /// The text in a column, empty where there is none.
+    /// The text in a column, empty if there is none.
     #[must_use]
     pub fn text_or_empty(&self, column: usize) -> &'r str {
         self.text(column).unwrap_or_default()
     }
 
-    /// The truth value in a column, where there is one.
+    /// The boolean in a column, if there is one.
     #[must_use]
     pub fn boolean(&self, column: usize) -> Option<bool> {
         match self.cells.get(column) {
@@ -82,7 +82,7 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// Elements of the list, or members of the object, in a column.
+    /// Number of elements of the list, or of members of the object, in a column.
     #[must_use]
     pub fn length(&self, column: usize) -> Option<u32> {
         match self.cells.get(column) {

@@ -2,37 +2,37 @@
 
 use crate::{ClusterRead, Level, Operation, Setting};
 
-/// A rule, declared with [`rule!`](crate::rule!) next to the code that judges it.
+/// A rule, declared with [`rule!`](crate::rule!) next to the code that evaluates it.
 #[derive(Debug)]
 pub struct Rule {
     /// Unique in the policy: `OPG-25`.
     pub id: &'static str,
-    /// One sentence: what must hold.
+    /// What must hold, in one sentence.
     pub title: &'static str,
-    /// What the rule does where it is on and no level is configured.
+    /// The level of the rule if it is on and no level is configured.
     pub level: Level,
-    /// For a rule that is off by default: the settings (JSON pointers) that turn it on. Where there is
-    /// none of them, only a configured level does.
+    /// For a rule that is off by default: the settings (JSON pointers) that turn it on. If the list
+    /// is empty, only a configured level does.
     pub off_until: Option<&'static [&'static str]>,
-    /// Settings (JSON pointers) that make a rule deny that warns by default: they do where they are
-    /// `true` or `deny`.
+    /// Settings (JSON pointers) that make a rule deny that warns by default. They do so if their
+    /// value is `true` or `deny`.
     pub denies_with: &'static [&'static str],
     /// The requests that the rule looks at.
     pub on: &'static [(&'static Target, &'static [Operation])],
     /// Objects of the cluster that it needs.
     pub reads: &'static [&'static ClusterRead],
-    /// Whether the setting `exempt` counts for it.
+    /// Whether the setting `exempt` applies to it.
     pub exempts: bool,
-    /// Whether it may be left out for another reason than a cluster that is not there to ask.
+    /// Whether it can be skipped for another reason than a missing cluster.
     pub may_skip: bool,
     /// Where the rule is documented.
     pub source: &'static str,
-    /// The documentation, Markdown. A component has it in a section of its own, beside its memory.
+    /// The documentation, Markdown. A component has it in a section of its own, not in its memory.
     #[cfg(not(target_arch = "wasm32"))]
     pub docs: &'static str,
 }
 
-/// Objects of one kind, as requests name them. Every list must match, `*` matches all.
+/// Objects of one kind, as requests name them. Every list must match; `*` matches all.
 #[derive(Debug)]
 pub struct Target {
     /// API groups, the core group is empty.
@@ -45,14 +45,14 @@ pub struct Target {
     pub kind: &'static str,
     /// Only in this namespace.
     pub namespace: Option<Setting>,
-    /// These requests need not wait for a server that is away, unless the configuration sets one of
-    /// their rules to deny: the policy only warns about them, or what they bring is judged again before
-    /// it does anything.
+    /// Whether the API server may admit these requests while the webhook is unavailable, unless the
+    /// configuration sets one of their rules to deny: the policy only warns about them, or
+    /// evaluates their content again before it has an effect.
     pub advisory: bool,
 }
 
 impl Target {
-    /// Nothing but empty lists, to start from.
+    /// A target with empty lists, to start from.
     pub const EMPTY: Self = Self {
         groups: &[],
         versions: &[],
@@ -62,7 +62,7 @@ impl Target {
         advisory: false,
     };
 
-    /// A kind of document that opgate makes of files, of the group `opgate.dev`.
+    /// A kind of document that opgate makes from files, in the group `opgate.dev`.
     #[must_use]
     pub const fn of_files(kind: &'static str, resources: &'static [&'static str]) -> Self {
         Self { groups: &[FILES], versions: &["v1alpha1"], resources, kind, ..Self::EMPTY }
@@ -73,19 +73,19 @@ impl Target {
     }
 }
 
-/// The group of documents that are made of files.
+/// The group of documents that are made from files.
 const FILES: &str = "opgate.dev";
 
-/// Declares a rule: documentation, level, what it looks at. The name makes the id: `OPG_25` is
-/// `OPG-25`.
+/// Declares a rule: its documentation, its level and the requests that it looks at. The name gives
+/// the ID: `OPG_25` is `OPG-25`.
 ///
-/// The first line of the documentation is the title, one sentence without a full stop. After it come
-/// what must hold in full, and the sections `# Why`, `# Repair`, `# Accepted` and `# Rejected`.
+/// The first line of the documentation is the title, one sentence without a full stop. After it
+/// come the complete condition, and the sections `# Why`, `# Repair`, `# Accepted` and `#
+/// Rejected`.
 ///
-/// After `on` may follow, in this order and each if it is needed: `reads: [READ, …]`, the objects of the
-/// cluster that the rule needs; `off_until: ["/pointer", …]` for a rule that is off by default;
-/// `denies_with: ["/pointer", …]`; `exempt: never` for a rule that nobody is exempt from;
-/// `may_skip: true`.
+/// These members can follow `on`, in this order: `reads: [READ, …]`, the objects of the cluster
+/// that the rule needs; `off_until: ["/pointer", …]` for a rule that is off by default;
+/// `denies_with: ["/pointer", …]`; `exempt: never` for a rule without exemptions; `may_skip: true`.
 #[macro_export]
 macro_rules! rule {
     (
@@ -122,14 +122,15 @@ macro_rules! rule {
             docs: ::core::concat!($($doc, "\n"),*),
         };
 
-        // The documentation: not in the memory of the component, of which every call gets a copy.
+        // The documentation is not in the memory of the component, because every call gets a copy
+        // of that.
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "a custom section of the module, nothing that is ever run")]
         const _: () = {
             const TEXT: &[u8] = ::core::concat!(
                 "## ", ::core::stringify!($name), "\n", $($doc, "\n",)* "\n"
             ).as_bytes();
-            // Without `used`: the section stays, and the memory has no copy of it.
+            // Without `used`, the section stays and the memory has no copy of it.
             #[unsafe(link_section = "opgate-docs")]
             static DOCS: [u8; TEXT.len()] = $crate::bytes_of(TEXT);
         };
@@ -140,7 +141,7 @@ macro_rules! rule {
     (@exempts never) => { false };
 }
 
-/// Lists the rules of a module, as its constant `RULES`: every rule that is declared there.
+/// Lists the rules of a module as its constant `RULES`. List every rule that the module declares.
 #[macro_export]
 macro_rules! rules {
     [$($rule:ident),* $(,)?] => {

@@ -1,22 +1,22 @@
 //! Kubernetes semantic equality of values whose Go type is known.
 //!
-//! `equality.Semantic.DeepEqual` compares decoded Go values, not JSON: members that the type does
-//! not have make no difference, a field that is no pointer reads as its zero value when it is not
-//! there, an empty list is the same as none, but a pointer to an empty struct is not the same as no
-//! pointer. A [`Shape`] says as much of the type as that needs.
+//! `equality.Semantic.DeepEqual` compares decoded Go values, not JSON. Members that the type does
+//! not have make no difference. A missing field that is not a pointer has its zero value. An empty
+//! list is the same as none, but a pointer to an empty struct is not the same as no pointer. A
+//! [`Shape`] describes the type as far as necessary.
 
 use crate::{Document, Kind};
 
 /// The Go type behind a JSON value.
 #[derive(Debug)]
 pub enum Shape {
-    /// `string`, `bool` or a number: not there is the same as the zero value.
+    /// `string`, `bool` or a number: missing is the same as the zero value.
     Scalar,
     /// A struct by value, with its fields by JSON name.
     Struct(&'static [(&'static str, Shape)]),
-    /// A pointer to a struct: not there is not the same as `{}`.
+    /// A pointer to a struct: missing is not the same as `{}`.
     Pointer(&'static [(&'static str, Shape)]),
-    /// A slice: not there is the same as `[]`, order matters.
+    /// A slice: missing is the same as `[]`, and the order matters.
     List(&'static Shape),
 }
 
@@ -24,7 +24,7 @@ impl Shape {
     /// Whether the values at one pointer in two documents are semantically equal.
     #[must_use]
     pub fn equal(&self, left: &Document, right: &Document, pointer: &str) -> bool {
-        // Equal JSON is equal for every type, and it is by far the most frequent case.
+        // Equal JSON is equal for every type, and this is by far the most frequent case.
         left.equal(pointer, right, pointer) || self.differs_in_spelling_only(left, right, pointer)
     }
 
@@ -44,7 +44,7 @@ impl Shape {
             }
             Self::Pointer(fields) => both(&[Kind::Object]) && fields_equal(fields),
             Self::List(item) => {
-                // Empty lists and no lists are equal JSON already.
+                // An empty list and no list are equal as JSON already.
                 let length = left.length(pointer).unwrap_or_default();
                 both(&[Kind::List])
                     && right.length(pointer) == Some(length)

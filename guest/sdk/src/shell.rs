@@ -1,4 +1,5 @@
-//! Between the component's exports and a [`Policy`]: conversions, and panics that reach the log.
+//! Connects the exports of the component and a [`Policy`]: conversions, and panics that reach the
+//! log.
 
 use std::marker::PhantomData;
 
@@ -16,7 +17,7 @@ pub trait Exported {
 #[doc(hidden)]
 pub struct Shell<P>(PhantomData<P>);
 
-/// A call lives in a fresh instance, so the hook is set anew by each.
+/// Each call has a new instance, so each call sets the hook.
 #[doc(hidden)]
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
@@ -52,7 +53,7 @@ impl<P: Exported> crate::bindings::Guest for Shell<P> {
 }
 
 impl Policy {
-    /// Judges a request; bit n of `routes` asks the judge of route n.
+    /// Evaluates a request. Bit n of `routes` selects the function of route n.
     #[must_use]
     pub fn validate(
         &self,
@@ -73,7 +74,7 @@ impl Policy {
         report.finish()
     }
 
-    /// The routes of a request, as the host finds them; for native tests.
+    /// The routes of a request, as the host finds them, for native tests.
     #[must_use]
     pub fn routes_of(&self, request: &Request<'_>, settings: &Document) -> u64 {
         let resource = request.resource();
