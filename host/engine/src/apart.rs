@@ -1,5 +1,5 @@
-//! Work on what strangers have written, in a child process of the same binary: whatever becomes of it,
-//! the server goes on.
+//! Work on untrusted input, in a child process of the same binary. Whatever happens to the child,
+//! the server continues.
 //!
 //! ```text
 //! Program::ask ─▶ /proc/self/exe apart ─▶ limits of the process ─▶ job ─▶ answer ─▶ Program::ask
@@ -7,12 +7,13 @@
 //!      └── watches the clock, kills ───────────────────────────────────────────────────┘
 //! ```
 //!
-//! The child limits itself before it reads anything: time of the processor, memory, files (none may
-//! grow), core dumps. It dies with its parent. Frames have lengths in front, which the reader bounds.
+//! The child limits itself before it reads anything: CPU time, memory, files (none may grow), core
+//! dumps. It ends with its parent. Frames have a length in front, which the reader limits.
 //!
-//! All children together have a share of the container's memory (`opgate_server::Room`), so that not the
-//! system ends a process, which may be the server. Where it is enough there are several at a time, with
-//! equal parts; one whose part is too small is done again alone, with the whole share.
+//! All children together have a share of the container's memory (`opgate_server::Room`), so that
+//! the system does not kill a process, which could be the server. If the share is large enough,
+//! several children run at a time with equal parts. A child whose part is too small runs again
+//! alone, with the whole share.
 
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
@@ -27,23 +28,23 @@ use rustix::process::{Resource, Rlimit, Signal};
 
 use opgate_text::units;
 
-/// Name of the subcommand; it is in no help.
+/// Name of the subcommand. No help shows it.
 const COMMAND: &str = "apart";
 
-/// Largest input of a job, larger than any component, and largest output, that of an image.
+/// Maximum input of a job, larger than any component, and maximum output, that of an image.
 const MAX_INPUT: u64 = 64 << 20;
 const MAX_OUTPUT: u64 = 256 << 20;
 
-/// Longest text of a refusal.
+/// Maximum length of the text of a refusal.
 const MAX_TEXT: usize = 1_024;
 
-/// Open files: the pipes, and what the standard library looks up to count processors.
+/// Open files: the pipes, and those that the standard library reads to count CPUs.
 const FILES: u64 = 32;
 
-/// Whoever serves goes first.
+/// Serving threads have priority.
 const NICE: i32 = 10;
 
-/// Children at a time, and the least that each of them has where there are several. Policies of the SDK
+/// Children at a time, and the minimum for each of them if there are several. Policies of the SDK
 /// need half of it.
 const CHILDREN: usize = 4;
 const LEAST: u64 = 48 << 20;
@@ -51,7 +52,7 @@ const LEAST: u64 = 48 << 20;
 /// Memory of a child for each thread that compiles.
 const THREAD: u64 = 64 << 20;
 
-/// What a child can do.
+/// The jobs of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
     /// Compiles a component.
@@ -60,9 +61,9 @@ pub enum Job {
     Settings,
 }
 
-/// What a job may use.
+/// The limits of a job.
 struct Limits {
-    /// Seconds of the processor, and on the wall.
+    /// Seconds of CPU time and of elapsed time.
     processor: u64,
     wall: u64,
     /// Bytes of memory.
@@ -70,7 +71,7 @@ struct Limits {
 }
 
 impl Job {
-    /// Where there is so much memory.
+    /// The limits of this job, with at most `memory`.
     fn limits(self, memory: u64) -> Limits {
         match self {
             Self::Compile => Limits { processor: 15, wall: 60, memory: memory.min(512 << 20) },
@@ -116,7 +117,7 @@ impl Share {
         Self { memory, parts, free: Mutex::new(parts), freed: Condvar::new() }
     }
 
-    /// Waits until so many parts are free. Every child ends, so that this does.
+    /// Waits until this many parts are free. Every child ends, so this does.
     fn take(&self, parts: usize) -> Taken<'_> {
         let mut free = self.free.lock();
         self.freed.wait_while(&mut free, |free| *free < parts);
@@ -126,7 +127,7 @@ impl Share {
     }
 }
 
-/// Some parts of it, which are free again when this goes.
+/// Parts of the memory. Dropping them frees them.
 struct Taken<'s> {
     share: &'s Share,
     parts: usize,
@@ -141,19 +142,19 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// The program that does jobs: this one.
+/// The program that runs jobs, which is this one.
 #[derive(Debug, Clone)]
 pub struct Program {
     path: PathBuf,
     share: Arc<Share>,
-    /// Instead of a job's own; for tests.
+    /// Replaces the limits of a job, for tests.
     wall: Option<Duration>,
 }
 
-/// Why a job is not done, in one line.
+/// The reason why a job failed, in one line.
 #[derive(Debug)]
 enum Failed {
-    /// With more memory it may be.
+    /// The job could succeed with more memory.
     Memory(String),
     Otherwise(String),
 }
@@ -165,11 +166,11 @@ impl From<&str> for Failed {
 }
 
 impl Program {
-    /// The binary of this process, also where its file has been replaced since. Its children have so many
+    /// The binary of this process, even if its file has been replaced. Its children have this many
     /// bytes of memory together.
     ///
     /// # Errors
-    /// Where the system does not say which that is.
+    /// If the system does not say which binary that is.
     pub fn this(memory: usize) -> io::Result<Self> {
         let running = Path::new("/proc/self/exe");
         let path = if running.exists() { running.to_path_buf() } else { std::env::current_exe()? };
@@ -181,14 +182,14 @@ impl Program {
         Self { path, share: Arc::new(Share::of(memory)), wall: None }
     }
 
-    /// Has a job done.
+    /// Runs a job.
     ///
     /// # Errors
-    /// What the job says against its input, or what became of the child, in one line.
+    /// The error of the job about its input, or what happened to the child, in one line.
     pub fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
         let all = self.share.parts;
         let first = self.attempt(job, parts, &self.share.take(1));
-        // Its part is free again.
+        // The part is free again.
         let done = match first {
             Err(Failed::Memory(_)) if all > 1 => self.attempt(job, parts, &self.share.take(all)),
             other => other,
@@ -217,7 +218,7 @@ impl Program {
         let child = child.map_err(|e| Failed::Otherwise(format!("no process for it: {e}")))?;
         let wall = self.wall.unwrap_or(Duration::from_secs(limits.wall));
         std::thread::scope(|scope| {
-            // Whatever happens, it is gone before the thread is waited for, which then has no pipes.
+            // In any case the child is gone before the thread is joined, which then has no pipes.
             let mut child = Kept(child);
             let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
             let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
@@ -244,11 +245,11 @@ impl Program {
     }
 }
 
-/// A child that is killed and waited for, whatever happens.
+/// A child that is killed and waited for in any case.
 struct Kept(Child);
 
 impl Kept {
-    /// What became of a child that has closed its end, if it ends now.
+    /// The exit of a child that has closed its pipe, if it ends now.
     fn fate(&mut self) -> Option<ExitStatus> {
         for _ in 0..100 {
             if let Ok(Some(status)) = self.0.try_wait() {
@@ -262,13 +263,13 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // One that has ended already is no error.
+        // It is no error if the child has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Why there is no answer, for people.
+/// The reason why there is no answer, for people.
 fn became(status: ExitStatus, limits: &Limits) -> Failed {
     use std::os::unix::process::ExitStatusExt as _;
     let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
@@ -303,7 +304,7 @@ fn send(parts: &[&[u8]], stdin: &mut impl Write) -> io::Result<()> {
 }
 
 fn exchange(mut stdin: impl Write, parts: &[&[u8]], mut stdout: impl Read) -> io::Result<Answer> {
-    // Who has heard enough may answer before the end of its input: what it says is what counts.
+    // A child can answer before the end of its input. Only its answer counts.
     let _ = send(parts, &mut stdin);
     drop(stdin);
     let mut kind = [0];
@@ -319,7 +320,7 @@ fn exchange(mut stdin: impl Write, parts: &[&[u8]], mut stdout: impl Read) -> io
     }
 }
 
-/// A part of a frame. Memory is taken as the bytes come, not as the length promises.
+/// A part of a frame. Memory is allocated for the bytes that arrive, not for the announced length.
 fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
@@ -335,7 +336,7 @@ fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Does a job with the parts of its input; says in one line why not.
+/// Runs a job with the parts of its input; an error is one line.
 pub type Work = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, String>;
 
 /// The child: `opgate apart JOB BYTES`.
@@ -345,7 +346,7 @@ pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
     if limit(&job.limits(memory)).is_err() {
         return ExitCode::FAILURE;
     }
-    // What a panic says is for nobody: the parent says that there was one.
+    // Nobody reads the text of a panic. The parent reports that there was one.
     std::panic::set_hook(Box::new(|_| {}));
     let done = std::panic::catch_unwind(|| {
         let parts = read_parts(&mut io::stdin().lock(), job.parts())?;
@@ -371,20 +372,21 @@ fn read_parts(from: &mut impl Read, count: usize) -> Result<Vec<Vec<u8>>, String
     (0..count).map(part).collect()
 }
 
-/// Limits this process, before it has seen anything of a stranger's.
+/// Limits this process, before it reads untrusted input.
 fn limit(limits: &Limits) -> io::Result<()> {
-    // Not left over when the server is killed.
+    // The child does not survive when the server is killed.
     #[cfg(target_os = "linux")]
     {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Where memory is short in all, this is what can be done without. It is not allowed
-        // everywhere.
+        // If the system is short of memory, it can kill this process first. Not every system allows
+        // this setting.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     }
     let _ = rustix::process::nice(NICE);
     let at = |limit: u64| Rlimit { current: Some(limit), maximum: Some(limit) };
     let cpu = Rlimit { current: Some(limits.processor), maximum: Some(limits.processor + 1) };
-    // Address space beside memory: threads and the allocator reserve more than they use.
+    // Address space in addition to memory, because threads and the allocator reserve more than they
+    // use.
     let space = limits.memory.saturating_mul(4);
     for (resource, limit) in [
         (Resource::Cpu, cpu),
@@ -405,10 +407,11 @@ mod tests {
 
     use super::*;
 
-    /// A program that is being written while another test forks cannot be started ("text file busy").
+    /// A program that is being written while another test forks cannot be started ("text file
+    /// busy").
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-    /// Whatever a child does, there is one line, and no child is left.
+    /// Whatever a child does, the error is one line, and no child remains.
     #[test]
     fn a_child_that_fails_is_an_error_in_one_line() {
         let _alone = ONE_AT_A_TIME.lock();
@@ -446,14 +449,14 @@ mod tests {
         assert!(error.starts_with("no process for it"), "{error}");
     }
 
-    /// Parts of the memory add up to all of it. One that needs more than its part waits for all, also where
-    /// others come meanwhile.
+    /// The parts add up to the whole memory. A job that needs more than its part waits for all
+    /// parts, even if others arrive meanwhile.
     #[test]
     fn one_that_needs_more_gets_all_of_it_alone() {
         let _alone = ONE_AT_A_TIME.lock();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("needs");
-        // Says what it has got, where it is enough.
+        // Returns its limit, if it is sufficient.
         let script = "#!/bin/sh\ncat >/dev/null\n[ $3 -ge 192000000 ] || kill -ABRT $$\nprintf '\\0\\11\\0\\0\\0\\0\\0\\0\\0%s' $3\n";
         std::fs::write(&path, script).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -488,7 +491,7 @@ mod tests {
         std::fs::write(&path, "#!/bin/sh\nexec sleep 600\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let hangs = Program { wall: Some(Duration::ZERO), ..Program::at(path, usize::MAX) };
-        // More than a pipe holds: not even its input is taken.
+        // More than a pipe holds: the child does not even read its input.
         let error = hangs.ask(Job::Compile, &[&vec![0; 1 << 20]]).unwrap_err();
         assert_eq!(error, "it was not done after 0s");
     }

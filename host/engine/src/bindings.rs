@@ -1,4 +1,4 @@
-//! What wasmtime makes of `wit/policy.wit`.
+//! The code that wasmtime generates from `wit/policy.wit`.
 
 #[allow(
     clippy::all,

@@ -1,11 +1,11 @@
 //! Compiled policies on disk, so that a restart does not compile them again.
 //!
-//! Native code is not checked when it is loaded, so the cache trusts nothing that it did not write:
-//! the folder belongs to this user and nobody else may write to it, every image is sealed with a
-//! secret that only this user can read, and the seal covers what the image is of (digest of the
-//! component, version and settings of the compiler). A file that does not fit is compiled anew and
-//! replaced. Images are read into memory before they are checked, so that what is checked is what
-//! is loaded.
+//! wasmtime does not check native code when it loads it, so the cache trusts only what it wrote.
+//! The folder belongs to this user, and nobody else may write to it. Every image is sealed with a
+//! secret that only this user can read. The seal covers the origin of the image: the digest of the
+//! component, and the version and settings of the compiler. A file that does not match is compiled
+//! again and replaced. Images are read into memory before they are checked, so that the checked
+//! bytes are the loaded ones.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{Hash as _, Hasher as _};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use opgate_unsafe::{Image, Key};
 use wasmtime::component::Component;
 
-/// Largest image that is read, 256 MiB: sixteen times the largest component.
+/// Maximum size of an image, 256 MiB: sixteen times the maximum size of a component.
 const MAX_SIZE: u64 = 256 << 20;
 
 /// A folder with sealed images.
@@ -32,10 +32,10 @@ impl std::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// Opens the folder, and makes it with a new secret where there is none.
+    /// Opens the folder, and creates it with a new secret if it does not exist.
     ///
     /// # Errors
-    /// Where the folder cannot be used, or others could write to it.
+    /// If the folder cannot be used, or other users can write to it.
     pub fn open(folder: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         check_owner(folder, &fs::metadata(folder)?, 0o022)?;
@@ -49,7 +49,7 @@ impl Cache {
         Ok(Self { folder: folder.to_path_buf(), key: Key::new(&secret) })
     }
 
-    /// The image of a component, if a good one is there.
+    /// The image of a component, if there is a valid one.
     pub(crate) fn read(&self, engine: &wasmtime::Engine, digest: &str) -> Option<Component> {
         let path = self.path(digest);
         let sealed = match read_bounded(&path) {
@@ -74,7 +74,7 @@ impl Cache {
         }
     }
 
-    /// Keeps an image. That it cannot is no more than a warning.
+    /// Stores an image. A failure is only a warning.
     pub(crate) fn write(&self, engine: &wasmtime::Engine, digest: &str, image: &Image) {
         let path = self.path(digest);
         let sealed = image.seal(&self.key, &purpose(engine, digest));
@@ -88,14 +88,14 @@ impl Cache {
     }
 }
 
-/// What an image is of: a component, for a version and settings of the compiler.
+/// The origin of an image: a component, and a version and settings of the compiler.
 pub(super) fn purpose(engine: &wasmtime::Engine, digest: &str) -> Vec<u8> {
     let mut hasher = std::hash::DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     format!("opgate {} {digest} {:016x}", env!("CARGO_PKG_VERSION"), hasher.finish()).into_bytes()
 }
 
-/// Fails where the file is not this user's alone.
+/// Fails if the file does not belong to this user alone.
 fn check_owner(path: &Path, metadata: &fs::Metadata, forbidden: u32) -> io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     if metadata.uid() != own || metadata.mode() & forbidden != 0 {
@@ -108,7 +108,7 @@ fn check_owner(path: &Path, metadata: &fs::Metadata, forbidden: u32) -> io::Resu
     Ok(())
 }
 
-/// Opens a file of ours for reading; a link in its place is not followed.
+/// Opens a file of the cache for reading, without following a link.
 fn open_own(path: &Path, forbidden: u32) -> io::Result<File> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits();
     let flags = i32::try_from(no_follow).map_err(io::Error::other)?;
@@ -126,14 +126,14 @@ fn read_secret(path: &Path) -> io::Result<[u8; 32]> {
 fn create_secret(path: &Path) -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("no randomness"))?;
-    // Written whole before it has its name; a link does not replace what is there.
+    // The file is complete before it gets its name. A link does not replace an existing file.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let _ = fs::remove_file(&temporary);
     let written =
         write_exclusive(&temporary, &secret).and_then(|()| fs::hard_link(&temporary, path));
     let _ = fs::remove_file(&temporary);
     match written {
-        // Another process was faster; what it wrote is as good.
+        // Another process was faster. Its result is as good.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_secret(path),
         other => other.map(|()| secret),
     }
@@ -145,7 +145,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file in one step, and only for this user.
+/// Writes a file atomically, only readable for this user.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let _ = fs::remove_file(&temporary);

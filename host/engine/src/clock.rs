@@ -1,4 +1,4 @@
-//! When a call is over: by the processor, by the clock, or because nobody waits.
+//! Decides when a call is over: by CPU time, by elapsed time, or because nobody waits for it.
 //!
 //! ```text
 //!             ┌─ epochs, once a millisecond ─ code of the guest
@@ -6,8 +6,8 @@
 //!             └─ meter, every so many units ─ loops of the host that work for the guest
 //! ```
 //!
-//! What a policy may use is time of the processor: a call that waits for one, because others burn
-//! theirs, has used nothing. So that a call still ends, the clock on the wall has a limit of its own.
+//! The limit of a policy is CPU time: a call that waits for a busy CPU uses none. Elapsed time has
+//! a limit of its own, so that a call ends in any case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,72 +18,71 @@ use opgate_document::Watch;
 use super::fault::Fault;
 use super::limits::Limits;
 
-/// A call has this many times its time on the wall; whoever asks may give it less.
+/// The maximum elapsed time of a call is this many times its CPU time. The caller can set less.
 const WALL: u32 = 100;
 
-/// What one call may use.
+/// The limits of one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget<'c> {
     /// Bytes of memory.
     pub memory: usize,
-    /// How long it may take.
+    /// The time.
     pub time: Time,
-    /// For a call on a thread of its own.
+    /// Control of a call on its own thread.
     pub apart: Option<&'c Apart>,
 }
 
-/// How long a call may take.
+/// The time limit of a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Time {
-    /// A try that is given up after so long, whatever the reason. It costs no look at the processor's
-    /// time.
+    /// An attempt that ends after this time for any reason. It does not read the CPU time.
     Try(Duration),
-    /// So much of the processor, and so much on the wall.
+    /// Limits of CPU time and of elapsed time.
     Whole {
-        /// Of the processor.
+        /// CPU time.
         processor: Duration,
-        /// On the wall.
+        /// Elapsed time.
         wall: Duration,
     },
 }
 
 impl Time {
-    /// What the limits of a policy allow, but no more than `left` on the wall.
+    /// The limits of a policy, with at most `left` of elapsed time.
     #[must_use]
     pub fn of(limits: Limits, left: Duration) -> Self {
         Self::Whole { processor: limits.time, wall: limits.time.saturating_mul(WALL).min(left) }
     }
 }
 
-/// A call on a thread of its own can be stopped, and its thread can be made to yield.
+/// Control of a call on its own thread: the call can be stopped, and the thread can yield.
 #[derive(Debug, Clone)]
 pub struct Apart {
-    /// Set when nobody waits for the answer any more; looked at once a tick.
+    /// Set when nobody waits for the answer any more. It is read at each tick.
     pub cancelled: Arc<AtomicBool>,
-    /// Time of the processor after which the thread gets only what others leave over.
+    /// CPU time after which the thread gets only what others leave.
     pub yield_after: Duration,
 }
 
 impl Budget<'_> {
-    /// All that the limits of a policy allow.
+    /// The limits of a policy.
     #[must_use]
     pub fn of(limits: Limits) -> Self {
         Self { memory: limits.memory, time: Time::of(limits, Duration::MAX), apart: None }
     }
 }
 
-/// What this thread has had of the processor.
+/// CPU time of this thread.
 #[must_use]
 pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The clock of one call. A call runs on one thread from its beginning to its end.
+/// The clock of one call. A call runs on one thread from start to end.
 #[derive(Debug)]
 pub(super) struct Clock {
     time: Time,
-    /// Processor time of the thread when the call began.
+    /// CPU time of the thread when the call started.
     started: Duration,
     end: Instant,
     cancelled: Option<Arc<AtomicBool>>,
@@ -96,18 +95,18 @@ impl Clock {
             Time::Whole { wall, .. } => (wall, processor_time()),
         };
         let now = Instant::now();
-        // A wall without an end is a day.
+        // An unlimited elapsed time is a day.
         let end = now.checked_add(wall).unwrap_or(now + Duration::from_secs(86_400));
         let cancelled = budget.apart.map(|apart| apart.cancelled.clone());
         Self { time: budget.time, started, end, cancelled }
     }
 
-    /// What the call has had of the processor.
+    /// CPU time of the call.
     pub(super) fn used(&self) -> Duration {
         processor_time().saturating_sub(self.started)
     }
 
-    /// Why the call is over, if it is.
+    /// The reason why the call is over, if it is.
     pub(super) fn over(&self) -> Option<Fault> {
         if self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
             return Some(Fault::Cancelled);
@@ -122,7 +121,7 @@ impl Clock {
         }
     }
 
-    /// The fault of a call that was interrupted.
+    /// The policy error of a call that was interrupted.
     pub(super) fn fault(&self) -> Fault {
         self.over().unwrap_or(match self.time {
             Time::Try(time) | Time::Whole { processor: time, .. } => Fault::Deadline(time),

@@ -1,4 +1,4 @@
-//! Where components that came from outside are compiled.
+//! Selects where components from outside are compiled.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::apart::{Job, Program};
 /// Where components are compiled.
 #[derive(Debug, Clone, Default)]
 pub enum Compiler {
-    /// In this process: whoever calls has written the component, or can do without this process.
+    /// In this process, because the caller wrote the component or can do without the process.
     #[default]
     Here,
-    /// In child processes with limits: a stranger has.
+    /// In child processes with limits, because the component is not trusted.
     Apart(Arc<Program>),
 }
 
 impl Compiler {
-    /// In child processes of this binary, which have so many bytes of memory together.
+    /// In child processes of this binary, with this many bytes of memory together.
     ///
     /// # Errors
-    /// Where the system does not say which that is.
+    /// If the system does not say which binary that is.
     pub fn apart(memory: usize) -> std::io::Result<Self> {
         Ok(Self::Apart(Arc::new(Program::this(memory)?)))
     }
@@ -32,7 +32,7 @@ impl Compiler {
         Self::Apart(Arc::new(Program::at(binary, memory)))
     }
 
-    /// Compiles a component for an engine with these settings. `purpose` says what it becomes.
+    /// Compiles a component for an engine with these settings. `purpose` identifies the image.
     pub(super) fn compile(
         &self,
         engine: &wasmtime::Engine,
@@ -43,8 +43,8 @@ impl Compiler {
         match self {
             Self::Here => Image::compile(engine, component).map_err(|e| unusable(&e)),
             Self::Apart(program) => {
-                // A seal of this one exchange: what is loaded is what the child has compiled of this
-                // component, and nothing else can have come through the pipe.
+                // A seal for this one exchange: the loaded image is what the child compiled from
+                // this component, and nothing else came through the pipe.
                 let mut secret = [0; 32];
                 aws_lc_rs::rand::fill(&mut secret)
                     .map_err(|_| LoadError::NotCompiled("no randomness".to_owned()))?;
@@ -61,10 +61,10 @@ pub(super) fn unusable(error: &wasmtime::Error) -> LoadError {
     LoadError::Unusable(opgate_text::one_line(&format!("{error:#}"), 512))
 }
 
-/// What a child does with [`Job::Compile`].
+/// The work of a child for [`Job::Compile`].
 ///
 /// # Errors
-/// What the compiler says.
+/// The error of the compiler.
 pub fn compile_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     let [roomy, secret, purpose, component] = parts else {
         return Err("no component".to_owned());

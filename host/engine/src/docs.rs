@@ -1,8 +1,8 @@
 //! The documentation of rules, from the component that carries them.
 //!
-//! A component may have custom sections `opgate-docs` (in itself or in its modules). Together they are
-//! Markdown: for each rule a heading `## OPG_25` and what follows it. The SDK writes them from the
-//! documentation comments of rules; nothing of them is ever in the memory of a call.
+//! A component can have custom sections `opgate-docs`, in itself or in its modules. Together they
+//! are Markdown: for each rule a heading `## OPG_25` and the text after it. The SDK writes them
+//! from the documentation comments of rules. They are never in the memory of a call.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use opgate_text::one_line;
 use wasmparser::{Parser, Payload};
 
 const SECTION: &str = "opgate-docs";
-/// Bytes of all sections together, and of a line: more is left out.
+/// Maximum bytes of all sections together, and of a line. The rest is left out.
 const MAX_SIZE: usize = 4 << 20;
 const MAX_LINE: usize = 4 << 10;
 
-/// Markdown by the id of its rule.
+/// Markdown by the ID of its rule.
 pub type Docs = BTreeMap<String, String>;
 
-/// The documentation that a component brings. What cannot be read brings none.
+/// The documentation in a component. Unreadable sections are ignored.
 #[must_use]
 pub fn docs(component: &[u8]) -> Docs {
     let mut pages = Docs::new();

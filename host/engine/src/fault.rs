@@ -1,11 +1,11 @@
-//! Why a call gave no answer, in one line for people.
+//! Policy errors: the reason why a call gave no answer, in one line for people.
 
 use std::time::Duration;
 
 use super::limits::{HANDLES, TABLE_ELEMENTS};
 use opgate_text::units::bytes;
 
-/// A function of the contract that a guest calls: `document.text`.
+/// A function of the contract that a guest calls, for example `document.text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Import(pub(super) &'static str, pub(super) &'static str);
 
@@ -15,37 +15,38 @@ impl std::fmt::Display for Import {
     }
 }
 
-/// Why a call gave no answer: the policy's doing, the engine's or the cluster's, never the request's.
+/// The reason why a call gave no answer. The cause is the policy, the engine or the cluster, never
+/// the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The time of the processor ran out.
+    /// The CPU time ran out.
     #[error("used more than {}ms of processor time", .0.as_millis())]
     Deadline(Duration),
-    /// The time on the wall ran out: it had too little of the processor, and is not to blame.
+    /// The elapsed time ran out: the call got too little CPU time, and is not the cause.
     #[error("did not end within {}ms: the server has too much to do", .0.as_millis())]
     Wall(Duration),
-    /// Whoever asked has gone.
+    /// The caller does not wait any more.
     #[error("stopped, because nobody waits for the answer any more")]
     Cancelled,
-    /// Memory beyond the limit, its own or the host's for it.
+    /// Memory beyond the limit, of the guest or of the host for the guest.
     #[error("wanted more than {} of memory{}", bytes(*.0), during(*.1))]
     Memory(usize, Option<Import>),
-    /// The server has no memory left for what the request needs.
+    /// The server has no memory left for the request.
     #[error("the server has no memory left for the request")]
     Exhausted,
-    /// More than an import takes or gives at once.
+    /// More data than an import accepts or returns at once.
     #[error("{0}: {1}")]
     Limit(Import, String),
     /// Handles beyond the limit.
     #[error("{0}: more than {HANDLES} handles at a time")]
     Handles(Import),
-    /// More than an answer may have.
+    /// An answer that is too large.
     #[error("gave an answer of more than {}", bytes(*.0))]
     Size(usize),
     /// A table beyond the limit.
     #[error("wanted a table of more than {TABLE_ELEMENTS} elements")]
     Table,
-    /// Recursion too deep.
+    /// Recursion that is too deep.
     #[error("ran out of stack")]
     Stack,
     /// An access outside of the memory.
@@ -54,19 +55,19 @@ pub enum Fault {
     /// A panic, with the text that it wrote to the log.
     #[error("{}", panicked(.0))]
     Panic(String),
-    /// Anything else that stops an instance.
+    /// Any other trap.
     #[error("trapped: {0}")]
     Trap(String),
-    /// What it asked about the cluster has no current answer.
+    /// There is no current answer to a query about the cluster.
     #[error("the cluster context is not current: {0}")]
     NotCurrent(String),
-    /// What it asked about the cluster is being listed for the first time.
+    /// The objects of a query about the cluster are being listed for the first time.
     #[error("the cluster context is not current: {0}")]
     Listing(String),
     /// The answer breaks the contract of `wit/policy.wit`.
     #[error("gave an answer that breaks the contract: {0}")]
     Answer(String),
-    /// The answer has more in it than an answer may have.
+    /// The answer has more elements than it may have.
     #[error("gave an answer that breaks the contract: {0}")]
     Flood(String),
 }
@@ -75,7 +76,7 @@ fn during(import: Option<Import>) -> String {
     import.map(|import| format!(", in {import}")).unwrap_or_default()
 }
 
-/// The last words of a guest: the SDK writes `panicked at …` itself, others may not.
+/// The last log line of a guest. The SDK writes `panicked at …` itself; others might not.
 fn panicked(last_words: &str) -> String {
     if last_words.starts_with("panicked") {
         last_words.to_owned()
@@ -103,14 +104,14 @@ impl Fault {
         }
     }
 
-    /// Whether a second try with more time could end better.
+    /// Whether a second attempt with more time could succeed.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
         matches!(self, Self::Deadline(_))
     }
 
-    /// Whether it is an error of the policy or of what it is told, and not of how much it was given to
-    /// do: that lies in the hands of whoever wrote the object under review.
+    /// Whether it is an error of the policy or of its input, not of the amount of work: that is up
+    /// to the author of the object under review.
     #[must_use]
     pub fn is_its_own(&self) -> bool {
         match self {
@@ -131,7 +132,7 @@ impl Fault {
         }
     }
 
-    /// Whether the server is to blame: it has too much to do, and the policy did nothing wrong.
+    /// Whether the server is the cause: it is overloaded, and the policy is not at fault.
     #[must_use]
     pub fn is_overload(&self) -> bool {
         matches!(self, Self::Wall(_) | Self::Exhausted)

@@ -1,45 +1,45 @@
-//! What a component must be to get as far as the compiler: read from its bytes, nothing is run.
+//! Checks a component before the compiler gets it. The checks read its bytes and run nothing.
 
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload, TypeRef};
 
-/// Largest component, 16 MiB. A policy with a JavaScript engine inside has about 8.
+/// Maximum size of a component, 16 MiB. A policy with a JavaScript engine has about 8.
 pub const MAX_SIZE: usize = 16 << 20;
 
-/// What the compiler gets to see: its time and memory grow faster than these. Policies in Rust stay far
-/// below; a JavaScript engine has some thousand functions, the largest of 100 KiB.
+/// Limits on the input of the compiler, whose time and memory grow faster than these. Policies in
+/// Rust are far below. A JavaScript engine has some thousand functions, the largest of 100 KiB.
 const MAX_FUNCTION: usize = 192 << 10;
 const MAX_LOCALS: u32 = 4_096;
 const MAX_FUNCTIONS: usize = 32_768;
-/// Types, imports, exports, globals, segments, aliases and instances, of all modules together.
+/// Types, imports, exports, globals, segments, aliases and instances, in all modules together.
 const MAX_ITEMS: usize = 65_536;
-/// Modules and components inside of it.
+/// Modules and components inside it.
 const MAX_MODULES: usize = 32;
 
-/// Version of the WIT package that this host speaks.
+/// Version of the WIT package that this host supports.
 const VERSION: &str = "0.2.0";
 const PACKAGE: &str = "opgate:policy/";
 const INTERFACES: [&str; 5] = ["types", "request", "document", "log", "cluster"];
 const EXPORTS: [&str; 3] = ["describe", "validate-settings", "validate"];
 
-/// Why a file is not a policy.
+/// The reason why a file is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Nothing in it.
+    /// It is empty.
     #[error("the file is empty")]
     Empty,
-    /// Larger than any policy needs to be.
+    /// It is larger than any policy needs to be.
     #[error("{0} bytes are more than the {MAX_SIZE} that a policy may have")]
     TooLarge(usize),
-    /// Something else altogether.
+    /// It is another kind of file.
     #[error("not WebAssembly: the file does not start with `\\0asm`")]
     NotWasm,
-    /// A module that was not made a component.
+    /// A module that is not a component.
     #[error("a core module, not a component: make one of it with `opgate policy pack`")]
     CoreModule,
-    /// Cut off or damaged.
+    /// It is truncated or damaged.
     #[error("not a valid component: {0}")]
     Malformed(String),
-    /// More than the compiler is asked to take.
+    /// It exceeds the limits of the compiler.
     #[error("{0}")]
     TooMuch(String),
     /// A module with several memories.
@@ -47,12 +47,12 @@ pub enum Refusal {
         "a module with {0} memories: a module has one; components of several modules may have one each"
     )]
     Memories(usize),
-    /// An import that no policy gets.
+    /// An import that no policy has.
     #[error(
         "imports {0:?}: a policy may import opgate:policy/{{request,document,log,cluster}}@{VERSION} and nothing else"
     )]
     Import(String),
-    /// WASI, the most frequent of those.
+    /// WASI, the most frequent of these imports.
     #[error("imports {0:?}: a policy has no WASI; build it for wasm32-unknown-unknown")]
     Wasi(String),
     /// Another version of the contract.
@@ -60,12 +60,12 @@ pub enum Refusal {
         "was built for version {0} of opgate:policy, this host speaks {VERSION}: build it with the matching SDK"
     )]
     Version(String),
-    /// Reads the cluster, but was not allowed to.
+    /// It reads the cluster, but is not allowed to.
     #[error(
         "imports {PACKAGE}cluster, but reads nothing that was granted: list the resources under `cluster` of the policy in the configuration"
     )]
     ClusterNotGranted,
-    /// No policy at all.
+    /// A component that is not a policy.
     #[error(
         "does not export {0:?}: a policy follows the world `policy` of opgate:policy@{VERSION}"
     )]
@@ -75,7 +75,7 @@ pub enum Refusal {
 /// Checks size, form, imports and exports.
 ///
 /// # Errors
-/// What is wrong, and what to do about it.
+/// The problem, and what to do about it.
 pub(crate) fn check(component: &[u8], granted_cluster: bool) -> Result<(), Refusal> {
     if component.is_empty() {
         return Err(Refusal::Empty);
@@ -103,13 +103,13 @@ struct Borders {
     exports: Vec<String>,
 }
 
-/// What is counted of all modules together, and of the one that is read.
+/// Counts for all modules together, and for the current one.
 #[derive(Default)]
 struct Counts {
     modules: usize,
     functions: usize,
     items: usize,
-    /// Of this module, and of those around it.
+    /// For this module, and for those around it.
     memories: Vec<usize>,
 }
 
@@ -177,8 +177,8 @@ impl Counts {
         Ok(())
     }
 
-    /// The compiler knows several memories for what it makes itself, to pass texts from one module to
-    /// another; no module uses several.
+    /// The compiler needs several memories for its own code, which passes texts from one module to
+    /// another. No module uses several.
     fn memories(&mut self, more: usize) -> Result<(), Refusal> {
         let Some(memories) = self.memories.last_mut() else { return Ok(()) };
         *memories = memories.saturating_add(more);
@@ -208,7 +208,7 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
                     let import = import.map_err(malformed)?;
-                    // Types that the world uses from its interfaces; they carry nothing.
+                    // Types that the world uses from its interfaces. They have no content.
                     if !matches!(import.ty, ComponentTypeRef::Type(_)) {
                         borders.imports.push(import.name.name.to_owned());
                     }

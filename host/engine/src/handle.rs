@@ -1,4 +1,4 @@
-//! What a guest has in its hands: documents, and the request.
+//! The handles of a guest: documents, and the request.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Handle {
         Self { document, path: Vec::new() }
     }
 
-    /// Where it leads to, for a look that the meter watches.
+    /// The value, for a look-up that the meter counts.
     pub(super) fn at<'h>(&'h self, meter: &'h Meter) -> Option<Value<'h>> {
         self.document.root_for(meter).follow(&self.path)
     }

@@ -1,4 +1,4 @@
-//! What a policy is asked about.
+//! The input of a policy.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use opgate_document::Document;
 
 use super::bindings::types as wit;
 
-/// What a policy is asked about: one review, shared by all policies that look at it.
+/// The input of a policy: one review, shared by all policies that evaluate it.
 #[derive(Debug)]
 pub struct Inputs {
-    /// What is done.
+    /// The operation.
     pub operation: wit::Operation,
     /// The request without its objects.
     pub request: RequestParts,

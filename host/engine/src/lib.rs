@@ -1,12 +1,13 @@
-//! Running policies: wasmtime with everything bounded.
+//! Runs policies in wasmtime, with limits on everything.
 //!
 //! ```text
 //! component ─gate─▶ image (embedded, cached or compiled) ─▶ Module ─call─▶ fresh instance ─▶ answer
 //! ```
 //!
-//! A [`Module`] is a policy's code, ready to be instantiated. Each call gets an instance of its
-//! own with limits on time, memory, tables, stack, handles and copied bytes, set before the guest's
-//! first instruction and the same for `describe`, `validate-settings` and `validate`.
+//! A [`Module`] is the code of a policy, ready to be instantiated. Each call has its own instance,
+//! with limits on time, memory, tables, stack, handles and copied bytes. The limits are set before
+//! the first instruction of the guest, and are the same for `describe`, `validate-settings` and
+//! `validate`.
 
 pub mod apart;
 mod bindings;
@@ -55,20 +56,20 @@ use state::State;
 use ticker::{TICK, Ticker};
 use trap::fault_of;
 
-/// The target for which policies are compiled: the host's own, without optional processor features.
+/// The target for which policies are compiled: that of the host, without optional CPU features.
 const TARGET: &str = env!("OPGATE_TARGET");
 
-/// Part of an instance's memory and table that is cleared in place; what a guest touches beyond is
-/// unmapped. Guests of the SDK keep stack, data and a small heap below it.
+/// Part of an instance's memory and table that is cleared in place. Pages beyond it that a guest
+/// used are unmapped. Guests of the SDK keep stack, data and a small heap below it.
 const RESIDENT_MEMORY: usize = 128 << 10;
 const RESIDENT_TABLE: usize = 4 << 10;
 
-/// Why there is no engine.
+/// An error while the engine starts.
 #[derive(Debug, thiserror::Error)]
 #[error("the engine cannot start: {0}")]
 pub struct EngineError(String);
 
-/// Why a policy's component cannot be used.
+/// The reason why the component of a policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The component is not a policy.
@@ -77,7 +78,7 @@ pub enum LoadError {
     /// wasmtime cannot compile or link it.
     #[error("cannot be used: {0}")]
     Unusable(String),
-    /// The process that compiles it refused it or did not live to the end.
+    /// The process that compiles it refused it, or ended early.
     #[error("cannot be compiled: {0}")]
     NotCompiled(String),
 }
@@ -97,21 +98,21 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// How large the pool of instances is.
+/// The size of the pool of instances.
 #[derive(Debug, Clone, Copy)]
 pub struct Pool {
-    /// Instances that exist at the same time: the sum of the policies' concurrency.
+    /// Instances that exist at the same time: the sum of the concurrency of all policies.
     pub instances: usize,
-    /// The largest memory of any policy.
+    /// The maximum memory of any policy.
     pub memory: usize,
 }
 
 impl Engine {
-    /// Starts an engine. Instances come from a pool; where the address space is too short for one
-    /// (`ulimit -v`, some containers), they are made on demand, which is slower.
+    /// Starts an engine. Instances come from a pool. If the address space is too small for a pool
+    /// (`ulimit -v`, some containers), instances are created on demand, which is slower.
     ///
     /// # Errors
-    /// Where not even that is possible.
+    /// If the engine cannot start without a pool either.
     pub fn start(pool: Pool, cache: Option<PathBuf>) -> Result<Self, EngineError> {
         let failed = |e: wasmtime::Error| EngineError(format!("{e:#}"));
         let mut config = settings::config(TARGET, true).map_err(failed)?;
@@ -139,7 +140,7 @@ impl Engine {
         Ok(Self { engine, ticker, cache, compiler: Compiler::Here, pooled })
     }
 
-    /// Compiles components from outside there.
+    /// Sets where components from outside are compiled.
     #[must_use]
     pub fn with_compiler(self, compiler: Compiler) -> Self {
         Self { compiler, ..self }
@@ -157,10 +158,11 @@ impl Engine {
         self.pooled
     }
 
-    /// Loads a component that came from outside: gate, then the cache or the compiler.
+    /// Loads a component from outside: checks it, then reads its image from the cache or compiles
+    /// it.
     ///
     /// # Errors
-    /// Where it is not a policy, or not a valid component.
+    /// If it is not a policy, or not a valid component.
     pub fn load(
         self: &Arc<Self>,
         component: &[u8],
@@ -176,17 +178,17 @@ impl Engine {
             };
             self.link(&loaded, digest)
         };
-        // Nothing that a component has in it ends this process. There is nothing that a panic could
-        // leave half done: what it was to make does not exist.
+        // No content of a component ends this process. A panic leaves nothing incomplete, because
+        // the result does not exist yet.
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(load))
             .unwrap_or_else(|_| Err(LoadError::NotCompiled("it makes the engine panic".to_owned())))
     }
 
-    /// Loads a policy that the build compiled. Where the image does not fit this engine, which
-    /// happens without a pool, the component is compiled.
+    /// Loads a policy that the build compiled. If the image does not fit this engine, which happens
+    /// without a pool, the component is compiled.
     ///
     /// # Errors
-    /// As for [`Engine::load`]; a test sees to it that there are none.
+    /// As for [`Engine::load`]. A test makes sure that there are none.
     pub fn load_builtin(
         self: &Arc<Self>,
         component: &[u8],
@@ -232,7 +234,7 @@ impl Engine {
 }
 
 fn pooling(pool: Pool) -> PoolingAllocationConfig {
-    // Some to spare for calls at load time, while others serve.
+    // Spare instances for calls at load time, while others serve.
     let instances = u32::try_from(pool.instances).unwrap_or(u32::MAX).saturating_add(4);
     let many = |each: usize| u32::try_from(each).unwrap_or(u32::MAX);
     let total = |each: usize| instances.saturating_mul(many(each));
@@ -273,28 +275,28 @@ impl fmt::Debug for Module {
     }
 }
 
-/// Severity and text of a line that a policy logged.
+/// Level and text of a line that a policy logged.
 pub type LogLine = (tracing::Level, String);
 
-/// Result of a call, and what the guest wrote to the log meanwhile.
+/// Result of a call, and the lines that the guest logged.
 #[derive(Debug)]
 pub struct Call<T> {
-    /// The answer, or why there is none.
+    /// The answer, or the reason why there is none.
     pub result: Result<T, Fault>,
     /// Lines for the log.
     pub log: Vec<LogLine>,
-    /// What was read of the cluster.
+    /// The reader that answered queries about the cluster.
     pub reader: Option<Box<dyn ClusterReader>>,
-    /// What the host did for it.
+    /// The work of the host for the call.
     pub work: Work,
 }
 
-/// What the host did for a guest.
+/// The work of the host for a guest.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Work {
     /// Units of the meter, see [`opgate_document::Meter`].
     pub units: u64,
-    /// Bytes that are charged when the call ends, those of the guest's memory included.
+    /// Bytes that are charged when the call ends, including those of the guest's memory.
     pub memory: usize,
 }
 
@@ -305,13 +307,13 @@ impl Module {
         &self.digest
     }
 
-    /// Asks what the policy is.
+    /// Calls `describe`.
     #[must_use]
     pub fn describe(&self, budget: Budget<'_>) -> Call<wit::Descriptor> {
         self.call(budget, None, None, None, |store, policy| policy.call_describe(store))
     }
 
-    /// Asks whether settings that fit the schema are good.
+    /// Calls `validate-settings` for settings that fit the schema.
     #[must_use]
     pub fn validate_settings(
         &self,
@@ -324,8 +326,8 @@ impl Module {
         })
     }
 
-    /// Asks for a verdict. What the policy reads of the cluster comes from `reader`; `routes` are the match
-    /// rules that fit, by number.
+    /// Calls `validate`. `reader` answers queries about the cluster; `routes` are the match rules
+    /// that match, by number.
     #[must_use]
     pub fn validate(
         &self,
@@ -361,8 +363,8 @@ impl Module {
         if !matches!(done.result, Err(Fault::Size(_))) {
             return done;
         }
-        // An import was passed too much, or the answer is too large. A second call, with hooks and in what
-        // is left of the time, tells which: hooks in every call would make it 3 % longer.
+        // An import got too much data, or the answer is too large. A second call, with hooks and in
+        // the remaining time, finds out which. Hooks in every call would make it 3 % longer.
         self.run((budget, payer), &clock, (done.reader, inputs), imports::bound_by_name, &call)
     }
 
@@ -377,7 +379,7 @@ impl Module {
         let state = State::new(budget.memory, payer, clock.clone(), reader, inputs.cloned());
         let mut store = Store::new(&self.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
-        // One more for the request.
+        // One more handle, for the request.
         store.set_max_component_handles(limits::HANDLES + 1);
         bound(&mut store);
         Self::set_deadline(&mut store, budget, clock);
@@ -387,7 +389,7 @@ impl Module {
         let State { limiter, log, reader, meter, account, .. } = store.into_data();
         let work = Work { units: meter.spent(), memory: account.used() };
         let result = answer.map_err(|error| {
-            // The panic hook of the SDK writes the text as the last thing before the trap.
+            // The panic hook of the SDK writes the text immediately before the trap.
             let last_words = log.last().filter(|(severity, _)| *severity == Severity::Error);
             let panic = last_words.map(|(_, text)| text.clone());
             fault_of(&error, &limiter, clock, panic)
@@ -398,20 +400,20 @@ impl Module {
 
     fn set_deadline(store: &mut Store<State>, budget: Budget<'_>, clock: &Arc<Clock>) {
         if let Time::Try(time) = budget.time {
-            // The first tick may come at once; one more makes the time at least what was promised.
+            // The first tick can come at once. One more guarantees at least the promised time.
             let ticks = time.as_millis().div_ceil(TICK.as_millis()).saturating_add(1);
             store.set_epoch_deadline(u64::try_from(ticks).unwrap_or(u64::MAX));
             return;
         }
-        // By the clock and not by counting: ticks that pass while the thread waits for a processor
-        // are nothing that the call has used.
+        // By the clock, not by counting: ticks while the thread waits for a CPU do not count as
+        // time of the call.
         let clock = clock.clone();
         let yield_after = budget.apart.map(|apart| apart.yield_after);
         let mut yields = false;
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
             if !yields && yield_after.is_some_and(|most| clock.used() > most) {
-                // Where the system does not allow it, the call runs on like any other.
+                // If the system does not allow it, the call runs on like any other.
                 let _ = opgate_unsafe::run_when_idle();
                 yields = true;
             }

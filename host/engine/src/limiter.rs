@@ -8,13 +8,13 @@ use wasmtime::ResourceLimiter;
 use super::fault::{Fault, Import};
 use super::limits::{INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
 
-/// What it means that an account has refused memory: it is the call's own limit, or what the server
-/// has left for requests.
+/// The meaning of memory that an account refused: the limit of the call is reached, or the server
+/// has no memory left for requests.
 pub(crate) fn refused(account: &Account, import: Option<Import>) -> Fault {
     if account.is_starved() { Fault::Exhausted } else { Fault::Memory(account.limit(), import) }
 }
 
-/// Keeps the sizes of memories and tables, and remembers what was refused.
+/// Limits the sizes of memories and tables, and records what was refused.
 pub(crate) struct Limiter {
     account: Arc<Account>,
     pub(crate) hit: Option<Fault>,
@@ -34,7 +34,7 @@ impl ResourceLimiter for Limiter {
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if !self.account.try_take(wanted.saturating_sub(current)) {
-            // The guest may ask for less; if it traps instead, this is why.
+            // The guest can request less. If it traps instead, this is the reason.
             self.hit = Some(refused(&self.account, None));
             return Ok(false);
         }

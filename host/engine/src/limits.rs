@@ -1,8 +1,8 @@
-//! What one call of a policy may use.
+//! Limits of one call of a policy.
 
 use std::time::Duration;
 
-/// Elements of one table, handles of one call, bytes that one call of an import or an answer may pass.
+/// Elements of one table, handles of one call, and bytes of one call of an import or of an answer.
 pub(crate) const TABLE_ELEMENTS: usize = 10_000;
 pub(crate) const HANDLES: usize = 1_000;
 pub(crate) const HOSTCALL_BYTES: usize = 4 << 20;
@@ -14,9 +14,9 @@ pub(crate) const COLUMNS: usize = 64;
 /// Limits of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory of one call, the guest's and the host's for it.
+    /// Bytes of memory of one call: that of the guest, and that of the host for the guest.
     pub memory: usize,
-    /// Processor time of one call.
+    /// CPU time of one call.
     pub time: Duration,
     /// Calls that run at the same time.
     pub concurrency: usize,
@@ -28,9 +28,9 @@ impl Default for Limits {
     }
 }
 
-/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3; one with a
-/// JavaScript engine has a memory for the engine and some for what is beside it. All memories together
-/// have no more bytes than the limit says.
+/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3. One with a
+/// JavaScript engine has a memory for the engine and some for other code. The limit applies to the
+/// bytes of all memories together.
 pub(crate) const MEMORIES: usize = 4;
 pub(crate) const TABLES: usize = 8;
 pub(crate) const INSTANCES: usize = 8;

@@ -1,5 +1,5 @@
-//! What a policy can ask about the cluster while it runs. Who knows the answers is not the engine's
-//! business: a [`ClusterReader`] does, one for each call.
+//! Queries about the cluster while a policy runs. The engine does not know the answers: each call
+//! has a [`ClusterReader`] that does.
 
 use std::any::Any;
 use std::fmt;
@@ -10,15 +10,15 @@ use opgate_document::{Account, Document, Meter};
 
 use crate::wit::GroupVersionResource;
 
-/// Bytes that an object of an answer takes beside its content.
+/// Bytes of an object in an answer in addition to its content.
 const EACH: usize = 64;
 
-/// Answers the questions of one call, and notes what was asked.
+/// Answers the queries of one call, and records them.
 pub trait ClusterReader: Any + fmt::Debug + Send {
     /// One object.
     ///
     /// # Errors
-    /// Where there is no current view: the call must end.
+    /// If there is no current view. The call must end.
     fn get(
         &mut self,
         resource: &GroupVersionResource,
@@ -30,7 +30,7 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
     /// Objects that match.
     ///
     /// # Errors
-    /// Where there is no current view: the call must end.
+    /// If there is no current view. The call must end.
     fn list(
         &mut self,
         resource: &GroupVersionResource,
@@ -38,10 +38,10 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         payer: Payer<'_>,
     ) -> Answer;
 
-    /// Objects that match, of which only the names are wanted.
+    /// The names of objects that match.
     ///
     /// # Errors
-    /// Where there is no current view: the call must end.
+    /// If there is no current view. The call must end.
     fn names(
         &mut self,
         resource: &GroupVersionResource,
@@ -50,45 +50,46 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
     ) -> Answer;
 }
 
-/// The answer to a policy, or why the call must end.
+/// The answer to a policy, or the reason why the call must end.
 pub type Answer = Result<Result<Found, ReadError>, NotCurrent>;
 
-/// A query as a policy puts it.
+/// A query of a policy.
 #[derive(Debug, Default)]
 pub struct PolicyQuery {
     /// Only in this namespace.
     pub namespace: Option<String>,
-    /// Only with these labels: a selector as JSON.
+    /// Only with these labels, a selector as JSON.
     pub labels: Option<String>,
-    /// Conditions: an index, values of which it has one, and whether it may also have none.
+    /// Conditions: an index, its accepted values, and whether an object without a value matches.
     pub matches: Vec<(String, Vec<String>, bool)>,
-    /// Only behind this namespace and name.
+    /// Only after this namespace and name.
     pub after: Option<(String, String)>,
-    /// No more than so many; 0 for as many as one answer has.
+    /// Maximum number of objects; 0 for the maximum of an answer.
     pub limit: usize,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotCurrent {
-    /// The resource is being listed for the first time: ask again in a moment.
+    /// The resource is being listed for the first time. Try again in a moment.
     Listing(String),
-    /// There is no current view, or something in it cannot be read.
+    /// There is no current view, or an object in it cannot be read.
     Unknown(String),
 }
 
-/// Why a policy gets no answer, for the policy.
+/// The reason why a policy gets no answer, for the policy.
 #[derive(Debug)]
 pub enum ReadError {
-    /// There is nobody to ask.
+    /// There is no cluster to query.
     Absent(String),
     /// It is not declared.
     Denied(String),
-    /// The question makes no sense.
+    /// The query is invalid.
     Invalid(String),
 }
 
-/// Who pays for an answer. Where the meter stops or the account has no room, nobody believes it.
+/// The accounts that an answer is charged to. If the meter stops or the account has no room, the
+/// answer is not used.
 #[derive(Debug, Clone, Copy)]
 pub struct Payer<'p> {
     /// The work.
@@ -97,7 +98,7 @@ pub struct Payer<'p> {
     pub account: &'p Arc<Account>,
 }
 
-/// Objects as they are kept, for a policy that may see less of each.
+/// Stored objects, for a policy that may see less of each.
 #[derive(Debug, Default)]
 pub struct Found {
     objects: Vec<Arc<Object>>,
@@ -105,21 +106,21 @@ pub struct Found {
 }
 
 impl Found {
-    /// These objects. Where there is a `narrower` declaration than the one by which they are kept, the
-    /// policy gets to see no more of them.
+    /// These objects. With a `narrower` declaration than the one by which they are stored, the
+    /// policy sees no more of them than that.
     #[must_use]
     pub fn new(objects: Vec<Arc<Object>>, narrower: Option<Arc<Declaration>>) -> Self {
         Self { objects, narrower }
     }
 
-    /// The objects, all of each.
+    /// The whole objects.
     #[must_use]
     pub fn objects(&self) -> &[Arc<Object>] {
         &self.objects
     }
 
-    /// An object with the fields that the policy declares, and no others; none where that is too much
-    /// for whoever pays. Its text counts, which may be a copy, and what is looked at in it does.
+    /// An object with only the fields that the policy declares; none if that exceeds the accounts.
+    /// Its text, which can be a copy, and the look-ups in it are charged.
     #[must_use]
     pub fn document(&self, object: &Object, payer: Payer<'_>) -> Option<Document> {
         let whole = object.document().charged_to(payer.account);

@@ -1,4 +1,4 @@
-//! What the host keeps for one instance, which lives for one call.
+//! State of the host for one instance, which lives for one call.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,31 +15,32 @@ use super::limiter::{self, Limiter};
 use super::limits;
 use super::reader::ClusterReader;
 
-/// What the host keeps for one instance.
+/// State of the host for one instance.
 pub(crate) struct State {
     /// The review, where the call is about one.
     pub(super) inputs: Option<Arc<Inputs>>,
     pub(super) handles: ResourceTable,
     pub(super) limiter: Limiter,
     pub(super) log: Vec<(Severity, String)>,
-    /// What the guest may read of the cluster.
+    /// Answers the guest's queries about the cluster.
     pub(super) reader: Option<Box<dyn ClusterReader>>,
     pub(super) clock: Arc<Clock>,
     /// The work of the host for the guest.
     pub(super) meter: Meter,
     /// Memory of the guest, and of the host for the guest.
     pub(super) account: Arc<Account>,
-    /// What the last answer to the guest takes; it has been copied when the guest asks again.
+    /// Memory of the last answer to the guest. It has been copied when the guest calls again.
     pub(super) answer: Charge,
-    /// Bytes of it that are used.
+    /// Bytes of it that are in use.
     answered: Cell<usize>,
 }
 
-/// Bytes for answers that are kept from one to the next: most are smaller, and need no look at the account.
+/// Bytes that are reserved from one answer to the next. Most answers are smaller and need no check
+/// of the account.
 const AT_HAND: usize = 4 << 10;
 
 impl State {
-    /// Memory counts against `payer` as well, that of the request.
+    /// Memory counts against `payer`, the account of the request, as well.
     pub(super) fn new(
         memory: usize,
         payer: Option<&Arc<Account>>,
@@ -65,7 +66,7 @@ impl State {
         }
     }
 
-    /// A document that the guest gets a handle of.
+    /// A new handle of the guest for a document.
     pub(super) fn push(
         &mut self,
         import: Import,
@@ -78,7 +79,7 @@ impl State {
         Ok(self.handles.get(handle)?)
     }
 
-    /// Before the work of an import: its answer of before is gone.
+    /// Called before the work of an import. The previous answer is gone.
     pub(super) fn begin(&self) {
         self.answered.set(0);
         let more = self.answer.bytes().saturating_sub(AT_HAND);
@@ -87,7 +88,7 @@ impl State {
         }
     }
 
-    /// Takes memory for an answer.
+    /// Charges memory for an answer.
     pub(super) fn charge(&self, import: Import, bytes: usize) -> Result<(), Fault> {
         let wanted = self.answered.get().saturating_add(bytes);
         let more = wanted.saturating_sub(self.answer.bytes());
@@ -98,7 +99,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes work for an answer.
+    /// Charges work for an answer.
     pub(super) fn spend(&self, units: usize) -> Result<(), Fault> {
         if self.meter.spend(units) { Ok(()) } else { Err(self.clock.fault()) }
     }
@@ -107,8 +108,8 @@ impl State {
         limiter::refused(&self.account, Some(import))
     }
 
-    /// After a look on behalf of the guest, the one place that says whether what was found is what is
-    /// there: no policy gets to see what only seemed to be nothing.
+    /// Called after each look-up for the guest. This is the one place that decides whether the
+    /// result is complete: no policy may take missing data for nothing.
     pub(super) fn believe(&self, import: Import, document: &Document) -> Result<(), Fault> {
         if self.meter.is_stopped() {
             return Err(self.clock.fault());

@@ -1,4 +1,4 @@
-//! The clock of running guests: one epoch a millisecond, as long as anything runs.
+//! The clock of running guests: one epoch each millisecond while a guest runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use wasmtime::EngineWeak;
 /// Length of an epoch.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// Ticks without a running guest after which the clock sleeps until there is one: a server without
-/// requests wakes nobody.
+/// Ticks without a running guest after which the clock sleeps until there is one. A server without
+/// requests does not wake up.
 const IDLE_TICKS: u32 = 1_000;
 
 /// Counts running guests and wakes the clock for them.
@@ -20,7 +20,7 @@ pub(crate) struct Ticker {
     clock: Thread,
 }
 
-/// A running guest; the clock goes on while there is one.
+/// A running guest. The clock runs while there is one.
 pub(crate) struct Running<'t>(&'t AtomicUsize);
 
 impl Drop for Running<'_> {
@@ -30,8 +30,8 @@ impl Drop for Running<'_> {
 }
 
 impl Ticker {
-    /// Starts the clock. It is a thread of its own, so that nothing that keeps the server busy can
-    /// keep it from ticking, and ends with the engine.
+    /// Starts the clock. It has a thread of its own, so that a busy server cannot delay its ticks,
+    /// and ends with the engine.
     pub(crate) fn start(engine: EngineWeak) -> std::io::Result<Self> {
         let running = Arc::new(AtomicUsize::new(0));
         let counted = running.clone();
@@ -41,7 +41,7 @@ impl Ticker {
                 if idle < IDLE_TICKS {
                     thread::sleep(TICK);
                 } else {
-                    // The time-out lets the thread end when the engine is gone.
+                    // The timeout lets the thread end when the engine is gone.
                     thread::park_timeout(Duration::from_secs(60));
                 }
                 let Some(engine) = engine.upgrade() else { return };
@@ -52,7 +52,7 @@ impl Ticker {
         Ok(Self { running, clock: clock.thread().clone() })
     }
 
-    /// To be held while a guest runs.
+    /// Hold the result while a guest runs.
     pub(crate) fn run(&self) -> Running<'_> {
         if self.running.fetch_add(1, Ordering::Relaxed) == 0 {
             self.clock.unpark();

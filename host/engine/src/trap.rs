@@ -1,4 +1,4 @@
-//! From an error of wasmtime to the fault that it stands for.
+//! Converts an error of wasmtime to a policy error.
 
 use wasmtime::Trap;
 
@@ -7,11 +7,12 @@ use super::fault::Fault;
 use super::limiter::Limiter;
 use super::limits::HOSTCALL_BYTES;
 
-/// Longest text of a trap.
+/// Maximum length of the text of a trap.
 const MAX_TEXT: usize = 512;
 
-/// What an error of wasmtime means, given what the limiter saw and the guest's last words. The one
-/// place that makes a text of it: never with a backtrace, which names functions of the guest.
+/// The meaning of an error of wasmtime, with what the limiter recorded and the last log line of the
+/// guest. Only this function makes a text of it. The text never has a backtrace, which would name
+/// functions of the guest.
 pub(super) fn fault_of(
     error: &wasmtime::Error,
     limiter: &Limiter,
@@ -24,8 +25,8 @@ pub(super) fn fault_of(
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => clock.fault(),
         Some(Trap::StackOverflow) => Fault::Stack,
-        // The stack of a guest's language lies at the start of its memory: running out of it
-        // is an access below 0.
+        // The stack of a guest's language is at the start of its memory. A stack overflow is an
+        // access below 0.
         Some(Trap::MemoryOutOfBounds) if panic.is_none() => Fault::Bounds,
         trap => panic.map_or_else(
             || {
