@@ -73,20 +73,20 @@ mod tests {
     #[test]
     fn more_than_anybody_reads_is_left_out() {
         let line = "x".repeat(10_000);
-        let page = &super::docs(&component(format!("## A\n{line}\n").as_bytes()))["A"];
+        let page = &docs(&component(format!("## A\n{line}\n").as_bytes()))["A"];
         assert!(page.len() <= MAX_LINE && page.ends_with('…'), "{}", page.len());
         let fits = format!("## A\n{}", "y\n".repeat(MAX_SIZE / 2 - 4));
-        assert_eq!(super::docs(&component(fits.as_bytes())).len(), 1);
+        assert_eq!(docs(&component(fits.as_bytes())).len(), 1);
         let large = format!("## A\n{}", "y\n".repeat(MAX_SIZE / 2));
-        assert!(super::docs(&component(large.as_bytes())).is_empty());
+        assert!(docs(&component(large.as_bytes())).is_empty());
     }
 
     #[test]
     fn sections_of_strangers_are_made_fit_to_print() {
         let component = component(b"## X_1\n a\x1b[31mb\n\n # Why\n c \n## Y\n");
-        let docs = super::docs(&component);
-        assert_eq!(docs["X-1"], "a [31mb\n\n# Why\nc");
-        assert_eq!(docs["Y"], "");
-        assert!(super::docs(b"no wasm").is_empty() && super::docs(&component[..20]).is_empty());
+        let pages = docs(&component);
+        assert_eq!(pages["X-1"], "a [31mb\n\n# Why\nc");
+        assert_eq!(pages["Y"], "");
+        assert!(docs(b"no wasm").is_empty() && docs(&component[..20]).is_empty());
     }
 }
