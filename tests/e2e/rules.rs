@@ -1,6 +1,7 @@
 //! The rules as people meet them: their list, their levels, and the pages that explain them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -34,32 +35,34 @@ fn err(output: &Output) -> String {
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let configuration = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
-    let write = |name: &str, text: &str| {
+    let put = |name: &str, text: &str| {
         let path = folder.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
     let url = "https://docs.example.com/rules/";
-    write("folder.yaml", &format!("{configuration}docsUrl: {url}\n"));
+    put("folder.yaml", &format!("{configuration}docsUrl: {url}\n"));
     let url = "https://docs.example.com/{policy}?rule={rule}";
-    write("page.yaml", &format!("{configuration}docsUrl: {url:?}\n"));
-    write("wrong.yaml", &format!("{configuration}docsUrl: docs.example.com\n"));
-    write("plain/manifests/empty.yaml", "# nothing\n");
+    put("page.yaml", &format!("{configuration}docsUrl: {url:?}\n"));
+    put("wrong.yaml", &format!("{configuration}docsUrl: docs.example.com\n"));
+    put("plain/manifests/empty.yaml", "# nothing\n");
     let package = "---\nschema: olm.package\nname: p\ndefaultChannel: c\n";
     let entries: Vec<_> = (0..9).map(|n| format!("- name: p.v1.0.{n}\n")).collect();
     let mut catalog = format!("{package}---\nschema: olm.channel\npackage: p\nname: c\nentries:\n");
     for (n, entry) in entries.iter().enumerate() {
         catalog.push_str(entry);
         if n > 0 {
-            catalog.push_str(&format!("  replaces: p.v1.0.{}\n", n - 1));
+            writeln!(catalog, "  replaces: p.v1.0.{}", n - 1).unwrap();
         }
     }
     for n in 0..9 {
-        catalog.push_str(&format!(
+        write!(
+            catalog,
             "---\nschema: olm.bundle\npackage: p\nname: p.v1.0.{n}\nimage: example.com/p:v{n}\nproperties:\n- type: olm.package\n  value: {{packageName: p, version: 1.0.{n}}}\n- type: olm.package.required\n  value: {{packageName: q, versionRange: '>=1.0.0 <1.1.0'}}\n"
-        ));
+        )
+        .unwrap();
     }
-    write("catalog/catalog.yaml", &catalog);
+    put("catalog/catalog.yaml", &catalog);
     folder
 }
 
