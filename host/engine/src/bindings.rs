@@ -28,5 +28,5 @@ pub(crate) mod generated {
 }
 
 pub(crate) use generated::ClusterPolicyPre;
+pub(crate) use generated::opgate::policy::log::Severity;
 pub use generated::opgate::policy::types;
-pub(crate) use generated::{ClusterPolicy, opgate::policy::log::Severity};

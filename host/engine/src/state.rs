@@ -4,22 +4,21 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use opgate_document::{Account, Charge, Document, Meter};
-use wasmtime::component::{Resource, ResourceTable};
+use wasmtime::component::Resource;
 
 use super::bindings::Severity;
 use super::clock::Clock;
 use super::fault::{Fault, Import};
-use super::handle::Handle;
+use super::handle::{Handle, Handles};
 use super::inputs::Inputs;
 use super::limiter::{self, Limiter};
-use super::limits;
 use super::reader::ClusterReader;
 
 /// State of the host for one instance.
 pub(crate) struct State {
     /// The review, where the call is about one.
     pub(super) inputs: Option<Arc<Inputs>>,
-    pub(super) handles: ResourceTable,
+    pub(super) handles: Handles,
     pub(super) limiter: Limiter,
     pub(super) log: Vec<(Severity, String)>,
     /// Answers the guest's queries about the cluster.
@@ -50,11 +49,9 @@ impl State {
     ) -> Self {
         let account =
             payer.map_or_else(|| Account::new(memory), |payer| Account::below(payer, memory));
-        let mut handles = ResourceTable::new();
-        handles.set_max_capacity(limits::HANDLES);
         Self {
             inputs,
-            handles,
+            handles: Handles::default(),
             limiter: Limiter::new(account.clone()),
             log: Vec::new(),
             reader,
@@ -72,11 +69,13 @@ impl State {
         import: Import,
         handle: Handle,
     ) -> Result<Resource<Handle>, Fault> {
-        self.handles.push(handle).map_err(|_| Fault::Handles(import))
+        let number = self.handles.push(handle).ok_or(Fault::Handles(import))?;
+        Ok(Resource::new_own(number))
     }
 
     pub(super) fn handle(&self, handle: &Resource<Handle>) -> wasmtime::Result<&Handle> {
-        Ok(self.handles.get(handle)?)
+        let found = self.handles.get(handle.rep());
+        found.ok_or_else(|| wasmtime::Error::msg("a handle that is not there"))
     }
 
     /// Called before the work of an import. The previous answer is gone.

@@ -18,7 +18,7 @@ const STEP: usize = 4 << 10;
 
 pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     document.resource("document", ResourceType::host::<Handle>(), |mut store, rep| {
-        store.data_mut().handles.delete(Resource::<Handle>::new_own(rep))?;
+        store.data_mut().handles.remove(rep);
         Ok(())
     })?;
     document.func_wrap("[static]document.parse", parse)?;
