@@ -49,7 +49,7 @@ pub use fault::{Fault, Import};
 pub use gate::MAX_SIZE as MAX_COMPONENT;
 pub use gate::Refusal;
 use handle::{Asked, Handle};
-pub use inputs::{Inputs, RequestParts};
+pub use inputs::{Inputs, RequestParts, RequestTexts};
 pub use limits::Limits;
 use reader::ClusterReader;
 use state::State;

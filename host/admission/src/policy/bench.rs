@@ -139,7 +139,7 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     observer.called(policy, started.elapsed());
     if let Err(fault) = &finding {
         policy.note_error(fault.to_string());
-        let uid = opgate_text::one_line(&inputs.request.uid, 128);
+        let uid = opgate_text::one_line(inputs.request.uid(), 128);
         tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
     }
     let reader = call.reader.and_then(cluster::Reader::of);

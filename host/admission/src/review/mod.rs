@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
 
-use opgate_engine::{Inputs, RequestParts, wit};
+use opgate_engine::{Inputs, RequestParts, RequestTexts, wit};
 
 /// Version of the review, which the answer has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,12 @@ pub struct GroupVersionName<'a> {
     pub version: Cow<'a, str>,
     /// `Bundle` or `bundles`.
     pub name: Cow<'a, str>,
+}
+
+impl GroupVersionName<'_> {
+    fn texts(&self) -> [&str; 3] {
+        [&self.group, &self.version, &self.name]
+    }
 }
 
 /// Why a text is not a review that can be answered. The text of the error says what to do.
@@ -246,28 +252,16 @@ impl<'a> Review<'a> {
     }
 
     fn request(&self) -> RequestParts {
-        let owned = |text: &Cow<'_, str>| text.clone().into_owned();
-        RequestParts {
-            uid: owned(&self.uid),
-            kind: wit::GroupVersionKind {
-                group: owned(&self.kind.group),
-                version: owned(&self.kind.version),
-                kind: owned(&self.kind.name),
-            },
-            resource: wit::GroupVersionResource {
-                group: owned(&self.resource.group),
-                version: owned(&self.resource.version),
-                resource: owned(&self.resource.name),
-            },
-            sub_resource: owned(&self.sub_resource),
-            name: owned(&self.name),
-            namespace: owned(&self.namespace),
-            user: wit::UserInfo {
-                username: owned(&self.username),
-                uid: owned(&self.user_uid),
-                groups: self.groups.iter().map(owned).collect(),
-            },
-            dry_run: self.dry_run,
-        }
+        let texts = RequestTexts {
+            uid: &self.uid,
+            kind: self.kind.texts(),
+            resource: self.resource.texts(),
+            sub_resource: &self.sub_resource,
+            name: &self.name,
+            namespace: &self.namespace,
+            username: &self.username,
+            user_uid: &self.user_uid,
+        };
+        RequestParts::new(&texts, &self.groups, self.dry_run)
     }
 }

@@ -11,51 +11,31 @@ const TEXT: usize = 48;
 pub(super) fn define(request: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     // There is one request in a call: its handle stands for nothing else.
     request.resource("request", ResourceType::host::<Asked>(), |_, _| Ok(()))?;
-    part(request, "[method]request.uid", "uid", |r| r.uid.len(), |r| (r.uid.clone(),))?;
-    part(
-        request,
-        "[method]request.kind",
-        "kind",
-        |r| r.kind.group.len() + r.kind.version.len() + r.kind.kind.len() + 2 * TEXT,
-        |r| (r.kind.clone(),),
-    )?;
+    let text = |name, short, text: fn(&RequestParts) -> &str| (name, short, text);
+    for (name, short, text) in [
+        text("[method]request.uid", "uid", RequestParts::uid),
+        text("[method]request.sub-resource", "sub-resource", RequestParts::sub_resource),
+        text("[method]request.name", "name", RequestParts::name),
+        text("[method]request.namespace", "namespace", RequestParts::namespace),
+    ] {
+        part(request, name, short, move |r| text(r).len(), move |r| (text(r).to_owned(),))?;
+    }
+    part(request, "[method]request.kind", "kind", |r| r.kind_size() + 2 * TEXT, |r| (r.kind(),))?;
     part(
         request,
         "[method]request.resource",
         "resource",
-        |r| {
-            let resource = &r.resource;
-            resource.group.len() + resource.version.len() + resource.resource.len() + 2 * TEXT
-        },
-        |r| (r.resource.clone(),),
-    )?;
-    part(
-        request,
-        "[method]request.sub-resource",
-        "sub-resource",
-        |r| r.sub_resource.len(),
-        |r| (r.sub_resource.clone(),),
-    )?;
-    part(request, "[method]request.name", "name", |r| r.name.len(), |r| (r.name.clone(),))?;
-    part(
-        request,
-        "[method]request.namespace",
-        "namespace",
-        |r| r.namespace.len(),
-        |r| (r.namespace.clone(),),
+        |r| r.resource_size() + 2 * TEXT,
+        |r| (r.resource(),),
     )?;
     part(
         request,
         "[method]request.user",
         "user",
-        |r| {
-            let user = &r.user;
-            let groups = user.groups.iter().map(|group| group.len() + TEXT).sum::<usize>();
-            user.username.len() + user.uid.len() + groups + 2 * TEXT
-        },
-        |r| (r.user.clone(),),
+        |r| r.user_size() + (r.groups() + 2) * TEXT,
+        |r| (r.user(),),
     )?;
-    part(request, "[method]request.dry-run", "dry-run", |_| 0, |r| (r.dry_run,))
+    part(request, "[method]request.dry-run", "dry-run", |_| 0, |r| (r.is_dry_run(),))
 }
 
 /// Defines a question about the request. `size` is what the answer takes.
@@ -63,8 +43,8 @@ fn part<R>(
     request: &mut LinkerInstance<'_, State>,
     name: &str,
     short: &'static str,
-    size: fn(&RequestParts) -> usize,
-    answer: fn(&RequestParts) -> R,
+    size: impl Fn(&RequestParts) -> usize + Send + Sync + 'static,
+    answer: impl Fn(&RequestParts) -> R + Send + Sync + 'static,
 ) -> wasmtime::Result<()>
 where
     R: ComponentNamedList + Lower + Send + Sync + 'static,
