@@ -241,7 +241,7 @@ struct Unpaid;
 const VALUE: usize = 8;
 
 /// Steps through the elements or members of one level; nested values are stepped over.
-struct Level<'t> {
+pub(crate) struct Level<'t> {
     text: &'t Text,
     bytes: &'t [u8],
     at: usize,
@@ -256,6 +256,17 @@ impl<'t> Level<'t> {
         let start = usize::try_from(start).unwrap_or(usize::MAX);
         let at = start.saturating_add(1);
         Self { text, bytes: text.as_bytes(), at, bracket: None, cost }
+    }
+
+    /// [`Level::inside`] for somebody who makes nothing of what is there.
+    pub(crate) fn over(text: &'t Text, start: usize) -> Self {
+        let cost = Cost { charge: text.charge(), meter: None };
+        Self::inside(text, u32::try_from(start).unwrap_or(u32::MAX), cost)
+    }
+
+    /// Where the next value stands, for whom nobody counts.
+    pub(crate) fn step(&mut self) -> Option<Range<usize>> {
+        self.value().ok()?
     }
 
     /// The next byte that is neither white space, comma nor colon.

@@ -45,8 +45,9 @@ pub(crate) fn values(json: &str, wanted: Wanted, cost: Cost<'_>) -> Option<Found
         json,
         bytes: json.as_bytes(),
         at: 0,
-        brackets: Counted::new(charge),
-        open: Counted::new(charge),
+        // Objects of the cluster have a bracket in 50 to 100 bytes.
+        brackets: Counted::sized(charge, json.len() / 64),
+        open: Counted::sized(charge, 16),
         names: Counted::new(charge),
         twice: None,
         wanted,

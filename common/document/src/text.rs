@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::account::{Account, Charge};
 use crate::counted::Counted;
 use crate::meter::{Cost, Meter};
+use crate::node::Level;
 use crate::scan::{self, Wanted, string_end};
 use crate::{Document, Error};
 
@@ -36,6 +37,8 @@ pub struct Text {
     parts: Vec<(u32, Arc<Document>)>,
     /// Known of texts that were indexed while they were checked.
     twice: Option<Range<usize>>,
+    /// It was checked, and is one value.
+    is_json: bool,
     /// What the index takes; documents of the text are charged beside it.
     charge: Charge,
 }
@@ -120,6 +123,38 @@ impl Text {
     pub fn charged(json: String, charge: Charge) -> Result<Self, Unfit> {
         let (brackets, strings) = Self::index(&json, &charge)?;
         Ok(Self { json, brackets, strings, charge, ..Self::default() })
+    }
+
+    /// [`Text::charged`], and checks the syntax in the same pass: [`Text::is_json`] says what came of it.
+    /// What is wrong with a text that is no JSON is left to the parser.
+    ///
+    /// # Errors
+    /// As for [`Text::charged`].
+    pub fn checked(json: String, charge: Charge) -> Result<Self, Unfit> {
+        let wanted = Wanted { deepest: MAX_DEPTH, twice: false };
+        match Self::scanned(json, wanted, charge, None) {
+            Ok((text, values)) => Ok(Self { is_json: values.len() == 1, ..text }),
+            Err((json, charge)) => Self::charged(json, charge),
+        }
+    }
+
+    /// Whether it is known to be one JSON value.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Where the names (with their quotes) and the values of the object stand whose bracket is at `start`,
+    /// in the order of the text. For a text that [is JSON](Text::is_json).
+    pub fn members(&self, start: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let mut level = Level::over(self, start);
+        std::iter::from_fn(move || level.step().zip(level.step()))
+    }
+
+    /// Where the elements of the list stand whose bracket is at `start`, see [`Text::members`].
+    pub fn elements(&self, start: usize) -> impl Iterator<Item = Range<usize>> {
+        let mut level = Level::over(self, start);
+        std::iter::from_fn(move || level.step())
     }
 
     /// Brackets and long strings.

@@ -12,88 +12,97 @@ use serde_json::value::RawValue;
 
 use crate::object::Object;
 
-use super::{GroupVersionName, Operation, Review, ReviewError, Version};
+use super::{GroupVersionName, Operation, Review, ReviewError, Version, quick};
 
 /// A text that is borrowed where it has no escapes; `Cow` alone is always owned inside of lists.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Str<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope<'a> {
+pub(super) struct Envelope<'a> {
     #[serde(borrow)]
-    api_version: Option<Str<'a>>,
+    pub(super) api_version: Option<Str<'a>>,
     #[serde(borrow)]
-    kind: Option<Str<'a>>,
+    pub(super) kind: Option<Str<'a>>,
     #[serde(borrow)]
-    request: Option<Object<Request<'a>>>,
+    pub(super) request: Option<Object<Request<'a>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request<'a> {
+pub(super) struct Request<'a> {
     #[serde(borrow)]
-    uid: Option<Str<'a>>,
+    pub(super) uid: Option<Str<'a>>,
     #[serde(borrow)]
-    kind: Option<Object<Kind<'a>>>,
+    pub(super) kind: Option<Object<Kind<'a>>>,
     #[serde(borrow)]
-    resource: Option<Object<Resource<'a>>>,
+    pub(super) resource: Option<Object<Resource<'a>>>,
     #[serde(borrow)]
-    sub_resource: Option<Str<'a>>,
+    pub(super) sub_resource: Option<Str<'a>>,
     #[serde(borrow)]
-    name: Option<Str<'a>>,
+    pub(super) name: Option<Str<'a>>,
     #[serde(borrow)]
-    namespace: Option<Str<'a>>,
+    pub(super) namespace: Option<Str<'a>>,
     #[serde(borrow)]
-    operation: Option<Str<'a>>,
+    pub(super) operation: Option<Str<'a>>,
     #[serde(borrow)]
-    user_info: Option<Object<UserInfo<'a>>>,
+    pub(super) user_info: Option<Object<UserInfo<'a>>>,
     #[serde(borrow)]
-    object: Option<&'a RawValue>,
+    pub(super) object: Option<Part<'a>>,
     #[serde(borrow)]
-    old_object: Option<&'a RawValue>,
-    dry_run: Option<bool>,
+    pub(super) old_object: Option<Part<'a>>,
+    pub(super) dry_run: Option<bool>,
+}
+
+/// The text of an object, which nobody reads yet.
+pub(super) struct Part<'a>(pub(super) &'a str);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()))
+    }
 }
 
 #[derive(Deserialize)]
-struct Kind<'a> {
+pub(super) struct Kind<'a> {
     #[serde(borrow)]
-    group: Option<Str<'a>>,
+    pub(super) group: Option<Str<'a>>,
     #[serde(borrow)]
-    version: Option<Str<'a>>,
+    pub(super) version: Option<Str<'a>>,
     #[serde(borrow)]
-    kind: Option<Str<'a>>,
+    pub(super) kind: Option<Str<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Resource<'a> {
+pub(super) struct Resource<'a> {
     #[serde(borrow)]
-    group: Option<Str<'a>>,
+    pub(super) group: Option<Str<'a>>,
     #[serde(borrow)]
-    version: Option<Str<'a>>,
+    pub(super) version: Option<Str<'a>>,
     #[serde(borrow)]
-    resource: Option<Str<'a>>,
+    pub(super) resource: Option<Str<'a>>,
 }
 
 #[derive(Deserialize, Default)]
-struct UserInfo<'a> {
+pub(super) struct UserInfo<'a> {
     #[serde(borrow)]
-    username: Option<Str<'a>>,
+    pub(super) username: Option<Str<'a>>,
     #[serde(borrow)]
-    uid: Option<Str<'a>>,
+    pub(super) uid: Option<Str<'a>>,
     #[serde(borrow)]
-    groups: Option<Groups<'a>>,
+    pub(super) groups: Option<Groups<'a>>,
 }
 
 /// Nobody has as many groups. Each takes more memory than its two quotes.
-const MAX_GROUPS: usize = 10_000;
+pub(super) const MAX_GROUPS: usize = 10_000;
 
 /// A longer one is none, and it comes back in each answer.
 const MAX_UID: usize = 64 << 10;
 
 #[derive(Default)]
-struct Groups<'a>(Vec<Cow<'a, str>>);
+pub(super) struct Groups<'a>(pub(super) Vec<Cow<'a, str>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Groups<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -132,8 +141,12 @@ fn shape(why: impl Into<String>) -> ReviewError {
     ReviewError::Shape(why.into())
 }
 
-pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
-    let Object(envelope): Object<Envelope<'_>> = serde_json::from_str(text).map_err(|error| {
+/// The envelope of a text. What is unusual in any way is read by `serde_json`, which says what is wrong.
+fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
+    if let Some(envelope) = quick::read(text) {
+        return Ok(envelope);
+    }
+    let Object(envelope) = serde_json::from_str(text).map_err(|error| {
         if error.is_data() {
             shape(opgate_text::one_line(&error.to_string(), 512))
         } else {
@@ -143,6 +156,11 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
             ReviewError::Syntax { line, column, why }
         }
     })?;
+    Ok(envelope)
+}
+
+pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
+    let envelope = envelope(text)?;
     let api_version = or_empty(envelope.api_version);
     let kind = or_empty(envelope.kind);
     let version = match &*api_version {
@@ -183,8 +201,8 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
     let Object(kind) = request.kind.ok_or_else(|| shape("request.kind is missing"))?;
     let Object(resource) = request.resource.ok_or_else(|| shape("request.resource is missing"))?;
     let user = request.user_info.map(|Object(user)| user).unwrap_or_default();
-    let object = request.object.map(|raw| place(text, raw));
-    let old_object = request.old_object.map(|raw| place(text, raw));
+    let object = request.object.map(|part| place(text, &part));
+    let old_object = request.old_object.map(|part| place(text, &part));
     let mut name = or_empty(request.name);
     if name.is_empty() {
         name = [&old_object, &object]
@@ -221,9 +239,9 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
 }
 
 /// Where a part of the text stands in it.
-fn place(text: &str, part: &RawValue) -> Range<usize> {
-    let start = part.get().as_ptr().addr().wrapping_sub(text.as_ptr().addr());
-    start..start.wrapping_add(part.get().len())
+fn place(text: &str, Part(part): &Part<'_>) -> Range<usize> {
+    let start = part.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
+    start..start.wrapping_add(part.len())
 }
 
 fn name_in<'a>(text: &Arc<Text>, object: &Range<usize>) -> Option<Cow<'a, str>> {

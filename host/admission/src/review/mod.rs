@@ -6,6 +6,7 @@
 //! `generateName`) and is then in the object.
 
 mod envelope;
+mod quick;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -139,7 +140,7 @@ pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> 
     }
     let json =
         String::from_utf8(body).map_err(|e| ReviewError::Encoding(e.utf8_error().valid_up_to()))?;
-    Text::charged(json, charge).map(Arc::new).map_err(|unfit| match unfit {
+    Text::checked(json, charge).map(Arc::new).map_err(|unfit| match unfit {
         Unfit::Deep(TooDeep(offset)) => ReviewError::Depth(offset),
         Unfit::Full => ReviewError::Memory,
     })

@@ -1,0 +1,229 @@
+//! The envelope of a review, read from the index of its text.
+//!
+//! ```text
+//! text, checked and indexed in one pass ─▶ members of three levels ─▶ envelope
+//! ```
+//!
+//! A parser would read the objects again to step over them: two thirds of all the text is theirs. What is
+//! not as an API server writes it (a name twice, an escape, a value of another type) is not read here, but
+//! by `serde_json`, whose answer counts.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use opgate_document::Text;
+
+use super::envelope::{Envelope, Groups, Kind, MAX_GROUPS, Part, Request, Resource, Str, UserInfo};
+use crate::object::Object;
+
+/// What is there is not as expected.
+struct Unusual;
+
+type Read<T> = Result<T, Unusual>;
+
+/// The envelope, where all of it is usual.
+pub(super) fn read(text: &Text) -> Option<Envelope<'_>> {
+    if !text.is_json() {
+        return None;
+    }
+    let spaces = text.len() - text.trim_ascii_start().len();
+    envelope(text, &(spaces..text.len())).ok()
+}
+
+fn envelope<'a>(text: &'a Text, place: &Range<usize>) -> Read<Envelope<'a>> {
+    let names = ["apiVersion", "kind", "request"];
+    let [api_version, kind, request] = members(text, place, names)?;
+    Ok(Envelope {
+        api_version: string(api_version)?,
+        kind: string(kind)?,
+        request: object(text, request, self::request)?,
+    })
+}
+
+fn request<'a>(text: &'a Text, place: &Range<usize>) -> Read<Request<'a>> {
+    let names = [
+        "uid",
+        "kind",
+        "resource",
+        "subResource",
+        "name",
+        "namespace",
+        "operation",
+        "userInfo",
+        "object",
+        "oldObject",
+        "dryRun",
+    ];
+    let members = members(text, place, names)?;
+    let [uid, kind, resource, sub_resource, name, namespace, operation, user, new, old, dry_run] =
+        members;
+    Ok(Request {
+        uid: string(uid)?,
+        kind: object(text, kind, |text, place| {
+            let [group, version, kind] = members_of(text, place, ["group", "version", "kind"])?;
+            Ok(Kind { group, version, kind })
+        })?,
+        resource: object(text, resource, |text, place| {
+            let names = ["group", "version", "resource"];
+            let [group, version, resource] = members_of(text, place, names)?;
+            Ok(Resource { group, version, resource })
+        })?,
+        sub_resource: string(sub_resource)?,
+        name: string(name)?,
+        namespace: string(namespace)?,
+        operation: string(operation)?,
+        user_info: object(text, user, self::user)?,
+        object: new.map(|value| Part(value.text)),
+        old_object: old.map(|value| Part(value.text)),
+        dry_run: match dry_run.map(|value| value.text) {
+            None => None,
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            Some(_) => return Err(Unusual),
+        },
+    })
+}
+
+fn user<'a>(text: &'a Text, place: &Range<usize>) -> Read<UserInfo<'a>> {
+    let [username, uid, groups] = members(text, place, ["username", "uid", "groups"])?;
+    let groups = groups.map(|groups| self::groups(text, &groups)).transpose()?;
+    Ok(UserInfo { username: string(username)?, uid: string(uid)?, groups })
+}
+
+fn groups<'a>(text: &'a Text, list: &Value<'a>) -> Read<Groups<'a>> {
+    if !list.text.starts_with('[') {
+        return Err(Unusual);
+    }
+    let mut groups = Vec::with_capacity(4);
+    for place in text.elements(list.place.start) {
+        if groups.len() == MAX_GROUPS {
+            return Err(Unusual);
+        }
+        groups.push(Cow::Borrowed(plain(text.get(place).ok_or(Unusual)?)?));
+    }
+    Ok(Groups(groups))
+}
+
+/// What a member has.
+struct Value<'a> {
+    text: &'a str,
+    place: Range<usize>,
+}
+
+/// The values of the members of these names; `null` counts as none.
+fn members<'a, const N: usize>(
+    text: &'a Text,
+    place: &Range<usize>,
+    names: [&str; N],
+) -> Read<[Option<Value<'a>>; N]> {
+    if text.as_bytes().get(place.start) != Some(&b'{') {
+        return Err(Unusual);
+    }
+    let mut found = [const { None }; N];
+    for (name, place) in text.members(place.start) {
+        let name = plain(text.get(name).ok_or(Unusual)?)?;
+        let Some(index) = names.iter().position(|wanted| *wanted == name) else { continue };
+        let slot = found.get_mut(index).ok_or(Unusual)?;
+        let value = Value { text: text.get(place.clone()).ok_or(Unusual)?, place };
+        if slot.replace(value).is_some() {
+            return Err(Unusual);
+        }
+    }
+    Ok(found.map(|value| value.filter(|value| value.text != "null")))
+}
+
+/// Of members that are texts.
+fn members_of<'a, const N: usize>(
+    text: &'a Text,
+    place: &Range<usize>,
+    names: [&str; N],
+) -> Read<[Option<Str<'a>>; N]> {
+    let mut texts = [const { None }; N];
+    for (text, value) in texts.iter_mut().zip(members(text, place, names)?) {
+        *text = string(value)?;
+    }
+    Ok(texts)
+}
+
+fn object<'a, T>(
+    text: &'a Text,
+    value: Option<Value<'a>>,
+    read: impl FnOnce(&'a Text, &Range<usize>) -> Read<T>,
+) -> Read<Option<Object<T>>> {
+    value.map(|value| read(text, &value.place).map(Object)).transpose()
+}
+
+fn string(value: Option<Value<'_>>) -> Read<Option<Str<'_>>> {
+    value.map(|value| plain(value.text).map(|text| Str(Cow::Borrowed(text)))).transpose()
+}
+
+/// A text without its quotes; one with escapes is unusual.
+fn plain(quoted: &str) -> Read<&str> {
+    let text = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    text.filter(|text| !text.as_bytes().contains(&b'\\')).ok_or(Unusual)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use opgate_document::Charge;
+
+    use super::*;
+    use crate::review::{Review, ReviewError};
+
+    const USUAL: &str = r#" {"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":
+        {"uid":"u","kind":{"group":"g","version":"v","kind":"K"},"options":{"uid":[{}]},"dryRun":false,
+        "resource":{"group":"","version":"v","resource":"ks"},"requestKind":{"kind":"x"},"name":"n",
+        "namespace":"ns","operation":"UPDATE","userInfo":{"username":"me","groups":["a","b"],"extra":
+        {"k":["v"]}},"object":{"a":"\"}{"},"oldObject":null, "subResource":""}} "#;
+
+    #[test]
+    fn what_is_read_is_what_the_parser_reads() {
+        let both = |json: &str| {
+            let quick = Text::checked(json.to_owned(), Charge::default()).unwrap().into();
+            let parsed = Text::new(json.to_owned()).unwrap().into();
+            let told = |read: Result<Review<'_>, ReviewError>| {
+                // The text itself knows more after it was checked.
+                let parts = |r: Review<'_>| {
+                    let inputs = r.inputs();
+                    let documents: &[&dyn Debug] = &[&inputs.object, &inputs.old_object];
+                    format!("{:?} {documents:?} {:?}", inputs.request, (r.version, r.operation))
+                };
+                read.map(parts).map_err(|error| error.to_string())
+            };
+            assert_eq!(told(Review::read(&quick)), told(Review::read(&parsed)), "{json}");
+            read(&quick).is_some()
+        };
+        assert!(both(USUAL));
+        for (from, to, is_quick) in [
+            (r#""oldObject":null"#, r#""oldObject":[1]"#, true),
+            (r#""kind":{"group":"g","version":"v","kind":"K"}"#, r#""kind":{}"#, true),
+            (r#""kind":{"group":"g","version":"v","kind":"K"},"#, "", true),
+            (r#""name":"n""#, r#""name":null"#, true),
+            (r#""dryRun":false"#, r#""dryRun":true"#, true),
+            (r#""groups":["a","b"]"#, r#""groups":null"#, true),
+            (r#""uid":"u""#, r#""uid":"""#, true),
+            (r#""uid":"u""#, r#""uid":"\u0061""#, false),
+            (r#""uid":"u""#, r#""\u0075id":"u""#, false),
+            (r#""uid":"u""#, r#""uid":"u","uid":"u""#, false),
+            (r#""uid":"u""#, r#""uid":null,"uid":"u""#, false),
+            (r#""uid":"u""#, r#""uid":7"#, false),
+            (r#""dryRun":false"#, r#""dryRun":"false""#, false),
+            (r#""groups":["a","b"]"#, r#""groups":["a",null]"#, false),
+            (r#""groups":["a","b"]"#, r#""groups":"a""#, false),
+            (r#""userInfo":{"#, r#""userInfo":[],"x":{"#, false),
+            (r#""subResource":"""#, r#""subResource":"\ud800""#, false),
+            (r#""subResource":"""#, r#""subResource":"" "a""#, false),
+            ("}} ", "}}} ", false),
+            ("}} ", "}", false),
+            (r#" {"kind""#, r#"[]{"kind""#, false),
+        ] {
+            assert!(USUAL.contains(from), "{from}");
+            assert_eq!(both(&USUAL.replacen(from, to, 1)), is_quick, "{from} to {to}");
+        }
+        for json in ["[]", "1", "null", "{}", "{\"request\": {}}", "\"a\"", "x"] {
+            both(json);
+        }
+    }
+}
