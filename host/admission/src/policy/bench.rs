@@ -1,5 +1,5 @@
-//! The policies that judge one review: all are asked in one look at the cluster, and what they say becomes
-//! a decision.
+//! The policies that evaluate one review. All are called with the same view of the cluster, and
+//! their answers become a decision.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,17 +13,17 @@ use crate::cluster::{self, Asked, Cluster, Judge, Lens, Write};
 use crate::review::Review;
 use opgate_engine::{Fault, Inputs};
 
-/// The policies that judge one review.
+/// The policies that evaluate one review.
 pub(super) struct Bench<'b, O> {
     pub(super) cluster: &'b Cluster,
     /// Kinds (positions) that reviews change and policies read.
     pub(super) contested: &'b [usize],
     pub(super) review: &'b Review<'b>,
-    /// What is said whatever they say.
+    /// The part of the decision that does not depend on the answers.
     pub(super) builder: Builder,
     pub(super) matching: Vec<&'b Arc<Policy>>,
     pub(super) inputs: Arc<Inputs>,
-    /// Who pays for it.
+    /// The tenant whose permits and time the calls use.
     pub(super) tenant: Tenant,
     pub(super) deadline: Instant,
     pub(super) observer: &'b O,
@@ -46,7 +46,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
         if let Some(overload) = overload
             && decision.denial.is_none()
         {
-            // What one policy denies is denied whatever the others would say.
+            // A denial by one policy is final, whatever the others would say.
             return Err(overload);
         }
         let is_sound = decision.failure.is_none();
@@ -64,7 +64,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
             }
         }
         let mut builder = self.builder.clone();
-        // Who had too much to do would have been told so before.
+        // An overload would have been reported earlier.
         let _ = take(&mut builder, &self.matching, &judged.answers);
         Judged { decision: builder.build(), ..judged }
     }
@@ -84,14 +84,14 @@ impl<O: Observer> Judge for Bench<'_, O> {
         let Inputs { object, old_object, .. } = self.inputs.as_ref();
         let write = self.cluster.change(self.review, object.as_ref(), old_object.as_ref());
         if write.is_some() {
-            // What cannot be answered is not stored, and so must not be reserved.
+            // A request that gets no answer is not stored, and so must not be reserved.
             make_room(self.review, &mut judged.decision)?;
         }
         Ok(write)
     }
 
     fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
-        // Who can block nothing shall not block by what others have reserved.
+        // Policies that cannot block must not block by what others have reserved.
         if self.matching.iter().any(|policy| policy.is_enforced()) {
             return Err(Overload::NoRoom);
         }
@@ -99,13 +99,13 @@ impl<O: Observer> Judge for Bench<'_, O> {
     }
 }
 
-/// What all of them said in one look at the cluster.
+/// The answers of all policies with one view of the cluster.
 pub(super) struct Judged {
     pub(super) decision: Decision,
     answers: Vec<Answer>,
 }
 
-/// What one policy answered.
+/// The answer of one policy.
 struct Answer {
     finding: Result<Result<Finding, Fault>, Overload>,
     asked: Vec<(usize, cluster::Scope)>,
@@ -113,7 +113,7 @@ struct Answer {
     touched: Vec<(usize, opgate_cluster::Key)>,
 }
 
-/// Asks one policy, writes its log lines, and takes over its verdict.
+/// Calls one policy, writes its log lines, and takes over its verdict.
 async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Lens) -> Answer {
     let Bench { inputs, tenant, deadline, observer, .. } = bench;
     let started = Instant::now();
@@ -149,7 +149,7 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     Answer { finding: Ok(finding), asked, questions, touched }
 }
 
-/// Puts the answers into a decision; gives the overload that keeps a policy from blocking.
+/// Combines the answers into a decision. Returns the overload that keeps a policy from blocking.
 fn take(builder: &mut Builder, matching: &[&Arc<Policy>], answers: &[Answer]) -> Option<Overload> {
     let mut overload = None;
     for (policy, answer) in matching.iter().zip(answers) {
@@ -169,7 +169,7 @@ fn take(builder: &mut Builder, matching: &[&Arc<Policy>], answers: &[Answer]) ->
                 builder.fault(fault, policy.mode, policy.on_error);
             }
             Ok(Err(fault)) => {
-                // How much a policy has to do lies in the hands of those whom it judges.
+                // The users whose requests a policy evaluates can determine its load.
                 let on_error = match policy.on_error {
                     OnError::Allow if !fault.is_its_own() => OnError::FailurePolicy,
                     on_error => on_error,
@@ -186,10 +186,10 @@ fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyFault 
     PolicyFault { policy: policy.name.clone(), cause, class }
 }
 
-/// Takes room for the answer: what is decided is answered.
+/// Reserves memory for the answer, so that a decision can be sent.
 pub(super) fn make_room(review: &Review<'_>, decision: &mut Decision) -> Result<(), Overload> {
     let Some(account) = review.account() else { return Ok(()) };
-    // Where something was refused, what was looked at may have seemed empty. An answer is measured once.
+    // After a refusal of memory, look-ups may have seemed empty. An answer is measured once.
     let is_whole = !account.is_exhausted();
     let has_room = |decision: &mut Decision| {
         decision.has_room() || decision.make_room(account, response::size(review, decision))

@@ -1,4 +1,4 @@
-//! Policies that the program carries.
+//! Policies that are part of the program.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub struct Builtin {
     pub name: &'static str,
     /// The component.
     pub component: &'static [u8],
-    /// What wasmtime made of it during the build.
+    /// The native code that the build compiled from it.
     pub image: Image,
 }
 

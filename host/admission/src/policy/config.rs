@@ -1,4 +1,4 @@
-//! `opgate.yaml`: strict, with line, column and a hint for everything that is wrong with it.
+//! `opgate.yaml`: read strictly. Every error has its line, its column and a hint.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use opgate_input::read::{Reader, Use};
 use opgate_input::yaml::Located;
 use opgate_text::one_line;
 
-/// Bytes of a configuration.
+/// Maximum bytes of a configuration.
 const MAX_FILE: usize = 4 << 20;
 
-/// Which edition of the documentation wins where they contradict each other.
+/// The edition of the documentation that applies if editions contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
 pub enum Profile {
     /// OpenShift 4.5.
@@ -43,7 +43,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// As it is written.
+    /// The name in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,12 +55,12 @@ impl Profile {
     }
 }
 
-/// Where a policy's component is.
+/// The location of a policy's component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModuleSource {
-    /// Carried by the host, by name.
+    /// Built into the host, by name.
     Builtin(String),
-    /// A file; relative paths are relative to the configuration.
+    /// A file. Relative paths are relative to the configuration.
     File(PathBuf),
 }
 
@@ -73,38 +73,38 @@ impl fmt::Display for ModuleSource {
     }
 }
 
-/// One policy as it is configured.
+/// One configured policy.
 #[derive(Debug, Clone)]
 pub struct PolicyConfig {
     /// Name in URLs, logs and metrics.
     pub name: String,
     /// The component.
     pub module: ModuleSource,
-    /// What a verdict does.
+    /// The effect of a verdict.
     pub mode: Mode,
-    /// What a fault does.
+    /// The effect of a policy error.
     pub on_error: OnError,
     /// Levels that differ from the rules' defaults.
     pub rules: BTreeMap<String, RuleLevel>,
-    /// An object, for the policy.
+    /// An object for the policy.
     pub settings: serde_json::Value,
     /// Limits of one call.
     pub limits: Limits,
-    /// Namespaces whose objects the policy does not see.
+    /// Namespaces whose objects the policy does not evaluate.
     pub excluded_namespaces: Vec<String>,
-    /// Users whose requests the policy does not see.
+    /// Users whose requests the policy does not evaluate.
     pub excluded_users: Vec<String>,
-    /// `group/version/resource` that a foreign policy may read.
+    /// `group/version/resource` that a policy that is not built in may read.
     pub cluster: Vec<String>,
     /// Pointer of this policy in the file, for errors.
     pointer: String,
-    /// Which of the limits the file sets.
+    /// The limits that the file sets.
     given: Given,
-    /// Whether nobody is served beside its calls, see [`Configuration::for_files`].
+    /// Whether the server does nothing else during its calls, see [`Configuration::for_files`].
     pub(super) is_for_files: bool,
 }
 
-/// Limits that are not the defaults, whatever their values.
+/// Limits that the file sets, whatever their values.
 #[derive(Debug, Clone, Copy, Default)]
 struct Given {
     time: bool,
@@ -112,12 +112,12 @@ struct Given {
     memory: bool,
 }
 
-/// Memory of a call about files, unless the file says otherwise. A package is one call, and what a
-/// policy notes of it may be half as large as its text; memory that is not used costs nothing.
+/// Memory of a call about files, unless the file sets it. A package is one call, and the data that
+/// a policy keeps about it can be half as large as its text. Unused memory costs nothing.
 const MEMORY_FOR_FILES: usize = 1 << 30;
 
-/// Exact names of users as which controllers run. What only a controller does is believed from
-/// them; where there is no list, policies go by the profile.
+/// Exact names of the users as which controllers run. A policy accepts from them only what a
+/// controller does. Without a list, the profile decides.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identities {
@@ -138,22 +138,22 @@ impl Identities {
 /// The configuration of the whole host.
 #[derive(Debug)]
 pub struct Configuration {
-    /// Edition that wins.
+    /// The edition that applies.
     pub profile: Profile,
-    /// As whom controllers run, where that is not as the profile has it.
+    /// The users as which controllers run, if they differ from the profile.
     pub identities: Identities,
     /// Policies in the order in which they serve.
     pub policies: Vec<PolicyConfig>,
-    /// Whether a check fails where there are only warnings.
+    /// Whether a check fails if there are only warnings.
     pub warnings_as_errors: bool,
-    /// The policies that the program carries.
+    /// The built-in policies.
     pub(super) builtins: &'static [Builtin],
-    /// Where the pages of rules are, see [`Configuration::page_of`].
+    /// The URL of the pages of rules, see [`Configuration::page_of`].
     docs_url: Option<String>,
     origin: Option<Origin>,
 }
 
-/// Everything that is wrong with a configuration, each with its place.
+/// All errors in a configuration, each with its place.
 #[derive(Debug, Default, thiserror::Error)]
 pub struct ConfigErrors(Vec<String>);
 
@@ -163,7 +163,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// Bytes of an error.
+/// Maximum bytes of an error.
 const LONGEST: usize = 4 << 10;
 
 impl ConfigErrors {
@@ -175,7 +175,7 @@ impl ConfigErrors {
         errors
     }
 
-    /// Adds an error, as one line: names and values in it are those that stand in a file.
+    /// Adds an error as one line: names and values in it come from the file.
     pub(super) fn push(&mut self, text: impl AsRef<str>) {
         self.0.push(one_line(text.as_ref(), LONGEST));
     }
@@ -204,10 +204,10 @@ impl Configuration {
         }
     }
 
-    /// Reads a file. It can name these built-in policies.
+    /// Reads a file, which can name these built-in policies.
     ///
     /// # Errors
-    /// Where it cannot be read, or anything in it is wrong: all of it, each with line and column.
+    /// If it cannot be read, or anything in it is wrong: all errors, each with line and column.
     pub fn read(path: &Path, builtins: &'static [Builtin]) -> Result<Self, ConfigErrors> {
         let opened = opgate_input::read::named(path)
             .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));
@@ -217,7 +217,7 @@ impl Configuration {
         Self::parse(path, &text, builtins)
     }
 
-    /// Reads the text of a file; the path is for the errors and for relative paths in it.
+    /// Parses the text of a file. The path is for the errors and for relative paths in the text.
     ///
     /// # Errors
     /// As for [`Configuration::read`].
@@ -243,8 +243,8 @@ impl Configuration {
         }
         let Object(identities) = file.identities;
         for (key, users) in identities.lists() {
-            // A name with spaces around it is nobody's, and a list of nobody would say so only once
-            // OLM is refused what it must do.
+            // A name with spaces around it matches no user. Such a list would only show when
+            // requests of OLM are denied.
             let wrong = |user: &String| user.is_empty() || user.trim() != user;
             for (index, user) in users.iter().enumerate().filter(|(_, user)| wrong(user)) {
                 let text = format!(
@@ -262,7 +262,7 @@ impl Configuration {
                 errors.push(origin.at("/docsUrl", &text));
             }
         }
-        // No list would be all policies, and nobody writes a name without a value to say so.
+        // No list would mean all policies, but nobody writes a name without a value to say that.
         if origin.located.value.get("policies").is_some_and(serde_json::Value::is_null) {
             let text = "policies has no value: name policies, write [] for none, or leave it out for all built-in ones";
             errors.push(origin.at("/policies", text));
@@ -294,10 +294,10 @@ impl Configuration {
         })
     }
 
-    /// The documentation of a policy's rules, by their ids.
+    /// The documentation of a policy's rules, by their IDs.
     ///
     /// # Errors
-    /// Where its file cannot be read.
+    /// If its file cannot be read.
     pub fn docs_of(&self, module: &ModuleSource) -> Result<Docs, String> {
         match module {
             ModuleSource::Builtin(name) => {
@@ -311,8 +311,8 @@ impl Configuration {
         }
     }
 
-    /// The page of a rule, where `docsUrl` says where they are: `{policy}` and `{rule}` in it are
-    /// replaced; without `{policy}` it is the folder of the generated pages.
+    /// The page of a rule, if `docsUrl` is set. `{policy}` and `{rule}` in it are replaced; without
+    /// `{policy}`, it is the folder of the generated pages.
     #[must_use]
     pub fn page_of(&self, policy: &str, rule: &str) -> Option<String> {
         let url = self.docs_url.as_deref()?;
@@ -324,8 +324,8 @@ impl Configuration {
         })
     }
 
-    /// Gives the policies this much time, this many calls at a time and as much memory as a package
-    /// could take, unless the file says otherwise: nobody waits for a decision about files.
+    /// Sets the time, the concurrent calls and the memory of the policies for packages of files,
+    /// unless the file sets them. No API request waits for a decision about files.
     pub fn for_files(&mut self, time: Duration, concurrency: usize) {
         for policy in &mut self.policies {
             if !policy.given.time {
@@ -341,7 +341,7 @@ impl Configuration {
         }
     }
 
-    /// A text with the place of a part of a policy in front, where there is a file.
+    /// A text after the place of a part of a policy, if there is a file.
     #[must_use]
     pub fn at(&self, policy: &PolicyConfig, pointer: &str, text: &str) -> String {
         match &self.origin {
@@ -374,7 +374,7 @@ fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
 mod tests {
     use super::*;
 
-    /// What is written in a file cannot look like another error, or like another line of a log.
+    /// Text from a file cannot look like another error, or like another line of a log.
     #[test]
     fn an_error_is_one_line() {
         let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";

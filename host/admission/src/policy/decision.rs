@@ -1,7 +1,7 @@
 //! From the answers of policies to the answer of the webhook.
 //!
-//! Levels and modes are applied here, texts are made fit for the wire, and all findings of all
-//! policies go into one answer.
+//! This applies levels and modes, makes texts valid for the API, and combines the findings of all
+//! policies into one answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,21 +22,22 @@ const MAX_SKIPPED: usize = 512;
 const MAX_ABOUT: usize = 8;
 const MAX_ABOUT_TEXT: usize = 256;
 
-/// The API server cuts every warning to 256 characters once all of a response, those of other
-/// webhooks included, come to more than 4,096.
+/// The API server cuts every warning to 256 characters if all warnings of a response, including
+/// those of other webhooks, exceed 4,096.
 const MAX_WARNING: usize = 256;
 const MAX_WARNINGS: usize = 4_096;
 
-/// The head of an answer, and what HTTP keeps for it.
+/// Bytes for the head of an answer, and for HTTP.
 const HEAD: usize = 4 << 10;
 
-/// Of an annotation's key: 63 for the API server, less the longest name of a policy and a point.
+/// Maximum bytes of an annotation's key: 63 for the API server, less the longest name of a policy
+/// and a point.
 const MAX_KEY: usize = 22;
 
 /// Key of the audit annotation with the rules that were skipped.
 const NOT_EVALUATED: &str = "not-evaluated";
 
-/// What a violation does in the end.
+/// The final effect of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// The request is denied.
@@ -48,7 +49,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// As reports write it.
+    /// The name in reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,20 +60,20 @@ impl Effect {
     }
 }
 
-/// A rule that a request breaks, after levels and mode.
+/// A violation of a rule, after levels and mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The policy.
     pub policy: String,
     /// The rule.
     pub rule: String,
-    /// What it does.
+    /// The effect.
     pub effect: Effect,
-    /// Where, as Kubernetes writes it.
+    /// The field, as Kubernetes writes it.
     pub field: String,
     /// One line.
     pub message: String,
-    /// What it is about in a file, from the outside to the inside.
+    /// What it is about in a file, from the outermost to the innermost.
     pub about: Vec<String>,
 }
 
@@ -83,7 +84,7 @@ pub struct Skipped {
     pub policy: String,
     /// The rule.
     pub rule: String,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
@@ -103,9 +104,9 @@ pub struct PolicyFault {
 pub struct Cause {
     /// The rule.
     pub rule: String,
-    /// Where.
+    /// The field.
     pub field: String,
-    /// What.
+    /// The message.
     pub message: String,
 }
 
@@ -114,7 +115,7 @@ pub struct Cause {
 pub struct Denial {
     /// HTTP code in the Status.
     pub code: u16,
-    /// One line a rule.
+    /// One line for each rule.
     pub message: String,
     /// `Forbidden` unless a policy sets one.
     pub reason: String,
@@ -122,62 +123,62 @@ pub struct Denial {
     pub causes: Vec<Cause>,
 }
 
-/// Rules of a policy that could not be evaluated and only warn.
+/// Rules of a policy that only warn and could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
     /// The policy.
     pub policy: String,
     /// The rules.
     pub rules: Vec<String>,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub cause: String,
 }
 
 /// The answer to a review.
 #[derive(Debug, Clone, Default)]
 pub struct Decision {
-    /// Set where the request is denied.
+    /// Set if the request is denied.
     pub denial: Option<Denial>,
     /// Lines for the person who sent the request.
     pub warnings: Vec<String>,
     /// Notes for the API server's audit log.
     pub audit_annotations: BTreeMap<String, String>,
-    /// Everything that was found.
+    /// All findings.
     pub violations: Vec<Violation>,
     /// Rules that were not evaluated.
     pub skipped: Vec<Skipped>,
-    /// Rules that only warn and were left out, because of a fault that they are the reason of.
+    /// Rules that only warn and were left out, because they caused a policy error.
     pub dropped: Vec<Dropped>,
-    /// Policies that gave no verdict, whatever that did.
+    /// Policies that gave no verdict, whatever the effect.
     pub faults: Vec<PolicyFault>,
-    /// A fault after which the webhook must not answer, so that its `failurePolicy` decides.
+    /// A policy error after which the webhook must not answer, so that its `failurePolicy` decides.
     pub failure: Option<PolicyFault>,
-    /// What the findings take of the request's memory.
+    /// The memory of the request that the findings use.
     found: Vec<Arc<Charge>>,
-    /// Room for the answer, so that what was decided can be said.
+    /// Memory for the answer, so that the decision can be sent.
     answer: Option<Arc<Charge>>,
 }
 
 impl Decision {
-    /// Takes room for an answer of so many bytes; says whether it is there.
+    /// Reserves memory for an answer of this many bytes; returns whether there is enough.
     pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize) -> bool {
         let charge = Charge::on(account);
         self.answer = charge.grow(HEAD.saturating_add(bytes)).then(|| Arc::new(charge));
         self.has_room()
     }
 
-    /// Whether it has room for its answer.
+    /// Whether memory for its answer is reserved.
     pub(super) fn has_room(&self) -> bool {
         self.answer.is_some()
     }
 
-    /// The room for the answer, for who keeps it until the answer was taken.
+    /// The memory for the answer, which the caller keeps until the answer was sent.
     pub fn take_room(&mut self) -> Option<Arc<Charge>> {
         self.answer.take()
     }
 }
 
-/// What one policy answered, taken over.
+/// The accepted answer of one policy.
 #[derive(Clone)]
 pub(super) struct Finding {
     violations: Vec<Violation>,
@@ -185,15 +186,15 @@ pub(super) struct Finding {
     annotations: Vec<(String, String)>,
     skipped: Vec<Skipped>,
     dropped: Option<Dropped>,
-    /// What that takes of the request's memory.
+    /// The memory of the request that the answer uses.
     charge: Option<Arc<Charge>>,
 }
 
-/// Findings are kept as they were found, in the decision, in the message of a denial and in its causes.
+/// Copies of a finding: in the decision, in the message of a denial and in its causes.
 const COPIES: usize = 4;
 
 impl Finding {
-    /// Says that it was found without these rules.
+    /// Records that these rules were left out.
     pub(super) fn without(&mut self, policy: &Policy, rules: BTreeSet<&str>, fault: &Fault) {
         self.dropped = Some(Dropped {
             policy: policy.name.clone(),
@@ -202,10 +203,10 @@ impl Finding {
         });
     }
 
-    /// Takes over a verdict. `account` pays for what is found, where somebody counts.
+    /// Takes over a verdict. The memory of its findings is charged to `account`, if there is one.
     ///
     /// # Errors
-    /// Where it breaks the contract, or there is no room for it.
+    /// If it breaks the contract, or there is no memory for it.
     pub(super) fn of(
         policy: &Policy,
         verdict: wit::Verdict,
@@ -278,7 +279,7 @@ impl Finding {
         Ok(finding)
     }
 
-    /// Bytes of what was found.
+    /// Bytes of the findings.
     fn weight(&self) -> usize {
         let violations = self.violations.iter().map(
             |Violation { policy, rule, field, message, about, .. }| {
@@ -301,9 +302,9 @@ fn about(texts: &[String]) -> Vec<String> {
     texts.iter().take(MAX_ABOUT).map(|text| one_line(text, MAX_ABOUT_TEXT)).collect()
 }
 
-/// What a violation does: by the configured level of the rule, else by the policy's word (a rule
-/// that is off by default does nothing unless one of its settings is there), and never more than
-/// the mode allows.
+/// The effect of a violation. The configured level of the rule decides, or else the level that the
+/// policy sets. A rule that is off by default has no effect unless one of its settings is present.
+/// The mode limits the effect.
 fn effect(policy: &Policy, rule: &super::Rule, level: wit::Level) -> Option<Effect> {
     let level = policy.level(&rule.id).unwrap_or_else(|| {
         let enabled =
@@ -322,7 +323,7 @@ fn effect(policy: &Policy, rule: &super::Rule, level: wit::Level) -> Option<Effe
     }
 }
 
-/// Puts a decision together, policy by policy.
+/// Builds a decision, policy by policy.
 #[derive(Clone, Default)]
 pub(super) struct Builder {
     decision: Decision,
@@ -357,7 +358,7 @@ impl Builder {
         self.decision.violations.extend(violations);
     }
 
-    /// A policy gave no verdict: what that does is the administrator's choice.
+    /// A policy gave no verdict. The administrator has chosen the effect of that.
     pub(super) fn fault(&mut self, found: PolicyFault, mode: Mode, on_error: OnError) {
         let text = format!("policy {} failed: {}", found.policy, found.cause);
         self.annotate(&found.policy, &text);
@@ -378,7 +379,7 @@ impl Builder {
 
     pub(super) fn build(mut self) -> Decision {
         self.decision.denial = self.denial();
-        // A denial is final whatever else failed: nothing that the others say could allow it.
+        // A denial is final whatever else failed: no other answer could allow the request.
         if self.decision.denial.is_some() {
             self.decision.failure = None;
         }
@@ -402,7 +403,7 @@ impl Builder {
             field: v.field.clone(),
             message: v.message.clone(),
         };
-        // A reason stands for the whole answer only where everybody who denies gives it.
+        // The answer has a reason only if all policies that deny give the same one.
         let reason = match self.reasons.split_first() {
             Some((Some(first), rest))
                 if self.denied_by_fault.is_empty()
@@ -422,8 +423,8 @@ impl Builder {
     }
 }
 
-/// One line a rule: its message, or `[a, b]` where it was broken several times, as Go prints an
-/// aggregate of errors (the same text twice counts once).
+/// One line for each rule: its message or, for several violations, `[a, b]`, as Go prints an
+/// aggregate of errors. Equal texts count once.
 fn by_rule(denied: &[&Violation]) -> Vec<String> {
     let mut rules: Vec<((&str, &str), Vec<&str>)> = Vec::new();
     for violation in denied {
@@ -442,7 +443,7 @@ fn by_rule(denied: &[&Violation]) -> Vec<String> {
     rules.into_iter().map(line).collect()
 }
 
-/// Warnings within the API server's limits; what does not fit is counted in the last one.
+/// Warnings within the limits of the API server. The last one counts those that do not fit.
 fn warnings<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     const ROOM_FOR_REST: usize = 64;
     let mut warnings: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a policy says about itself, checked: it comes out of the sandbox.
+//! The checked descriptor of a policy, which comes out of the sandbox.
 
 use opgate_cluster::{Declaration, Index, Resource, Selector};
 use opgate_document::Document;
@@ -15,13 +15,13 @@ const MAX_ROUTE: u8 = 63;
 const MAX_FIELDS: usize = 64;
 const MAX_INDEXES: usize = 8;
 const MAX_SCHEMA: usize = 256 << 10;
-/// Of titles, sources and other texts for people.
+/// Maximum bytes of titles, sources and other texts for people.
 const MAX_TEXT: usize = 1_024;
 
-/// What a rule does unless configured otherwise.
+/// The level of a rule unless configured otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultLevel {
-    /// Nothing.
+    /// The rule is off.
     Off,
     /// Warn.
     Warn,
@@ -30,7 +30,7 @@ pub enum DefaultLevel {
 }
 
 impl DefaultLevel {
-    /// As it is written.
+    /// The name in reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,44 +41,44 @@ impl DefaultLevel {
     }
 }
 
-/// A rule that a policy carries.
+/// A rule of a policy.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// `RPK-01`
     pub id: String,
-    /// One sentence.
+    /// What must hold, in one sentence.
     pub title: String,
-    /// What it does by default.
+    /// Its default level.
     pub default: DefaultLevel,
     /// Settings that turn it on.
     pub enabled_by: Vec<String>,
-    /// Kinds that it looks at.
+    /// Kinds that it evaluates.
     pub kinds: Vec<String>,
-    /// Operations that it looks at.
+    /// Operations that it evaluates.
     pub operations: Vec<Operation>,
     /// Where it is documented.
     pub source: String,
 }
 
-/// Requests that a policy wants to see.
+/// Requests that a policy evaluates.
 #[derive(Debug, Clone)]
 pub struct MatchRule {
     /// API groups.
     pub groups: Vec<String>,
     /// API versions.
     pub versions: Vec<String>,
-    /// Resources, with sub-resource where one is wanted.
+    /// Resources, with a sub-resource if one is meant.
     pub resources: Vec<String>,
     /// Operations.
     pub operations: Vec<Operation>,
     /// Only in this namespace.
     pub namespace: Option<Setting>,
-    /// Rules that look at them; empty for all.
+    /// Rules that evaluate them; empty for all.
     pub rules: Vec<String>,
-    /// They need not wait for a server that is away, unless the configuration lets one of the rules
-    /// deny.
+    /// Whether the API server may admit them while the webhook is unavailable, unless the
+    /// configuration sets one of the rules to deny.
     pub advisory: bool,
-    /// The number by which the policy knows them, below 64.
+    /// The number that identifies them to the policy, below 64.
     pub route: u8,
 }
 
@@ -87,12 +87,12 @@ pub struct MatchRule {
 pub struct Setting {
     /// JSON pointer into the settings.
     pub pointer: String,
-    /// What counts otherwise.
+    /// Used if the settings have no text there.
     pub default: String,
 }
 
 impl Setting {
-    /// What the settings say.
+    /// The text in the settings, or the default.
     #[must_use]
     pub fn of(&self, settings: &Document) -> String {
         let named = settings.get(&self.pointer).and_then(|value| value.text());
@@ -103,7 +103,7 @@ impl Setting {
 /// Objects of the cluster that a policy reads.
 #[derive(Debug, Clone)]
 pub struct Read {
-    /// Which resource.
+    /// The resource.
     pub resource: Resource,
     /// Fields and indexes.
     pub declaration: Declaration,
@@ -115,7 +115,7 @@ pub struct Read {
     pub rules: Vec<String>,
 }
 
-/// What a policy says about itself.
+/// The description that a policy gives of itself.
 #[derive(Debug, Clone)]
 pub struct Descriptor {
     /// Its own name.
@@ -126,7 +126,7 @@ pub struct Descriptor {
     pub title: String,
     /// Its rules.
     pub rules: Vec<Rule>,
-    /// Requests that it wants.
+    /// Requests that it evaluates.
     pub matches: Vec<MatchRule>,
     /// Objects of the cluster that it reads.
     pub reads: Vec<Read>,
@@ -135,7 +135,7 @@ pub struct Descriptor {
 }
 
 impl MatchRule {
-    /// Whether a review is among the requests.
+    /// Whether the requests include a review.
     #[must_use]
     pub fn matches(&self, review: &Review<'_>) -> bool {
         self.operations.contains(&review.operation)
@@ -228,10 +228,10 @@ fn lines(texts: &[String]) -> Vec<String> {
 }
 
 impl Descriptor {
-    /// Takes over what `describe` gave.
+    /// Checks and takes over the answer of `describe`.
     ///
     /// # Errors
-    /// The first thing that breaks the contract of `wit/policy.wit`.
+    /// The first violation of the contract of `wit/policy.wit`.
     pub(super) fn check(from: &wit::Descriptor) -> Result<Self, String> {
         if !is_name(&from.name) {
             return Err(format!(
@@ -317,7 +317,7 @@ impl Descriptor {
         })
     }
 
-    /// A rule by its id.
+    /// A rule by its ID.
     #[must_use]
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)

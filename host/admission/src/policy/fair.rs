@@ -1,7 +1,7 @@
-//! Permits of one policy, shared fairly by the tenants whose requests it judges.
+//! Permits of one policy, shared fairly by the tenants whose requests it evaluates.
 //!
-//! A *tenant* is the namespace of a request, or its user where there is no namespace. What one of them
-//! causes is paid for by that one:
+//! A *tenant* is the namespace of a request, or its user if there is no namespace. Each tenant pays
+//! for the load that it causes:
 //!
 //! ```text
 //! tenant ─▶ Account: permits, processor time lately, whether its calls were long
@@ -11,14 +11,16 @@
 //!    └─ its share of the queue is full ─────────────▶ Refused (503, a while later), others are not
 //! ```
 //!
-//! * Nobody holds more than half of the permits, and nobody has more than half of the queue. Where the
-//!   whole queue is full, one who has fewer waiting takes the place of one who has more.
-//! * One permit is for short calls alone, where there are two: it is free a moment later, always.
-//! * Long calls of tenants that had much of the processor lately hold no more than half of the permits,
+//! * No tenant holds more than half of the permits, and no tenant has more than half of the queue.
+//!   If the whole queue is full, a call of a tenant with fewer waiting calls replaces one of a tenant
+//!   with more.
+//! * If there are two permits, one is for short calls alone: it is always free again a moment
+//!   later.
+//! * Long calls of tenants that recently used much CPU time hold at most half of the permits,
 //!   however many tenants there are, and no such tenant more than half of those.
-//! * Tenants take turns. One that had much of the processor lately waits behind those that had not.
+//! * Tenants take turns. One that recently used much CPU time waits behind the others.
 //!
-//! Nothing here is longer than the queue, or than [`MOST_TENANTS`].
+//! No collection here is longer than the queue, or than [`MOST_TENANTS`].
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -29,42 +31,42 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Tenants that are remembered while nothing of them runs or waits.
+/// Tenants that are remembered while none of their calls runs or waits.
 const MOST_TENANTS: usize = 1_024;
 
-/// Of the processor, beyond its due. A tenant that had more lately waits behind those that had less, and
-/// its long calls get what the others leave over.
+/// CPU time beyond the share. A tenant that recently used more waits behind those that used less,
+/// and its long calls get what the others leave.
 pub(super) const DEAR: Duration = Duration::from_millis(10);
 
-/// A tenant has this part of the time of one processor without being charged for it.
+/// A tenant can use this part of the time of one CPU without a charge.
 const DUE: u32 = 20;
 
-/// No tenant is charged for more than this, so that none is behind for ever.
+/// The maximum charge of a tenant, so that no tenant stays behind forever.
 const MOST_CHARGED: Duration = Duration::from_millis(500);
 
-/// Bytes of reviews that wait, of one tenant and of all. Whoever waits holds memory, of which others need some as
-/// well; small reviews always find room.
+/// Maximum bytes of waiting reviews, of one tenant and of all. Waiting requests hold memory that
+/// others need as well. Small reviews always fit.
 const MOST_BYTES: usize = 4 << 20;
 const MOST_BYTES_OF_ALL: usize = 16 << 20;
 const SMALL: usize = 64 << 10;
 
-/// That many short calls in a row bring a tenant back to the fast lane.
+/// This many short calls in a row bring a tenant back to the fast lane.
 const RETURN_AFTER: u32 = 64;
 
-/// After so many short calls in a row a long one that waits is next.
+/// After this many short calls in a row, a waiting long call is next.
 const SHORT_IN_A_ROW: u32 = 8;
 
-/// One whose requests count together. Under a key that nobody knows: two that are the same by chance
-/// cannot be found.
+/// A tenant whose requests count together: a hash with a secret key, so that nobody can find two
+/// tenants with the same hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tenant(u64);
 
-/// Tells tenants apart.
+/// Identifies tenants.
 #[derive(Debug, Default)]
 pub(super) struct Tenants(RandomState);
 
 impl Tenants {
-    /// The tenant of a request in a namespace, or of a user where that is empty.
+    /// The tenant of a request in a namespace, or of a user if the namespace is empty.
     pub(super) fn of(&self, namespace: &str, user: &str) -> Tenant {
         let mut hasher = self.0.build_hasher();
         match namespace {
@@ -75,7 +77,7 @@ impl Tenants {
     }
 }
 
-/// Takes a tenant for its own hash, which it is.
+/// Uses a tenant as its own hash.
 #[derive(Debug, Default)]
 struct Itself(u64);
 
@@ -85,7 +87,7 @@ impl Hasher for Itself {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // A tenant writes a number and nothing else.
+        // The hash of a tenant is one number.
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }
@@ -103,30 +105,30 @@ pub(super) enum Pace {
     Long,
 }
 
-/// Why there is no permit.
+/// The reason why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// All that this one may have are taken, and it does not want to wait.
+    /// All permits that this call may use are taken, and it does not wait.
     Busy,
-    /// So many wait already.
+    /// The queue is full, with this many calls.
     Full(usize),
-    /// So many of this tenant wait already: its share of the queue.
+    /// The tenant's share of the queue is full, with this many calls.
     Share(usize),
-    /// None came free in the time that was left.
+    /// No permit became free in the remaining time.
     Late(Duration),
 }
 
-/// How many of what there are.
+/// Maximum numbers of permits.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     permits: usize,
-    /// Of one tenant.
+    /// For one tenant.
     each: usize,
-    /// Of long calls.
+    /// For long calls.
     long: usize,
-    /// Of long calls of tenants that are dear.
+    /// For long calls of expensive tenants.
     dear: usize,
-    /// Of long calls of one tenant that is dear.
+    /// For long calls of one expensive tenant.
     dear_each: usize,
     queue: usize,
     queue_each: usize,
@@ -142,26 +144,26 @@ pub(super) struct Fair {
 #[derive(Debug, Default)]
 struct State {
     accounts: HashMap<Tenant, Account, BuildHasherDefault<Itself>>,
-    /// Tenants that wait for a permit, each once, by pace: who is in front is next.
+    /// Tenants that wait for a permit, each once, by pace. The first one is next.
     short: VecDeque<Tenant>,
     long: VecDeque<Tenant>,
     running: usize,
     running_long: usize,
     running_dear: usize,
     waiting: usize,
-    /// Bytes of those who wait.
+    /// Bytes of the waiting reviews.
     bytes: usize,
-    /// Short calls in a row that were next while long ones waited.
+    /// Short calls in a row that were next while long calls waited.
     short_in_a_row: u32,
     next: u64,
 }
 
 #[derive(Debug)]
 struct Account {
-    /// Of the processor, beyond what is due, at that time.
+    /// CPU time beyond the share, at that time.
     spent: Duration,
     at: Instant,
-    /// Short calls until the tenant is back in the fast lane; 0 is there.
+    /// Short calls until the tenant is back in the fast lane; 0 if it is there.
     until_fast: u32,
     running: usize,
     running_dear: usize,
@@ -177,7 +179,7 @@ struct Waiter {
     tell: oneshot::Sender<Result<Permit, Refused>>,
 }
 
-/// Leave to run one call.
+/// Permission to run one call.
 #[derive(Debug)]
 pub(super) struct Permit {
     fair: Arc<Fair>,
@@ -186,16 +188,16 @@ pub(super) struct Permit {
     used: Duration,
 }
 
-/// What a permit counts as, besides being one.
+/// What a permit counts as, in addition to being one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Short,
     Long,
-    /// Long, of a tenant that is dear.
+    /// A long call of an expensive tenant.
     Dear,
 }
 
-/// What is told to those who wait, once the lock is free: a permit that nobody takes comes back.
+/// Answers to waiting calls, sent once the lock is free. A permit that no call accepts comes back.
 type Told = Vec<(oneshot::Sender<Result<Permit, Refused>>, Result<Permit, Refused>)>;
 
 impl Account {
@@ -242,8 +244,8 @@ impl Account {
 }
 
 impl Fair {
-    /// So many permits, and so many who may wait for one. `is_only` where there is nobody to share
-    /// with.
+    /// The numbers of permits and of calls that can wait for one. `is_only` if there are no others
+    /// to share with.
     pub(super) fn new(permits: usize, queue: usize, is_only: bool) -> Self {
         let half = permits.div_ceil(2).max(1);
         let dear = (permits / 2).max(1);
@@ -261,7 +263,7 @@ impl Fair {
         Self { sizes, state: Mutex::default() }
     }
 
-    /// How the next call of a tenant is expected to be.
+    /// The expected duration of a tenant's next call.
     pub(super) fn pace(&self, tenant: Tenant) -> Pace {
         match self.state.lock().accounts.get(&tenant) {
             Some(account) if account.until_fast > 0 => Pace::Long,
@@ -269,12 +271,13 @@ impl Fair {
         }
     }
 
-    /// Long calls that run.
+    /// Running long calls.
     pub(super) fn running_long(&self) -> usize {
         self.state.lock().running_long
     }
 
-    /// A permit for a call about a review of so many bytes: at once, or when it is this tenant's turn.
+    /// A permit for a call about a review of this many bytes: at once, or when it is this tenant's
+    /// turn.
     pub(super) async fn permit(
         self: &Arc<Self>,
         (tenant, bytes): (Tenant, usize),
@@ -295,7 +298,7 @@ impl Fair {
             let number = state.enqueue((tenant, bytes), pace, tell);
             drop(state);
             if let Some((displaced, waiting)) = displaced {
-                // Whoever has gone meanwhile needs no answer.
+                // A call that is gone needs no answer.
                 let _ = displaced.tell.send(Err(Refused::Share(waiting)));
             }
             (number, told)
@@ -305,7 +308,7 @@ impl Fair {
         let late = || Err(Refused::Late(started.elapsed()));
         let answer = tokio::time::timeout_at(deadline.unwrap_or(started).into(), told).await;
         drop(leaves);
-        // Nobody drops a sender without a word.
+        // A sender is always used before it is dropped.
         answer.map_or_else(|_| late(), |told| told.unwrap_or_else(|_| late()))
     }
 
@@ -340,7 +343,8 @@ impl Fair {
         is_free.then_some(Place::Dear)
     }
 
-    /// Makes room for one more who waits; gives whom that displaces, and how many wait.
+    /// Makes room for one more waiting call. Returns the call that this displaces, and how many
+    /// wait.
     fn make_room(
         &self,
         state: &mut State,
@@ -368,7 +372,7 @@ impl Fair {
         last.map(|last| Some((last, waiting))).ok_or(Refused::Full(waiting))
     }
 
-    /// Gives permits to those whose turn it is.
+    /// Gives permits to the calls whose turn it is.
     fn grant(self: &Arc<Self>, state: &mut State, told: &mut Told, now: Instant) {
         while let Some((tenant, place)) = self.next(state, now) {
             let pace = if place == Place::Short { Pace::Short } else { Pace::Long };
@@ -384,7 +388,7 @@ impl Fair {
         }
         let of = |ring: &VecDeque<Tenant>, pace| {
             let fits = |tenant: &Tenant| Some((*tenant, self.fits(state, *tenant, pace, || now)?));
-            // The first of those that cost little; of the others the cheapest.
+            // The first of the cheap tenants, or else the cheapest of the others.
             let cost = |(tenant, _): &(Tenant, Place)| {
                 let spent = state.accounts.get(tenant).map(|account| account.spent(now));
                 spent.filter(|spent| *spent > DEAR).unwrap_or_default()
@@ -411,7 +415,7 @@ impl Fair {
         self.grant(&mut state, &mut told, now);
         drop(state);
         for (tell, what) in told {
-            // Where nobody takes it, it comes back here by being dropped.
+            // If no call accepts the permit, dropping it brings it back here.
             drop(tell.send(what));
         }
     }
@@ -466,7 +470,7 @@ impl State {
         number
     }
 
-    /// The first who waits; the tenant goes to the end of the line.
+    /// The first waiting call. Its tenant goes to the end of the line.
     fn dequeue(&mut self, tenant: Tenant, pace: Pace) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
         let queue = account.queue(pace);
@@ -483,7 +487,7 @@ impl State {
         Some(first)
     }
 
-    /// Whoever of a tenant came last, long calls before short ones.
+    /// The last call of a tenant, long calls before short ones.
     fn last_of(&mut self, tenant: Tenant) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
         let pace = if account.long.is_empty() { Pace::Short } else { Pace::Long };
@@ -491,7 +495,7 @@ impl State {
         self.leave(tenant, pace, number)
     }
 
-    /// Takes one who waits out of the queue.
+    /// Removes a waiting call from the queue.
     fn leave(&mut self, tenant: Tenant, pace: Pace, number: u64) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
         let queue = account.queue(pace);
@@ -514,8 +518,8 @@ impl State {
         self.accounts.entry(tenant).or_insert_with(|| Account::new(Instant::now()))
     }
 
-    /// Forgets the cheaper half of those of whom nothing runs or waits: the work of one sweep is that of
-    /// some hundred new tenants.
+    /// Forgets the cheaper half of the tenants without running or waiting calls. The work of one
+    /// sweep is that of some hundred new tenants.
     fn forget(&mut self, now: Instant) {
         let idle = self.accounts.iter().filter(|(_, account)| account.is_idle());
         let mut idle: Vec<_> =
@@ -530,7 +534,7 @@ impl State {
     }
 }
 
-/// One who waits. When it goes away, also with its client, its place is free.
+/// A waiting call. Its place is free when it is dropped, also when the client disconnects.
 struct Leaves<'f> {
     fair: &'f Arc<Fair>,
     tenant: Tenant,
@@ -540,25 +544,25 @@ struct Leaves<'f> {
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        // Whoever has got a permit is not in the queue any more.
+        // A call with a permit is not in the queue any more.
         let _ = self.fair.state.lock().leave(self.tenant, self.pace, self.number);
     }
 }
 
 impl Permit {
-    /// The call had so much of the processor.
+    /// The CPU time of the call.
     pub(super) fn charge(&mut self, used: Duration) {
         self.used = self.used.saturating_add(used);
     }
 
-    /// Whether the tenant had much of the processor lately.
+    /// Whether the tenant recently used much CPU time.
     pub(super) fn is_dear(&self) -> bool {
         let state = self.fair.state.lock();
         let account = state.accounts.get(&self.tenant);
         account.is_some_and(|account| account.is_dear(Instant::now()))
     }
 
-    /// A call of the tenant was long, or short: that tells where its next one starts.
+    /// Whether a call of the tenant was long or short, which determines where its next call starts.
     pub(super) fn note(&self, pace: Pace) {
         if let Some(account) = self.fair.state.lock().accounts.get_mut(&self.tenant) {
             account.until_fast = match pace {

@@ -1,11 +1,11 @@
-//! Where the calls of a policy run, so that none of them slows those of others.
+//! Decides where the calls of a policy run, so that no call slows down the others.
 //!
-//! Most calls take microseconds, less than handing them to another thread would. They run right
-//! where the request is served, with a short deadline. A call that passes it is given up and done
-//! again on a thread of its own (which is sound: a policy has no effects and the same input gives
-//! the same verdict), with the whole deadline; after a while there it gets only what the threads that
-//! serve leave over. If it was long there, too, the calls of that tenant start there from then on, until
-//! they have been short for a while; those of others do not.
+//! Most calls take microseconds, less than the transfer to another thread would. They run on the
+//! thread that serves the request, with a short deadline. A call that exceeds it is stopped and
+//! repeated on a thread of its own, with the whole deadline. This is correct because a policy has
+//! no effects, and the same input gives the same verdict. After some time there, the call gets only
+//! the CPU time that the serving threads leave. If the call was long there, too, further calls of
+//! that tenant start there until they have been short for some time. Calls of other tenants do not.
 //!
 //! ```text
 //!  tenant ─▶ permit (fair.rs) ──▶ fast lane, 2 ms ──ok──▶ verdict
@@ -14,8 +14,8 @@
 //!              └──────────────▶ slow lane: own thread, SCHED_IDLE, whole deadline ──▶ verdict or fault
 //! ```
 //!
-//! A permit belongs to the running call: when the client goes away, a call in the slow lane is told
-//! to stop and keeps its permit until it has.
+//! A permit belongs to the running call: when the client disconnects, a call in the slow lane gets
+//! a signal to stop, and keeps its permit until it has stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,26 +30,27 @@ use crate::cluster::{Lens, Unsettled};
 use crate::review::Review;
 use opgate_engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, processor_time, wit};
 
-/// Deadline of a call where requests are served.
+/// Deadline of a call on the thread that serves the request.
 const FAST: Duration = Duration::from_millis(2);
 
-/// A call in the slow lane that needs less of the processor could have been in the fast one, with a
-/// quarter to spare. (Less of the processor, not of the clock: threads of the slow lane wait for one.)
-/// Were it much less than [`FAST`], calls in between would be sent away by one accident and never return.
+/// A call in the slow lane that needs less CPU time could have been in the fast lane, with a
+/// quarter to spare. This is CPU time, not elapsed time, because threads of the slow lane wait for
+/// a CPU. If it were much less than [`FAST`], one exception would move calls in between to the slow
+/// lane, and they would never return.
 const SHORT: Duration = Duration::from_micros(1_500);
 
-/// Of the processor, in the slow lane, before the call gets only what the threads that serve leave
-/// over. Not at once: on a machine without a processor to spare, an ordinary call that was unlucky in
-/// the fast lane would starve. Calls of a tenant that had as much lately yield at once.
+/// CPU time of a call in the slow lane before it gets only what the serving threads leave. Not at
+/// once: on a machine without CPU time to spare, an ordinary call that was unlucky in the fast lane
+/// would starve. Calls of a tenant that recently used as much yield at once.
 const YIELD_AFTER: Duration = DEAR;
 
-/// Stack of a thread in the slow lane: the guest's, and room for the host.
+/// Stack of a thread in the slow lane: that of the guest, and some for the host.
 const THREAD_STACK: usize = 2 << 20;
 
-/// Why a call was not even started.
+/// The reason why a call did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Overload {
-    /// Too many wait already.
+    /// The queue is full.
     #[error("policy {policy}: {waiting} calls are waiting already: try again")]
     QueueFull {
         /// The policy.
@@ -57,34 +58,34 @@ pub enum Overload {
         /// Length of its queue.
         waiting: usize,
     },
-    /// Too many of the same tenant wait already.
+    /// The share of the tenant in the queue is full.
     #[error(
         "policy {policy}: of the same namespace or user {waiting} calls are waiting already: try again"
     )]
     Share {
         /// The policy.
         policy: String,
-        /// How many of them wait.
+        /// The number of its waiting calls.
         waiting: usize,
     },
-    /// All permits are taken, and the policy is not worth a wait.
+    /// All permits are taken, and a policy that cannot block does not wait.
     #[error("policy {policy}: all its calls are taken")]
     Busy {
         /// The policy.
         policy: String,
     },
-    /// Others changed the same objects again and again.
+    /// Other requests changed the same objects repeatedly.
     #[error("other requests changed the same objects again and again until the time was up")]
     Contention,
-    /// Too much was allowed of which it is not known whether it is stored.
+    /// Too many changes were allowed that might not be stored.
     #[error("too many requests that were allowed are not known to be stored: try again")]
     NoRoom,
-    /// The server had no processor or no memory for a call.
+    /// The server had no CPU time or no memory for a call.
     #[error("policy {policy}: {why}")]
     Starved {
         /// The policy.
         policy: String,
-        /// What it lacked.
+        /// The missing resource.
         why: String,
     },
     /// The request has no memory left for its answer.
@@ -98,21 +99,21 @@ pub enum Overload {
     Listing {
         /// The policy.
         policy: String,
-        /// What is said about the resource.
+        /// The description of the resource.
         resource: String,
     },
-    /// No permit came free in time.
+    /// No permit became free in time.
     #[error("policy {policy}: no call ended in the {}ms that were left", .waited.as_millis())]
     Timeout {
         /// The policy.
         policy: String,
-        /// How long it waited.
+        /// The time that it waited.
         waited: Duration,
     },
 }
 
 impl Overload {
-    /// Whether more wait already than may. It is of no use to say so at once.
+    /// Whether too many calls wait already. An immediate retry would not help.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Share { .. } | Self::QueueFull { .. })
@@ -133,11 +134,11 @@ impl From<Unsettled> for Overload {
 #[derive(Debug)]
 pub struct Lane {
     fair: Arc<Fair>,
-    /// Calls have their whole time where they start: nobody is served beside them.
+    /// Whether calls have their whole time where they start, because the server does nothing else.
     is_only: bool,
 }
 
-/// Tells a call to stop when whoever waits for it goes away.
+/// Stops a call when its caller is gone.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -177,19 +178,19 @@ impl Lane {
     }
 }
 
-/// What a policy said, or why it said nothing.
+/// The answer of a policy, or the reason why there is none.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) call: Call<wit::Verdict>,
-    /// Why the rules that only warn were left out.
+    /// The reason why the rules that only warn were left out.
     pub(super) dropped: Option<Fault>,
 }
 
-/// Asks a policy for its verdict. `deadline` is that of the whole request: it bounds the wait for a
-/// permit and, where it comes before the policy's own, the call.
+/// Gets the verdict of a policy. `deadline` is that of the whole request. It limits the wait for a
+/// permit and, if it is earlier than the deadline of the policy, the call.
 ///
-/// A call that fails is done once more without the rules that only warn about such a request: what they
-/// look at must not keep anybody from an answer.
+/// A call that fails is repeated without the rules that only warn about such a request: they must
+/// not prevent an answer.
 pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
@@ -219,7 +220,7 @@ pub(super) async fn validate(
             }
             failed = Some(call);
         }
-        // Perhaps the call was long, perhaps its thread just had no processor: the second run tells.
+        // Either the call was long or its thread got no CPU time. The second run finds out.
         tracing::debug!(policy = policy.name, "a call is run again, apart");
         drop(permit);
         permit = lane.permit(policy, by, Pace::Long, deadline).await?;
@@ -235,15 +236,15 @@ pub(super) async fn validate(
     job.run_apart(permit, failed).await
 }
 
-/// Whether a call could end better without the rules that only warn.
+/// Whether a call could succeed without the rules that only warn.
 fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
-    // What is being listed is there in a moment, and there is nobody to tell where it was cancelled.
+    // A resource that is being listed is available in a moment, and a cancelled call has no caller.
     call.result.as_ref().is_err_and(|fault| {
         !fault.is_overload() && !matches!(fault, Fault::Listing(_) | Fault::Cancelled)
     })
 }
 
-/// What is left of a request: whoever asks must hear of it before they give up themselves.
+/// The remaining time of a request. The caller must get the answer before its own timeout.
 fn left(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
     let left = deadline.saturating_duration_since(now);
     if left.is_zero() { Err(Overload::Late) } else { Ok(left) }
@@ -255,13 +256,14 @@ struct Job {
     inputs: Arc<Inputs>,
     routes: u64,
     lens: Lens,
-    /// There are rules that only warn.
+    /// Whether there are rules that only warn.
     has_advice: bool,
     deadline: Instant,
 }
 
 impl Job {
-    /// Runs it on a thread of its own; where it has `failed` already, without the rules that only warn.
+    /// Runs it on a thread of its own; if it has `failed` already, without the rules that only
+    /// warn.
     async fn run_apart(
         self,
         mut permit: Permit,
@@ -278,7 +280,7 @@ impl Job {
             .stack_size(THREAD_STACK)
             .spawn(move || {
                 if permit.is_dear() {
-                    // Where the system does not allow it, the call runs like any other.
+                    // If the system does not allow it, the call runs like any other.
                     let _ = opgate_unsafe::run_when_idle();
                 }
                 let apart = Apart { cancelled: stop, yield_after: YIELD_AFTER };
@@ -288,8 +290,8 @@ impl Job {
                 permit.charge(used);
                 permit.note(if used > SHORT { Pace::Long } else { Pace::Short });
                 drop(permit);
-                // Who has the answer may believe that nobody holds anything of the request any more; a
-                // thread that yields may take long to its end.
+                // When the caller has the answer, nothing may hold a part of the request any more.
+                // A thread that yields can take long to end.
                 drop(self);
                 let _ = answer.send(asked);
             });

@@ -1,4 +1,4 @@
-//! From a configuration to policies that serve.
+//! Loads the policies of a configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
@@ -15,19 +15,19 @@ use super::{Descriptor, Lane, Policy, Requests, RuleLevel, schema};
 use crate::cluster::Reading;
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
-/// What came of one policy of a configuration.
+/// The result for one policy of a configuration.
 pub(super) enum Loaded {
     /// It serves.
     Policy(Box<Policy>),
-    /// Its component cannot be used: not the configuration's fault as far as one can see.
+    /// Its component cannot be used. As far as opgate can tell, the configuration is not the cause.
     Broken(String),
 }
 
 /// Loads a policy.
 ///
 /// # Errors
-/// Where the configuration does not fit the policy: a rule that it has not, settings that break its
-/// schema, a resource that it may not read.
+/// If the configuration does not fit the policy: an unknown rule, settings that violate its schema,
+/// or a resource that it may not read.
 pub(super) fn load(
     engine: &Arc<Engine>,
     configuration: &Configuration,
@@ -136,7 +136,7 @@ pub(super) fn load(
     })))
 }
 
-/// Whether a rule can find anything: its level is not off, by the configuration or by default.
+/// Whether a rule can have findings: its level is not off, by the configuration or by default.
 fn is_on(config: &PolicyConfig, rule: &Rule, settings: &Document) -> bool {
     match config.rules.get(&rule.id) {
         Some(level) => *level != RuleLevel::Off,
@@ -147,10 +147,10 @@ fn is_on(config: &PolicyConfig, rule: &Rule, settings: &Document) -> bool {
     }
 }
 
-/// Asks a policy what it is.
+/// Gets the descriptor of a policy.
 ///
 /// # Errors
-/// Where it does not say, or says what breaks the contract.
+/// If the policy does not return one, or returns one that breaks the contract.
 pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descriptor, String> {
     let described = module.describe(Budget::of(limits));
     log(name, &described.log);
@@ -178,7 +178,7 @@ fn open(
     }
 }
 
-/// The component in a file; no more of it than a component may have, and of nothing but a file.
+/// The component in a file. It must be a regular file, and not larger than a component may be.
 ///
 /// # Errors
 /// As for files.
@@ -196,7 +196,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes what a policy logged to the host's log.
+/// Writes the log lines of a policy to the host's log.
 pub(super) fn log(policy: &str, lines: &[opgate_engine::LogLine]) {
     for (level, text) in lines {
         match *level {
@@ -208,8 +208,8 @@ pub(super) fn log(policy: &str, lines: &[opgate_engine::LogLine]) {
     }
 }
 
-/// The rules of a policy that never deny, as far as it can be told to leave them out: those that warn by
-/// the configuration, or by default where none of the settings is there that could make them deny.
+/// The rules of a policy that never deny and can be left out: those that warn by the configuration,
+/// or by default if none of the settings is present that could make them deny.
 fn advice(config: &PolicyConfig, descriptor: &Descriptor) -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(&descriptor.settings_schema).unwrap_or_default();
     if schema.pointer("/properties/rules").is_none() {
@@ -225,9 +225,9 @@ fn advice(config: &PolicyConfig, descriptor: &Descriptor) -> BTreeSet<String> {
     descriptor.rules.iter().filter(only_warns).map(|rule| rule.id.clone()).collect()
 }
 
-/// The settings as the policy gets them: its own, and where its schema has such properties
-/// `profile`, `identities` and `rules` from beside them. Its own profile and lists go first. These rules
-/// are `off` whatever the configuration says.
+/// The settings that the policy gets: its own and, if its schema has such properties, `profile`,
+/// `identities` and `rules` of its configuration. Its own profile and lists have priority. These
+/// rules are `off` whatever the configuration says.
 fn settings(
     configuration: &Configuration,
     config: &PolicyConfig,
@@ -254,7 +254,7 @@ fn settings(
         let levels: BTreeMap<_, _> = levels.chain(off).collect();
         settings.insert("rules".to_owned(), serde_json::json!(levels));
     }
-    // Too deep for a document is too deep for the parser of the configuration.
+    // If it is too deep for a document, it is too deep for the parser of the configuration.
     let text = Value::Object(settings).to_string();
     Arc::new(Document::parse(&text).unwrap_or_default())
 }
@@ -268,11 +268,11 @@ fn check_no_settings(configuration: &Configuration, config: &PolicyConfig) -> Co
     errors
 }
 
-/// What is wrong with the settings by the policy's schema. That of a stranger is read and used in a
+/// The errors in the settings by the policy's schema. An untrusted schema is parsed and used in a
 /// process of its own.
 ///
 /// # Errors
-/// Where the schema cannot be used.
+/// If the schema cannot be used.
 fn check_settings(
     engine: &Engine,
     configuration: &Configuration,

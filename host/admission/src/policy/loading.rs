@@ -1,4 +1,4 @@
-//! Which policies are being loaded, for whoever waits for them.
+//! The policies that are being loaded, for those who wait for them.
 
 use parking_lot::Mutex;
 
@@ -13,7 +13,7 @@ struct Entry {
 }
 
 impl Loading {
-    /// Why nothing is ready, a line each.
+    /// The reasons why the server is not ready, one for each line.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let entries = self.0.lock();
@@ -27,7 +27,7 @@ impl Loading {
         entries.iter().map(line).collect()
     }
 
-    /// These are going to be loaded.
+    /// Adds policies that are going to be loaded.
     pub(super) fn expect<'p>(&self, policies: impl Iterator<Item = &'p str>) {
         let entry = |policy: &str| Entry { policy: policy.to_owned(), began: false };
         *self.0.lock() = policies.map(entry).collect();

@@ -1,5 +1,4 @@
-//! Policies: what they are, how they are configured, which of them serve, what becomes of their
-//! verdicts.
+//! Policies: their configuration, the ones that serve, and the effect of their verdicts.
 //!
 //! ```text
 //! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ Set ─ decide(review) ─▶ Decision
@@ -43,7 +42,7 @@ use crate::cluster::{Reading, View};
 use crate::review::Review;
 use opgate_engine::{Limits, Module};
 
-/// What a policy's verdict does.
+/// The effect of a policy's verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -54,12 +53,12 @@ pub enum Mode {
     Warn,
     /// Only log, metrics and audit annotations.
     Audit,
-    /// The policy is not asked.
+    /// The policy is not called.
     Off,
 }
 
 impl Mode {
-    /// As it is written.
+    /// The name in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,7 +70,7 @@ impl Mode {
     }
 }
 
-/// What a policy's fault does. In the modes warn and audit a fault never blocks.
+/// The effect of a policy error. In the modes warn and audit, a policy error never blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OnError {
@@ -85,7 +84,7 @@ pub enum OnError {
 }
 
 impl OnError {
-    /// As it is written.
+    /// The name in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -96,7 +95,7 @@ impl OnError {
     }
 }
 
-/// The level that a configuration gives to a rule.
+/// The level that a configuration sets for a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleLevel {
@@ -109,7 +108,7 @@ pub enum RuleLevel {
 }
 
 impl RuleLevel {
-    /// As it is written.
+    /// The name in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -125,34 +124,34 @@ impl RuleLevel {
 pub struct Policy {
     /// Name in URLs, logs and metrics.
     pub name: String,
-    /// Where its component came from.
+    /// The origin of its component.
     pub source: ModuleSource,
-    /// What it says about itself.
+    /// Its descriptor.
     pub descriptor: Descriptor,
-    /// The requests that it wants to see with its settings and the levels of its rules.
+    /// The requests that it evaluates, with its settings and the levels of its rules.
     pub requests: Vec<Requests>,
-    /// What it reads of the cluster with them.
+    /// The objects of the cluster that it reads with them.
     pub readings: Vec<Reading>,
-    /// What it would read for rules that are off.
+    /// The objects that it would read for rules that are off.
     pub off: Vec<opgate_cluster::Resource>,
-    /// What its verdicts do.
+    /// The effect of its verdicts.
     pub mode: Mode,
-    /// What its faults do.
+    /// The effect of its policy errors.
     pub on_error: OnError,
     /// Limits of one call.
     pub limits: Limits,
-    /// When it was loaded.
+    /// The time when it was loaded.
     pub loaded_at: SystemTime,
     /// Its code.
     pub module: Module,
-    /// Where its calls run.
+    /// The lane in which its calls run.
     pub lane: Lane,
     levels: BTreeMap<String, RuleLevel>,
     settings: Arc<Document>,
-    /// Rules that never deny, whatever the policy says: those that warn by default, have no level in the
-    /// configuration, and none of the settings that could make them deny.
+    /// Rules that never deny, whatever the policy says: they warn by default, and have neither a
+    /// level in the configuration nor any of the settings that could make them deny.
     advice: BTreeSet<String>,
-    /// The settings, with these rules off.
+    /// The settings with these rules off.
     without_advice: Arc<Document>,
     excluded_namespaces: Vec<String>,
     excluded_users: Vec<String>,
@@ -160,14 +159,14 @@ pub struct Policy {
     last_error: parking_lot::Mutex<Option<String>>,
 }
 
-/// Requests that a policy wants to see, with its settings applied.
+/// Requests that a policy evaluates, with its settings applied.
 #[derive(Debug, Clone)]
 pub struct Requests {
-    /// What the descriptor says.
+    /// The entry in the descriptor.
     pub rule: MatchRule,
     /// Only in this namespace.
     pub namespace: Option<String>,
-    /// Whether they shall rather fail than pass without the policy.
+    /// Whether these requests are to fail rather than be allowed without the policy.
     pub can_deny: bool,
 }
 
@@ -179,7 +178,7 @@ impl Requests {
 }
 
 impl Policy {
-    /// Whether the policy wants to see a review.
+    /// Whether the policy evaluates a review.
     #[must_use]
     pub fn matches(&self, review: &Review<'_>) -> bool {
         self.mode != Mode::Off
@@ -189,14 +188,15 @@ impl Policy {
                     && self.excluded_namespaces.iter().any(|ns| *ns == review.namespace)))
     }
 
-    /// The match rules that fit a review, as bits: those that look at it with its settings and levels.
+    /// The match rules that match a review, as bits: those that evaluate it with the settings and
+    /// levels.
     pub(crate) fn routes(&self, review: &Review<'_>) -> u64 {
         let fits = self.requests.iter().filter(|requests| requests.matches(review));
         let bit = |requests: &Requests| 1_u64.checked_shl(u32::from(requests.rule.route));
         fits.filter_map(bit).fold(0, |routes, bit| routes | bit)
     }
 
-    /// The rules that look at a review and only warn.
+    /// The rules that evaluate a review and only warn.
     pub(crate) fn advice_on(&self, review: &Review<'_>) -> BTreeSet<&str> {
         let requests = self.requests.iter().filter(|requests| requests.matches(review));
         let looks_at = |rule: &String| {
@@ -209,32 +209,33 @@ impl Policy {
         !self.advice.is_empty() && !self.advice_on(review).is_empty()
     }
 
-    /// Namespaces whose requests the policy does not see.
+    /// Namespaces whose requests the policy does not evaluate.
     #[must_use]
     pub fn excluded_namespaces(&self) -> &[String] {
         &self.excluded_namespaces
     }
 
-    /// Whether the policy can keep a request from passing, by verdict or by fault.
+    /// Whether the policy can block a request, by a verdict or by a policy error.
     #[must_use]
     pub fn can_block(&self) -> bool {
         self.mode == Mode::Enforce && self.on_error != OnError::Allow
     }
 
-    /// Whether what the policy denies is denied. A request that such a policy had no time for does not
-    /// pass, whatever its faults do: how busy it is lies in the hands of those whom it judges.
+    /// Whether a denial of the policy denies the request. A request for which such a policy had no
+    /// time is not allowed, whatever the effect of its policy errors: the users whose requests it
+    /// evaluates can determine how busy it is.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         self.mode == Mode::Enforce
     }
 
-    /// The level that the configuration gives to a rule, if any.
+    /// The level that the configuration sets for a rule, if any.
     #[must_use]
     pub fn level(&self, rule: &str) -> Option<RuleLevel> {
         self.levels.get(rule).copied()
     }
 
-    /// What went wrong last, for `/policies`.
+    /// The last policy error, for `/policies`.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().clone()

@@ -1,5 +1,5 @@
-//! The answer to a review, as JSON, within bounds: it is kept until its client takes it, stored in
-//! audit logs and read by people. Reports of the command line have everything.
+//! The answer to a review, as JSON. Its size is limited, because it is kept until the client takes
+//! it, stored in audit logs and read by people. Reports of the command line are complete.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use crate::policy::{self, Decision, Denial};
 use crate::review::{Review, Version};
 use opgate_text::one_line;
 
-/// Bytes of a message.
+/// Maximum bytes of a message.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// Causes, with the one that says how many there are more.
+/// Maximum number of causes, including the one that says how many more there are.
 const MAX_CAUSES: usize = 32;
 
-/// What is left out at most to end a message between two violations: the longest one.
+/// Maximum bytes that are left out to end a message between two violations: the longest violation.
 const MAX_CUT: usize = 4_098;
 
-/// Bytes of each name in the details; a name in Kubernetes has 253.
+/// Maximum bytes of each name in the details. A name in Kubernetes has 253.
 const MAX_NAME: usize = 1_024;
 
 #[derive(Serialize)]
@@ -84,11 +84,11 @@ pub fn body(review: &Review<'_>, decision: &Decision) -> Vec<u8> {
     serialize(review.version, response(review, decision))
 }
 
-/// Bytes of [`body`], which is not made for it.
+/// Bytes of [`body`], without building it.
 #[must_use]
 pub fn size(review: &Review<'_>, decision: &Decision) -> usize {
     let mut size = Size(0);
-    // What counts does not fail.
+    // A writer that only counts does not fail.
     let _ = serde_json::to_writer(&mut size, &envelope(review.version, response(review, decision)));
     size.0
 }
@@ -116,7 +116,7 @@ fn response<'a>(review: &'a Review<'_>, decision: &'a Decision) -> Response<'a> 
     }
 }
 
-/// The body that allows a request without having looked at it; for the baseline of the benchmarks.
+/// The body that allows a request without an evaluation, for the baseline of the benchmarks.
 #[must_use]
 pub fn allow(version: Version, uid: &str) -> Vec<u8> {
     let audit_annotations = &BTreeMap::new();
@@ -127,7 +127,7 @@ pub fn allow(version: Version, uid: &str) -> Vec<u8> {
 }
 
 fn serialize(version: Version, response: Response<'_>) -> Vec<u8> {
-    // Maps with text keys into memory: there is nothing that could fail.
+    // Maps with text keys, written into memory, cannot fail.
     serde_json::to_vec(&envelope(version, response)).unwrap_or_default()
 }
 
@@ -169,7 +169,7 @@ fn causes(all: &[policy::Cause]) -> Vec<Cause<'_>> {
     causes
 }
 
-/// The message, or as much of it as there is room for, and how many violations it says nothing of.
+/// The message, as far as it fits, and the number of violations that it leaves out.
 fn message(denial: &Denial) -> Cow<'_, str> {
     const ROOM_FOR_REST: usize = 64;
     let all = denial.message.as_str();
@@ -177,7 +177,7 @@ fn message(denial: &Denial) -> Cow<'_, str> {
         return all.into();
     }
     let room = all.get(..all.floor_char_boundary(MAX_MESSAGE - ROOM_FOR_REST)).unwrap_or_default();
-    // Between two of them, where that is near.
+    // Cut between two violations, if that is near.
     let ends = [", ", "\n"].into_iter().filter_map(|between| room.rfind(between));
     let end = ends.max().filter(|end| room.len() - end <= MAX_CUT);
     let told = end.and_then(|end| room.get(..end)).unwrap_or(room);
@@ -210,7 +210,7 @@ mod tests {
         let many = denial((0..33).map(|n| n.to_string()));
         assert_eq!(causes(&many.causes).len(), MAX_CAUSES);
         assert_eq!(causes(&many.causes)[31].message, "and 2 more");
-        // Of 4,096 bytes each, less than 16 find room.
+        // Of violations of 4,096 bytes each, less than 16 fit.
         let long = denial((0..256).map(|n| format!("{n:04}{}", "é".repeat(2_046))));
         let told = message(&long);
         assert!(told.len() <= MAX_MESSAGE, "{}", told.len());

@@ -1,7 +1,7 @@
-//! Settings of a policy against the schema that it describes.
+//! Checks the settings of a policy against its schema.
 //!
-//! The schema comes out of the sandbox. Its form is bounded before anything is made of it: what it may
-//! cost is the product of patterns and texts, and what a validator takes is many times its text.
+//! The schema comes out of the sandbox. Its form is limited before it is used: its cost can be the
+//! product of patterns and texts, and a validator takes many times its text.
 
 use jsonschema::error::ValidationErrorKind;
 use serde::{Deserialize, Serialize};
@@ -9,29 +9,30 @@ use serde_json::Value;
 
 use opgate_engine::apart::{Job, Program};
 
-/// Values in a schema, regular expressions among them, and bytes of all of those.
+/// Maximum number of values in a schema, of regular expressions among them, and bytes of all of
+/// those.
 const MAX_VALUES: usize = 20_000;
 const MAX_PATTERNS: usize = 128;
 const MAX_PATTERN_BYTES: usize = 8 << 10;
-/// Levels that values nest.
+/// Maximum nesting of values.
 const MAX_DEPTH: usize = 64;
 
-/// Errors that are told.
+/// Maximum number of reported errors.
 const MAX_ERRORS: usize = 64;
 
-/// Something in the settings that the schema does not allow.
+/// An error in the settings by the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wrong {
-    /// Where, below the settings.
+    /// The place, below the settings.
     pub(super) pointer: String,
-    /// What.
+    /// The message.
     pub(super) text: String,
 }
 
-/// What is wrong with settings.
+/// The errors in settings.
 ///
 /// # Errors
-/// Where the schema cannot be used.
+/// If the schema cannot be used.
 pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String> {
     let schema: Value = serde_json::from_str(schema)
         .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
@@ -62,7 +63,7 @@ pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String
 /// [`check`] in a process of its own.
 ///
 /// # Errors
-/// As for [`check`], and where the process does not live to its end.
+/// As for [`check`], and if the process ends early.
 pub(super) fn check_apart(
     program: &Program,
     schema: &str,
@@ -74,7 +75,7 @@ pub(super) fn check_apart(
     serde_json::from_slice(&found).map_err(|e| format!("its settings could not be checked: {e}"))
 }
 
-/// What a child does with [`Job::Settings`].
+/// The work of a child for [`Job::Settings`].
 ///
 /// # Errors
 /// As for `check`.
@@ -85,7 +86,7 @@ pub fn settings_job(parts: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     serde_json::to_vec(&check(schema, &settings)?).map_err(|e| e.to_string())
 }
 
-/// Fails where a schema is too much, or refers to others.
+/// Fails if a schema is too large, or refers to others.
 fn bound(schema: &Value) -> Result<(), String> {
     let (mut values, mut patterns, mut bytes) = (0_usize, 0_usize, 0_usize);
     let mut pattern = |text: &str| {
@@ -132,7 +133,7 @@ fn bound(schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The nearest name beside an unknown key, or the place where a key of that name belongs.
+/// The nearest name to an unknown key, or the place where a key of that name belongs.
 fn key_hint(schema: &Value, around: &str, key: &str) -> String {
     let properties = schema.pointer(&format!("{around}/properties")).and_then(Value::as_object);
     let beside = properties.into_iter().flat_map(|p| p.keys().map(String::as_str));

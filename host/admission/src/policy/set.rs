@@ -1,4 +1,4 @@
-//! The policies that serve, and the way of a review through them.
+//! The policies that serve, and the evaluation of a review by them.
 //!
 //! ```text
 //! review ─▶ every policy that matches ─▶ decision
@@ -27,63 +27,63 @@ use opgate_engine::{Compiler, Engine, EngineError, Pool};
 pub struct Broken {
     /// Its name.
     pub name: String,
-    /// Where its component came from.
+    /// The origin of its component.
     pub source: String,
     /// Its mode.
     pub mode: Mode,
-    /// What its faults do.
+    /// The effect of its policy errors.
     pub on_error: OnError,
-    /// What is wrong with it.
+    /// The error.
     pub error: String,
 }
 
 impl Broken {
-    /// Nobody knows which requests the policy would have wanted to see: it fails on all of them.
+    /// The requests that the policy would evaluate are unknown, so it fails on all of them.
     fn fault(&self) -> PolicyFault {
         PolicyFault { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
     }
 
-    /// Whether the administrator wants requests to fail rather than pass without this policy.
+    /// Whether the administrator wants requests to fail rather than be allowed without this policy.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         self.mode == Mode::Enforce && self.on_error != OnError::Allow
     }
 }
 
-/// Why there is no set of policies.
+/// The reason why there is no set of policies.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// The configuration does not fit the policies.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// wasmtime does not start.
+    /// wasmtime did not start.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
-/// Why a review got no decision.
+/// The reason why a review got no decision.
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
-    /// Too much to do.
+    /// The server is overloaded.
     #[error(transparent)]
     Overload(#[from] Overload),
     /// There is no such policy.
     #[error("there is no policy {name:?}{hint}")]
     NoPolicy {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What is near.
+        /// A similar name.
         hint: String,
     },
 }
 
-/// What is told about each call of a policy, for metrics.
+/// Receives each call of a policy, for metrics.
 pub trait Observer {
-    /// A policy was called, and has given a verdict or failed.
+    /// Called after a policy has given a verdict or failed.
     fn called(&self, policy: &Policy, took: Duration);
 }
 
-/// Nobody listens.
+/// An observer that does nothing.
 impl Observer for () {
     fn called(&self, _: &Policy, _: Duration) {}
 }
@@ -96,9 +96,9 @@ pub struct Set {
     off: Vec<String>,
     engine: Arc<Engine>,
     cluster: Arc<Cluster>,
-    /// Asked where the watch is not enough.
+    /// Queried if the watch is not enough.
     direct: Option<Direct>,
-    /// Asked about whatever requests like those under review change.
+    /// Whether it is queried about all objects that requests like those under review change.
     is_consistent: bool,
     /// Kinds (positions) that reviews change and policies read.
     contested: Vec<usize>,
@@ -106,12 +106,12 @@ pub struct Set {
 }
 
 impl Set {
-    /// Loads the policies of a configuration. `queue` is how many calls may wait for each;
-    /// `options` say where the objects of the cluster come from that they read.
+    /// Loads the policies of a configuration. `queue` is how many calls can wait for each;
+    /// `options` say where the objects of the cluster come from.
     ///
     /// # Errors
-    /// Where the configuration does not fit, or there is no engine. A policy whose component cannot
-    /// be used is no error: the others serve, and it is among [`Set::broken`].
+    /// If the configuration does not fit, or there is no engine. A policy whose component cannot be
+    /// used is no error: the others serve, and [`Set::broken`] has it.
     pub fn load(
         configuration: &Configuration,
         cache: Option<PathBuf>,
@@ -121,8 +121,8 @@ impl Set {
         Self::load_with(configuration, cache, Compiler::Here, queue, options, &Loading::default())
     }
 
-    /// [`Set::load`] for components that strangers have written: they are compiled elsewhere. `loading` tells
-    /// meanwhile what it waits for.
+    /// [`Set::load`] for untrusted components, which are compiled in another process. In the
+    /// meantime `loading` has the policies that are not loaded yet.
     ///
     /// # Errors
     /// As for [`Set::load`].
@@ -182,15 +182,15 @@ impl Set {
         })
     }
 
-    /// What the policies read of the cluster.
+    /// The objects of the cluster that the policies read.
     #[must_use]
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// From now on the API server itself can be asked, where the watch is not enough; with
-    /// `consistently` it is asked about the objects that decide, wherever two requests of the same
-    /// kind could get in each other's way.
+    /// Lets the policies query the API server itself if the watch is not enough. With
+    /// `consistently`, the API server is queried about the objects that matter whenever two
+    /// requests of the same kind could conflict.
     pub fn read_directly(&mut self, api: impl cluster::Api + 'static, consistently: bool) {
         self.direct = Some(Direct::new(api));
         self.is_consistent = consistently;
@@ -202,23 +202,23 @@ impl Set {
         &self.policies
     }
 
-    /// Policies that cannot.
+    /// Policies that cannot serve.
     #[must_use]
     pub fn broken(&self) -> &[Broken] {
         &self.broken
     }
 
-    /// The engine under all of them.
+    /// The engine that all of them use.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Decides a review: asks every policy that matches, or only the one that is named.
+    /// Decides a review: calls every policy that matches, or only the one with the name.
     ///
     /// # Errors
-    /// Where there is too much to do, or there is no policy of the name. A policy that fails, or cannot
-    /// be used, is no error but part of the decision.
+    /// If the server is overloaded, or there is no policy with the name. A policy that fails or
+    /// cannot be used is no error, but a part of the decision.
     pub async fn decide(
         &self,
         review: &Review<'_>,
@@ -286,11 +286,11 @@ impl Set {
     }
 }
 
-/// Components from files that are loaded at a time: one that takes long, which its author decides, does not
-/// keep the others waiting.
+/// Components from files that are loaded at a time. A component that takes long, which its author
+/// determines, does not delay the others.
 const LOADED_AT_A_TIME: usize = 4;
 
-/// Loads policies, those from files side by side. What came of each, in their order.
+/// Loads policies, those from files in parallel. Returns the results in the same order.
 fn side_by_side<T: Send>(
     configs: &[&PolicyConfig],
     loading: &Loading,
@@ -338,12 +338,12 @@ fn side_by_side<T: Send>(
 enum Found<'s> {
     Policy(&'s Arc<Policy>),
     Broken(&'s Broken),
-    /// Configured, but not asked: everything is allowed, as it is at `/validate`.
+    /// A policy that is configured but off: it allows everything, as it does at `/validate`.
     Off,
 }
 
-/// Kinds that policies read and whose objects come under review: two requests can get in each
-/// other's way there.
+/// Kinds that policies read and whose objects come under review: two requests for them can
+/// conflict.
 fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
     let is_reviewed = |kind: &cluster::Kind| {
         let resource = kind.resource();
