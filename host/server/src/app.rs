@@ -1,4 +1,4 @@
-//! Requests: what is asked of the webhook port, and what of the ops port.
+//! The requests of the webhook port and of the ops port.
 
 #![expect(clippy::result_large_err, reason = "an answer is as good as an error: both are sent")]
 
@@ -32,31 +32,32 @@ use opgate_text::units::parse_duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// How long a body may take; an API server waits 30 s at the most for the whole answer.
+/// Time limit of a body. An API server waits at most 30 s for the whole answer.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// Before the API server's own time-out by this much the answer must be on its way.
+/// The answer must be sent this long before the API server's own timeout.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// Time for an answer where the request does not say.
+/// Time for an answer if the request does not set it.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
-/// Who has filled its share of a queue is told so after this. Whoever sends large objects without a pause would
-/// otherwise have the server read and refuse them as fast as it can.
+/// Delay before the answer to a client that has filled its share of a queue. Otherwise a client
+/// that sends large objects without a pause would keep the server busy with reading and refusing
+/// them.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The same for a large review, which is more work to read.
+/// The same for a large review, which takes longer to read.
 const LONG_PAUSE: Duration = Duration::from_secs(5);
 const LARGE: usize = 64 << 10;
 
-/// More of a body that is too large is not even thrown away: the connection ends.
+/// The server discards at most this much of a body that is too large, and then ends the connection.
 const MAX_DISCARDED: usize = 64 << 20;
 
-/// The same of all bodies, at once and in a second. To read a MiB takes a millisecond.
+/// The same for all bodies, at once and in a second. To read a MiB takes a millisecond.
 const DISCARDED: u64 = 256 << 20;
 const DISCARDED_A_SECOND: u64 = 32 << 20;
 
-/// What all requests share.
+/// State that all requests share.
 pub(super) struct App {
     pub(super) set: Set,
     pub(super) metrics: Metrics,
@@ -67,12 +68,12 @@ pub(super) struct App {
     sync_timeout: Duration,
     body_limit: usize,
     pub(super) memory: Memory,
-    /// Bytes that are read to be thrown away.
+    /// Bytes that are read only to be discarded.
     discarded: Arc<Bucket>,
-    /// Strangers can have these lines written at will.
+    /// Log lines that clients can cause at will.
     shed_told: Seldom,
     refused_told: Seldom,
-    /// Reads the envelope and allows, for the baseline of the benchmarks.
+    /// Reads the envelope and allows the request, for the baseline of the benchmarks.
     answer: Answer,
 }
 
@@ -82,9 +83,9 @@ pub enum Answer {
     /// By the policies.
     #[default]
     Policies,
-    /// Allowed by native code, once the envelope is read: the baseline of the benchmarks.
+    /// Allowed by native code after the envelope is read: the baseline of the benchmarks.
     Native,
-    /// Allowed by native code, once the objects are parsed too: the baseline for large ones.
+    /// Allowed by native code after the objects are parsed, too: the baseline for large ones.
     NativeParsed,
 }
 
@@ -169,7 +170,7 @@ impl App {
             .with_state(self.clone())
     }
 
-    /// A server that drains is not to be killed for not accepting any more.
+    /// A draining server must not be killed because it does not accept connections any more.
     async fn liveness(&self, liveness: &Liveness) -> Response {
         if self.draining.load(Ordering::Relaxed) {
             return plain(StatusCode::OK, "ok");
@@ -271,14 +272,15 @@ impl App {
         }
         let decided = self.set.decide(&review, only, deadline, &self.metrics).await;
         if account.is_exhausted() {
-            // What was not there for want of room was judged as if nobody had written it.
+            // Without memory, missing data would have been evaluated as if the author had left it
+            // out.
             return self.full();
         }
         let mut decision = match decided {
             Ok(decision) => decision,
             Err(DecideError::Overload(overload)) => {
                 if overload.is_full() {
-                    // Nothing of the request is kept meanwhile.
+                    // The server keeps nothing of the request during the delay.
                     let pause = if review.size() > LARGE { LONG_PAUSE } else { PAUSE };
                     drop((text, envelope, account));
                     let pause = deadline.min(Instant::now() + pause);
@@ -291,7 +293,8 @@ impl App {
             }
         };
         if decision.denial.is_none() && self.beats.was_stopped(Instant::now()) {
-            // What is allowed so late may be stored when nobody waits for it any more.
+            // A request that is allowed this late may be stored when nobody waits for the answer
+            // any more.
             return self.shed("opgate was stopped for a while: try again");
         }
         self.metrics.decided(&decision);
@@ -313,7 +316,7 @@ impl App {
         plain(code, &error.to_string())
     }
 
-    /// The answer where memory has run out.
+    /// The answer if memory has run out.
     fn full(&self) -> Response {
         self.shed(&format!(
             "opgate: no room for the review in the {} bytes for requests (--max-body-memory)",
@@ -331,8 +334,8 @@ impl App {
         response
     }
 
-    /// Reads the body, and takes memory for what has come, not for what is announced. One that is
-    /// too large is refused as soon as that is known.
+    /// Reads the body. Memory is reserved for the received bytes, not for the announced length. A
+    /// body that is too large is refused as soon as that is known.
     async fn read(
         &self,
         headers: &HeaderMap,
@@ -364,10 +367,10 @@ impl App {
         Ok((bytes, held))
     }
 
-    /// Reads a body that nobody wants, while the answer is on its way: a client that is still sending
-    /// would otherwise see a broken connection and no answer. Bounded in bytes, for all together as
-    /// well, and in time; beyond that the connection ends. One that waits for `100 Continue` is not told
-    /// to send.
+    /// Reads a body that is not needed, while the answer is sent: a client that is still sending
+    /// would otherwise see a broken connection and no answer. Bytes are limited, also for all
+    /// bodies together, and so is the time. Beyond the limit the connection ends. A client that
+    /// waits for `100 Continue` does not get it.
     fn discard(&self, headers: &HeaderMap, mut body: Body) {
         if headers.contains_key(EXPECT) {
             return;
@@ -407,7 +410,7 @@ fn timestamp(at: SystemTime) -> Option<String> {
     at.format(&Rfc3339).ok()
 }
 
-/// `?timeout=10s` is what the API server will wait.
+/// `?timeout=10s` is the time that the API server waits.
 fn deadline(query: Option<&str>, started: Instant) -> Instant {
     let mut pairs = query.into_iter().flat_map(|query| query.split('&'));
     let timeout = pairs.find_map(|pair| pair.strip_prefix("timeout="));
@@ -459,7 +462,7 @@ fn json(body: Vec<u8>) -> Response {
     typed(StatusCode::OK, "application/json", body)
 }
 
-/// A line of text for the person who reads the API server's error.
+/// A line of text for the reader of the API server's error.
 pub(super) fn plain(code: StatusCode, text: &str) -> Response {
     typed(code, "text/plain; charset=utf-8", text.to_owned())
 }

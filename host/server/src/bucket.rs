@@ -1,8 +1,8 @@
-//! What all strangers together get of something in a second.
+//! Limits what all clients together get of something in a second.
 //!
-//! A bucket holds so many units, and gets so many a second. What it is without is a debt of those who
-//! come next. Its whole state is the moment at which it will be full again, so that nothing has to
-//! fill it.
+//! A bucket holds a number of units, and gets a number of units each second. Missing units are a
+//! debt of the next clients. The state is only the time when the bucket will be full again, so
+//! nothing has to fill it.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// Units that come back with time.
+/// Units that return with time.
 #[derive(Debug)]
 pub(super) struct Bucket {
     per_second: u64,
@@ -20,7 +20,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Of so many units, and so many more a second.
+    /// A bucket with this many units, and this many more each second.
     pub(super) fn new(units: u64, per_second: u64) -> Self {
         let mut bucket =
             Self { per_second: per_second.max(1), whole: Duration::ZERO, full: Mutex::default() };
@@ -28,13 +28,13 @@ impl Bucket {
         bucket
     }
 
-    /// In which so many units come.
+    /// The time in which this many units return.
     fn time(&self, units: u64) -> Duration {
         let nanoseconds = u128::from(units) * SECOND / u128::from(self.per_second);
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Takes units where all of them are there; says whether they were.
+    /// Takes units if all of them are available; returns whether they were.
     pub(super) fn take(&self, units: u64, now: Instant) -> bool {
         let mut full = self.full.lock();
         let Some(then) = full.map_or(now, |full| full.max(now)).checked_add(self.time(units))
@@ -48,14 +48,14 @@ impl Bucket {
         is_there
     }
 
-    /// Takes units, whether they are there or not.
+    /// Takes units, whether or not they are available.
     pub(super) fn spend(&self, units: u64, now: Instant) {
         let mut full = self.full.lock();
         let then = full.map_or(now, |full| full.max(now)).checked_add(self.time(units));
         *full = then.or(*full);
     }
 
-    /// How long to wait until nothing is owed.
+    /// The time until nothing is owed.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let left =
             self.full.lock().map_or(Duration::ZERO, |full| full.saturating_duration_since(now));

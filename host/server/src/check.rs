@@ -1,8 +1,8 @@
-//! The server asks its own webhook port, over TLS, as a client would.
+//! The server sends a request to its own webhook port, over TLS, as a client would.
 //!
-//! Whoever answers with the certificate that is served now is the server; no CA is needed. Where
-//! clients need a certificate, the check has none, and being refused for that is the answer: the
-//! way in has no exception for the server itself.
+//! A peer with the certificate that is served now is the server; no CA is needed. If clients need a
+//! certificate, the check has none, and the refusal is the expected answer. There is no exception
+//! for the server itself.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,22 +25,22 @@ use tokio_rustls::TlsConnector;
 use super::descriptors;
 use super::places::Places;
 
-/// The cheapest question there is, and the start of its answer.
+/// The cheapest request, and the start of its answer.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 const ANSWER: &[u8; 12] = b"HTTP/1.1 404";
 
-/// Checks that nobody has accepted so far: more than come in a minute.
+/// Maximum number of checks that nobody has accepted yet: more than come in a minute.
 const MAX_WAITING: usize = 64;
 
-/// Connections of the server to itself, by their address, so that they are not counted as clients.
+/// Connections of the server to itself, by their address, so that they do not count as clients.
 #[derive(Debug, Default)]
 pub(super) struct Checks(Mutex<VecDeque<SocketAddr>>);
 
 impl Checks {
-    /// Whether a connection is one; to be asked once.
+    /// Whether a connection is one of them. Call it once.
     pub(super) fn is_one(&self, peer: SocketAddr) -> bool {
         let mut waiting = self.0.lock();
-        // On a socket for both families an address of IPv4 looks like one of IPv6.
+        // On a dual-stack socket, an IPv4 address looks like an IPv6 one.
         let ip = peer.ip().to_canonical();
         let same = |known: &SocketAddr| known.ip() == ip && known.port() == peer.port();
         waiting.iter().position(same).is_some_and(|at| waiting.remove(at).is_some())
@@ -53,14 +53,14 @@ impl Checks {
     }
 }
 
-/// How the server asks itself.
+/// The check of the server.
 pub(super) struct SelfCheck {
-    /// Where the webhook port is bound.
+    /// The address of the webhook port.
     pub(super) address: SocketAddr,
     pub(super) certificate: Arc<Reloader>,
     /// Whether clients need a certificate.
     pub(super) asks_clients: bool,
-    /// Who goes where the check finds no descriptor.
+    /// The connections of which one ends if the check gets no descriptor.
     pub(super) places: Arc<Places>,
     pub(super) checks: Arc<Checks>,
     pub(super) limit: Duration,
@@ -68,7 +68,7 @@ pub(super) struct SelfCheck {
 
 impl SelfCheck {
     /// # Errors
-    /// Where the port does not answer as it should; the text says what it did.
+    /// If the port does not answer as expected. The text describes the answer.
     pub(super) async fn run(&self) -> Result<(), String> {
         let why = match tokio::time::timeout(self.limit, self.ask_with_room()).await {
             Ok(Ok(())) => return Ok(()),
@@ -78,7 +78,7 @@ impl SelfCheck {
         Err(format!("the webhook port does not answer: {why}"))
     }
 
-    /// Where descriptors have run out, connections go until there are some.
+    /// If descriptors have run out, connections end until there are some.
     async fn ask_with_room(&self) -> io::Result<()> {
         loop {
             match self.ask().await {
@@ -99,7 +99,8 @@ impl SelfCheck {
         let mut stream = connector.connect(name, stream).await?;
         let mut answer = [0; ANSWER.len()];
         if self.asks_clients {
-            // It comes after the client's part of the handshake, which was fine until then.
+            // The error comes after the client's part of the handshake, which was correct until
+            // then.
             return match stream.read(&mut answer).await {
                 Err(error) if is_refusal(&error) => Ok(()),
                 Err(error) => Err(error),
@@ -133,11 +134,11 @@ impl SelfCheck {
     }
 }
 
-/// A socket to the port from its own address, and where to connect it.
+/// A socket to the port from its own address, and the address to connect to.
 fn socket(bound: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     let from = |ip: IpAddr| {
         let socket = if ip.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Of a link-local address the interface stays.
+        // A link-local address keeps its interface.
         let (mut own, mut target) = (bound, bound);
         own.set_ip(ip);
         own.set_port(0);
@@ -149,7 +150,8 @@ fn socket(bound: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     from(first).or_else(|error| second.map_or(Err(error), from))
 }
 
-/// Where an address is reached. All of IPv6 may be bound without there being any of it.
+/// The address at which the server is reached. All IPv6 addresses can be bound although there is
+/// none.
 fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
     const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -160,14 +162,14 @@ fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
     }
 }
 
-/// Whether the server said that it wants a certificate.
+/// Whether the server said that it needs a certificate.
 fn is_refusal(error: &io::Error) -> bool {
     let refused = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
     error.get_ref().and_then(|inner| inner.downcast_ref()) == Some(&refused)
 }
 
-/// The certificate that is served, byte by byte: the one from before the handshake, or the one from
-/// after it where it was replaced meanwhile.
+/// Accepts exactly the served certificate: the one from before the handshake, or the one from after
+/// it if it was replaced in the meantime.
 #[derive(Debug)]
 struct Exact {
     before: Arc<Pair>,
@@ -191,8 +193,8 @@ impl ServerCertVerifier for Exact {
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
-    /// The connection does not leave the machine and carries no secret. What the verifier cannot
-    /// read of a certificate that API servers accept must not end the process.
+    /// The connection does not leave the machine and carries no secret. If the verifier cannot read
+    /// a certificate that API servers accept, the process must not end.
     fn verify_tls12_signature(
         &self,
         _: &[u8],

@@ -36,36 +36,38 @@ use super::memory::Paid;
 use super::metrics::Metrics;
 use super::places::{Busy, Place, Requests};
 
-/// How far the end has come.
+/// The phases of the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(super) enum Phase {
     Serving,
     /// Not ready, still accepting.
     Draining,
-    /// Not accepting.
+    /// Not accepting connections any more.
     Closing,
 }
 
-/// A client that does not end its handshake, or the head of a request, in this time is let go.
+/// Time limit for the handshake of a client, and for the head of a request.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
-/// An idle connection is kept longer than an API server keeps it (90 s): the one that closes it
-/// must not be the one that does not know whether a request is on its way.
+/// An idle connection is kept longer than an API server keeps it (90 s). The side that closes it
+/// must be the one that knows whether a request is on its way.
 const IDLE_TIME: Duration = Duration::from_secs(150);
 
-/// Requests of one connection to the ops port, at once and in a second: a kubelet asks once in seconds.
+/// Maximum number of requests of one connection to the ops port, at once and in a second. A kubelet
+/// sends one in several seconds.
 const OPS_REQUESTS: u64 = 8;
 const OPS_REQUESTS_A_SECOND: u64 = 10;
 
-/// After the last connection was accepted, one that is idle is kept for this long: a client that has
+/// After the last connection was accepted, an idle one is kept for this time: a client that has
 /// just connected is about to send its request.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Requests at the same time on one h2 connection. Clients open another one where that is not enough.
+/// Maximum number of concurrent requests on one h2 connection. Clients that need more open another
+/// one.
 const MAX_STREAMS: u32 = 64;
 
-/// What h2 keeps of bodies and of answers of one connection.
+/// Bytes that h2 keeps of the bodies and answers of one connection.
 const H2_WINDOW: u32 = 64 << 10;
 const H2_SEND: usize = 64 << 10;
 const H2_HEAD: u32 = 16 << 10;
@@ -73,11 +75,11 @@ const H2_HEAD: u32 = 16 << 10;
 /// The same for HTTP/1.1: the head of a request, and as much of its body at a time.
 const H1_BUFFER: usize = 32 << 10;
 
-/// Plain text that waits to be encrypted, or is encrypted and waits to be sent.
+/// Plain text that waits for encryption, or encrypted text that waits to be sent.
 const TLS_BUFFER: usize = 16 << 10;
 
-/// Serves the webhook port to one client. `place` is none for the server itself, which is served like
-/// everybody else, but is no client to count.
+/// Serves the webhook port to one client. `place` is none for the server itself, which is served
+/// like a client but does not count as one.
 pub(super) async fn webhook(
     stream: TcpStream,
     place: Option<&Place>,
@@ -111,19 +113,19 @@ pub(super) async fn webhook(
     }
 }
 
-/// Waits for the client's greeting, and then for the turn to answer it.
+/// Waits for the client's hello, and then for the turn to answer it.
 async fn greet(
     stream: TcpStream,
     place: Option<&Place>,
     acceptor: &TlsAcceptor,
     handshakes: &Handshakes,
 ) -> io::Result<TlsStream<TcpStream>> {
-    // The server itself waits for nobody: `/livez` must not hang on strangers.
+    // The server itself does not wait for a turn: `/livez` must not depend on clients.
     let Some(place) = place else { return acceptor.accept(stream).await };
     let greeted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
     let turn = handshakes.turn(place.source()).await;
     let config = acceptor.config().clone();
-    // What is costly begins as soon as the configuration is there.
+    // The expensive part starts as soon as the configuration is there.
     turn.run(async move { greeted.into_stream(config).await }).await
 }
 
@@ -143,11 +145,11 @@ async fn ops_over(
     h1(stream, place, router, (HEAD_TIME, rate), idle).await;
 }
 
-/// Ends when a connection of HTTP/1.1 should not go on after what is under way.
+/// Ends when an HTTP/1.1 connection must not continue after the current request.
 async fn ended(place: Option<&Place>, mut phases: watch::Receiver<Phase>) {
     let drained = async {
         reached(&mut phases, Phase::Closing).await;
-        // Every answer says `Connection: close` by then, so that what is left after a while is idle.
+        // From then on every answer says `Connection: close`, so a connection that remains is idle.
         tokio::time::sleep(LINGER).await;
     };
     tokio::select! {
@@ -165,7 +167,7 @@ async fn retired(place: Option<&Place>) {
 
 /// Ends when the server is in a phase, or past it.
 async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
-    // The sender lives as long as the server; without it there is nothing to serve either.
+    // The sender lives as long as the server. Without it, there is nothing to serve.
     let _ = phases.wait_for(|now| *now >= phase).await;
 }
 
@@ -239,7 +241,7 @@ async fn h2(
     });
     let connection = http.serve_connection(TokioIo::new(Guarded::new(stream, None)), service);
     let mut connection = pin!(connection);
-    // h2 has a frame that says what `Connection: close` says; nothing is lost by sending it early.
+    // h2 has a frame with the meaning of `Connection: close`. Sending it early loses nothing.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = reached(&mut phases, Phase::Draining) => {}
@@ -254,7 +256,8 @@ async fn h2(
     let _ = connection.await;
 }
 
-/// Has a request answered; the connection counts as busy until the client has taken the answer.
+/// Gets the answer to a request. The connection counts as busy until the client has taken the
+/// answer.
 fn respond(
     router: &Router,
     requests: Option<&Requests>,
@@ -272,19 +275,20 @@ fn respond(
     }
 }
 
-/// What is over when an answer has been sent, or cannot be any more.
+/// Ends when an answer has been sent, or cannot be sent any more.
 struct Kept {
     _busy: Option<Busy>,
     _paid: Option<Paid>,
 }
 
-/// The body of an answer. What is kept for it goes with its bytes through all queues below.
+/// The body of an answer. The resources of the request stay with its bytes through all queues
+/// below.
 struct Held {
     body: Body,
     kept: Option<Kept>,
 }
 
-/// Bytes of an answer with what is kept for it.
+/// Bytes of an answer with the resources of its request.
 struct Last {
     bytes: Bytes,
     _kept: Option<Kept>,
@@ -324,7 +328,7 @@ impl hyper::body::Body for Held {
     }
 }
 
-/// Why the client of a failed handshake was refused, if it was.
+/// The reason why the client of a failed handshake was refused, if it was.
 fn refusal(error: &io::Error) -> Option<Refusal> {
     Refusal::of(error.get_ref()?.downcast_ref()?)
 }

@@ -1,7 +1,7 @@
-//! How much memory the process may have, and what follows from that.
+//! The memory limit of the process, and the defaults that follow from it.
 //!
-//! In a container that is the limit of its control group, or of one above it; otherwise the memory of
-//! the machine. What a server keeps for strangers by default is a part of it:
+//! In a container this is the limit of its control group, or of one above it; otherwise it is the
+//! memory of the machine. By default, a server uses these parts of it for its clients:
 //!
 //! | of the limit | for | at the most |
 //! |---|---|---|
@@ -9,40 +9,41 @@
 //! | a quarter | connections, of 64 KiB each | 4,096 connections |
 //! | three eighths | child processes that compile (`opgate_engine::apart`), before anybody connects | 512 MiB each |
 //!
-//! The rest is for the program, for policies' code and their instances, and for the view of the cluster.
+//! The rest is for the program, for the policies' code and instances, and for the view of the
+//! cluster.
 
 use std::fs;
 use std::path::{Component, Path};
 
-/// What requests hold where there is memory enough.
+/// Memory of requests if there is enough.
 const REQUESTS: usize = 256 << 20;
 
-/// Connections where there is memory enough.
+/// Connections if there is enough memory.
 const CONNECTIONS: usize = 4_096;
 
-/// The least that is good for anything.
+/// The useful minimum.
 const FEWEST_CONNECTIONS: usize = 64;
 
-/// What a connection holds at the most between requests: its share of buffers for TLS and HTTP.
+/// Maximum bytes of a connection between requests: its share of the buffers for TLS and HTTP.
 const CONNECTION: usize = 64 << 10;
 
-/// A limit from here on is none (control groups of the first version know no other way to say so).
+/// A limit of this size or above means no limit. Control groups v1 have no other way to say so.
 const NONE: u64 = 1 << 60;
 
-/// What a server has for strangers where nobody says otherwise.
+/// The defaults for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// The least of all limits, if there is one.
+    /// The minimum of all limits, if there is one.
     pub limit: Option<usize>,
     /// Bytes that requests may hold.
     pub requests: usize,
     /// Connections of the webhook port.
     pub connections: usize,
-    /// Bytes that child processes may have together, before there are requests and connections.
+    /// Bytes that child processes may use together, before there are requests and connections.
     pub children: usize,
 }
 
-/// On a machine with memory enough.
+/// The values for a machine with enough memory.
 impl Default for Room {
     fn default() -> Self {
         Self::within(None)
@@ -50,7 +51,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Looks at the system whose folders `proc` and `sys` are in `root`.
+    /// Reads the limits of the system whose folders `proc` and `sys` are in `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
         Self::within(limit(root))
@@ -68,7 +69,7 @@ impl Room {
     }
 }
 
-/// The least of the limits of the process and of the machine's memory.
+/// The minimum of the limits of the process and of the machine's memory.
 fn limit(root: &Path) -> Option<usize> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let groups = groups.lines().filter_map(|line| {
@@ -91,8 +92,8 @@ fn limit(root: &Path) -> Option<usize> {
     usize::try_from(least).ok()
 }
 
-/// The least limit of a group and those above it. In a container the path may be that of the host,
-/// and the group itself be what is mounted: what is not there has no limit.
+/// The minimum limit of a group and those above it. In a container, the path can be that of the
+/// host, and the group itself the mounted one: a missing group has no limit.
 fn least(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let names = Path::new(path).components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
@@ -124,7 +125,7 @@ fn machine(root: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The limit that these files come to.
+    /// The limit in these files.
     fn limit_of(files: &[(&str, &str)]) -> Option<usize> {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -135,7 +136,7 @@ mod tests {
         limit(folder.path())
     }
 
-    /// Files and the limit that they come to.
+    /// Files and the resulting limit.
     type Case<'c> = (&'c [(&'c str, &'c str)], Option<usize>);
 
     #[test]
@@ -148,7 +149,7 @@ mod tests {
             (&[], None),
             (&[meminfo], Some(4 << 30)),
             (&[meminfo, v2, ("sys/fs/cgroup/memory.max", "max\n")], Some(4 << 30)),
-            // The group's own, one above it, and that of a container that sees only itself.
+            // The limit of the group, of one above it, and of a container that sees only itself.
             (
                 &[meminfo, v2, ("sys/fs/cgroup/kubepods/pod1/container/memory.max", "134217728\n")],
                 Some(128 << 20),

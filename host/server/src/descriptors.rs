@@ -1,4 +1,4 @@
-//! File descriptors: how many connections they are enough for, and what to do without.
+//! File descriptors: the number of connections that they allow, and what to do without.
 
 use std::fs::File;
 use std::io;
@@ -7,11 +7,12 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for what is none of a stranger's: files that are read again, connections to the API
-/// server, the server's own check of itself.
+/// Descriptors that are not for clients: files that are read again, connections to the API server,
+/// and the server's check of itself.
 const OWN: usize = 32;
 
-/// Of the rest, the part of the ops port, and its connections at the most: kubelets and Prometheus.
+/// Part of the rest for the ops port, and the maximum of its connections, which are kubelets and
+/// Prometheus.
 const OPS_PART: usize = 8;
 const MAX_OPS: usize = 128;
 
@@ -23,7 +24,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// As many of the webhook port as are wanted, and fewer where there are not enough descriptors.
+    /// The requested number for the webhook port, or less if there are not enough descriptors.
     pub(super) fn of(wanted: usize) -> Self {
         Self::within(wanted, limit(), open())
     }
@@ -35,7 +36,8 @@ impl Connections {
     }
 }
 
-/// How many descriptors the process may have. The soft limit is for programs that use `select`.
+/// The maximum number of descriptors of the process. The soft limit is for programs that use
+/// `select`.
 fn limit() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -43,17 +45,17 @@ fn limit() -> usize {
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// How many it has.
+/// The number of its open descriptors.
 fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(OWN, Iterator::count)
 }
 
-/// Whether an error says that there are no more.
+/// Whether an error means that there are no more descriptors.
 pub(super) fn ran_out(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// A descriptor for bad times.
+/// A spare descriptor.
 #[derive(Debug)]
 pub(super) struct Spare(Mutex<Option<File>>);
 
@@ -62,12 +64,12 @@ impl Spare {
         Self(Mutex::new(File::open("/dev/null").ok()))
     }
 
-    /// Gives it back to the system; says whether there was one.
+    /// Returns it to the system; returns whether there was one.
     pub(super) fn give_up(&self) -> bool {
         self.0.lock().take().is_some()
     }
 
-    /// Takes one again, as soon as there is one.
+    /// Takes one again as soon as there is one.
     pub(super) fn restore(&self) {
         let mut spare = self.0.lock();
         if spare.is_none() {

@@ -1,11 +1,11 @@
-//! Streams that do not wait for ever.
+//! Streams with time limits.
 //!
-//! hyper has one time-out for the head of a request, which also runs while a kept-alive connection
-//! is idle. An API server keeps connections for 90 s, so that time-out must be long; but a head that
-//! has begun must end soon. The first byte after a response starts the short time, the request ends
-//! it. A client whose system takes no bytes is let go, too; one that takes bytes and no answer is the
-//! table's business ([`super::places`]). For h2, where hyper has no time-out before the first frame,
-//! [`Activity`] tells how long there has been no request.
+//! hyper has one timeout for the head of a request, which also runs while a kept-alive connection
+//! is idle. An API server keeps connections for 90 s, so that timeout must be long, but a head that
+//! has started must end soon. The first byte after a response starts the short timeout, and the
+//! request ends it. A client whose system takes no bytes is disconnected, too. For a client that
+//! takes bytes and no answer, see [`super::places`]. For h2, where hyper has no timeout before the
+//! first frame, [`Activity`] knows how long there has been no request.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long a client may take to make room for an answer.
+/// Time limit for a client to make room for an answer.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 
 /// Requests of a connection, to know how long there has been none.
@@ -28,14 +28,14 @@ pub(super) struct Activity(Arc<(AtomicUsize, AtomicUsize)>);
 pub(super) struct Active(Activity);
 
 impl Activity {
-    /// To be kept while a request is served.
+    /// Keep the result while a request is served.
     pub(super) fn begin(&self) -> Active {
         self.0.0.fetch_add(1, Ordering::Relaxed);
         self.0.1.fetch_add(1, Ordering::Relaxed);
         Active(self.clone())
     }
 
-    /// Ends when for a whole period of this length there was no request.
+    /// Ends when there was no request for a period of this length.
     pub(super) async fn quiet_for(&self, period: Duration) {
         loop {
             let before = self.0.1.load(Ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Drop for Active {
     }
 }
 
-/// Shared between the stream and the service behind it: whether a request is being served.
+/// Shared between the stream and the service: whether a request is being served.
 #[derive(Clone, Default)]
 pub(super) struct Serving(Arc<AtomicBool>);
 
@@ -64,7 +64,7 @@ impl Serving {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// The response is on its way; what comes next is another head.
+    /// The response is on its way. The next bytes are another head.
     pub(super) fn end(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ impl<S> Guarded<S> {
         Self { stream, head, timer: None, stalled: None }
     }
 
-    /// Gives up where a write has been pending for too long.
+    /// Fails if a write has been pending for too long.
     fn patience<T>(
         &mut self,
         written: Poll<io::Result<T>>,

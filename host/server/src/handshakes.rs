@@ -1,4 +1,4 @@
-//! What handshakes may have of the processor.
+//! Limits the CPU time of handshakes.
 //!
 //! ```text
 //! hello read ─▶ turn() ─▶ Turn::run ─▶ connection
@@ -6,9 +6,10 @@
 //!                 └─ one at a time; nothing is owed; whose source had least lately goes first
 //! ```
 //!
-//! A handshake is half a millisecond of the processor, for whoever sends a few hundred bytes. So those of
-//! strangers get a share of it, and what is over waits, until its time-out. Sources of which a client has
-//! shown a certificate that counts have a lane of their own: they wait for no stranger.
+//! A handshake takes half a millisecond of CPU time, for a client that sends a few hundred bytes.
+//! So the handshakes of unknown clients get a share of the CPU, and the rest waits until its
+//! timeout. Sources of which a client has shown a valid certificate have a lane of their own: they
+//! do not wait for unknown clients.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,16 +26,17 @@ use super::bucket::Bucket;
 use super::places::Source;
 use opgate_engine::processor_time;
 
-/// The part of all processors that a lane may have, and how long it may have all it wants.
+/// The part of all CPUs that a lane may use, and the time for which it may use as much as it needs.
 const PART: u32 = 4;
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// What a source had counts half after this time. As much as this makes no difference: an API server that
-/// opens dozens of connections does not wait for one who comes from a new address each time.
+/// After this time, the CPU time that a source used counts half. Up to this amount there is no
+/// difference: an API server that opens dozens of connections does not wait for a client with a new
+/// address each time.
 const LATELY: Duration = Duration::from_secs(10);
 const LITTLE: Duration = Duration::from_millis(20);
 
-/// Sources of which it is known what they had, and those that are known.
+/// Maximum number of sources whose CPU time is known, and of sources with a certificate.
 const MOST_SOURCES: usize = 1_024;
 const MOST_KNOWN: usize = 256;
 
@@ -43,22 +45,22 @@ const MOST_KNOWN: usize = 256;
 pub(super) struct Handshakes {
     strangers: Arc<Lane>,
     known: Arc<Lane>,
-    /// Sources whose clients have shown a certificate, and when last.
+    /// Sources whose clients have shown a certificate, and the last time.
     sources: Mutex<HashMap<Source, Instant>>,
 }
 
-/// Those that share a part of the processor.
+/// Handshakes that share a part of the CPU.
 #[derive(Debug)]
 struct Lane {
-    /// In nanoseconds of the processor.
+    /// In nanoseconds of CPU time.
     bucket: Bucket,
     line: Mutex<Line>,
 }
 
-/// Who waits, and what their sources had.
+/// The waiting handshakes, and the CPU time of their sources.
 #[derive(Debug, Default)]
 struct Line {
-    /// Somebody has the lead: runs, or waits until nothing is owed.
+    /// A handshake has the lead: it runs, or waits until nothing is owed.
     is_led: bool,
     waiting: Vec<Waiter>,
     next: u64,
@@ -73,7 +75,7 @@ struct Waiter {
     lead: oneshot::Sender<Lead>,
 }
 
-/// The right to be next. Who drops it passes it on.
+/// The right to be next. Dropping it passes it on.
 #[derive(Debug)]
 struct Lead(Option<Arc<Lane>>);
 
@@ -86,7 +88,7 @@ pub(super) struct Turn {
 }
 
 impl Handshakes {
-    /// For a machine with so many processors.
+    /// For a machine with this many CPUs.
     pub(super) fn new(processors: u32) -> Self {
         let lane = || {
             let part = Duration::from_secs(1) * processors.max(1) / PART;
@@ -96,7 +98,7 @@ impl Handshakes {
         Self { strangers: lane(), known: lane(), sources: Mutex::default() }
     }
 
-    /// A client from there has shown a certificate that counts.
+    /// Records that a client from this source has shown a valid certificate.
     pub(super) fn know(&self, source: Source) {
         let mut sources = self.sources.lock();
         if sources.len() >= MOST_KNOWN && !sources.contains_key(&source) {
@@ -106,7 +108,7 @@ impl Handshakes {
         sources.insert(source, Instant::now());
     }
 
-    /// Waits for the turn of a handshake with a client from there.
+    /// Waits for the turn of a handshake with a client from this source.
     pub(super) async fn turn(&self, source: Source) -> Turn {
         let is_known = self.sources.lock().contains_key(&source);
         let lane = if is_known { &self.known } else { &self.strangers };
@@ -128,7 +130,7 @@ impl Lane {
                 return Turn { lane: self.clone(), source, lead };
             }
             tokio::time::sleep(wait).await;
-            // Whoever has come meanwhile may be before this one.
+            // A handshake that has come in the meantime can be before this one.
             let next = self.wait(number, source);
             drop(lead);
             lead = match next.await {
@@ -138,7 +140,7 @@ impl Lane {
         }
     }
 
-    /// The lead, at once where nobody has it.
+    /// Returns the lead, at once if no handshake has it.
     async fn lead(self: &Arc<Self>, number: u64, source: Source) -> Lead {
         loop {
             let next = {
@@ -159,19 +161,19 @@ impl Lane {
         self.line.lock().wait(number, source)
     }
 
-    /// Gives the lead to who is next.
+    /// Gives the lead to the next handshake.
     fn pass_on(self: Arc<Self>) {
         let mut lead = Lead(Some(self.clone()));
         loop {
             let next = self.line.lock().next();
             let Some(next) = next else {
-                // Nobody is left: `is_led` is off.
+                // No handshake is left: `is_led` is off.
                 lead.0 = None;
                 return;
             };
             match next.lead.send(lead) {
                 Ok(()) => return,
-                // It has gone away.
+                // The client is gone.
                 Err(back) => lead = back,
             }
         }
@@ -194,7 +196,7 @@ impl Line {
         next
     }
 
-    /// The first of those who wait; where there is none, nobody has the lead.
+    /// The first of the waiting handshakes. If there is none, no handshake has the lead.
     fn next(&mut self) -> Option<Waiter> {
         self.waiting.retain(|waiter| !waiter.lead.is_closed());
         let had = |source| {
@@ -235,8 +237,8 @@ impl Drop for Lead {
 }
 
 impl Turn {
-    /// Does a handshake. What it needs of the processor is counted to its end; the next one begins when
-    /// this one waits for its client.
+    /// Runs a handshake. Its CPU time counts to its end. The next one starts when this one waits
+    /// for its client.
     pub(super) async fn run<T>(self, handshake: impl Future<Output = T>) -> T {
         let Self { lane, source, lead } = self;
         let (mut handshake, mut lead) = (pin!(handshake), Some(lead));
@@ -271,13 +273,13 @@ mod tests {
     }
 
     impl Turn {
-        /// A handshake that costs as much.
+        /// A handshake that uses this much CPU time.
         fn spend(self) {
             self.lane.spend(self.source, COST);
         }
     }
 
-    /// Strangers of so many sources, without a pause.
+    /// Handshakes from this many sources, without a pause.
     fn flood(handshakes: &Arc<Handshakes>, sources: u8, each: usize) -> JoinSet<()> {
         let mut flood = JoinSet::new();
         for number in 0..sources {
@@ -300,7 +302,8 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let spent = handshakes.strangers.line.lock().spent.clone();
         let all: Duration = spent.values().sum();
-        // Half of one of two processors for ten seconds, what they have at once, and the last one.
+        // Half of one of two CPUs for ten seconds, the amount that is available at once, and the
+        // last one.
         let most = Duration::from_secs(5) + AT_ONCE + COST;
         assert!(all <= most && all >= most / 2, "{all:?}");
         // No source has more than another.
@@ -315,7 +318,7 @@ mod tests {
         let handshakes = Arc::new(Handshakes::new(1));
         let flood = flood(&handshakes, 1, 200);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // What is owed is one handshake of 1 ms, which a quarter of a processor does in 4 ms.
+        // One handshake of 1 ms is owed, which a quarter of a CPU does in 4 ms.
         let came = Instant::now();
         handshakes.turn(source(1)).await.spend();
         assert!(came.elapsed() <= 8 * COST, "{:?}", came.elapsed());
@@ -350,7 +353,7 @@ mod tests {
             assert!(turn.as_mut().now_or_never().is_none(), "one at a time");
         }
         drop(first);
-        // The one that has the lead by now, and others that do not.
+        // The one that has the lead now, and others that do not.
         waiting.drain(..5);
         assert!(waiting.remove(0).now_or_never().is_some());
         waiting.clear();

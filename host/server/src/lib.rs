@@ -10,12 +10,12 @@
 //!        there are too many
 //! ```
 //!
-//! Handshakes take turns for their share of the processor. Who accepts, the ops port and the look at
-//! certificates are tasks under supervision.
+//! Handshakes take turns for their share of the CPU. The tasks that accept connections, serve the
+//! ops port and check certificates are supervised.
 //!
-//! On SIGTERM the server is not ready any more but goes on accepting for a while (an endpoint
-//! takes time to disappear), tells every client to come back elsewhere, then stops accepting and
-//! waits for what is under way.
+//! On SIGTERM the server is not ready any more, but continues to accept connections for a while,
+//! because an endpoint takes time to disappear. It tells every client to use another replica. Then
+//! it stops accepting, and waits for the current requests.
 
 mod app;
 mod bucket;
@@ -63,38 +63,38 @@ pub use starting::Starting;
 use opgate_admission::policy::Set;
 use opgate_supervise::Supervisor;
 
-/// A connection that is older is ended after the request that is under way, so that none is for ever.
+/// An older connection is ended after its current request, so that no connection is permanent.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 const OPS_LIFETIME: Duration = Duration::from_secs(600);
 
-/// How long the webhook port may take to answer the server itself.
+/// Time limit for the webhook port to answer the server itself.
 const LIVENESS_TIME: Duration = Duration::from_secs(2);
 
-/// What a server needs to know.
+/// The options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Address of the webhook port.
     pub listen: SocketAddr,
     /// Address of the ops port.
     pub ops_listen: SocketAddr,
-    /// Bytes of the largest body.
+    /// Maximum bytes of a body.
     pub body_limit: usize,
     /// Bytes that requests may hold, from their bodies to their answers.
     pub body_memory: usize,
-    /// How long the server accepts after it was told to stop.
+    /// The time for which the server accepts connections after the signal to stop.
     pub drain_delay: Duration,
-    /// How long it then waits for requests under way.
+    /// The time for which it then waits for current requests.
     pub grace: Duration,
-    /// How often the files of certificates are looked at.
+    /// The interval at which the files of certificates are checked.
     pub reload_interval: Duration,
-    /// Who may connect to the webhook port; everybody where this is `None`.
+    /// The clients that may connect to the webhook port; all if this is `None`.
     pub clients: Option<Arc<Clients>>,
-    /// Open connections of the webhook port; where more come, others go. Fewer where there are not
-    /// enough descriptors.
+    /// Maximum number of open connections of the webhook port. If more arrive, others end. There
+    /// are fewer if there are not enough descriptors.
     pub max_connections: usize,
-    /// How long to wait for the first lists of the cluster before the webhook port opens.
+    /// The time to wait for the first lists of the cluster before the webhook port opens.
     pub sync_timeout: Duration,
-    /// Of the server's tasks, and of others without which it cannot live.
+    /// Supervises the tasks of the server, and others without which it cannot run.
     pub supervisor: Supervisor,
     /// How reviews are answered.
     pub answer: Answer,
@@ -120,7 +120,7 @@ impl Default for Options {
     }
 }
 
-/// Why a server does not start.
+/// The reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// A port cannot be bound.
@@ -128,7 +128,7 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's error.
+        /// The error of the system.
         source: io::Error,
     },
     /// TLS cannot be set up.
@@ -136,17 +136,17 @@ pub enum ServerError {
     Tls(#[from] rustls::Error),
 }
 
-/// Connections that the system accepts on behalf of a server that is busy.
+/// Connections that the system accepts for a busy server.
 const BACKLOG: u32 = 1_024;
 
-/// The webhook port: its address is taken from the beginning, but nobody is let in before the server
-/// can answer.
+/// The webhook port. Its address is bound from the start, but it accepts no connections before the
+/// server can answer.
 enum Webhook {
     Closed(TcpSocket),
     Open(TcpListener),
 }
 
-/// A server that has its ports.
+/// A server that has bound its ports.
 pub struct Server {
     options: Options,
     app: Arc<App>,
@@ -158,11 +158,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the ports. The webhook port is open from now on, unless the cluster has to be listed
+    /// Binds the ports. The webhook port is open from now on, unless the cluster must be listed
     /// first.
     ///
     /// # Errors
-    /// Where a port cannot be bound.
+    /// If a port cannot be bound.
     pub async fn bind(
         options: Options,
         set: Set,
@@ -172,10 +172,10 @@ impl Server {
         Self::started(options, set, certificate, starting)
     }
 
-    /// [`Server::bind`] with the ops port that was answered so far.
+    /// [`Server::bind`] with an ops port that is already being served.
     ///
     /// # Errors
-    /// Where a port cannot be bound.
+    /// If a port cannot be bound.
     pub fn started(
         options: Options,
         set: Set,
@@ -207,10 +207,10 @@ impl Server {
     }
 
     /// Serves until `stop` ends, then drains. `reload` gives a value whenever the files of
-    /// certificates should be looked at before their time.
+    /// certificates must be checked before the interval is over.
     ///
     /// # Errors
-    /// Where the webhook port cannot be opened.
+    /// If the webhook port cannot be opened.
     pub async fn run(
         self,
         stop: impl Future<Output = ()>,
@@ -280,7 +280,7 @@ impl Server {
         tokio::time::sleep(options.drain_delay).await;
         let _ = phase.send(Phase::Closing);
         accepting.stop().await;
-        // Nobody else has it: whoever accepted has ended.
+        // There is no other owner: the task that accepted connections has ended.
         if let Some(port) = Arc::into_inner(port)
             && tokio::time::timeout(options.grace, port.close()).await.is_err()
         {
@@ -292,7 +292,7 @@ impl Server {
     }
 }
 
-/// As the standard library does it, but for `listen`.
+/// As in the standard library, except for `listen`.
 fn bind_socket(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
@@ -300,7 +300,8 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Opens the webhook port as soon as all that policies read was listed, or the time is over.
+/// Opens the webhook port as soon as all resources that policies read are listed, or the time is
+/// over.
 async fn open(webhook: Webhook, app: &App, most: Duration) -> io::Result<TcpListener> {
     let socket = match webhook {
         Webhook::Open(listener) => return Ok(listener),

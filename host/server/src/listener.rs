@@ -1,7 +1,7 @@
-//! Accepting connections until there is nothing more to accept.
+//! Accepts connections until there is nothing more to accept.
 //!
-//! Who accepts never waits for somebody who is there already: whoever comes gets a place, and where
-//! there is none, somebody else goes ([`super::places`]).
+//! Accepting never waits for existing connections. A new connection gets a place and, if there is
+//! none, another connection ends ([`super::places`]).
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -25,14 +25,14 @@ use super::metrics::Counted;
 use super::places::Places;
 use super::seldom::Seldom;
 
-/// Between two tries to accept where the first one failed.
+/// Time between two attempts to accept after an error.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A port that accepts.
 struct Accepting {
     name: &'static str,
     listener: TcpListener,
-    /// Whose connections go where there are no more descriptors, in this order.
+    /// Connections of which one ends if there are no more descriptors, in this order.
     places: Vec<Arc<Places>>,
     spare: Spare,
     trouble: Seldom,
@@ -43,8 +43,8 @@ impl Accepting {
         Self { name, listener, places, spare: Spare::new(), trouble: Seldom::default() }
     }
 
-    /// The next connection. Errors of `accept` are about one connection or pass: where descriptors
-    /// have run out, a connection goes; wait a little and go on.
+    /// The next connection. Errors of `accept` are about one connection or temporary. If
+    /// descriptors have run out, a connection ends; then wait a moment and continue.
     async fn next(&self) -> Option<(TcpStream, SocketAddr)> {
         match self.listener.accept().await {
             Ok((stream, peer)) => {
@@ -64,7 +64,7 @@ impl Accepting {
         }
     }
 
-    /// Gives back a descriptor, or has a connection give one back.
+    /// Returns the spare descriptor, or makes a connection return one.
     fn make_room(&self) -> bool {
         if self.spare.give_up() {
             return true;
@@ -74,7 +74,7 @@ impl Accepting {
                 break;
             }
         }
-        // Its task has to run first.
+        // The task of the connection must run first.
         false
     }
 }
@@ -87,7 +87,7 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    /// `webhook` are the connections of the other port, which go before kubelets do.
+    /// `webhook` are the connections of the other port, which end before those of kubelets.
     pub(super) fn new(
         listener: TcpListener,
         router: Router,
@@ -98,7 +98,7 @@ impl Ops {
         Self { port, router, places }
     }
 
-    /// Serves, as long as it is polled.
+    /// Serves while it is polled.
     pub(super) async fn serve(self: Arc<Self>) {
         let mut connections = JoinSet::new();
         loop {
@@ -115,7 +115,7 @@ impl Ops {
     }
 }
 
-/// The webhook port with its connections, which outlive whoever accepts them.
+/// The webhook port with its connections, which outlive the task that accepts them.
 pub(super) struct Port {
     port: Accepting,
     acceptor: TlsAcceptor,
@@ -145,7 +145,7 @@ impl Port {
         Self { port, acceptor, handshakes, app, router, phases, places, connections, checks }
     }
 
-    /// Accepts connections, as long as it is polled.
+    /// Accepts connections while it is polled.
     pub(super) async fn accept(self: Arc<Self>) {
         loop {
             if let Some((stream, peer)) = self.port.next().await {
@@ -154,8 +154,8 @@ impl Port {
         }
     }
 
-    /// Serves whom the system has accepted on our behalf, then accepts nobody any more and waits
-    /// for the connections that are open.
+    /// Serves the connections that the system has already accepted. Then it accepts no others, and
+    /// waits for the open connections.
     pub(super) async fn close(self) {
         while let Some(Ok((stream, peer))) = self.port.listener.accept().now_or_never() {
             self.serve(stream, peer);
@@ -167,7 +167,8 @@ impl Port {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        // The server's own connection has a place that nobody can take, and is no client to count.
+        // The connection of the server to itself has a place that no client can take, and does not
+        // count as a client.
         let place = (!self.checks.is_one(peer)).then(|| self.places.take(peer.ip()));
         let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());
         let (router, app) = (self.router.clone(), self.app.clone());

@@ -1,7 +1,7 @@
-//! `/livez`: whether it helps to start the process anew.
+//! `/livez`: whether a restart of the process helps.
 //!
-//! It does where a task is gone for good, and where the webhook port does not answer the server
-//! itself. However many ask, there is one check at a time, and one a second.
+//! It helps if a task has ended, and if the webhook port does not answer the server itself. For any
+//! number of requests, there is one check at a time, and one in a second.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use tokio::sync::Mutex;
 use super::check::SelfCheck;
 use opgate_supervise::Supervisor;
 
-/// How long the result of a check counts.
+/// The time for which the result of a check counts.
 const AGE: Duration = Duration::from_secs(1);
 
-/// What is wrong, if anything is.
+/// The problem, if there is one.
 type Verdict = Result<(), String>;
 
-/// How the process is.
+/// The health of the process.
 pub(super) struct Liveness {
     supervisor: Supervisor,
     check: SelfCheck,
@@ -28,10 +28,10 @@ impl Liveness {
         Self { supervisor, check, last: Last::new(AGE) }
     }
 
-    /// `open` says whether the webhook port is to answer already.
+    /// `open` says whether the webhook port should answer already.
     ///
     /// # Errors
-    /// Where something is gone that does not come back; the text says what.
+    /// If something is gone that does not come back. The text says what.
     pub(super) async fn check(&self, open: bool) -> Verdict {
         let gone = self.supervisor.gone();
         if gone.is_empty() && open {
@@ -45,7 +45,7 @@ impl Liveness {
     }
 }
 
-/// The last verdict, shared by those who ask in the meantime.
+/// The last result, shared by concurrent requests.
 struct Last {
     age: Duration,
     verdict: Mutex<Option<(Instant, Verdict)>>,
@@ -56,7 +56,7 @@ impl Last {
         Self { age, verdict: Mutex::default() }
     }
 
-    /// The last verdict, or a new one where it is too old. Who asks meanwhile waits for it.
+    /// The last result, or a new one if it is too old. Concurrent requests wait for it.
     async fn or<F: Future<Output = Verdict>>(&self, check: impl FnOnce() -> F) -> Verdict {
         let mut last = self.verdict.lock().await;
         if let Some((at, verdict)) = &*last
@@ -88,7 +88,7 @@ mod tests {
         let liveness = |supervisor: &Supervisor| {
             Liveness::new(supervisor.clone(), testing::check(address, Duration::from_millis(20)))
         };
-        // The system still accepts for a task that is gone.
+        // The system still accepts connections for a task that is gone.
         let supervisor = Supervisor::impatient();
         let unanswered = liveness(&supervisor).check(true).await.unwrap_err();
         assert_eq!(unanswered, "the webhook port does not answer: nothing within 20ms");
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(verdict.await.unwrap(), Err("no".to_owned()));
         }
         assert_eq!(runs.load(Ordering::Relaxed), 1);
-        // One that is too old does not count.
+        // A result that is too old does not count.
         let last = Last::new(Duration::ZERO);
         assert_eq!(last.or(async || Err("no".to_owned())).await, Err("no".to_owned()));
         assert_eq!(last.or(async || Ok(())).await, Ok(()));

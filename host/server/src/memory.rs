@@ -1,4 +1,4 @@
-//! The one owner of what requests hold of the server's memory.
+//! The memory of the server that requests hold.
 //!
 //! ```text
 //! --max-body-memory ◀── small requests
@@ -8,8 +8,8 @@
 //!                     ◀── memory of their instances ◀── answer, until its client has taken it
 //! ```
 //!
-//! What does not fit is not held: the request is answered with 503, and nothing of it is judged by
-//! half. A large body never takes what small ones need: a quarter is theirs alone.
+//! A request that does not fit gets a 503, and is never evaluated in part. Large bodies never use
+//! the memory for small ones: a quarter is for these alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,19 +17,20 @@ use std::time::Duration;
 
 use opgate_document::{Account, Charge};
 
-/// Bodies up to here are small: those of nearly all writes in a cluster.
+/// Maximum size of a small body. Nearly all writes in a cluster are small.
 const SMALL: usize = 128 << 10;
 
-/// Taken with the head of a request, for it and for an answer of a line.
+/// Reserved with the head of a request, for it and for an answer of one line.
 const HEAD: usize = 4 << 10;
 
-/// This part is for small ones alone.
+/// This part is for small bodies alone.
 const RESERVED: usize = 4;
 
-/// The largest bodies need this much of their size to be judged: text, index, nodes.
+/// The largest bodies need this many times their size for an evaluation: text, index, nodes.
 const FACTOR: usize = 3;
 
-/// How often to give free memory back, and after how many bytes of large bodies.
+/// The interval at which free memory is returned, and the bytes of large bodies after which that
+/// happens.
 const GIVE_BACK: Duration = Duration::from_secs(1);
 const CHURNED: usize = 8 << 20;
 
@@ -39,22 +40,22 @@ pub(super) struct Memory {
     whole: Arc<Account>,
     large: Arc<Account>,
     share: usize,
-    /// Bytes of large bodies since free memory was last given back.
+    /// Bytes of large bodies since free memory was last returned.
     churned: AtomicUsize,
 }
 
-/// What an answer holds until its client has taken it.
+/// Memory of an answer until its client has taken it.
 #[derive(Debug, Clone)]
 pub(super) struct Paid {
     _charge: Option<Arc<Charge>>,
 }
 
-/// There is no room.
+/// There is not enough memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
 impl Memory {
-    /// Of so many bytes, for bodies that are so large at the most.
+    /// This many bytes, for bodies up to this size.
     pub(super) fn new(bytes: usize, body_limit: usize) -> Self {
         let bytes = bytes.max(body_limit);
         let whole = Account::new(bytes);
@@ -63,24 +64,24 @@ impl Memory {
         Self { whole, large, share, churned: AtomicUsize::new(0) }
     }
 
-    /// Bytes that are taken now.
+    /// Bytes in use.
     pub(super) fn used(&self) -> usize {
         self.whole.used()
     }
 
-    /// Bytes that there are.
+    /// All bytes.
     pub(super) fn limit(&self) -> usize {
         self.whole.limit()
     }
 
-    /// Room for a request whose body has so many bytes as far as is known.
+    /// Reserves memory for a request, by the known size of its body.
     pub(super) fn request(&self, body: usize) -> Result<Request, Full> {
         let mut request = Request { charge: Charge::default(), is_large: false, body: 0 };
         request.open(self, body > SMALL)?;
         Ok(request)
     }
 
-    /// Room for more of a body. One that turns out to be large is large from then on.
+    /// Reserves memory for more of a body. A body that becomes large is large from then on.
     pub(super) fn more(&self, request: &mut Request, bytes: usize) -> Result<(), Full> {
         request.body = request.body.saturating_add(bytes);
         if request.body > SMALL && !request.is_large {
@@ -92,21 +93,21 @@ impl Memory {
         if request.charge.grow(bytes) { Ok(()) } else { Err(Full) }
     }
 
-    /// Gives memory back to the system that large bodies have left free, as long as it is polled. The
-    /// allocator keeps it otherwise, in case of more of them.
+    /// Returns memory that large bodies have freed to the system while it is polled. Otherwise the
+    /// allocator keeps it for further bodies.
     pub(super) async fn give_back(&self) {
         loop {
             tokio::time::sleep(GIVE_BACK).await;
             if self.churned.load(Ordering::Relaxed) >= CHURNED {
                 self.churned.store(0, Ordering::Relaxed);
-                // Not where requests are served: it takes a while.
+                // Not on a thread that serves requests, because it takes a while.
                 let _ = tokio::task::spawn_blocking(opgate_unsafe::release_free_memory).await;
             }
         }
     }
 }
 
-/// What a request holds while its body comes.
+/// Memory of a request while its body arrives.
 #[derive(Debug)]
 pub(super) struct Request {
     charge: Charge,
@@ -115,7 +116,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Takes what is known of the request from an account of its own.
+    /// Charges the known size of the request to an account of its own.
     fn open(&mut self, memory: &Memory, is_large: bool) -> Result<(), Full> {
         let account = if is_large {
             Account::below(&memory.large, memory.share)
@@ -130,16 +131,16 @@ impl Request {
         Ok(())
     }
 
-    /// The body's charge, for the text that becomes of it, and its account.
+    /// The charge of the body, for the text that it becomes, and its account.
     pub(super) fn into_parts(self) -> (Charge, Arc<Account>) {
         let account = self.charge.account().cloned();
-        // There is always one; without, nothing would be left for this request.
+        // There is always one. Without it, nothing would be left for this request.
         (self.charge, account.unwrap_or_else(|| Account::new(0)))
     }
 }
 
 impl Paid {
-    /// By the room that a decision took for its answer.
+    /// By the memory that a decision reserved for its answer.
     pub(super) fn by(charge: Option<Arc<Charge>>) -> Self {
         Self { _charge: charge }
     }
@@ -151,7 +152,7 @@ mod tests {
 
     const BODY: usize = 1 << 20;
 
-    /// Reads a body in pieces; what is known of it at first is its announced length.
+    /// Reads a body in pieces. At first only its announced length is known.
     fn read(memory: &Memory, announced: usize, bytes: usize) -> Result<Request, Full> {
         let mut request = memory.request(announced)?;
         for _ in 0..bytes / (64 << 10) {
@@ -172,7 +173,7 @@ mod tests {
             assert!(small.len() > 6, "{}", small.len());
             assert!(memory.used() <= memory.limit());
             assert_eq!(read(&memory, BODY, BODY).err(), Some(Full));
-            // What one gives back another one gets.
+            // Memory that one request returns is available to another.
             drop((large.pop(), small.pop()));
             assert!(read(&memory, announced, BODY).is_ok());
             drop((large, small));

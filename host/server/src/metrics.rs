@@ -1,5 +1,5 @@
-//! Prometheus metrics. Labels are bounded: policies and rules that are configured, classes of
-//! faults, HTTP codes that the server gives.
+//! Prometheus metrics. The number of labels is limited: configured policies and rules, classes of
+//! policy errors, and HTTP codes of the server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -59,8 +59,8 @@ struct Note {
     note: String,
 }
 
-/// Different notes of one policy that are counted by name: what a policy writes is its own business, how
-/// much memory that takes is not.
+/// Maximum number of different notes of a policy that are counted by name. A policy decides what it
+/// writes, but not how much memory that takes.
 const NOTES: usize = 16;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -80,8 +80,8 @@ const BUCKETS: [f64; 19] = [
     1.0, 2.0, 10.0,
 ];
 
-/// Texts that are made at once, and in a second. Whoever asks for more gets the last one: nobody needs
-/// newer figures, and strangers can ask as often as they like.
+/// Maximum number of texts that are made at once, and in a second. Further requests get the last
+/// one: nobody needs newer figures, and clients can request them at will.
 const TEXTS: u64 = 20;
 const TEXTS_A_SECOND: u64 = 10;
 
@@ -111,12 +111,12 @@ pub(super) struct Metrics {
     reloads: Family<Result, Counter>,
     not_after: Gauge,
     cluster: ClusterMetrics,
-    /// The last text, which all who ask for it share.
+    /// The last text, shared by all requests for it.
     text: Mutex<Bytes>,
     texts: Bucket,
 }
 
-/// What policies read of the cluster, by resource.
+/// The objects that policies read from the cluster, by resource.
 #[derive(Debug, Default)]
 struct ClusterMetrics {
     current: Family<Read, Gauge>,
@@ -172,7 +172,7 @@ fn seconds(at: SystemTime) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
-/// Counts in a gauge as long as it exists, also when the client goes away and all is dropped.
+/// Counts in a gauge while it exists, also if the client disconnects and everything is dropped.
 pub(super) struct Counted<'g>(&'g Gauge);
 
 impl<'g> Counted<'g> {
@@ -328,7 +328,7 @@ impl Metrics {
                 self.dropped.get_or_create(&labels).inc();
             }
         }
-        // Those of the host have the policy's name alone.
+        // Notes of the host have the name of the policy alone.
         let notes = decision.audit_annotations.keys().filter_map(|key| key.split_once('.'));
         for (policy, note) in notes {
             let labels = Note { policy: policy.to_owned(), note: self.name(policy, note) };
@@ -357,7 +357,7 @@ impl Metrics {
         self.client_ca_reloads.get_or_create(&Result { result }).inc();
     }
 
-    /// `refusal` is what was wrong with the client's certificate, if that was it.
+    /// `refusal` is the error in the client's certificate, if that was the reason.
     pub(super) fn handshake_failed(&self, refusal: Option<Refusal>) {
         self.handshake_failures.inc();
         if let Some(refusal) = refusal {
@@ -369,13 +369,13 @@ impl Metrics {
         self.not_after.set(seconds(at));
     }
 
-    /// The text that Prometheus reads, as it is now or was a moment ago. One is made at a time.
+    /// The text for Prometheus, current or a moment old. One is made at a time.
     pub(super) fn text(&self, cluster: &Cluster) -> Bytes {
         let mut last = self.text.lock();
         if last.is_empty() || self.texts.take(1, Instant::now()) {
             self.cluster.update(cluster);
             let mut text = String::new();
-            // Writing to a String does not fail.
+            // Writing to a `String` does not fail.
             let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
             *last = text.into();
         }

@@ -1,9 +1,9 @@
-//! When requests really began, after the process has been stopped for a while.
+//! The start time of requests after the process was stopped for a while.
 //!
-//! What came in while nothing ran (SIGSTOP, a frozen machine) looks as if it came just now, but
-//! whoever sent it may have given up long ago: an API server stores nothing of it any more, and
-//! nothing must be reserved for it. A beat notices that it was late. What is read then, and for a
-//! moment after, is taken to have begun at the last beat before.
+//! Requests that arrived while nothing ran (SIGSTOP, a frozen machine) look new, but their client
+//! may have given up long ago. Then the API server stores nothing of them any more, and nothing may
+//! be reserved for them. A late beat shows the pause. Requests that are read then, and for a moment
+//! after, count as started at the last beat before.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use parking_lot::Mutex;
 /// Time between two beats.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// A beat that is so late tells of a pause. A busy machine is late as well, but not so late; and API
+/// A beat that is this late shows a pause. A busy machine is late as well, but less; and API
 /// servers wait longer.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// So long after a pause, what was sent during it is still being read: half as long as the pause, and
-/// no longer than this.
+/// For this time after a pause, requests that arrived during it are still being read: half as long
+/// as the pause, and no longer than this.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// Beats, as long as it is polled.
+/// Beats while it is polled.
 pub(super) async fn beat(beats: Arc<Beats>) {
     loop {
         beats.beat(Instant::now());
@@ -36,7 +36,7 @@ pub(super) struct Beats(Mutex<State>);
 #[derive(Debug)]
 struct State {
     last: Instant,
-    /// The last beat before a pause, and until when requests may be as old.
+    /// The last beat before a pause, and the time until which requests can be that old.
     before: Option<(Instant, Instant)>,
 }
 
@@ -45,7 +45,7 @@ impl Beats {
         Self(Mutex::new(State { last: now, before: None }))
     }
 
-    /// To be called every [`BEAT`].
+    /// Call it every [`BEAT`].
     pub(super) fn beat(&self, now: Instant) {
         let mut state = self.0.lock();
         let paused = now.saturating_duration_since(state.last);
@@ -60,7 +60,7 @@ impl Beats {
         self.began(now) < now
     }
 
-    /// When a request that is read now began, at the earliest.
+    /// The earliest possible start time of a request that is read now.
     pub(super) fn began(&self, now: Instant) -> Instant {
         let state = self.0.lock();
         if now.saturating_duration_since(state.last) > PAUSE {
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(beats.began(at(150)), at(150));
         beats.beat(at(2_000));
         assert_eq!(beats.began(at(2_001)), at(2_001), "late, but no pause");
-        // Seven seconds later a request is read first, then comes the beat.
+        // Seven seconds later, a request is read first, then the beat comes.
         assert_eq!(beats.began(at(9_000)), at(2_000));
         beats.beat(at(9_001));
         assert_eq!(beats.began(at(9_002)), at(2_000));

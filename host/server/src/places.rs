@@ -1,17 +1,18 @@
-//! The open connections of a port, and who goes when there are too many.
+//! The open connections of a port, and which of them ends if there are too many.
 //!
 //! ```text
 //! take(address) ─▶ full, or more than the source's share? ─▶ somebody else goes ─▶ Place
 //! sweep()       ─▶ no request in time, an answer that nobody takes, an old age  ─▶ goes
 //! ```
 //!
-//! Nobody who comes is refused, because the one who comes may be an API server and the ones who are
-//! there may be anybody. Who goes first: who has not sent a request yet, then who is idle, then who
-//! is served; among those who showed no certificate first, and of several the one for which it has
-//! been so for the longest time. A source holds no more than its share: beyond it, its own go.
+//! No new connection is refused, because the new one can be an API server and the existing ones can
+//! be anybody. The order of ending is: connections without a request so far, then idle ones, then
+//! those with a request. Among them, those without a certificate come first, and then the one that
+//! has been in this state for the longest time. A source has at most its share: beyond it, its own
+//! connections end.
 //!
-//! What a connection does is kept in atomics of its own; the table is locked when one opens, ends its
-//! handshake or closes, and not for requests.
+//! The state of a connection is in atomics of its own. The table is locked when a connection opens,
+//! ends its handshake or closes, not for requests.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,45 +24,46 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
 
-/// A client that has ended its handshake sends a request within this time, or goes.
+/// A client sends a request within this time after its handshake, or the connection ends.
 const FIRST_TIME: Duration = Duration::from_secs(5);
 
-/// So long an answer may lie there before its client goes who does not take it.
+/// Time for which an answer can wait for its client before the connection ends.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// What ends gently at its age is given this time for it.
+/// Additional time for a connection that ends because of its age.
 const LAST_TIME: Duration = Duration::from_secs(75);
 
-/// Handshakes at a time that are none too many for a port with few places.
+/// Minimum number of concurrent handshakes for a port with few places.
 const FEWEST: usize = 8;
 
-/// How often to look for what is over.
+/// The interval at which connections to end are searched for.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How many connections there may be.
+/// Maximum numbers of connections.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// In all.
+    /// For all sources.
     pub(super) connections: usize,
-    /// Of one source.
+    /// For one source.
     pub(super) share: usize,
-    /// In their handshake.
+    /// For connections in their handshake.
     pub(super) handshakes: usize,
-    /// A connection so old ends after the request that is under way.
+    /// The age at which a connection ends after its current request.
     pub(super) lifetime: Duration,
 }
 
 impl Bounds {
-    /// Half of the places for a source. An API server has no more connections to a webhook than it
-    /// serves writes at a time: 600 with its defaults, so that of 4,096 three of them behind one
-    /// address are below their share. An eighth for handshakes, in which nobody is known.
+    /// Half of the places for a source. An API server has at most as many connections to a webhook
+    /// as concurrent writes: 600 with its defaults. So three API servers behind one address are
+    /// below their share of 4,096. An eighth is for handshakes, in which no client is known.
     pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
         let (share, handshakes) = ((connections / 2).max(1), (connections / 8).max(FEWEST));
         Self { connections: connections.max(1), share, handshakes, lifetime }
     }
 }
 
-/// One address, or of IPv6 a network of 64 bits, of which whoever has one address has all.
+/// One address or, for IPv6, a network of 64 bits, because the owner of one address has all of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Source(IpAddr);
 
@@ -74,7 +76,7 @@ impl Source {
     }
 }
 
-/// What a connection does. Times are milliseconds since the table was made.
+/// The state of a connection. Times are milliseconds since the start of the table.
 #[derive(Debug)]
 struct Seat {
     source: Source,
@@ -85,21 +87,21 @@ struct Seat {
     has_asked: AtomicBool,
     /// Requests whose head was read and whose answer was not taken yet.
     requests: AtomicU32,
-    /// When the connection began to be busy, or not to be.
+    /// The time since which the connection is busy, or is not.
     since: AtomicU64,
-    /// When those answers were made that were not taken yet.
+    /// The times of the answers that were not taken yet.
     answers: Mutex<Vec<u64>>,
-    /// It shall end when it can.
+    /// The connection must end when it can.
     retired: AtomicBool,
     retire: Notify,
     gone: AtomicBool,
     go: Notify,
 }
 
-/// Who goes first when somebody has to.
+/// The order in which connections end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// Has sent no request, and nobody knows who it is.
+    /// No request so far, and an unknown client.
     Silent,
     Idle,
     VerifiedIdle,
@@ -124,7 +126,7 @@ impl Seat {
         self.go.notify_one();
     }
 
-    /// Why it is over with the connection at this time.
+    /// The reason why the connection must end at this time.
     fn over(&self, now: u64, lifetime: Duration) -> Option<Over> {
         let older = |than: Duration, at: u64| Duration::from_millis(now.saturating_sub(at)) >= than;
         let oldest = self.answers.lock().iter().min().copied();
@@ -146,7 +148,7 @@ impl Seat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     Now,
-    /// After what is under way.
+    /// After the current request.
     Soon,
 }
 
@@ -165,7 +167,7 @@ struct Table {
 }
 
 impl Table {
-    /// The one that goes first of those that `among` takes.
+    /// The first to end of the connections that `among` accepts.
     fn first(&self, among: impl Fn(&Seat) -> bool) -> Option<u64> {
         let seats = self.seats.iter().filter(|(_, seat)| among(seat));
         let first =
@@ -205,7 +207,7 @@ pub(super) struct Places {
     table: Mutex<Table>,
 }
 
-/// A connection's place, which is free again when this is dropped.
+/// The place of a connection, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -224,7 +226,7 @@ impl Places {
         u64::try_from(since).unwrap_or(u64::MAX)
     }
 
-    /// A place for a connection that comes from an address; others go for it where they have to.
+    /// A place for a connection from an address. If necessary, other connections end.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Place {
         self.take_at(address, Instant::now())
     }
@@ -272,7 +274,7 @@ impl Places {
         Place { places: self.clone(), seat, id }
     }
 
-    /// Makes one go, whoever is first in turn. Says whether there was one.
+    /// Ends the first connection in this order. Returns whether there was one.
     pub(super) fn evict_one(&self) -> bool {
         self.evict(&mut self.table.lock(), |_| true)
     }
@@ -305,7 +307,7 @@ impl Places {
     }
 }
 
-/// Ends what is over in some tables, as long as it is polled.
+/// Ends connections in some tables that are over, while it is polled.
 pub(super) async fn sweep(tables: [Arc<Places>; 2]) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -323,24 +325,24 @@ impl Place {
         self.places.table.lock().greeted(&self.seat);
     }
 
-    /// From where the connection comes.
+    /// The source of the connection.
     pub(super) fn source(&self) -> Source {
         self.seat.source
     }
 
-    /// What counts the requests of this connection.
+    /// Counts the requests of this connection.
     pub(super) fn requests(&self) -> Requests {
         Requests { places: self.places.clone(), seat: self.seat.clone() }
     }
 
-    /// Ends when the connection has to.
+    /// Ends when the connection must end.
     pub(super) async fn evicted(&self) {
         while !self.seat.gone.load(Ordering::Acquire) {
             self.seat.go.notified().await;
         }
     }
 
-    /// Ends when the connection should end after what is under way.
+    /// Ends when the connection should end after its current request.
     pub(super) async fn retired(&self) {
         while !self.seat.retired.load(Ordering::Relaxed) {
             self.seat.retire.notified().await;
@@ -361,11 +363,11 @@ pub(super) struct Requests {
     seat: Arc<Seat>,
 }
 
-/// A request under way: from its head until its answer was taken.
+/// A request in progress: from its head until its answer was taken.
 #[derive(Debug)]
 pub(super) struct Busy {
     requests: Requests,
-    /// When the answer was made.
+    /// The time of the answer.
     answered: Option<u64>,
 }
 
@@ -385,7 +387,7 @@ impl Requests {
 }
 
 impl Busy {
-    /// The answer has been made: from now on it is the client's turn.
+    /// The answer is complete. Now the client must take it.
     pub(super) fn answered(&mut self) {
         self.answered_at(Instant::now());
     }
@@ -426,7 +428,7 @@ mod tests {
         Places::new(bounds, Counter::default())
     }
 
-    /// An address of a source of a number.
+    /// An address of the source with a number.
     fn from(source: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, source])
     }
@@ -435,7 +437,7 @@ mod tests {
         place.evicted().now_or_never().is_some()
     }
 
-    /// A place of a client that is past its handshake.
+    /// The place of a client after its handshake.
     fn greeted(places: &Arc<Places>, source: u8, verified: bool) -> Place {
         let place = places.take(from(source));
         place.greeted(verified);
@@ -463,7 +465,7 @@ mod tests {
         let mut newcomers = Vec::new();
         for (index, goes) in order.iter().enumerate() {
             assert!(!is_gone(goes), "{index}");
-            // One that is known and busy itself, so that it does not go before the others.
+            // A place that is known and busy itself, so that it does not end before the others.
             let newcomer = greeted(&places, 9, true);
             std::mem::forget(newcomer.requests().begin());
             newcomers.push(newcomer);
@@ -484,7 +486,7 @@ mod tests {
             own.iter().map(is_gone).collect::<Vec<_>>(),
             [true, true, false, false, false, false]
         );
-        // A network of IPv6 is one source, and an address of IPv4 in it is that address.
+        // An IPv6 network is one source, and a mapped IPv4 address is that IPv4 address.
         let source = |text: &str| Source::of(text.parse().unwrap());
         assert_eq!(source("fd00::1:2:3:4"), source("fd00::5:6:7:8"));
         assert_ne!(source("fd00:0:0:1::1"), source("fd00::1"));

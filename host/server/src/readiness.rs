@@ -1,9 +1,9 @@
-//! Whether the server should get requests, and how each resource stands that policies read.
+//! Whether the server should get requests, and the state of each resource that policies read.
 //!
-//! A server that cannot read one resource still serves: the policies that need it fail where they
-//! need it, and a replica elsewhere would know no more. Only one that has not begun to serve, that
-//! knows nothing at all of the cluster, or that lacks a policy, is left out of its Service. One that
-//! has just begun to see the cluster gets some time to see all of it.
+//! A server that cannot read one resource still serves. The policies that need it fail only when
+//! they need it, and another replica would know no more. A server is not ready only if it has not
+//! started to serve, knows nothing about the cluster, or lacks a policy. A server that has just
+//! started to see the cluster gets some time to see all of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use opgate_admission::cluster::{Cluster, Kind, Source, Standing};
 use opgate_admission::policy::Set;
 
-/// Why the server is not ready, a line each; nothing where it is.
+/// The reasons why the server is not ready, one for each line; empty if it is ready.
 pub(super) fn why_not(
     set: &Set,
     draining: &AtomicBool,
@@ -32,8 +32,8 @@ pub(super) fn why_not(
     lines
 }
 
-/// Whether none of the resources has ever been seen, or the first one just now and others not yet. A
-/// new server without permissions shall not take the place of one that has them.
+/// Whether no resource has been seen yet, or the first one only a moment ago and others not yet. A new
+/// server without permissions must not replace one that has them.
 fn is_blind(cluster: &Cluster, sync_timeout: Duration) -> bool {
     let longest = cluster.kinds().iter().filter_map(|kind| kind.status().seen).max();
     !cluster.is_seen() && longest.is_none_or(|longest| longest < sync_timeout)
@@ -57,7 +57,7 @@ pub(super) fn unseen(set: &Set) -> Vec<String> {
     needs.filter_map(why).collect()
 }
 
-/// A line for each resource: `[+]` where it has an answer, `[-]` where it has none, `[!]` where its
+/// A line for each resource: `[+]` if there is an answer, `[-]` if there is none, `[!]` if its
 /// watch fails.
 pub(super) fn resources(set: &Set) -> Vec<String> {
     if set.cluster().options().source != Source::Live {

@@ -1,4 +1,4 @@
-//! Files of certificates, looked at again and again.
+//! Checks the files of certificates at an interval.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::app::App;
 
-/// What is replaced while the server runs.
+/// Files that are replaced while the server runs.
 pub(super) struct Files {
     pub(super) certificate: Arc<Reloader>,
     pub(super) clients: Option<Arc<Clients>>,
@@ -18,7 +18,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Looks at them whenever the interval is over or `told` says so, as long as it is polled.
+    /// Checks them when the interval is over or `told` says so, while it is polled.
     pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
         let mut can_tell = true;
         let mut certificate_trouble = None;
@@ -77,16 +77,16 @@ impl Files {
     }
 }
 
-/// What a look found that was not known.
+/// A new result of a check.
 enum News {
     None,
-    /// What was served all the time is in the files again.
+    /// The files match what is served again.
     GoodAgain,
     Replaced,
     Trouble(String),
 }
 
-/// The same trouble is told once.
+/// The same problem is reported once.
 fn news<E: Display>(found: Result<Change, E>, trouble: &mut Option<String>) -> News {
     match found {
         Ok(change) => {

@@ -1,10 +1,10 @@
-//! Lines that are not written as often as strangers can cause them.
+//! Log lines that are written less often than clients can cause them.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// A line of the log that anybody can cause at will: it is written once in a while.
+/// A log line that anybody can cause at will. It is written at most once in an interval.
 #[derive(Debug, Default)]
 pub(super) struct Seldom(Mutex<(Option<Instant>, u64)>);
 
@@ -12,7 +12,7 @@ impl Seldom {
     /// Time between two lines.
     const PERIOD: Duration = Duration::from_secs(60);
 
-    /// How often the line was not written since the last time, where it is to be written now.
+    /// The number of lines that were left out since the last one, if it is to be written now.
     pub(super) fn tell(&self) -> Option<u64> {
         self.tell_at(Instant::now())
     }

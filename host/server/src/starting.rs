@@ -1,5 +1,5 @@
-//! The ops port of a server whose policies are still being loaded, which may take a while: the process
-//! lives, and says what it waits for. Nobody else is let in: the webhook port is not open.
+//! The ops port of a server whose policies are still being loaded, which can take a while: the
+//! process is live, and says what it waits for. The webhook port is not open yet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,10 +19,10 @@ use super::places::{self, Bounds, Places};
 use super::{OPS_LIFETIME, ServerError};
 use opgate_admission::policy::Loading;
 
-/// Connections before there is a server. Nobody but the kubelet has a reason to come.
+/// Connections before there is a server. Only the kubelet has a reason to connect.
 const CONNECTIONS: usize = 64;
 
-/// A server that is being started. The ops port is answered until this goes.
+/// A server that is starting. The ops port is served until this is dropped.
 #[derive(Debug)]
 pub struct Starting {
     listener: std::net::TcpListener,
@@ -33,7 +33,7 @@ impl Starting {
     /// Takes the ops port.
     ///
     /// # Errors
-    /// Where it cannot be bound.
+    /// If it cannot be bound.
     pub async fn bind(address: SocketAddr, loading: Arc<Loading>) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
