@@ -1,4 +1,4 @@
-//! What the host reads that somebody has written.
+//! Reads what users have written.
 //!
 //! * [`read`]: the bytes of files, within a budget.
 //! * [`yaml`]: YAML as JSON, with the places of its values.

@@ -1,5 +1,5 @@
-//! The one reader of files that somebody else may have written: for `check`, `replay`, `--context` and
-//! `--since`.
+//! Reads files that are not trusted, for `check`, `replay`, `--context` and `--since`. Nothing else
+//! does.
 //!
 //! ```text
 //! path that was named ─▶ what it leads to ───────────┐
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! * Only regular files are read. A pipe, a device or a socket is an error, and nothing waits for it.
-//! * What is below a folder is opened name by name from the folder on, so that no link leads out of it,
-//!   also none that appears meanwhile.
-//! * A file that says to be larger than what is left of the [`Reader`]'s budget is not read; what is read
-//!   is taken from it block by block. A text has no byte 0: holes are not read.
+//! * A file below a folder is opened name by name from the folder on, so that no link leads out of
+//!   it, not even one that appears in the meantime.
+//! * A file whose size exceeds the rest of the [`Reader`]'s budget is not read. Bytes are taken
+//!   from the budget block by block. A text has no byte 0: holes are not read.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -22,29 +22,29 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use opgate_text::units;
 
-/// Most bytes of the files of a command together, unless it is told otherwise: ten times the largest
+/// Maximum bytes of the files of a command together, unless a flag sets it: ten times the largest
 /// published catalogs.
 pub const BUDGET: usize = 1 << 30;
-/// Largest file.
+/// Maximum size of a file.
 const MAX_FILE: u64 = 1 << 30;
 /// Bytes that are read at a time.
 const BLOCK: usize = 64 << 10;
 
-/// What a command may still read.
+/// The remaining budget of a command.
 #[derive(Debug)]
 pub struct Reader {
     most: usize,
-    /// For what is kept, and for what is only looked into.
+    /// The budgets for files that are kept, and for files that are only searched.
     kept: AtomicU64,
     looked: AtomicU64,
 }
 
-/// What a file is read for.
+/// The purpose of reading a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Its bytes stay in memory.
     Keep,
-    /// They are looked into, and dropped.
+    /// They are searched and dropped.
     Look,
 }
 
@@ -55,7 +55,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// A reader of so many bytes together.
+    /// A reader with a budget of this many bytes.
     pub fn new(most: usize) -> Self {
         let budget = || AtomicU64::new(u64::try_from(most).unwrap_or(u64::MAX));
         Self { most, kept: budget(), looked: budget() }
@@ -71,7 +71,7 @@ impl Reader {
     /// Takes bytes from the budget.
     ///
     /// # Errors
-    /// Where there are not so many left.
+    /// If there are not enough left.
     pub fn take(&self, bytes: u64, what: Use) -> io::Result<()> {
         let take = |left: u64| left.checked_sub(bytes);
         let taken = self.budget(what).fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -85,22 +85,23 @@ impl Reader {
         )
     }
 
-    /// Bytes that are left for what is kept.
+    /// Remaining bytes for files that are kept.
     pub fn left(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Reads a file; where it is to be a text, not much further than its first byte 0: a text has none.
+    /// Reads a file. If it must be a text, it is read not much further than its first byte 0,
+    /// because a text has none.
     ///
     /// # Errors
-    /// Where it cannot be read, is too large, or there is not so much left of the budget.
+    /// If it cannot be read, is too large, or exceeds the rest of the budget.
     pub fn read(&self, opened: Opened, is_text: bool, what: Use) -> io::Result<Vec<u8>> {
         let Opened { file, size } = opened;
         if size > MAX_FILE {
             let most = units::bytes(usize::try_from(MAX_FILE).unwrap_or(usize::MAX));
             return Err(io::Error::other(format!("larger than {most}")));
         }
-        // Nothing of what is too large is read.
+        // A file that is too large is not read at all.
         if size > self.budget(what).load(Ordering::Relaxed) {
             return Err(io::Error::other(self.too_much()));
         }
@@ -110,13 +111,13 @@ impl Reader {
     /// Reads standard input.
     ///
     /// # Errors
-    /// Where it cannot be read, or is more than there is left of the budget.
+    /// If it cannot be read, or exceeds the rest of the budget.
     pub fn stdin(&self) -> io::Result<Vec<u8>> {
         let most = self.left().min(MAX_FILE);
         self.up_to(io::stdin().lock(), most.saturating_add(1), true, Use::Keep)
     }
 
-    /// Reads so many bytes; of a text no further than the block in which there is a byte 0.
+    /// Reads this many bytes, but a text no further than the block with its first byte 0.
     fn up_to(
         &self,
         file: impl io::Read,
@@ -154,22 +155,21 @@ impl Reader {
 /// A regular file.
 #[derive(Debug)]
 pub struct Opened {
-    /// To be read.
+    /// The opened file.
     pub file: File,
-    /// In bytes, as it says.
-    /// Bytes that it says to have.
+    /// Its size in bytes by its metadata.
     pub size: u64,
 }
 
-/// Nothing waits for the other end of a pipe.
+/// Opening a pipe does not wait for its other end.
 const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
-/// Opens a file that somebody named; it may be a link.
+/// Opens a file that the user named. It can be a link.
 ///
 /// # Errors
-/// Where there is none, or it is no regular file.
+/// If there is none, or it is not a regular file.
 pub fn named(path: &Path) -> io::Result<Opened> {
-    // What is no file is not opened: to open a device may do something.
+    // Only regular files are opened: to open a device can have an effect.
     is_regular(&rustix::fs::stat(path)?)?;
     opened(rustix::fs::open(path, FLAGS, Mode::empty())?)
 }
@@ -193,7 +193,7 @@ fn is_regular(found: &rustix::fs::Stat) -> io::Result<()> {
     Err(io::Error::other(format!("not a regular file, but {what}")))
 }
 
-/// A folder that somebody named.
+/// A folder that the user named.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -201,24 +201,24 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a folder; it may be a link.
+    /// Opens a folder. It can be a link.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = FLAGS | OFlags::DIRECTORY;
         Ok(Self { path: path.to_path_buf(), folder: rustix::fs::open(path, flags, Mode::empty())? })
     }
 
-    /// Its path, as it was named.
+    /// Its path, as the user named it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a file below the folder. No part of the path may be a link.
+    /// Opens a file below the folder. No part of the path can be a link.
     ///
     /// # Errors
-    /// Where there is none, or it is no regular file.
+    /// If there is none, or it is not a regular file.
     pub fn below(&self, path: &Path) -> io::Result<Opened> {
         let mut inner: Option<OwnedFd> = None;
         let mut names = path.components().peekable();
@@ -240,10 +240,10 @@ impl Root {
     }
 }
 
-/// Where a file is.
+/// The location of a file.
 #[derive(Debug, Clone, Copy)]
 pub enum At<'p> {
-    /// Where somebody said.
+    /// A path that the user named.
     Named(&'p Path),
     /// Below a folder.
     Below(&'p Root, &'p Path),
@@ -253,7 +253,7 @@ impl At<'_> {
     /// Opens it.
     ///
     /// # Errors
-    /// Where there is none, or it is no regular file.
+    /// If there is none, or it is not a regular file.
     pub fn open(&self) -> io::Result<Opened> {
         match self {
             Self::Named(path) => named(path),
@@ -326,7 +326,7 @@ mod tests {
         assert!(reader.read(named(&text).unwrap(), true, Use::Keep).is_ok());
         let error = reader.read(named(&text).unwrap(), true, Use::Keep).unwrap_err().to_string();
         assert!(error.contains("more to read than 3000000"), "{error}");
-        // What is only looked into does not count with what is kept.
+        // Files that are only searched do not count with those that are kept.
         assert!(reader.read(named(&text).unwrap(), true, Use::Look).is_ok());
         assert!(reader.read(named(&text).unwrap(), true, Use::Look).is_err());
     }

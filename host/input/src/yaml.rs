@@ -1,5 +1,5 @@
-//! YAML (and with it JSON) with places, for the host: `opgate-yaml` reads it, here its offsets become
-//! lines and columns.
+//! YAML, and with it JSON, with places for the host. `opgate-yaml` reads it; this module converts
+//! its offsets to lines and columns.
 //!
 //! ```text
 //! text ─▶ documents: JSON, and an offset for each value in it ─▶ Places: the offset of a JSON pointer
@@ -13,16 +13,16 @@ use opgate_yaml::Words;
 
 use opgate_text::lines::Lines;
 
-/// Deepest nesting.
+/// Maximum nesting.
 pub const MAX_DEPTH: usize = opgate_yaml::DEPTH;
 
-/// Bytes of JSON that any document may become. Beyond that what a text spells out counts.
+/// Bytes of JSON that any document may become. Beyond that, the size of the text counts.
 const SPARE: usize = 1 << 20;
 
-/// How many bytes of JSON a byte of YAML without aliases is at most: `{a,b}` has members with values.
+/// Maximum bytes of JSON for a byte of YAML without aliases: `{a,b}` has members with values.
 const GROWTH: usize = 6;
 
-/// A text that is not YAML: what is wrong, and where.
+/// A text that is not YAML: the error, and its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct YamlError {
@@ -30,26 +30,26 @@ pub struct YamlError {
     pub line: u64,
     /// In characters, from 1.
     pub column: u64,
-    /// In one line.
+    /// The message, in one line.
     pub why: String,
 }
 
 /// A document of a file.
 #[derive(Debug)]
 pub struct Part {
-    /// What it says.
+    /// The JSON.
     pub json: Arc<Text>,
-    /// Where its values are, in bytes of the text.
+    /// The places of its values, in bytes of the text.
     pub offsets: Offsets,
     /// Where it starts, in bytes.
     pub offset: usize,
 }
 
-/// Reads the documents of a text of any size; empty ones are left out. The error has its place in the
+/// Reads the documents of a text of any size, without empty ones. The error has its place in the
 /// text.
 ///
 /// # Errors
-/// Where it is not YAML, or more than it may be.
+/// If it is not YAML, or exceeds the limits.
 pub fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
     let room = yaml.len().saturating_mul(GROWTH).saturating_add(SPARE);
     let documents = opgate_yaml::documents(yaml, words, room).map_err(|error| {
@@ -63,19 +63,19 @@ pub fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
     Ok(documents.into_iter().map(part).collect())
 }
 
-/// Where the values of a document are: of the document itself, and then, in the order of its JSON, of
-/// each member its name and of each element its value.
+/// The places of the values of a document: of the document itself and then, in the order of its
+/// JSON, of the name of each member and the value of each element.
 #[derive(Debug, Default)]
 pub struct Offsets(Vec<u32>);
 
 impl Offsets {
-    /// Bytes that it holds.
+    /// Bytes that it uses.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.len() * size_of::<u32>()
     }
 
-    /// The same, with so many bytes in front of the text.
+    /// The same, with this many bytes before the text.
     #[must_use]
     pub fn moved(mut self, by: usize) -> Self {
         let by = u32::try_from(by).unwrap_or(u32::MAX);
@@ -89,19 +89,19 @@ impl Offsets {
     }
 }
 
-/// Bytes of JSON between two places of which is known how many values start in front of them.
+/// Bytes of JSON between two positions for which the number of values before them is known.
 const STRIDE: usize = 4 << 10;
 
-/// Finds the number of a value in the order of the JSON. The first question takes one pass over it, every
-/// other one looks at a few thousand bytes.
+/// Finds the number of a value in the order of the JSON. The first query takes one pass over the
+/// JSON, every other one reads a few thousand bytes.
 #[derive(Debug, Default)]
 pub struct Numbers {
-    /// Offsets outside of texts, and how many values start in front of them.
+    /// Offsets outside of texts, and the numbers of values before them.
     known: Vec<(usize, usize)>,
 }
 
 impl Numbers {
-    /// Notes the numbers of a few values.
+    /// Records the numbers of a few values.
     #[must_use]
     pub fn of(json: &str) -> Self {
         let mut known = vec![(0, 0)];
@@ -115,8 +115,8 @@ impl Numbers {
         Self { known }
     }
 
-    /// How many members and elements start up to a value, itself among them: its number among the
-    /// offsets.
+    /// The number of members and elements up to a value, including it, which is its number among
+    /// the offsets.
     fn number(&self, json: &str, value: usize) -> usize {
         let index = self.known.partition_point(|(at, _)| *at <= value).saturating_sub(1);
         let (from, before) = self.known.get(index).copied().unwrap_or_default();
@@ -124,7 +124,8 @@ impl Numbers {
     }
 }
 
-/// Members and elements that start between two places outside of texts; tells of places on the way.
+/// Counts the members and elements between two positions outside of texts, and reports positions on
+/// the way.
 fn count(json: &[u8], from: usize, to: usize, mut tell: impl FnMut(usize, usize)) -> usize {
     let (mut at, mut values) = (from, 0);
     while at < to {
@@ -158,7 +159,7 @@ fn after_text(json: &[u8], start: usize) -> usize {
 }
 
 impl Numbers {
-    /// Where in the text a value of the document is.
+    /// The place of a value of the document in the text.
     #[must_use]
     pub fn offset(&self, json: &str, offsets: &Offsets, value: usize) -> usize {
         offsets.get(self.number(json, value))
@@ -178,11 +179,11 @@ pub struct Located {
 }
 
 impl Located {
-    /// Reads a text that has one document, in which `off` and `no` are texts, as in
-    /// `rules: {RPK-07: off}`.
+    /// Reads a text with one document, in which `off` and `no` are texts, as in `rules: {RPK-07:
+    /// off}`.
     ///
     /// # Errors
-    /// As for [`parts`], and where there are several documents.
+    /// As for [`parts`], and if there are several documents.
     pub fn read(yaml: &str) -> Result<Self, YamlError> {
         let mut parts = parts(yaml, Words::Few)?;
         let lines = Arc::new(Lines::of(yaml));
@@ -206,7 +207,7 @@ impl Located {
         Self { value, document, numbers, part, text: yaml.to_owned(), lines }
     }
 
-    /// Place of the value at a pointer, or of the nearest one around it.
+    /// The place of the value at a pointer, or of the nearest value around it.
     #[must_use]
     pub fn place(&self, pointer: &str) -> (u64, u64) {
         let mut pointer = pointer;
@@ -222,7 +223,7 @@ impl Located {
     }
 }
 
-/// The value as `serde_json` has it. Recursion is bounded by the bound on depth.
+/// The value for `serde_json`. The limit of nesting limits the recursion.
 fn value_of(value: Value<'_>) -> serde_json::Value {
     match value.kind() {
         Kind::Object => {
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(error.line, 2, "{error:?}");
     }
 
-    /// The size of a text bounds what it may hold, nothing else does.
+    /// Only the size of a text limits its content.
     #[test]
     fn large_texts_are_read_and_bombs_are_not() {
         let list = "- {a: 1, b: [x, y]}\n".repeat(60_000);
@@ -298,7 +299,7 @@ mod tests {
         assert!(Located::read(&deep(256)).is_ok());
         let error = Located::read(&deep(257)).unwrap_err();
         assert_eq!(error.why, "nests deeper than 256 levels");
-        // Of what takes least in YAML JSON makes most.
+        // The smallest values in YAML become the largest ones in JSON.
         for (unit, (from, to)) in [("a{},", ('{', '}')), ("{}.0e20,", ('[', ']'))] {
             let body: String = (0..30_000).map(|n| unit.replace("{}", &n.to_string())).collect();
             let yaml = format!("{from}{body}{to}");
