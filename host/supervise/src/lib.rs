@@ -1,4 +1,4 @@
-//! Tasks that must not end: watched, started anew, and given up in the open.
+//! Supervises tasks that must not end: restarts them, and reports those that it gave up.
 //!
 //! ```text
 //! spawn(task, make) ─▶ make() ─▶ runs … ends or panics ─▶ counted, logged ─▶ wait, grows ─┐
@@ -7,8 +7,8 @@
 //!                        └────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A task here has no natural end: whoever wants it to end drops its handle. What a task keeps from
-//! one life to the next it shares with its `make`.
+//! A task here has no natural end. Dropping its handle ends it. State that a task keeps between its
+//! runs is shared with its `make`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,18 +25,18 @@ use tokio::time::Instant;
 
 use opgate_text::one_line;
 
-/// Bytes of a panic's text in the log and in answers.
+/// Maximum bytes of a panic's text in the log and in answers.
 const TEXT: usize = 512;
 
-/// When a task is started anew, and when no more.
+/// When to restart a task, and when to give it up.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// Waits between two lives: doubled from the first to the last.
+    /// Waits between two runs, doubled from the first to the last.
     first_wait: Duration,
     last_wait: Duration,
-    /// Who has lived for so long has not failed in a row.
+    /// A task that has run for this time has not failed in a row.
     settled: Duration,
-    /// Failures in a row after which a task is given up: half a minute of waits.
+    /// Failures in a row after which a task is given up, after half a minute of waits.
     failures: u32,
 }
 
@@ -52,7 +52,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// The wait after so many failures in a row, or none where it is over.
+    /// The wait after this many failures in a row, or none to give the task up.
     fn wait(&self, failures: u32) -> Option<Duration> {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         let wait = self.first_wait.saturating_mul(doubled).min(self.last_wait);
@@ -71,11 +71,11 @@ pub struct Task {
 pub struct Gone {
     /// Its name.
     pub task: String,
-    /// How its last life ended.
+    /// The end of its last run.
     pub why: String,
 }
 
-/// Starts tasks and knows how they are. Clones are the same supervisor.
+/// Starts tasks and knows their state. Clones are the same supervisor.
 #[derive(Debug, Clone, Default)]
 pub struct Supervisor {
     patience: Patience,
@@ -83,7 +83,7 @@ pub struct Supervisor {
     gone: Arc<Mutex<Vec<Gone>>>,
 }
 
-/// A task under supervision, which ends when this is dropped.
+/// A supervised task, which ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the task ends when this is dropped"]
 pub struct Supervised {
@@ -92,21 +92,21 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// Ends the task and waits until it has ended.
+    /// Ends the task and waits for its end.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
 }
 
 impl Supervisor {
-    /// Runs in the current runtime what `make` gives, and anew whenever that ends or panics.
+    /// Runs the result of `make` in the current runtime, and again whenever it ends or panics.
     pub fn spawn<M, L>(&self, task: impl Into<String>, make: M) -> Supervised
     where
         M: Fn() -> L + Send + Sync + 'static,
         L: Future<Output = ()> + Send + 'static,
     {
         let (supervisor, task) = (self.clone(), task.into());
-        // From the beginning, so that an increase can be seen.
+        // From the start, so that an increase is visible.
         drop(self.restarts.get_or_create(&Task { task: task.clone() }));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { supervisor.supervise(task, make).await });
@@ -119,7 +119,7 @@ impl Supervisor {
         self.gone.lock().clone()
     }
 
-    /// How often tasks were started anew.
+    /// The number of restarts.
     #[must_use]
     pub fn restarts(&self) -> Family<Task, Counter> {
         self.restarts.clone()
@@ -135,7 +135,7 @@ impl Supervisor {
             let began = Instant::now();
             let mut life = Box::pin(async { make().await });
             let ended = AssertUnwindSafe(life.as_mut()).catch_unwind().await;
-            // What it leaves behind may panic, too.
+            // Dropping its state can panic, too.
             let left = catch_unwind(AssertUnwindSafe(move || drop(life)));
             let why = match ended.and(left) {
                 Ok(()) => "ended".to_owned(),
@@ -154,7 +154,7 @@ impl Supervisor {
     }
 }
 
-/// What a panic says.
+/// The text of a panic.
 fn panicked(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -172,7 +172,7 @@ impl Supervised {
 
 /// For tests.
 impl Supervisor {
-    /// One that never waits and gives up at the second failure in a row.
+    /// A supervisor that never waits and gives up at the second failure in a row.
     #[doc(hidden)]
     #[must_use]
     pub fn impatient() -> Self {
@@ -219,7 +219,7 @@ mod tests {
         }
         assert_eq!(count(&supervisor, "watch"), 2);
         assert!(supervisor.gone().is_empty());
-        // All that the task has goes with its handle.
+        // The state of the task is dropped with its handle.
         drop(task);
         assert_eq!(lives.recv().await, None);
     }
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Also one that fails before there is anything to wait for, or when all is over.
+    /// Also a task that fails before it waits, or at the end.
     #[tokio::test]
     async fn what_cannot_even_be_made_is_given_up() {
         let supervisor = Supervisor::impatient();
