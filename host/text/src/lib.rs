@@ -1,5 +1,4 @@
-//! Texts: those from elsewhere, made fit for a line of a log, a header or a terminal, and hints at what
-//! was meant.
+//! Makes untrusted texts safe for a log line, a header or a terminal, and suggests similar names.
 //!
 //! * [`lines`]: lines and columns of offsets in a text.
 //! * [`units`]: sizes and durations as people write them.
@@ -7,8 +6,8 @@
 pub mod lines;
 pub mod units;
 
-/// The text as one line of at most `limit` bytes: control characters become spaces, what is too
-/// much is cut at a character and marked with `…`.
+/// The text as one line of at most `limit` bytes. Control characters become spaces. A text that is
+/// too long is cut at a character and marked with `…`.
 #[must_use]
 pub fn one_line(text: &str, limit: usize) -> String {
     const MARK: char = '…';
@@ -24,19 +23,19 @@ pub fn one_line(text: &str, limit: usize) -> String {
     line
 }
 
-/// Controls, and the characters that turn the direction of the text around them.
+/// Control characters, and those that change the direction of the text around them.
 fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Of several candidates the one that is nearest to what was written, if any is near.
+/// The candidate that is nearest to the text, if any is near.
 #[must_use]
 pub fn nearest<'c>(
     written: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
-    // The distance costs the product of both lengths, and nobody mistypes that much.
+    // The distance costs the product of both lengths, and typing errors are shorter.
     if written.len() > 64 {
         return None;
     }
@@ -45,7 +44,7 @@ pub fn nearest<'c>(
     (distance <= written.chars().count().max(3) / 3 + 1).then_some(best)
 }
 
-/// `; did you mean "x"?` where something is near, otherwise nothing.
+/// `; did you mean "x"?` if a candidate is near, otherwise nothing.
 #[must_use]
 pub fn hint<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     nearest(written, candidates).map(|c| format!("; did you mean {c:?}?")).unwrap_or_default()

@@ -1,23 +1,23 @@
-//! Line and column of offsets in a text, in one pass over it however many are asked for.
+//! Lines and columns of offsets in a text, in one pass over it for any number of offsets.
 //!
-//! A pass notes what stands in front of each block of the text; a question looks into one block. Whole
-//! catalogs are written on one line, so that columns are counted by block, too.
+//! A pass records the position before each block of the text. A query searches one block. Whole
+//! catalogs are on one line, so columns are counted by block, too.
 
 /// Bytes of a block.
 const BLOCK: usize = 4 << 10;
 
-/// What stands in front of a block.
+/// The position before a block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Before {
     newlines: usize,
     /// Characters of the text.
     characters: usize,
-    /// Where the line starts that goes on in the block, and the characters in front of it.
+    /// The start of the line that continues in the block, and the characters before it.
     line_start: usize,
     line_characters: usize,
 }
 
-/// Line and column of one offset, without noting where lines are.
+/// Line and column of one offset, without an index of the lines.
 #[must_use]
 pub fn line_and_column(text: &str, offset: usize) -> (u64, u64) {
     let before = text.get(..offset).unwrap_or(text);
@@ -33,12 +33,12 @@ pub fn line_and_column(text: &str, offset: usize) -> (u64, u64) {
 pub struct Lines(Vec<Before>);
 
 fn characters(bytes: &[u8]) -> usize {
-    // All but the bytes that go on with a character.
+    // All bytes except those that continue a character.
     bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count()
 }
 
 impl Before {
-    /// What stands in front of what comes after these bytes, which start at an offset.
+    /// The position after these bytes, which start at an offset.
     fn after(mut self, bytes: &[u8], offset: usize) -> Self {
         let mut from = 0;
         if let Some(last) = memchr::memrchr(b'\n', bytes) {
@@ -53,7 +53,7 @@ impl Before {
 }
 
 impl Lines {
-    /// Notes where every so often a line is.
+    /// Records the positions of some lines.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut blocks = Vec::with_capacity(text.len() / BLOCK + 1);
@@ -74,7 +74,7 @@ impl Lines {
         before.after(bytes, block * BLOCK)
     }
 
-    /// Line and column, in characters, of an offset; both from 1.
+    /// Line and column, in characters, of an offset. Both start at 1.
     #[must_use]
     pub fn place(&self, text: &str, offset: usize) -> (u64, u64) {
         let before = self.before(text, offset);
@@ -82,7 +82,7 @@ impl Lines {
         (number(before.newlines), number(before.characters - before.line_characters))
     }
 
-    /// The line around an offset, unless it is longer than so many bytes.
+    /// The line around an offset, unless it is longer than this many bytes.
     #[must_use]
     pub fn line<'t>(&self, text: &'t str, offset: usize, most: usize) -> Option<&'t str> {
         let start = self.before(text, offset).line_start;
@@ -92,7 +92,7 @@ impl Lines {
         text.get(start..start + end).map(|line| line.trim_end_matches('\r'))
     }
 
-    /// Where a line starts, from 0; the end of the text where there are not so many.
+    /// The start of a line, counted from 0; the end of the text if there are not as many.
     #[must_use]
     pub fn start(&self, text: &str, line: usize) -> usize {
         let block = self.0.partition_point(|before| before.newlines < line).saturating_sub(1);
@@ -115,7 +115,7 @@ mod tests {
         text.get(from..to).unwrap()
     }
 
-    /// One character after the other.
+    /// Character by character.
     fn counted(text: &str, offset: usize) -> (u64, u64) {
         let before = between(text, 0, offset);
         let line = before.matches('\n').count();

@@ -1,11 +1,11 @@
-//! Sizes and durations as people write them: `32Mi`, `100ms`.
+//! Sizes and durations in the usual notation: `32Mi`, `100ms`.
 
 use std::time::Duration;
 
 /// Bytes of `64`, `512Ki`, `32Mi` or `1Gi`.
 ///
 /// # Errors
-/// What is wrong with the text, for whoever wrote it.
+/// The error in the text, for its author.
 pub fn parse_bytes(text: &str) -> Result<usize, String> {
     let (digits, unit) = split(text);
     let factor = match unit {
@@ -21,10 +21,11 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too large"))
 }
 
-/// Duration of `250us`, `100ms`, `2s`, `1m` or `1m30s`: Go's form, which the API server uses too.
+/// Duration of `250us`, `100ms`, `2s`, `1m` or `1m30s`: the notation of Go, which the API server
+/// uses, too.
 ///
 /// # Errors
-/// What is wrong with the text, for whoever wrote it.
+/// The error in the text, for its author.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration: write a number with us, ms, s, m or h");
     let mut rest = text.trim();
