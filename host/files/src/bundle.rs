@@ -13,7 +13,7 @@ use super::parallel;
 use super::unique;
 use opgate_input::read::Reader;
 
-/// What the folder is.
+/// The format of the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BundleKind {
     /// `registry+v1`: manifests and metadata.
@@ -38,7 +38,7 @@ impl BundleKind {
     }
 }
 
-/// A bundle, read.
+/// A bundle that was read.
 #[derive(Debug)]
 pub struct Bundle {
     kind: BundleKind,
@@ -46,7 +46,7 @@ pub struct Bundle {
     pub(super) files: Vec<Arc<File>>,
     pub(super) directories: Vec<String>,
     links: Vec<String>,
-    /// What OLM unpacks; only of `registry+v1`, and where every file can be read.
+    /// The size as OLM unpacks it; only for `registry+v1`, and if every file can be read.
     compressed: Option<Size>,
 }
 

@@ -17,21 +17,21 @@ use opgate_text::lines::line_and_column;
 
 pub(super) const KIND: &str = "FileBasedCatalog";
 
-/// The blobs of a package, or those of none.
+/// The blobs of a package, or those without a package.
 #[derive(Debug)]
 pub struct Package {
     pub(super) name: String,
-    /// Names of all packages, sorted: a list that all share.
+    /// Names of all packages, sorted; a shared list.
     packages: Arc<Document>,
     /// File, and position in it.
     pub(super) blobs: Vec<(Arc<File>, usize)>,
-    /// Files that could not be read; only where the name is empty.
+    /// Files that could not be read; only if the name is empty.
     pub(super) broken: Vec<Arc<File>>,
-    /// Folders with blobs of several packages, and which; only where the name is empty.
+    /// Folders with blobs of several packages, and their names; only if the name is empty.
     shared: Vec<(String, Vec<String>)>,
 }
 
-/// What a blob says about itself.
+/// The description of a blob.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Head {
     schema: String,
@@ -40,7 +40,7 @@ struct Head {
 }
 
 impl Head {
-    /// None where it is not an object. Names are matched in any case, as Go does.
+    /// None if it is not an object. The case of names does not matter, as in Go.
     fn of(blob: &Document) -> Option<Self> {
         let blob = blob.root();
         if blob.kind() != Kind::Object {
@@ -61,7 +61,7 @@ impl Head {
     }
 }
 
-/// Reads all blobs, by package in the order of names; those of no package come last.
+/// Reads all blobs, by package in the order of names. Those without a package come last.
 pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Package>>> {
     let files = if root.is_dir() {
         files(root, reader)?
@@ -114,14 +114,14 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
         shared: Vec::new(),
     };
     let mut all: Vec<_> = groups.into_iter().map(package).collect();
-    // A catalog in which there is nothing is judged as well.
+    // An empty catalog is evaluated as well.
     if !rest.is_empty() || !broken.is_empty() || !shared.is_empty() || all.is_empty() {
         all.push(Package { broken, shared, ..package((String::new(), rest)) });
     }
     Ok(all.into_iter().map(Arc::new).collect())
 }
 
-/// A file, and what its blobs say about themselves.
+/// A file, and the descriptions of its blobs.
 type Read = (File, Vec<Option<Head>>);
 
 fn file(path: &Path, reader: &Reader) -> Read {
@@ -137,7 +137,7 @@ fn with_heads(file: File) -> Read {
     (file, heads.unwrap_or_default())
 }
 
-/// Every file that is not ignored, whatever its name, as `opm` does.
+/// Every file that is not ignored, whatever its name, as in `opm`.
 fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
     let mut folder = folder::walk(root)?;
     let ignored = Ignore::of(&folder, reader)
@@ -149,7 +149,7 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
     Ok(parallel::map(&folder.files, read))
 }
 
-/// A file in which something is no object cannot be read as blobs.
+/// A file with a value that is not an object cannot be read as blobs.
 fn without_objects(file: File, index: usize) -> File {
     let Content::Documents(documents) = &file.content else { return file };
     let start = documents.start(index);

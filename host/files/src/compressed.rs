@@ -1,13 +1,13 @@
-//! The size of a bundle as OLM unpacks it. Each file of `manifests/` and `metadata/` becomes one value of
-//! a ConfigMap, compressed with gzip and written in base64; what counts is the sum.
+//! The size of a bundle as OLM unpacks it. Each file of `manifests/` and `metadata/` becomes one
+//! value of a ConfigMap, compressed with gzip and encoded in base64. The sum counts.
 //!
 //! ```text
 //! files ─▶ lengths ─▶ the least that they can come to ─┬▶ above the limit: that is the answer
 //!                                                      └▶ deflate, block by block ─▶ base64 ─▶ sum
 //! ```
 //!
-//! A bundle that is far too large is not compressed to its end: that it is too large is known before.
-//! Deflate may be done well or badly: other writers come to sizes that differ by some percent.
+//! A bundle that is far too large is not compressed to its end, because the result is known before.
+//! The quality of deflate varies: the sizes of other programs differ by some percent.
 
 use std::io::{self, Read as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,19 +20,19 @@ use super::folder::{Entry, Folder};
 use super::parallel;
 use opgate_input::read::Opened;
 
-/// So much fits into a ConfigMap.
+/// Maximum size of a ConfigMap.
 const LIMIT: u64 = 1 << 20;
-/// By how much a bundle is too large matters to people up to here.
+/// The size of a bundle that is too large is of interest up to here.
 const ENOUGH: u64 = 8 * LIMIT;
-/// Deflate makes at best one byte out of so many. So no more than 774 MiB are ever compressed.
+/// Deflate makes at best one byte of this many. So no more than 774 MiB are ever compressed.
 const BEST: u64 = 1_032;
 /// Bytes of a file that are in memory at a time.
 const BLOCK: usize = 64 << 10;
-/// What gzip adds: a header of 10 bytes, a checksum and a length of 4 each.
+/// The addition of gzip: a header of 10 bytes, a checksum and a length of 4 each.
 const AROUND: u64 = 18;
-/// The level that gzip has unless it is told otherwise.
+/// The default level of gzip.
 const LEVEL: i32 = 6;
-/// No header of zlib.
+/// Without the header of zlib.
 const RAW: i32 = -15;
 const DEFAULT_STRATEGY: i32 = 0;
 
@@ -41,11 +41,11 @@ const DEFAULT_STRATEGY: i32 = 0;
 pub(super) enum Size {
     /// In bytes.
     Exactly(u64),
-    /// More than so many bytes; how many more is not worth the time.
+    /// More than this many bytes. The exact size is not worth the time.
     MoreThan(u64),
 }
 
-/// The size of a bundle, compressed; none where a file of it cannot be read.
+/// The size of a compressed bundle; none if one of its files cannot be read.
 pub(super) fn size(folder: &Folder) -> Option<Size> {
     let counts = |entry: &&Entry| {
         let folder = entry.path.rsplit_once('/').map(|(folder, _)| folder);
@@ -70,7 +70,7 @@ pub(super) fn size(folder: &Folder) -> Option<Size> {
     let sizes: Vec<Option<u64>> = sizes.into_iter().collect::<io::Result<_>>().ok()?;
     let all = sizes.into_iter().collect::<Option<Vec<_>>>();
     let all = all.map(|sizes| sum(sizes.into_iter().map(in_base64)));
-    // Whether a file was done when it was enough depends on the others: the answer does not.
+    // The other files determine whether a file was completed. The answer is the same.
     Some(all.filter(|size| *size <= ENOUGH).map_or(Size::MoreThan(ENOUGH), Size::Exactly))
 }
 
@@ -78,15 +78,15 @@ fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
 
-/// What deflate has made, as a value of a ConfigMap.
+/// The size of deflated data as a value of a ConfigMap.
 fn in_base64(deflated: u64) -> u64 {
     deflated.saturating_add(AROUND).div_ceil(3).saturating_mul(4)
 }
 
-/// Bytes that deflate makes of a file; none once that is enough together with `made`, what it has made of
-/// all files so far.
+/// Bytes of a deflated file; none once they are enough together with `made`, the bytes of all files
+/// so far.
 fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<u64>> {
-    // A file that grows meanwhile ends here.
+    // If a file grows in the meantime, its original size counts.
     let mut file = opened.file.take(length);
     let flags = create_comp_flags_from_zip_params(LEVEL, RAW, DEFAULT_STRATEGY);
     let mut compressor = CompressorOxide::new(flags);
@@ -120,7 +120,7 @@ mod tests {
     use crate::folder;
     use crate::testing::Temporary;
 
-    /// Bytes without any order in them.
+    /// Random bytes.
     fn noise(count: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let next = |_| {
@@ -147,13 +147,13 @@ mod tests {
 
     #[test]
     fn every_file_that_olm_unpacks_is_compressed_by_itself() {
-        // What gzip makes of nothing has 20 bytes, and is 28 in base64.
+        // An empty file has 20 bytes with gzip, and 28 in base64.
         assert_eq!(exactly(&[("manifests/a", b"")]), 28);
         assert_eq!(exactly(&[("manifests/a", b""), ("metadata/b", b"")]), 56);
         assert_eq!(exactly(&[("Dockerfile", b"FROM scratch"), ("manifests/x/y", b"a: 1")]), 0);
         let blocks = vec![b'a'; 3 * BLOCK + 1];
         assert!(exactly(&[("manifests/a", &blocks)]) < 1_000);
-        // What has no order in it becomes larger by a third.
+        // Random content grows by a third.
         let noise = noise(3 * BLOCK);
         let compressed = exactly(&[("metadata/n", &noise)]);
         let plain = u64::try_from(noise.len()).unwrap();
@@ -168,7 +168,7 @@ mod tests {
         let names = ["manifests/a", "manifests/b", "metadata/c", "metadata/d", "metadata/e"];
         let parts: Vec<_> = names.into_iter().zip(noise.chunks(noise.len() / 5)).collect();
         assert_eq!(size(&parts), Some(Size::MoreThan(ENOUGH)));
-        // A hole of 2 GiB: at best that is 2.8 MB, and nobody has to look.
+        // A hole of 2 GiB: at best that is 2.8 MB, and no compression is necessary.
         let folder = Temporary::new(&[("manifests/a", "")]);
         let path = folder.path().join("manifests/a");
         std::fs::File::options().write(true).open(&path).unwrap().set_len(2 << 30).unwrap();

@@ -1,7 +1,7 @@
-//! What is in a file: documents (JSON values one after another, YAML documents), text, or neither.
+//! The content of a file: documents (JSON values in sequence, YAML documents), text, or neither.
 //!
-//! The JSON of a document is a part of the file where the file is JSON, and is made from the YAML
-//! otherwise. Places inside of documents are found out only for what is reported ([`super::location`]).
+//! The JSON of a document is a part of the file if the file is JSON, and is made from the YAML
+//! otherwise. Places inside documents are found only for reports ([`super::location`]).
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +15,7 @@ use opgate_input::read::{At, Reader, Use};
 use opgate_input::yaml::{self, Offsets, YamlError};
 use opgate_text::lines::Lines;
 
-/// Largest text that a document holds.
+/// Maximum size of a text in a document.
 const MAX_TEXT: u64 = 64 << 10;
 
 /// A file that was read.
@@ -23,38 +23,38 @@ const MAX_TEXT: u64 = 64 << 10;
 pub struct File {
     /// Relative to the bundle or catalog, with `/`.
     pub path: String,
-    /// As messages name it.
+    /// Its path in messages.
     pub shown: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// What is in it.
+    /// Its content.
     pub content: Content,
     pub(super) lines: OnceLock<Lines>,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Debug)]
 pub enum Content {
     /// JSON or YAML.
     Documents(Documents),
-    /// What should be JSON or YAML, and is not.
+    /// A file that should be JSON or YAML, but is not.
     Broken(Broken),
     /// Any other text that is not too large.
     Text(String),
-    /// Anything else.
+    /// Any other content.
     Other,
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// From 1.
     pub line: u64,
     /// From 1.
     pub column: u64,
-    /// What is wrong.
+    /// The message.
     pub why: String,
-    /// The text, where it is one.
+    /// The text, if it is one.
     pub text: Option<Arc<str>>,
 }
 
@@ -64,7 +64,7 @@ impl Broken {
     }
 }
 
-/// Documents of a file, empty ones left out.
+/// Documents of a file, without empty ones.
 #[derive(Debug)]
 pub struct Documents {
     /// The file.
@@ -76,12 +76,12 @@ pub struct Documents {
 enum Part {
     /// A value in a file of JSON, in bytes.
     Json(Range<usize>),
-    /// What was made from YAML, and where it starts.
+    /// The JSON made from YAML, and the offset where the YAML starts.
     Yaml { start: usize, json: Arc<Text>, offsets: Offsets },
 }
 
 impl Documents {
-    /// How many there are.
+    /// The number of documents.
     pub fn len(&self) -> usize {
         self.list.len()
     }
@@ -100,7 +100,7 @@ impl Documents {
         (0..self.len()).map(|index| self.json(index))
     }
 
-    /// A document, to be looked at.
+    /// A document, parsed.
     pub fn document(&self, index: usize) -> Document {
         match self.list.get(index) {
             Some(Part::Json(range)) => Document::part(self.text.clone(), range.clone()),
@@ -109,12 +109,12 @@ impl Documents {
         }
     }
 
-    /// Every document, to be looked at.
+    /// Every document, parsed.
     pub fn documents(&self) -> impl Iterator<Item = Document> {
         (0..self.len()).map(|index| self.document(index))
     }
 
-    /// Offset where a document starts.
+    /// Offset of the start of a document.
     pub fn start(&self, index: usize) -> usize {
         match self.list.get(index) {
             Some(Part::Json(range)) => range.start,
@@ -123,7 +123,7 @@ impl Documents {
         }
     }
 
-    /// Where the values of a document are, where it is YAML.
+    /// The places of the values of a document, if it is YAML.
     pub fn offsets(&self, index: usize) -> Option<&Offsets> {
         match self.list.get(index) {
             Some(Part::Yaml { offsets, .. }) => Some(offsets),
@@ -135,14 +135,14 @@ impl Documents {
 /// Which files are JSON or YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Those whose names say so.
+    /// Those with such names.
     ByName,
-    /// Every one.
+    /// All files.
     Documents,
 }
 
 impl File {
-    /// Reads a file; what is wrong with it becomes its content.
+    /// Reads a file. An error in it becomes its content.
     pub fn read(at: At<'_>, path: String, shown: String, expect: Expect, reader: &Reader) -> Self {
         let documents = expect == Expect::Documents || has_documents(&path);
         let mut size = 0;
@@ -164,12 +164,12 @@ impl File {
         Self { path, shown, size, content: content.unwrap_or_else(broken), lines: OnceLock::new() }
     }
 
-    /// Its lines. They are counted when somebody asks.
+    /// Its lines, which are counted on demand.
     pub fn lines(&self) -> &Lines {
         self.lines.get_or_init(|| Lines::of(self.text().unwrap_or_default()))
     }
 
-    /// The documents, where it has any.
+    /// The documents, if it has any.
     pub fn documents(&self) -> Option<&Documents> {
         match &self.content {
             Content::Documents(documents) => Some(documents),
@@ -177,7 +177,7 @@ impl File {
         }
     }
 
-    /// Why it cannot be read, where it cannot.
+    /// The reason why it cannot be read, if it cannot.
     pub fn broken(&self) -> Option<&Broken> {
         match &self.content {
             Content::Broken(broken) => Some(broken),
@@ -185,13 +185,13 @@ impl File {
         }
     }
 
-    /// A line that says why it cannot be read, where it cannot.
+    /// A line with the reason why it cannot be read, if it cannot.
     pub fn complaint(&self) -> Option<String> {
         let broken = self.broken()?;
         Some(format!("{}:{}:{}: {}", self.shown, broken.line, broken.column, broken.why))
     }
 
-    /// The text of the file, as far as it is known.
+    /// The text of the file, if it is known.
     pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Documents(documents) => Some(&documents.text),
@@ -202,7 +202,7 @@ impl File {
     }
 }
 
-/// Whether the name of a file says that it is JSON or YAML.
+/// Whether a file is JSON or YAML by its name.
 pub(crate) fn has_documents(path: &str) -> bool {
     let ending = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
     ["json", "yaml", "yml"].iter().any(|known| ending == *known)
@@ -235,10 +235,10 @@ impl Content {
     }
 }
 
-/// The documents of a text, or the text with what is wrong.
+/// The documents of a text, or the text with its error.
 fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (String, Broken)> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
-    // A flow mapping of YAML starts like an object of JSON.
+    // A flow mapping of YAML starts like a JSON object.
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
     let text = if is_json || looks_like_json {
         match Text::values(text, yaml::MAX_DEPTH) {
@@ -268,7 +268,7 @@ fn of_json(text: Text, values: Vec<Range<usize>>) -> Documents {
     Documents { text: Arc::new(text), list }
 }
 
-/// What is wrong with a text that is no JSON.
+/// The error in a text that is not JSON.
 fn json(text: &str) -> Result<Vec<Part>, Broken> {
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let raw = value
@@ -286,11 +286,11 @@ fn json(text: &str) -> Result<Vec<Part>, Broken> {
             return Err(Broken::at(line, column, why));
         }
     }
-    // The parser finds nothing wrong: a test sees to it that this does not happen.
+    // The parser finds no error. A test makes sure that this does not happen.
     Err(Broken::at(1, 1, "not JSON"))
 }
 
-/// Offset of the first bracket that nests too deep.
+/// Offset of the first bracket that is nested too deep.
 fn too_deep(json: &str) -> Option<usize> {
     let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
     for (offset, byte) in json.bytes().enumerate() {
@@ -315,7 +315,7 @@ fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
     let chunks = chunks(text);
     let read = |range: &Range<usize>| {
         let parts = yaml_of(text, range.clone())?;
-        // What is made of it is kept as well.
+        // The JSON made from it is kept as well.
         let size = |part: &Part| match part {
             Part::Yaml { json, offsets, .. } => json.len().saturating_add(offsets.size()),
             Part::Json(_) => 0,
@@ -338,18 +338,18 @@ fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
     Ok(all)
 }
 
-/// What is wrong with the part of a file that starts at an offset.
+/// The error in the part of a file that starts at an offset.
 fn broken_yaml(file: &str, start: usize, error: &YamlError) -> Broken {
     let (line, _) = opgate_text::lines::line_and_column(file, start);
     Broken::at(line + error.line - 1, error.column, format!("not YAML: {}", error.why))
 }
 
-/// A YAML text of this size is read by several threads. Smaller ones are many, and read beside each
-/// other.
+/// Several threads read a YAML text of this size. Smaller texts are many, and are read in parallel
+/// with each other.
 const PARALLEL: usize = 4 << 20;
 
-/// Where the documents are: a line that starts with `---` is never inside of one. Directives, which
-/// nobody writes, stand in front of such a line.
+/// The starts of the documents: a line that starts with `---` is never inside a document.
+/// Directives, which hardly anybody writes, are before such a line.
 fn chunks(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let is_marker = |at: usize| {
@@ -379,10 +379,11 @@ fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, YamlError> {
     Ok(parts.into_iter().map(part).collect())
 }
 
-/// Calls `look` with the documents of a file until it finds something. No more of the file is parsed.
+/// Calls `look` with the documents of a file until it finds something, and parses no more of the
+/// file.
 ///
 /// # Errors
-/// Where the file cannot be read so far.
+/// If the file cannot be read up to there.
 pub(crate) fn peek<T>(
     at: At<'_>,
     path: &Path,
@@ -394,7 +395,7 @@ pub(crate) fn peek<T>(
     let text = Content::text_of(bytes.map_err(unreadable)?)?;
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>();
-        // Flow mappings of YAML and other errors are left to the second look.
+        // The second reading handles flow mappings of YAML and other errors.
         let found = values.map_while(Result::ok).find_map(|raw| look(raw.get()));
         if found.is_some() {
             return Ok(found);

@@ -1,4 +1,4 @@
-//! What is at a path: a bundle, a catalog or manifests; or a folder with some of them below it.
+//! Detects a bundle, a catalog or manifests at a path, or in a folder below it.
 //!
 //! ```text
 //! file ───▶ its first document that says what it is
@@ -17,13 +17,13 @@ use super::repository::Bundles;
 use super::{template, unique};
 use opgate_input::read::{At, Reader};
 
-/// What was looked for.
+/// The kinds that were searched for.
 const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema) and no manifest (apiVersion and kind) found in it; say what it is with --as";
 
-/// Finds out what is at a path, or below it.
+/// Detects the subjects at a path, or below it.
 ///
 /// # Errors
-/// Where it is nothing that is known: what was looked for.
+/// If no known kind is found: the kinds that were searched for.
 pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
@@ -40,15 +40,15 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
     if bundles.are_below() {
         return Ok(bundles.and_catalogs(&folder, reader));
     }
-    // Where it cannot be read, whoever reads the catalog says so.
+    // If it cannot be read, reading the catalog reports that.
     let ignored = Ignore::of(&folder, reader).unwrap_or_default();
-    // Most likely what was meant to be found.
+    // A refused entry is probably what the user meant.
     let refused = folder.files.iter().filter(|entry| entry.refused.is_some());
     let refused = refused.filter(|entry| !ignored.ignores_entry(entry));
     let mut broken = refused.map(|entry| complaint(&folder, entry, reader)).next().flatten();
     for entry in looks {
         match peek(entry.at(&folder), Path::new(&entry.path), reader, what) {
-            // Blobs that are ignored make no catalog.
+            // Ignored blobs do not make a catalog.
             Ok(Some(As::Catalog)) if ignored.ignores(&entry.path) => {}
             Ok(Some(kind)) => return whole(kind),
             Ok(None) => {}
@@ -59,13 +59,13 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
     anyhow::bail!("{shown}: {KNOWN}{broken}")
 }
 
-/// What a file is.
+/// The kind of a file.
 fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     let shown = path.display();
     if let Ok(Some(kind)) = peek(At::Named(path), path, reader, what) {
         return Ok(kind);
     }
-    // What is wrong with a file is said in the same words, whoever reads it.
+    // The error in a file has the same text for all kinds.
     let name = shown.to_string();
     let read = File::read(At::Named(path), name.clone(), name, Expect::Documents, reader);
     anyhow::bail!(template::complaint(&unique::checked(read)).unwrap_or_else(|| format!(

@@ -1,4 +1,4 @@
-//! The `field` of a violation, taken apart: `spec.files[3].documents[0].metadata.annotations[a.b]`.
+//! Parses the `field` of a violation: `spec.files[3].documents[0].metadata.annotations[a.b]`.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ pub(crate) fn tokens(field: &str) -> Vec<String> {
     tokens
 }
 
-/// What the first tokens of a field lead to.
+/// The target of the first tokens of a field.
 pub(super) struct Step<'f, 't> {
     pub(super) file: &'f Arc<File>,
-    /// The document in it, where the field is about one.
+    /// The document in it, if the field is about one.
     pub(super) document: Option<usize>,
     /// The rest.
     pub(super) tokens: &'t [String],

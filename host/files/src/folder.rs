@@ -1,4 +1,4 @@
-//! What is below a folder: files and folders, each in byte order of its path.
+//! The content of a folder: files and folders, each in byte order of its path.
 //!
 //! ```text
 //! folder ─▶ entries ─┬▶ file, folder
@@ -6,8 +6,8 @@
 //!                    └▶ folder that cannot be read: refused
 //! ```
 //!
-//! What is refused stands among the files, with the reason: it is told like a file that cannot be read,
-//! and the rest is looked at all the same.
+//! Refused entries are among the files, with the reason. They are reported like a file that cannot
+//! be read, and the other files are checked in any case.
 
 use std::fs;
 use std::io;
@@ -19,13 +19,14 @@ use anyhow::Context as _;
 use super::content::{Broken, Content, Expect, File};
 use opgate_input::read::{self, At, Reader, Root};
 
-/// Files, folders and links together.
+/// Maximum number of files, folders and links together.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Bytes of the files that links lead to, together: thousands of links to one large file are small.
+/// Maximum bytes of the files that links lead to, together: thousands of links to one large file
+/// are small.
 const MAX_LINKED: u64 = 1 << 30;
 
-/// The name of a folder, also of `.`.
+/// The name of a folder, also for `.`.
 pub(super) fn name(root: &Path) -> anyhow::Result<String> {
     let full = root.canonicalize().with_context(|| root.display().to_string())?;
     Ok(full.file_name().unwrap_or_default().to_string_lossy().into_owned())
@@ -36,34 +37,35 @@ pub(super) fn shown(root: &Path, path: &str) -> String {
     root.join(path).display().to_string()
 }
 
-/// A folder, walked.
+/// The content of a folder.
 #[derive(Debug)]
 pub struct Folder {
-    /// Where the files are opened from.
+    /// The folder from which the files are opened.
     pub root: Root,
-    /// Regular files, and what is refused.
+    /// Regular files, and refused entries.
     pub files: Vec<Entry>,
     /// Folders, relative, with `/`.
     pub directories: Vec<String>,
-    /// Links that are refused, likewise.
+    /// Refused links, likewise.
     pub links: Vec<String>,
 }
 
-/// A regular file, or what nobody may or can look into.
+/// A regular file, or a refused entry.
 #[derive(Debug)]
 pub struct Entry {
     /// Relative to the folder, with `/`.
     pub path: String,
-    /// To open it from the folder: of a link where it leads to. Of what is refused it is nothing.
+    /// The path to open it from the folder; for a link its target. Without a meaning for a refused
+    /// entry.
     pub place: PathBuf,
-    /// Why it is refused, where it is.
+    /// The reason why it is refused, if it is.
     pub refused: Option<Refused>,
 }
 
-/// Why something is refused.
+/// The reason why an entry is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What it is, and what to do.
+    /// The type of the entry, and what to do.
     pub why: String,
     /// Whether there could be files in it.
     pub is_folder: bool,
@@ -85,12 +87,12 @@ impl Entry {
         Self { path, place: PathBuf::new(), refused: Some(why) }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn at<'f>(&'f self, folder: &'f Folder) -> At<'f> {
         At::Below(&folder.root, &self.place)
     }
 
-    /// What is in it.
+    /// Its content.
     pub fn read(&self, folder: &Folder, expect: Expect, reader: &Reader) -> File {
         let (path, shown) = (self.path.clone(), shown(folder.root.path(), &self.path));
         match &self.refused {
@@ -104,11 +106,11 @@ impl Entry {
     }
 }
 
-/// Walks a folder. What is neither file, folder nor link (a pipe, a device) is refused. `.git` and the
-/// folders behind the links of a mounted volume are left out.
+/// Lists a folder. An entry that is not a file, a folder or a link (a pipe, a device) is refused.
+/// `.git` and the folders behind the links of a mounted volume are left out.
 ///
 /// # Errors
-/// Where the folder itself cannot be read, or there is too much in it.
+/// If the folder itself cannot be read, or has too much content.
 pub fn walk(root: &Path) -> anyhow::Result<Folder> {
     let opened =
         Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
@@ -149,11 +151,11 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
                     let place = full.strip_prefix(root).unwrap_or(&full).to_path_buf();
                     folder.files.push(Entry { path, place, refused: None });
                 }
-                // `..data`, and the folder that it leads to.
+                // `..data`, and its target folder.
                 Ok(_) if name.as_encoded_bytes().starts_with(b"..") => {}
                 Ok(found) if found.is_symlink() => links.push((path, full)),
                 Ok(found) if found.is_dir() => todo.push((full, path)),
-                // A pipe, a device: nobody waits for it, and nobody passes it over.
+                // A pipe or a device is neither opened nor ignored.
                 Ok(_) => {
                     let why = match read::named(&full) {
                         Err(error) => error.to_string(),
@@ -175,8 +177,8 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
     Ok(folder)
 }
 
-/// Adds what links lead to. Folders are not followed: they could lead in a circle, and what is in one
-/// inside of the folder is there already.
+/// Adds the targets of links. Links to folders are not followed: they could form a circle, and a
+/// folder inside the folder is listed already.
 fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> anyhow::Result<()> {
     if links.is_empty() {
         return Ok(());
@@ -196,8 +198,8 @@ fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> an
     Ok(())
 }
 
-/// Where in the folder a link leads to; `left` is how much links may still lead to. What is opened there
-/// is looked for without links.
+/// The target of a link in the folder. `left` is the remaining size of such targets. The target is
+/// opened without following links.
 fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refused> {
     let found = link.canonicalize().and_then(|target| Ok((fs::metadata(&target)?, target)));
     let (found, target) = match found {
@@ -282,7 +284,7 @@ mod tests {
         }
     }
 
-    /// How a ConfigMap looks in a pod.
+    /// A ConfigMap as it is mounted in a pod.
     #[test]
     fn a_mounted_volume_has_each_file_once() {
         let folder = Temporary::new(&[("..2024_11_20/a.yaml", "a: 1\n")]);
@@ -306,7 +308,7 @@ mod tests {
         assert_eq!(walk(folder.path()).unwrap().links, ["c"]);
     }
 
-    /// A path that is too long cannot be read by anybody, other than one without permission.
+    /// Nobody can read a path that is too long, unlike one without permission.
     #[test]
     fn folders_that_cannot_be_read_are_told() {
         let folder = Temporary::new(&[("file", "")]);

@@ -1,9 +1,10 @@
-//! `.indexignore`: which files of a catalog are none of it, in the syntax of `.gitignore`.
+//! `.indexignore`: the files of a folder that do not belong to the catalog, in the syntax of
+//! `.gitignore`.
 //!
-//! Each folder can have such a file; its patterns hold below the folder. The last pattern that
-//! matches decides, those of inner folders after those of outer ones; what is in an ignored
-//! folder is ignored. The crate `ignore` matches; here its patterns get what git knows and it does not:
-//! names of classes, and braces that stand for themselves.
+//! Each folder can have such a file. Its patterns apply below the folder. The last pattern that
+//! matches decides; those of inner folders come after those of outer ones. The content of an
+//! ignored folder is ignored. The crate `ignore` matches. This module adds what git supports and
+//! the crate does not: names of classes, and literal braces.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +18,8 @@ use opgate_input::read::{Reader, Use};
 /// Name of the file.
 pub const NAME: &str = ".indexignore";
 
-/// Bytes of all patterns of a catalog. Nobody writes more, and to compile them takes time.
+/// Maximum bytes of all patterns of a catalog. This is enough in practice, and to compile patterns
+/// takes time.
 const MAX_PATTERNS: u64 = 64 << 10;
 
 /// Patterns of all folders.
@@ -25,7 +27,7 @@ const MAX_PATTERNS: u64 = 64 << 10;
 pub struct Ignore {
     /// By their folders, which are empty or end in `/`.
     patterns: BTreeMap<String, Gitignore>,
-    /// Folders that were asked for, and whether they are ignored.
+    /// Folders that were queried, and whether they are ignored.
     folders: RefCell<HashMap<String, bool>>,
 }
 
@@ -33,7 +35,7 @@ impl Ignore {
     /// The patterns of a folder and of those in it.
     ///
     /// # Errors
-    /// Where a file of patterns cannot be read, or is too large: its path, and why.
+    /// If a file of patterns cannot be read, or is too large: its path, and the reason.
     pub fn of(folder: &Folder, reader: &Reader) -> Result<Self, (String, String)> {
         let mut ignore = Self::default();
         let mut left = MAX_PATTERNS;
@@ -60,7 +62,7 @@ impl Ignore {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut builder = GitignoreBuilder::new("");
         for line in text.lines().filter_map(translated) {
-            // What is no pattern matches nothing, as in git.
+            // An invalid pattern matches nothing, as in git.
             let _ = builder.add_line(None, &line);
         }
         if let Ok(patterns) = builder.build() {
@@ -75,7 +77,7 @@ impl Ignore {
         folder.is_some_and(|folder| self.ignores_folder(folder)) || self.decides(path, false)
     }
 
-    /// Whether a folder is ignored, or one around it. The outer ones are asked first.
+    /// Whether a folder, or one around it, is ignored. The outer ones are checked first.
     fn ignores_folder(&self, path: &str) -> bool {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         for folder in ends.filter_map(|end| path.get(..end)) {
@@ -92,13 +94,13 @@ impl Ignore {
         false
     }
 
-    /// Whether an entry of a folder is ignored; what is refused may be a folder.
+    /// Whether an entry of a folder is ignored. A refused entry can be a folder.
     pub fn ignores_entry(&self, entry: &Entry) -> bool {
         let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
         self.ignores(&entry.path) || is_folder && self.decides(&entry.path, true)
     }
 
-    /// What the innermost folder says that says something.
+    /// The decision of the innermost folder that has one.
     fn decides(&self, path: &str, is_folder: bool) -> bool {
         let ends = path.rmatch_indices('/').map(|(slash, _)| slash + 1).chain([0]);
         for end in ends {
@@ -113,19 +115,19 @@ impl Ignore {
     }
 }
 
-/// The folder of a file of patterns, where it is one.
+/// The folder of a file of patterns, if it is one.
 pub(super) fn base(path: &str) -> Option<&str> {
     path.strip_suffix(NAME).filter(|base| base.is_empty() || base.ends_with('/'))
 }
 
-/// A pattern as the crate reads it; none where nothing fits it.
+/// A pattern for the crate; none if it can match nothing.
 fn translated(line: &str) -> Option<String> {
     let mut pattern = String::with_capacity(line.len());
     let mut rest = line.chars();
     while let Some(c) = rest.next() {
         match c {
             '\\' => pattern.extend(['\\', rest.next()?]),
-            // Alternatives are none of git's.
+            // Git has no alternatives.
             '{' | '}' => pattern.extend(['\\', c]),
             '[' => class(&mut rest, &mut pattern)?,
             c => pattern.push(c),
@@ -134,7 +136,8 @@ fn translated(line: &str) -> Option<String> {
     Some(pattern)
 }
 
-/// The ranges of `[:digit:]`: first and last characters. The names are git's, and about ASCII.
+/// The ranges of `[:digit:]`: first and last characters. The names are those of git, for ASCII
+/// only.
 fn range(name: &str) -> Option<&'static [(char, char)]> {
     Some(match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
@@ -153,8 +156,8 @@ fn range(name: &str) -> Option<&'static [(char, char)]> {
     })
 }
 
-/// `[a-z]`, `[!a]`, `[^a]`, `[[:alpha:]_]`; a `]` right at the start stands for itself. None where the
-/// end is missing, or a name is unknown.
+/// `[a-z]`, `[!a]`, `[^a]`, `[[:alpha:]_]`. A `]` directly at the start is literal. None if the end
+/// is missing, or a name is unknown.
 fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
     let is_negated = rest.as_str().starts_with(['!', '^']);
     if is_negated {
@@ -166,7 +169,7 @@ fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
             ']' if !ranges.is_empty() => break,
             '[' if rest.as_str().starts_with(':') => {
                 let (inner, after) = rest.as_str().split_once(']')?;
-                // Without the second colon it is a bracket like any other character.
+                // Without the second colon, the bracket is literal.
                 if let Some(name) = inner.get(1..).and_then(|inner| inner.strip_suffix(':')) {
                     ranges.extend(range(name)?);
                     *rest = after.chars();
@@ -191,14 +194,14 @@ fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
     Some(())
 }
 
-/// A class without escapes, which the crate does not know in it: what means something stands where it
-/// means nothing.
+/// A class without escapes, which the crate does not support in a class. Special characters are
+/// placed where they are literal.
 fn write_class(is_negated: bool, ranges: &[(char, char)], pattern: &mut String) {
     let mut single = String::new();
     let mut inner = String::new();
     for &(from, to) in ranges {
         let (mut from, mut to) = (from, to);
-        // Ends that mean something stand by themselves.
+        // Special characters at the ends of a range are separate.
         while from <= to && is_special(from) {
             single.push(from);
             let Some(next) = char::from_u32(u32::from(from) + 1) else { break };
@@ -217,7 +220,7 @@ fn write_class(is_negated: bool, ranges: &[(char, char)], pattern: &mut String) 
     }
     let has = |c: char| single.contains(c);
     if inner.is_empty() && !is_negated && !has(']') {
-        // There is no place for these but the first one.
+        // These are literal only in the first place.
         for (index, c) in single.chars().enumerate() {
             pattern.push(if index == 0 { '{' } else { ',' });
             pattern.extend(['\\', c]);
@@ -266,7 +269,7 @@ mod tests {
             ("x[[:alnum:]][[:blank:]][[:cntrl:]]", &["x1\t\u{7}"], &["x1\t "]),
             ("x[[:graph:]][[:lower:]][[:print:]]", &["x!a "], &["x a ", "x!A "]),
             ("x[[:punct:]][[:space:]][[:xdigit:]]", &["x- F"], &["x- g", "xa F"]),
-            // What is no name, and names that nobody knows.
+            // Invalid and unknown names.
             ("[[:alpha]", &["a", "[", "l"], &["x", "]"]),
             ("[[:]", &["[", ":"], &["x"]),
             ("[[:]]", &["[]", ":]"], &["[", "x"]),

@@ -1,4 +1,4 @@
-//! JSON of the documents that policies see, put together from what stands in files.
+//! The JSON of the documents for policies, combined from parts of files.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use opgate_document::Document;
 use super::content::File;
 use super::template;
 
-/// API group of the documents that stand for files.
+/// API group of the documents that represent files.
 pub const GROUP: &str = "opgate.dev";
 /// Their version.
 pub(crate) const VERSION: &str = "v1alpha1";
 
-/// A review while it is put together.
+/// A review that is being combined.
 #[derive(Default)]
 pub(super) struct Out {
     /// Its text, with a `null` for each of the parts.
@@ -22,7 +22,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// Adds a value that stands in another text.
+    /// Adds a value from another text.
     pub(super) fn part(&mut self, document: Arc<Document>) {
         self.parts.push((self.json.len(), document));
         self.json.push_str("null");
@@ -50,7 +50,7 @@ pub(super) fn list<T>(
     out.push(']');
 }
 
-/// Writes why a file cannot be read, as a member.
+/// Writes the reason why a file cannot be read, as a member.
 pub(super) fn error(out: &mut String, file: &File) {
     if let Some(broken) = file.broken() {
         let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));

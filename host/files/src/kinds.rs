@@ -1,4 +1,4 @@
-//! What files can be, and what a document says that it is.
+//! The kinds of files, and the kind of a document by its content.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum As {
 }
 
 impl As {
-    /// As people call it.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bundle => "bundle",
@@ -38,21 +38,21 @@ impl As {
 /// Something that can be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: As,
 }
 
-/// Files of a folder that are looked into.
+/// Files of a folder that are searched.
 pub(super) const LOOKS: usize = 1_000;
 
-/// What is wrong with a file of a folder, where something is.
+/// The error in a file of a folder, if there is one.
 pub(super) fn complaint(folder: &Folder, entry: &Entry, reader: &Reader) -> Option<String> {
     template::complaint(&unique::checked(entry.read(folder, Expect::Documents, reader)))
 }
 
-/// What a document says it is.
+/// The kind of a document by its content.
 pub(super) fn what(json: &str) -> Option<As> {
     let text = Arc::new(Text::new(json.to_owned()).ok()?);
     let end = text.len();

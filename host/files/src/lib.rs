@@ -7,9 +7,9 @@
 //!                 └▶ manifest: objects ─────────────────────────────────┘   Place ◀─ field ◀─────┘
 //! ```
 //!
-//! Files are read once, on all processors, and kept as text; what policies see is put together from
-//! parts of them right before it is judged. The documents have the group `opgate.dev`, the
-//! version `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle` and `FileBasedCatalog`.
+//! Files are read once, on all CPUs, and kept as text. The documents for policies are combined from
+//! parts of them immediately before the evaluation. They have the group `opgate.dev`, the version
+//! `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle` and `FileBasedCatalog`.
 
 mod bundle;
 mod catalog;

@@ -1,8 +1,9 @@
-//! From the `field` of a violation to line and column of a file.
+//! Converts the `field` of a violation to line and column of a file.
 //!
 //! A field is a path as Kubernetes writes it (`spec.files[3].documents[0].metadata.annotations[a.b]`).
-//! The document itself says what the path means: a name with points that nobody put into brackets
-//! is found as well. What is not in the document has the place of the nearest thing around it.
+//! The document itself determines the meaning of the path: a name with points but without brackets
+//! is found as well. A field that is not in the document has the place of the nearest value around
+//! it.
 
 use opgate_document::{Document, Kind, Value};
 
@@ -12,7 +13,7 @@ use opgate_input::yaml::Numbers;
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// As messages name the file.
+    /// The path of the file in messages.
     pub file: String,
     /// From 1.
     pub line: u64,
@@ -22,7 +23,8 @@ pub struct Location {
     pub excerpt: String,
 }
 
-/// Bytes of a line that is shown: nobody reads a longer one, and whole files are written on one.
+/// Maximum bytes of a line that is shown: nobody reads a longer one, and whole files are on one
+/// line.
 const MAX_LINE: usize = 4_096;
 
 impl Location {
@@ -43,7 +45,7 @@ impl Location {
         Self { file: file.shown.clone(), line, column, excerpt }
     }
 
-    /// Where the text on a line of a file starts; lines from 0.
+    /// The start of the text on a line of a file. Lines are counted from 0.
     pub fn line(file: &File, index: u64) -> Self {
         let place = Self::new(file, index.saturating_add(1), 1);
         let indent = place.excerpt.chars().take_while(|c| c.is_whitespace()).count();
@@ -51,11 +53,11 @@ impl Location {
     }
 }
 
-/// JSON pointer of what the tokens name in a document, or of the nearest thing around it.
+/// JSON pointer of the target of the tokens in a document, or of the nearest value around it.
 fn pointer(root: Value<'_>, tokens: &[String]) -> String {
     let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
     while !tokens.is_empty() {
-        // The name, or the longest one that several of them make: it could have had points.
+        // The name, or the longest one that several of the tokens form: it can have points.
         let longest = if at.kind() == Kind::Object { tokens.len() } else { 1 };
         let found = std::iter::once(1).chain((2..=longest).rev()).find_map(|count| {
             let name = tokens.get(..count)?.join(".");
@@ -70,7 +72,7 @@ fn pointer(root: Value<'_>, tokens: &[String]) -> String {
     pointer
 }
 
-/// A document of a file, made ready for looking up places: nothing is parsed again.
+/// A document of a file, prepared for finding places without parsing it again.
 pub(crate) struct Locator {
     document: Document,
     /// Only for YAML.
@@ -78,13 +80,13 @@ pub(crate) struct Locator {
 }
 
 impl Locator {
-    /// Makes a document ready.
+    /// Prepares a document.
     pub(crate) fn of(documents: &Documents, index: usize) -> Self {
         let numbers = documents.offsets(index).map(|_| Numbers::of(documents.json(index)));
         Self { document: documents.document(index), numbers }
     }
 
-    /// The place of what the tokens name below a JSON pointer, in the document that this was made of.
+    /// The place of the target of the tokens below a JSON pointer, in this document.
     pub(crate) fn place(
         &self,
         file: &File,
@@ -106,7 +108,7 @@ impl Locator {
     }
 }
 
-/// Where the name of a member starts, given where its value does.
+/// The start of the name of a member, by the start of its value.
 fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
     let name = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
     let before = text.get(..offset).unwrap_or_default().trim_end();

@@ -1,20 +1,20 @@
-//! The same work on many things, on all processors.
+//! The same work on many items, on all CPUs.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Documents nest up to the bound of the parsers, which recurse. A debug build ran out of the 2 MiB of an
-/// ordinary thread before [`opgate_yaml::DEPTH`].
+/// The nesting of documents has the limit of the parsers, which recurse. A debug build exceeded the
+/// 2 MiB of an ordinary thread before [`opgate_yaml::DEPTH`].
 const STACK: usize = 32 << 20;
 
-/// How many threads work.
+/// The number of threads.
 pub fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// What `work` makes of each item, in the order of the items. It runs on threads with enough stack for
-/// deep documents, also for a single item.
+/// The results of `work` for each item, in the order of the items. It runs on threads with enough
+/// stack for deep documents, even for a single item.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {

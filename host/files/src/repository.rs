@@ -1,13 +1,13 @@
-//! The bundles and catalogs in a folder that holds other things as well, such as a repository.
+//! The bundles and catalogs in a folder with other content, such as a repository.
 //!
 //! ```text
 //! folders ─▶ manifests/ in it, *.package.yaml in it ─▶ bundles, the outer ones
 //! the other files ─▶ blobs ─▶ their folders, the outer ones ─▶ catalogs
 //! ```
 //!
-//! A catalog has a folder for each package, as is recommended: where a folder holds nothing but such
-//! folders, of different packages, it is the catalog. What is hidden is left out, and so are manifests
-//! elsewhere; files beside all of it that cannot be read are told, because one could be of a catalog.
+//! A catalog should have a folder for each package. If a folder contains nothing but such folders,
+//! of different packages, it is the catalog. Hidden entries and manifests elsewhere are left out.
+//! Other files that cannot be read are reported, because one of them could belong to a catalog.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -21,10 +21,10 @@ use super::ignore::Ignore;
 use super::kinds::{As, Found, LOOKS, complaint, what};
 use opgate_input::read::Reader;
 
-/// Files that cannot be read and are named one by one.
+/// Maximum number of unreadable files that are named.
 const NAMED: usize = 10;
 
-/// The bundles in a folder, by their own folders; that of the folder itself is empty.
+/// The bundles in a folder, by their own folders; the name of the folder itself is empty.
 pub(super) struct Bundles(Vec<(String, As)>);
 
 impl Bundles {
@@ -34,13 +34,13 @@ impl Bundles {
             let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
             if name == "manifests" {
                 let kind = if has_annotations(folder, parent) { As::Bundle } else { As::Plain };
-                // Of folders that are found, those with this name hold other things as well.
+                // A found folder with this name has other content as well.
                 if kind == As::Bundle || parent.is_empty() || has_objects(folder, path, reader) {
                     found.push((parent.to_owned(), kind));
                 }
             }
         }
-        // A link in the place of the folder: a rule tells.
+        // A link instead of the folder: a rule reports it.
         for entry in folder.files.iter().filter(|entry| entry.refused.is_some()) {
             let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
             if name == "manifests" && has_annotations(folder, parent) {
@@ -50,7 +50,7 @@ impl Bundles {
         let packages = folder.files.iter().filter(|file| file.path.ends_with(".package.yaml"));
         found.extend(packages.map(|file| (parent(&file.path).to_owned(), As::Bundle)));
         found.retain(|(path, _)| !is_hidden(path));
-        // Of one folder that which says more.
+        // The more specific result for a folder counts.
         found.sort_by_cached_key(|(path, kind)| (format!("{path}/"), *kind == As::Plain));
         found.dedup_by(|(path, _), (outer, _)| is_within(path, outer));
         Self(found)
@@ -79,7 +79,7 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// The folders around a path, the folder itself left out.
+/// The folders around a path, without the folder itself.
 fn around(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').filter_map(|(end, _)| path.get(..end))
 }
@@ -107,7 +107,7 @@ fn has_annotations(folder: &Folder, parent: &str) -> bool {
             .any(|name| file(folder, &format!("{metadata}/{name}")).is_some())
 }
 
-/// Whether a folder has objects right in it, and is not the input of kustomize.
+/// Whether a folder directly contains objects, and is not the input of kustomize.
 fn has_objects(folder: &Folder, path: &str, reader: &Reader) -> bool {
     let is_input = ["kustomization.yaml", "kustomization.yml", "Kustomization"]
         .iter()
@@ -122,13 +122,13 @@ fn has_objects(folder: &Folder, path: &str, reader: &Reader) -> bool {
     !is_input && inside.take(LOOKS).any(is_object)
 }
 
-/// What a file beside the bundles is.
+/// The kind of a file beside the bundles.
 enum Look {
     /// Its first blob is of this package.
     Blobs(String),
     /// It could have blobs, but cannot be read, or is refused.
     Broken,
-    /// Something else.
+    /// Any other file.
     Other,
 }
 
@@ -157,10 +157,10 @@ fn package(json: &str) -> String {
     member(if is_package { "/name" } else { "/package" }).unwrap_or_default().to_owned()
 }
 
-/// The catalogs beside the bundles: folders, or files where a folder holds a bundle as well.
+/// The catalogs beside the bundles: folders, or files if a folder contains a bundle as well.
 fn catalogs(folder: &Folder, bundles: &[(String, As)], reader: &Reader) -> Vec<String> {
     let ignored = Ignore::of(folder, reader).unwrap_or_default();
-    // Folders with a bundle somewhere in them.
+    // Folders with a bundle anywhere below them.
     let shared: HashSet<&str> =
         [""].into_iter().chain(bundles.iter().flat_map(|(path, _)| around(path))).collect();
     let held: HashSet<&str> = bundles.iter().map(|(path, _)| path.as_str()).collect();
@@ -169,7 +169,7 @@ fn catalogs(folder: &Folder, bundles: &[(String, As)], reader: &Reader) -> Vec<S
             && !around(&file.path).any(|folder| held.contains(folder))
             && !ignored.ignores_entry(file)
     };
-    // By folder, or by file, the package of the first blob; folders with anything else in them.
+    // By folder or by file, the package of the first blob; folders with any other content.
     let mut blobs: BTreeMap<String, String> = BTreeMap::new();
     let mut others: HashSet<&str> = shared.clone();
     let mut broken = Vec::new();
@@ -186,7 +186,7 @@ fn catalogs(folder: &Folder, bundles: &[(String, As)], reader: &Reader) -> Vec<S
             Look::Blobs(package) => {
                 let folder = parent(&file.path);
                 let at = if shared.contains(folder) { &file.path } else { folder };
-                // With a slash the outer ones come first.
+                // With a slash, the outer ones come first.
                 blobs.entry(format!("{at}/")).or_insert(package);
             }
             Look::Broken => broken.push(file),
@@ -205,7 +205,7 @@ fn catalogs(folder: &Folder, bundles: &[(String, As)], reader: &Reader) -> Vec<S
     found
 }
 
-/// Folders of which each one inside is another package stand for those.
+/// Replaces folders by the one around them, if each of them is another package.
 fn with_packages(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<String> {
     let mut packages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (path, package) in catalogs {
@@ -229,7 +229,7 @@ fn with_packages(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<Strin
     outer
 }
 
-/// Says which files could be of a catalog, and are of none.
+/// Reports the files that could belong to a catalog, but do not.
 fn left_out(
     folder: &Folder,
     catalogs: &[String],
@@ -309,7 +309,7 @@ mod tests {
             (&[("catalog/catalog.yaml", A), ("catalog/more/b.yaml", B)], &["catalog"]),
             (&[("catalog/a/catalog.yaml", A), ("catalog/b/catalog.yaml", B)], &["catalog"]),
             (&[("catalog/a/c.yaml", A), ("catalog/b/c.json", "{")], &["catalog"]),
-            // The same package twice are two catalogs, and other files are of none.
+            // The same package twice gives two catalogs, and other files belong to none.
             (&[("x/v1/c.yaml", A), ("x/v2/c.yaml", A)], &["x/v1", "x/v2"]),
             (&[("x/v1/a/c.yaml", A), ("x/v2/a/c.yaml", A)], &["x/v1", "x/v2"]),
             (&[("x/a/c.yaml", A), ("x/Dockerfile", "FROM x")], &["x/a"]),

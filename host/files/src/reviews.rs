@@ -1,4 +1,4 @@
-//! What is judged: documents that know how they are written as a review, and where their parts are.
+//! The subjects of a check: documents with their form as a review, and the places of their parts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use super::field::{Step, tokens};
 use super::json::{Out, quoted};
 use super::location::{Location, Locator};
 
-/// Bytes of the title of a package that are shown.
+/// Maximum bytes of the title of a package that are shown.
 const MAX_TITLE: usize = 256;
 
 /// A bundle, a catalog's package or a manifest.
 #[derive(Debug)]
 pub struct Subject {
-    /// Where it came from: a folder, a file, `file#2`.
+    /// The origin: a folder, a file, `file#2`.
     pub source: String,
     /// Kind of the document or object.
     pub kind: String,
     /// Name of the document or object.
     pub name: String,
-    /// What policies are asked: about a bundle, and about each of its manifests.
+    /// The requests for the policies: about a bundle, and about each of its manifests.
     pub requests: Vec<Request>,
-    /// Files of it that could not be read. Somebody has to say so: a policy, or the caller.
+    /// Files of it that could not be read. A policy or the caller must report them.
     pub broken: Vec<Arc<File>>,
 }
 
 impl Subject {
-    /// The title of a package in a tree of findings, empty for what belongs to no package; none where
-    /// this is no catalog.
+    /// The title of a package in a tree of findings; empty for blobs without a package, none if
+    /// this is not a catalog.
     pub fn package(&self) -> Option<String> {
         let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
         let title = || {
@@ -47,7 +47,7 @@ impl Subject {
     }
 }
 
-/// One question to the policies.
+/// One request for the policies.
 #[derive(Debug)]
 pub struct Request {
     /// API group.
@@ -62,15 +62,15 @@ pub struct Request {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// What it is about.
+    /// The object.
     pub object: Layout,
-    /// What was published before.
+    /// The published version.
     pub old: Option<Layout>,
-    /// Path of the object in the document of its bundle, in front of the fields of violations.
+    /// Path of the object in the document of its bundle, a prefix for the fields of violations.
     pub prefix: String,
 }
 
-/// A document, and how it was put together.
+/// A document, and its parts.
 #[derive(Debug, Clone)]
 pub enum Layout {
     /// A folder with all its files.
@@ -93,21 +93,21 @@ pub struct Object {
 }
 
 impl Request {
-    /// Whether it is about a document of ours, and not about an object of a cluster.
+    /// Whether it is about a document that represents files, not about an object of a cluster.
     pub fn stands_for_files(&self) -> bool {
         !matches!(self.object, Layout::Object(_))
     }
 
-    /// The review, as an API server would send it. What stands in files is not copied.
+    /// The review, as an API server would send it. Parts of files are not copied.
     ///
     /// # Errors
-    /// Where it nests too deep.
+    /// If it is nested too deep.
     pub fn text(&self) -> Result<Arc<Text>, TooDeep> {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         let json = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
-            // The log names a review by it.
+            // The log identifies a review by it.
             quoted(format!("{} {}", self.kind, self.name).trim_end()),
             quoted(&self.name),
             quoted(&self.namespace),
@@ -166,7 +166,7 @@ impl<'l> Resolver<'l> {
         Self { layout, ready: HashMap::new() }
     }
 
-    /// The place of a field; none where it is about the folder as a whole.
+    /// The place of a field; none if it is about the folder as a whole.
     pub fn place(&mut self, field: &str) -> Option<Location> {
         let tokens = tokens(field);
         let (step, base) = match self.layout {
@@ -178,7 +178,7 @@ impl<'l> Resolver<'l> {
             }
         };
         let (Some(index), Some(documents)) = (step.document, step.file.documents()) else {
-            // A text has no documents, but lines: `text[2]` is the third one.
+            // A text has no documents, but lines: `text[2]` is the third line.
             if let [text, line] = step.tokens
                 && text == "text"
                 && let Ok(line) = line.parse()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder that is removed in the end.
+/// A folder that is removed at the end.
 pub(crate) struct Temporary(PathBuf);
 
 impl Temporary {
@@ -33,7 +33,8 @@ impl Temporary {
         std::fs::write(path, content).unwrap();
     }
 
-    /// Makes folders in each other until the path of the innermost ones is longer than any path may be.
+    /// Creates nested folders until the path of the innermost ones exceeds the maximum length of a
+    /// path.
     pub(crate) fn deep(&self, name: &str) {
         let names: Vec<_> = (0..12).map(|_| "d".repeat(200)).collect();
         let (outer, inner) = (self.0.join(name), self.0.join("inner"));

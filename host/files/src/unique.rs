@@ -1,13 +1,13 @@
-//! Names that stand twice in one object of JSON. The parser takes the last one, and other readers may
-//! take the first: as in YAML, such a file cannot be read.
+//! Duplicate names in an object of JSON. The parser takes the last one, and other readers may take
+//! the first. As in YAML, such a file cannot be read.
 //!
-//! The pass that checks a file notices them (`opgate_document::Text::twice`): one of its own costs a
+//! The pass that checks a file finds them (`opgate_document::Text::twice`). A separate pass costs a
 //! tenth of the time for a catalog of 100 MB, this one a hundredth.
 
 use super::content::{Broken, Content, File};
 use opgate_text::lines::line_and_column;
 
-/// The file, unless a name stands twice in it.
+/// The file, unless an object in it has a name twice.
 pub(super) fn checked(file: File) -> File {
     let Content::Documents(documents) = &file.content else { return file };
     let text: &str = &documents.text;
@@ -19,9 +19,9 @@ pub(super) fn checked(file: File) -> File {
     File { content: Content::Broken(broken), ..file }
 }
 
-/// What a quoted text says.
+/// The value of a quoted text.
 fn said(quoted: &str) -> String {
-    // Half of a pair of surrogates has no other form than the one in which it is written.
+    // Half of a surrogate pair has no other form than the one in the text.
     serde_json::from_str(quoted).unwrap_or_else(|_| quoted.trim_matches('"').to_owned())
 }
 

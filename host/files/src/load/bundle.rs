@@ -1,5 +1,5 @@
-//! A bundle as reviews: of the document with every file in it, and of its manifests as the objects that they
-//! will become.
+//! A bundle as reviews: of the document with every file in it, and of its manifests as the objects
+//! that they will become.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::template;
 /// Reads a bundle.
 ///
 /// # Errors
-/// Where the folder cannot be read.
+/// If the folder cannot be read.
 pub(super) fn load(
     root: &Path,
     kind: BundleKind,
@@ -26,7 +26,7 @@ pub(super) fn load(
     anyhow::ensure!(root.is_dir(), "{}: not a folder: name that of the bundle", root.display());
     let bundle = Arc::new(Bundle::read(root, kind, reader)?);
     let old = since.map(|old| Bundle::read(old, kind, reader).map(Arc::new)).transpose()?;
-    // What cannot be read must not read as nothing published.
+    // A path that cannot be read must not count as nothing published.
     let unread = old.iter().flat_map(|old| &old.files).filter_map(|file| template::complaint(file));
     let unread: Vec<_> = unread.collect();
     anyhow::ensure!(unread.is_empty(), "{}", unread.join("\n"));
@@ -59,7 +59,7 @@ pub(super) fn load(
 
 /// The manifests among the files, each with its path in the document.
 fn objects(bundle: &Bundle) -> Vec<Request> {
-    // The legacy format has no such folder, but one for each version.
+    // The legacy format has one such folder for each version instead.
     let flat = bundle.directories.iter().any(|folder| folder == "manifests");
     let mut found = Vec::new();
     for (position, file) in bundle.files.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A file-based catalog as reviews, one of each package.
+//! A file-based catalog as reviews, one for each package.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,18 +14,18 @@ use crate::reviews::{Layout, Request, Subject};
 /// Reads a catalog.
 ///
 /// # Errors
-/// Where the folder cannot be read.
+/// If the folder cannot be read.
 pub(super) fn load(
     root: &Path,
     since: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Vec<Subject>> {
     let source = root.display().to_string();
-    // A missing path must not read as an empty catalog.
+    // A missing path must not count as an empty catalog.
     folder::name(root)?;
     let mut old: BTreeMap<String, Arc<Package>> = BTreeMap::new();
     if let Some(since) = since {
-        // A missing path, or files that cannot be read, must not read as nothing published.
+        // A missing path, or files that cannot be read, must not count as nothing published.
         folder::name(since)?;
         let published = catalog::read(since, reader)?;
         let broken = published.iter().flat_map(|package| &package.broken);
@@ -51,7 +51,7 @@ pub(super) fn load(
         }],
     };
     let packages = catalog::read(root, reader)?;
-    // Most likely the wrong folder: a pipeline must not pass because of it.
+    // This is probably the wrong folder: a pipeline must not pass because of it.
     anyhow::ensure!(
         packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
         "{source}: no catalog in it: there is no blob with schema"
@@ -62,8 +62,8 @@ pub(super) fn load(
     Ok(packages.into_iter().map(subject).collect())
 }
 
-/// Names of packages that were published and are not there any more. Where a file cannot be read,
-/// which is reported, any of them may be in it.
+/// Names of packages that were published and are missing now. If a file cannot be read, which is
+/// reported, any of them can be in it.
 fn gone(old: &BTreeMap<String, Arc<Package>>, packages: &[Arc<Package>]) -> Vec<String> {
     if packages.iter().any(|package| !package.broken.is_empty()) {
         return Vec::new();

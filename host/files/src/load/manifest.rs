@@ -14,7 +14,7 @@ use opgate_upstream::kinds::plural;
 /// Reads the manifests of a file, or of a folder.
 ///
 /// # Errors
-/// Everything that cannot be read or is no object, one line each.
+/// All files that cannot be read and documents that are not objects, one line each.
 pub(super) fn load(
     root: &Path,
     since: Option<&Path>,
@@ -65,7 +65,7 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
         return Ok(vec![Arc::new(unique::checked(file))]);
     }
     let mut folder = folder::walk(root)?;
-    // What could hold more files is told, whatever its name.
+    // An entry that could contain files is reported, whatever its name.
     let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
     folder.files.retain(|entry| has_documents(&entry.path) || is_folder(entry));
     anyhow::ensure!(
@@ -78,7 +78,7 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
     }))
 }
 
-/// Gives to each object the one of the same kind and name that was there before.
+/// Assigns to each object the previous one with the same kind and name.
 pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<Request>) {
     let key = |r: &Request| (r.group.clone(), r.kind.clone(), r.namespace.clone(), r.name.clone());
     let old: std::collections::HashMap<_, _> =
@@ -91,7 +91,7 @@ pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<
 /// The objects of a document: itself, or the elements of a list.
 ///
 /// # Errors
-/// Where it is none.
+/// If it is not an object.
 pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, String> {
     let json = file.documents().map_or("null", |documents| documents.json(index));
     let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());

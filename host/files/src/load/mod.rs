@@ -1,4 +1,4 @@
-//! From a path to the reviews that are about it.
+//! Loads the reviews about a path.
 
 mod bundle;
 mod catalog;
@@ -12,11 +12,11 @@ use crate::bundle::BundleKind;
 use crate::kinds::As;
 use crate::reviews::Subject;
 
-/// What is to be checked at a path. Deep documents need the stack of a thread of [`crate::parallel::map`].
-/// `since` is what was published before.
+/// The subjects to be checked at a path. Deep documents need the stack of a thread of
+/// [`crate::parallel::map`]. `since` is the published version.
 ///
 /// # Errors
-/// Where it cannot be read as what it should be: one line each.
+/// If it cannot be read as this kind: one line for each error.
 pub fn load(
     path: &Path,
     kind: As,
@@ -26,7 +26,7 @@ pub fn load(
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
     if found.is_dir() {
-        // Most likely the wrong folder: no rule has to say so.
+        // This is probably the wrong folder. No rule reports it.
         let mut entries = path.read_dir().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
         anyhow::ensure!(entries.next().is_some(), "{shown}: there is nothing in it");
     }
