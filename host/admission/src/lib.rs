@@ -1,4 +1,4 @@
-//! What decides: reviews in, decisions out.
+//! Decides about reviews.
 //!
 //! ```text
 //! bytes ─▶ review::Review ─▶ policy::Set::decide ─┬▶ a policy's code (opgate_engine) ─▶ verdict
@@ -8,9 +8,9 @@
 //!                          policy::Decision ─▶ policy::response, or a report of the command line
 //! ```
 //!
-//! * [`review`]: AdmissionReviews, as they come.
-//! * [`cluster`]: what policies may know of other objects of the cluster.
-//! * [`policy`]: what a policy is, its configuration, the set that serves, decisions and answers.
+//! * [`review`]: AdmissionReviews as they arrive.
+//! * [`cluster`]: what policies can read of other objects of the cluster.
+//! * [`policy`]: policies, their configuration, the set that serves, decisions and answers.
 
 // For the feature that chooses a version of Kubernetes.
 use k8s_openapi as _;

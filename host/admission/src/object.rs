@@ -1,5 +1,5 @@
-//! Structs that are read from objects only. Derived code also takes a list with the fields in order,
-//! which no format here means.
+//! Structs that are deserialized from objects only. Derived code also accepts a list with the
+//! fields in order, which no format here allows.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// A value that was written as an object.
+/// A value from an object.
 #[derive(Debug, Default)]
 pub(crate) struct Object<T>(pub(crate) T);
 

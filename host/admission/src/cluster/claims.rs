@@ -1,16 +1,16 @@
-//! Who was in the way of others too often goes first.
+//! Gives priority to requests that others have delayed too often.
 //!
-//! An evaluation is repeated where something was reserved meanwhile that may change what it has asked. One that
-//! takes long could be repeated for ever, by whoever writes often. After some rounds it lays claim to what it
-//! asks about: what would change the answers waits until it is decided.
+//! An evaluation is repeated if a change was reserved in the meantime that can change its answers.
+//! Frequent writes could repeat a long evaluation forever. After some rounds it claims the objects
+//! of its queries: changes that could change the answers wait until it has its decision.
 //!
 //! ```text
 //! round 1, 2, 3: Outdated ─▶ Claim (questions) ─▶ round 4 ─▶ reserved; the claim ends
 //!                               └─ writes that may change the answers: Claimed ─ wait ─┘
 //! ```
 //!
-//! Claims are numbered: one that has a claim waits for older ones only, so that nobody waits in a circle. A
-//! claim lapses after a while, so that a slow evaluation does not hold up others for long.
+//! Claims are numbered. A request with a claim waits only for older ones, so there is no deadlock.
+//! A claim expires after a while, so that a slow evaluation does not delay others for long.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use tokio::time::Instant;
 
 use super::reservations::{Made, Question};
 
-/// Claims at one time.
+/// Maximum number of claims.
 const MOST: usize = 64;
 
-/// A claim holds for so long.
+/// The time after which a claim expires.
 const HOLDS: Duration = Duration::from_secs(1);
 
 /// All claims.
@@ -46,7 +46,7 @@ struct Held {
     asked: Vec<(usize, Question)>,
 }
 
-/// What is asked about is not changed by others, until this is dropped.
+/// Claims the objects of queries until it is dropped.
 #[derive(Debug)]
 pub struct Claim<'c> {
     claims: &'c Claims,
@@ -54,7 +54,7 @@ pub struct Claim<'c> {
 }
 
 impl Claims {
-    /// Lays claim to what was asked about; none where there are too many.
+    /// Claims the objects of queries; none if there are too many claims.
     pub(super) fn claim(&self, asked: Vec<(usize, Question)>) -> Option<Claim<'_>> {
         let mut state = self.state.lock();
         if state.held.len() >= MOST {
@@ -66,12 +66,12 @@ impl Claims {
         Some(Claim { claims: self, number })
     }
 
-    /// Whether there are any.
+    /// Whether there are any claims.
     pub(super) fn are_there(&self) -> bool {
         !self.state.lock().held.is_empty()
     }
 
-    /// Whether what would be made has to wait for a claim that is older than one's own.
+    /// Whether a change must wait for an older claim than that of its request.
     pub(super) fn forbid(&self, made: &[(usize, Made)], own: Option<&Claim<'_>>) -> bool {
         let now = Instant::now();
         let state = self.state.lock();
@@ -85,17 +85,17 @@ impl Claims {
         })
     }
 
-    /// Told whenever a claim ends; one that lapses tells nobody.
+    /// Notified when a claim is dropped, but not when it expires.
     pub(super) fn ended(&self) -> &Notify {
         &self.ended
     }
 }
 
-/// The longest that one waits for a claim before looking again.
+/// Maximum wait for a claim before another check.
 pub(super) const LOOK_AGAIN: Duration = HOLDS;
 
 impl Claim<'_> {
-    /// Lays claim to what was asked this time.
+    /// Claims the objects of the queries of this round.
     pub(super) fn asks(&self, asked: Vec<(usize, Question)>) {
         let mut state = self.claims.state.lock();
         if let Some(held) = state.held.iter_mut().find(|held| held.number == self.number) {

@@ -1,4 +1,4 @@
-//! What is allowed is what is stored: a verdict that holds whatever becomes of the requests under way.
+//! Makes verdicts that hold whatever happens to the requests in progress.
 //!
 //! ```text
 //! judge(Stored) ─ asked what must be exact? ─▶ direct read, again
@@ -23,18 +23,17 @@ use super::claims::LOOK_AGAIN;
 use super::lens::{Lens, Needed, Scope, World};
 use super::{Cluster, Counters, Direct, Kind, NoRoom, Question, Reserved, Source, Write};
 
-/// The longest that one who needs to know waits for the watch before asking directly: the watch
-/// usually takes milliseconds.
+/// Maximum wait for the watch before a direct read. The watch usually takes milliseconds.
 const WATCH_FIRST: Duration = Duration::from_millis(50);
 
-/// The longest that a direct read takes in place of a watch that fails.
+/// Maximum time of a direct read that replaces a watch that fails.
 const INSTEAD: Duration = Duration::from_secs(3);
 
-/// Objects of one request that are read directly. A verdict that hangs on more requests under way
-/// than this is a denial.
+/// Maximum number of objects of a request that are read directly. A verdict that depends on more
+/// requests in progress is a denial.
 const MOST_READ: usize = 32;
 
-/// After so many rounds in which others changed what was asked, they have to wait.
+/// After this many rounds with changes by others, those must wait.
 const MOST_ROUNDS: u32 = 3;
 
 /// What becomes of questions that must be exact while the watch of their resource fails.
@@ -46,84 +45,85 @@ pub enum Interrupted {
     Fail,
 }
 
-/// One who judges a request by the cluster as a lens shows it.
+/// Evaluates a request with the cluster as a lens shows it.
 pub trait Judge {
-    /// What it says in the end.
+    /// The final answer.
     type Verdict;
-    /// Why it says nothing.
+    /// The reason why there is no answer.
     type Overload: From<Unsettled>;
 
-    /// Judges.
+    /// Evaluates the request.
     ///
     /// # Errors
-    /// Where there is too much to do.
+    /// If the server is overloaded.
     fn judge(
         &self,
         lens: &Lens,
     ) -> impl Future<Output = Result<Asked<Self::Verdict>, Self::Overload>>;
 
-    /// Takes back what rests on the kinds about which there is no answer.
+    /// Removes findings that depend on kinds without an answer.
     fn without_answer(&self, verdict: Self::Verdict, why: &str) -> Self::Verdict;
 
-    /// Says in a denial that it rests on requests about these objects that are not settled.
+    /// Notes in a denial that it depends on unsettled requests about these objects.
     fn resting_on(&self, verdict: Self::Verdict, objects: &[String]) -> Self::Verdict;
 
-    /// What it changes where it is allowed. After this nothing keeps the verdict from being said.
+    /// The change that the request makes if it is allowed. After this, the verdict can be sent in
+    /// any case.
     ///
     /// # Errors
-    /// Where it cannot be said.
+    /// If it cannot be sent.
     fn change(&self, verdict: &mut Self::Verdict) -> Result<Option<Write>, Self::Overload>;
 
-    /// What becomes of an allowed request that cannot be reserved.
+    /// The answer to an allowed request that cannot be reserved.
     ///
     /// # Errors
-    /// Where it must not pass.
+    /// If it must not be allowed.
     fn without_room(&self, verdict: Self::Verdict) -> Result<Self::Verdict, Self::Overload>;
 }
 
-/// A judgement, and what it rests on.
+/// The result of an evaluation, and its queries.
 #[derive(Debug)]
 pub struct Asked<V> {
-    /// What was said.
+    /// The answer.
     pub verdict: V,
-    /// Whether it allows.
+    /// Whether it allows the request.
     pub allows: bool,
-    /// Whether it is one at all, not a fault.
+    /// Whether there is an answer, not a policy error.
     pub is_sound: bool,
-    /// What was asked, by kind.
+    /// The queries, by kind.
     pub asked: Vec<(usize, Scope)>,
-    /// The same, as exactly as it was asked.
+    /// The same, as precise as the queries were.
     pub questions: Vec<(usize, Question)>,
-    /// Objects that make the answers other ones in other worlds.
+    /// Objects that change the answers in other worlds.
     pub touched: Vec<(usize, Key)>,
 }
 
-/// Why there is no verdict.
+/// The reason why there is no verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
-    /// Others changed the same objects again and again until the time was up.
+    /// Others changed the same objects repeatedly until the time was over.
     Contention,
-    /// Too much is reserved.
+    /// There are too many reservations.
     NoRoom,
     /// The time of the request was over before it was decided.
     Late,
 }
 
-/// What must be known exactly.
+/// The queries that need an exact answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Exactness<'d> {
-    /// Who is asked directly.
+    /// The source of direct reads.
     pub direct: Option<&'d Direct>,
     /// Always, not only while a watch fails.
     pub always: bool,
-    /// Kinds that come under review and are read: two requests can get in each other's way there.
+    /// Kinds that come under review and are read: two requests about them can conflict.
     pub contested: &'d [usize],
 }
 
-/// Decides a request. It ends at the deadline at the latest.
+/// Decides about a request, not later than the deadline.
 ///
 /// # Errors
-/// Where there is no verdict.
+/// If there is no verdict.
 pub async fn decide<J: Judge>(
     cluster: &Cluster,
     exactness: Exactness<'_>,
@@ -132,14 +132,14 @@ pub async fn decide<J: Judge>(
 ) -> Result<J::Verdict, J::Overload> {
     let mut lens = Lens::default();
     if cluster.options().source != Source::Live {
-        // Nothing is under way, and there is nobody to ask.
+        // No request is in progress, and there is nothing to read directly.
         return Ok(judge.judge(&lens).await?.verdict);
     }
     let mut needed = Needed::default();
     let mut patience = Patience::default();
     let (mut rounds, mut claim) = (0, None);
     loop {
-        // Before anything is asked: what is reserved from now on is noticed.
+        // Before any query: all reservations from now on are detected.
         let seen = cluster.counters();
         let mut worlds = vec![judge.judge(&lens).await?];
         let mut closer = look_closer(cluster, exactness, &mut needed, &worlds);
@@ -147,7 +147,8 @@ pub async fn decide<J: Judge>(
             && stored.is_sound
             && !stored.touched.is_empty()
         {
-            // In one world it may follow what it sees to objects that it does not ask for in another.
+            // In one world, an evaluation can follow references to objects that it does not query
+            // in another.
             let mut applied = 0;
             while applied < deepest(cluster, &worlds) {
                 let lens = Lens { world: World::Applied(applied), ..lens.clone() };
@@ -158,14 +159,14 @@ pub async fn decide<J: Judge>(
                 let lens = Lens { world, ..lens.clone() };
                 worlds.push(judge.judge(&lens).await?);
             }
-            // In another world it may ask for more.
+            // In another world it can have more queries.
             closer = look_closer(cluster, exactness, &mut needed, &worlds);
         }
         let read = match closer {
             Closer::Enough => None,
             Closer::Read(direct) => Some(direct.fresh(cluster, &needed, deadline).await),
             Closer::Instead(direct, why) => {
-                // A view of the past is not worth the whole time of the request.
+                // An outdated view is not worth the whole time of the request.
                 let soon = deadline.min(Instant::now() + INSTEAD);
                 let read = direct.fresh(cluster, &needed, soon).await;
                 Some(read.map_err(|error| format!("{why}; read directly: {error}")))
@@ -188,7 +189,7 @@ pub async fn decide<J: Judge>(
             let mut touched: Vec<_> = worlds.iter().flat_map(|w| w.touched.clone()).collect();
             touched.sort();
             touched.dedup();
-            // What was settled while it was judged needs no wait.
+            // Requests that were settled during the evaluation need no wait.
             if was_settled(cluster, &seen)
                 || patience.wait(cluster, exactness.direct, &touched, deadline).await
             {
@@ -207,13 +208,13 @@ pub async fn decide<J: Judge>(
             return Ok(first(worlds)?.verdict);
         };
         if Instant::now() >= deadline {
-            // Whoever asked has given up: nothing will be stored.
+            // The caller has given up: the request will not be stored.
             return Err(Unsettled::Late.into());
         }
         let asked: Vec<_> =
             worlds.iter_mut().flat_map(|world| std::mem::take(&mut world.questions)).collect();
         loop {
-            // Registered before it is tried: no end is missed.
+            // Registered before the attempt, so that no end of a claim is missed.
             let mut ended = std::pin::pin!(cluster.claims.ended().notified());
             ended.as_mut().enable();
             match cluster.reserve(&write, &seen, &asked, claim.as_ref()) {
@@ -236,18 +237,18 @@ pub async fn decide<J: Judge>(
     }
 }
 
-/// Whether anything was settled since.
+/// Whether any request was settled since.
 fn was_settled(cluster: &Cluster, seen: &[Counters]) -> bool {
     let now = cluster.counters();
     seen.iter().zip(&now).any(|(seen, now)| seen.settled != now.settled)
 }
 
-/// The judgement of what is stored.
+/// The evaluation of the stored objects.
 fn first<V>(worlds: Vec<Asked<V>>) -> Result<Asked<V>, Unsettled> {
     worlds.into_iter().next().ok_or(Unsettled::Contention)
 }
 
-/// Most requests about one object that any of the judgements touches.
+/// Maximum number of requests about one object in any of the evaluations.
 fn deepest<V>(cluster: &Cluster, worlds: &[Asked<V>]) -> usize {
     let touched = worlds.iter().flat_map(|world| &world.touched);
     touched.map(|(kind, key)| depth(cluster, *kind, key)).max().unwrap_or_default()
@@ -271,11 +272,11 @@ fn names(cluster: &Cluster, touched: &[(usize, Key)]) -> Vec<String> {
     pending.take(3).map(name).collect()
 }
 
-/// Whether what was asked has to be read directly.
+/// Whether the queries need a direct read.
 enum Closer<'d> {
     Enough,
     Read(&'d Direct),
-    /// Instead of a watch that fails: how.
+    /// The handling of a watch that fails.
     Instead(&'d Direct, String),
     Fail(String),
 }
@@ -319,15 +320,15 @@ fn interruption(kind: &Kind) -> String {
     format!("the watch of {} fails, it was last heard of {seconds} s ago{error}", kind.resource())
 }
 
-/// Waits until it is known what became of requests under way.
+/// Waits until the result of requests in progress is known.
 #[derive(Debug, Default)]
 struct Patience {
-    /// When each object was first waited for, and last read.
+    /// The times when the wait for each object started, and when it was last read.
     of: HashMap<(usize, Key), (Instant, Option<Instant>)>,
 }
 
 impl Patience {
-    /// Waits until something of `touched` is settled; `false` where that cannot be known in time.
+    /// Waits until a request about `touched` is settled; `false` if that is not possible in time.
     async fn wait(
         &mut self,
         cluster: &Cluster,
@@ -340,7 +341,7 @@ impl Patience {
         }
         let before = pending(cluster, touched);
         loop {
-            // Registered before anything is looked at: nothing is missed.
+            // Registered before any check, so that no change is missed.
             let mut told: Vec<_> = touched
                 .iter()
                 .filter_map(|(kind, _)| cluster.kinds().get(*kind))
@@ -394,7 +395,7 @@ impl Patience {
 
 type Unknown = Vec<((usize, Key), (usize, Option<Instant>))>;
 
-/// Those of the objects about which requests are under way: how many, and when the last one ends.
+/// The number of requests in progress about these objects, and the time when the last one ends.
 fn pending(cluster: &Cluster, touched: &[(usize, Key)]) -> Unknown {
     let pending = |object: &(usize, Key)| {
         let (count, ends) = cluster.kinds().get(object.0)?.pending(&object.1);

@@ -1,12 +1,12 @@
-//! Direct reads: what the API server itself has, where the watch is not enough.
+//! Direct reads from the API server, for queries that the watch cannot answer exactly enough.
 //!
 //! ```text
 //! question (kind, scope) ─▶ Slot ─ a read that began after it was asked? ─ yes ─▶ its answer
 //!                             └──── no ─▶ one read for all who wait ─▶ Api
 //! ```
 //!
-//! A hundred requests that ask the same at the same time cause two reads: the one that was under way
-//! when most of them asked, and the one after it, which all of them take.
+//! A hundred concurrent requests with the same query cause two reads: the one in progress when most
+//! of them started, and the one after it, which all of them use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +21,13 @@ use tokio::time::Instant;
 use super::lens::{Fresh, Listing, Needed, Scope};
 use super::{Cluster, Kind};
 
-/// Reads under way at one time: a list of thousands of objects is work for the API server, too.
+/// Maximum number of concurrent reads: a list of thousands of objects is work for the API server,
+/// too.
 const AT_ONCE: usize = 8;
 
-/// Who is asked.
+/// The source of direct reads.
 pub trait Api: Send + Sync {
-    /// What there is now, and up to which version that holds.
+    /// The current objects, and the version up to which that holds.
     fn list<'a>(
         &'a self,
         kind: &'a Kind,
@@ -34,13 +35,13 @@ pub trait Api: Send + Sync {
     ) -> BoxFuture<'a, Result<Listing, String>>;
 }
 
-/// What is asked of which kind.
+/// A query of a kind.
 type Question = (usize, Scope);
 
-/// How many ask it.
+/// The number of requests that wait for it.
 type Askers = usize;
 
-/// Direct reads, shared by all who ask the same.
+/// Direct reads, shared by all requests with the same query.
 pub struct Direct {
     api: Box<dyn Api>,
     slots: Mutex<HashMap<Question, (Arc<Slot>, Askers)>>,
@@ -53,7 +54,7 @@ impl std::fmt::Debug for Direct {
     }
 }
 
-/// What was read, and when the read began.
+/// The result, and the time when the read started.
 #[derive(Debug, Clone)]
 struct Read {
     began: Instant,
@@ -63,13 +64,14 @@ struct Read {
 /// One question.
 #[derive(Debug, Default)]
 struct Slot {
-    /// Number of the read that began last.
+    /// Number of the last read that started.
     begun: AtomicU64,
-    /// Number and result of the one that ended last. Held during a read: one at a time.
+    /// Number and result of the last read that ended. Locked during a read, so there is one at a
+    /// time.
     last: tokio::sync::Mutex<Option<(u64, Read)>>,
 }
 
-/// One who asks; the last one, also when it gives up, takes the question away.
+/// A waiting request. The last one removes the query, also if it gives up.
 struct Asking<'d> {
     direct: &'d Direct,
     question: Question,
@@ -107,10 +109,10 @@ impl Direct {
         Self { api: Box::new(api), slots, places }
     }
 
-    /// All that is needed.
+    /// All reads that are necessary.
     ///
     /// # Errors
-    /// Where the API server does not answer; the text says what.
+    /// If the API server does not answer. The text says what happened.
     pub async fn fresh(
         &self,
         cluster: &Cluster,
@@ -119,7 +121,7 @@ impl Direct {
     ) -> Result<Fresh, String> {
         let mut questions = Vec::new();
         for (kind, scopes) in &needed.0 {
-            // What is part of another question is answered with it.
+            // A query that is part of another one is answered with it.
             let wide = scopes
                 .iter()
                 .filter(|scope| !scopes.iter().any(|other| other != *scope && other.covers(scope)));
@@ -138,10 +140,10 @@ impl Direct {
         Ok(fresh)
     }
 
-    /// Reads one object, and lets its kind know.
+    /// Reads one object, and updates its kind.
     ///
     /// # Errors
-    /// Where the API server does not answer; the text says what.
+    /// If the API server does not answer. The text says what happened.
     pub async fn learn(&self, cluster: &Cluster, kind: usize, key: &Key) -> Result<(), String> {
         let scope = Scope::Object(key.clone());
         if let Some(Read { began, found }) = self.read(cluster, kind, &scope).await
@@ -152,7 +154,7 @@ impl Direct {
         Ok(())
     }
 
-    /// A read that begins after this was asked.
+    /// A read that starts after this call.
     async fn read(&self, cluster: &Cluster, kind: usize, scope: &Scope) -> Option<Read> {
         let of = cluster.kinds().get(kind)?;
         let asking = Asking::new(self, (kind, scope.clone()));
@@ -174,7 +176,7 @@ impl Direct {
         Some(read)
     }
 
-    /// How many questions are under way.
+    /// The number of queries in progress.
     #[must_use]
     pub fn questions(&self) -> usize {
         self.slots.lock().len()

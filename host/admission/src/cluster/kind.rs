@@ -1,4 +1,4 @@
-//! One resource: its objects, what was allowed and is not seen yet, and how current all that is.
+//! One resource: its objects, the reserved changes, and the age of the view.
 //!
 //! ```text
 //! list, watch ─▶ Listing ───────┐
@@ -32,7 +32,7 @@ pub struct Kind {
     reading: Reading,
     options: Options,
     state: RwLock<State>,
-    /// Told whenever something is heard that may settle a reservation.
+    /// Notified of all news that can settle a reservation.
     settled: Notify,
 }
 
@@ -57,7 +57,7 @@ impl Kind {
         &self.reading
     }
 
-    /// Which resource.
+    /// The resource.
     #[must_use]
     pub fn resource(&self) -> &Resource {
         &self.reading.resource
@@ -75,17 +75,17 @@ impl Kind {
         self.reading.namespace.as_deref()
     }
 
-    /// What is kept of them.
+    /// The stored fields.
     #[must_use]
     pub fn declaration(&self) -> &Declaration {
         &self.reading.declaration
     }
 
-    /// What is kept of an object; `None` where it is none of those that are kept. `namespace` is
-    /// the one of the request that brought it, for objects that do not say it themselves.
+    /// The stored part of an object; `None` if the object is not stored. `namespace` is that of the
+    /// request, for objects without one.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub(super) fn project(
         &self,
         object: Value<'_>,
@@ -102,13 +102,13 @@ impl Kind {
         Listing { objects, ..Listing::default() }
     }
 
-    /// Takes an object of the API server into a listing; one that cannot be read is noted there.
+    /// Adds an object of the API server to a listing. An unreadable one is recorded there.
     pub(super) fn take(&self, listing: &mut Listing, object: Value<'_>, namespace: &str) {
         match self.project(object, namespace) {
             Ok(Some(object)) => listing.objects.insert(object),
             Ok(None) => {}
             Err(why) => {
-                // What has no name is no object of an API server.
+                // An API server has no objects without a name.
                 let Some(key) = key_of(object, namespace) else { return };
                 self.tell_unreadable(&key, why);
                 listing.unreadable.insert(key, why);
@@ -124,7 +124,7 @@ impl Kind {
         );
     }
 
-    /// Takes over a whole list that was begun at this time: it shows nothing that came after.
+    /// Takes over a complete list that started at this time. It shows nothing that came later.
     pub(crate) fn replace(&self, listing: Listing, began: Instant) {
         let is_filtered = !self.labels().is_empty();
         let mut state = self.state.write();
@@ -147,13 +147,13 @@ impl Kind {
         self.settled.notify_waiters();
     }
 
-    /// The API server does not know the resource: an empty list until it does.
+    /// The API server does not know the resource: the list is empty until it does.
     pub(super) fn absent(&self) {
         self.replace(self.empty(), Instant::now());
         self.state.write().absent = true;
     }
 
-    /// Takes over an object that was added or has changed.
+    /// Takes over an added or changed object.
     pub(super) fn apply(&self, object: Value<'_>, namespace: &str) {
         let Some(key) = key_of(object, namespace) else { return };
         let projected = self.project(object, namespace);
@@ -167,7 +167,7 @@ impl Kind {
         state.listing.unreadable.remove(&key);
         match projected {
             Ok(Some(object)) => state.listing.objects.insert(object),
-            // It has lost the labels by which it was kept.
+            // It no longer has the required labels.
             Ok(None) => drop(state.listing.objects.remove(&key)),
             Err(why) => {
                 state.listing.objects.remove(&key);
@@ -180,7 +180,8 @@ impl Kind {
         self.settled.notify_waiters();
     }
 
-    /// An object is gone. `version` is that of its end, `uid` tells it from others of its name.
+    /// Removes an object. `version` is that of its deletion. `uid` distinguishes it from others
+    /// with its name.
     pub(super) fn delete(&self, key: &Key, version: &str, uid: &str) {
         let mut state = self.state.write();
         state.reserved.gone(key, version, uid);
@@ -192,7 +193,7 @@ impl Kind {
         self.settled.notify_waiters();
     }
 
-    /// The API server has nothing new up to this version.
+    /// The API server has no news up to this version.
     pub(super) fn bookmark(&self, version: &str) {
         let mut state = self.state.write();
         state.listing.move_to(version);
@@ -201,41 +202,41 @@ impl Kind {
         self.settled.notify_waiters();
     }
 
-    /// Whether the API server has ever told about it.
+    /// Whether the API server has ever reported the resource.
     pub(super) fn was_seen(&self) -> bool {
         self.state.read().synced.is_some()
     }
 
-    /// For how long nothing was heard.
+    /// The time since the last contact.
     pub(super) fn silence(&self) -> Duration {
         self.state.read().contact.elapsed()
     }
 
-    /// The watch is open and does not fail. That is no contact: it may still have nothing to say.
+    /// The watch is open and does not fail. That is no contact, because it may have no news yet.
     pub(super) fn steady(&self) {
         let mut state = self.state.write();
         state.failing = None;
         state.error = None;
     }
 
-    /// Something went wrong; what is known stays until it is too old.
+    /// Records an error. The known objects remain until they are too old.
     pub(super) fn failed(&self, error: String) {
         let mut state = self.state.write();
         state.failing.get_or_insert_with(Instant::now);
         state.error = Some(error);
     }
 
-    /// Whether the view may be old, because its watch fails, and others know more.
+    /// Whether the view can be outdated because its watch fails, and a direct read knows more.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         let state = self.state.read();
         state.synced.is_some() && (state.interrupted().is_some() || state.is_too_old(&self.options))
     }
 
-    /// Whether two objects of the API server differ in what is kept of them.
+    /// Whether two objects of the API server differ in their stored fields.
     pub(super) fn differ(&self, left: Value<'_>, right: Value<'_>, namespace: &str) -> bool {
         match (self.project(left, namespace), self.project(right, namespace)) {
-            // Whoever changes an object need not name its version.
+            // A change of an object need not name its version.
             (Ok(Some(left)), Ok(Some(right))) => !left.is_alike(&right),
             (Ok(None), Ok(None)) => false,
             _ => true,
@@ -258,8 +259,8 @@ pub(super) fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
     Some(Key::new(namespace, text("/metadata/name")?))
 }
 
-/// How often a watch is renewed where events are at most `max_age` old: often enough to be heard of
-/// three times in between.
+/// The interval at which a watch is renewed if events are at most `max_age` old: three contacts in
+/// that time.
 pub(super) fn watch_time(max_age: Duration) -> Duration {
     (max_age / 3).clamp(Duration::from_secs(1), Duration::from_secs(280))
 }

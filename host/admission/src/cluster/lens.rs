@@ -1,5 +1,4 @@
-//! How an evaluation looks at the cluster: which of the worlds that may be, and what was read
-//! directly for it.
+//! The view of the cluster for one evaluation: one of the possible worlds, and direct reads for it.
 //!
 //! ```text
 //! objects of the watch ─┐ whichever is newer
@@ -14,44 +13,45 @@ use opgate_cluster::{Key, Object, Store, Unreadable};
 
 use super::reservations::{Shown, is_newer};
 
-/// What was allowed and is not settled may be stored or not. A verdict holds only if it holds in
-/// each of these worlds.
+/// Unsettled changes may be stored or not. A verdict holds only if it holds in each of these
+/// worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum World {
-    /// None of it: what is stored alone. A reservation never hides a stored object.
+    /// Without them: only the stored objects. A reservation never hides a stored object.
     #[default]
     Stored,
-    /// All of it, in place of what it changes. Where several requests about one object are under
-    /// way, the one of this number, or the last.
+    /// With all of them, instead of the objects that they change. If there are several requests in
+    /// progress about one object, the one with this number counts, or the last.
     Applied(usize),
-    /// Lists show what is stored and what was allowed side by side, single objects as they would be.
+    /// Lists show stored and changed objects side by side; single objects show the changed state.
     Together,
-    /// Lists as in `Together`, single objects as they are stored: what conflicts may come, and what
+    /// Lists are as in `Together`; single objects show the stored state. A conflicting change may
+    /// be stored, and a change that would resolve it may not.
     /// would excuse it may not.
     Apart,
 }
 
-/// How an evaluation looks at the cluster.
+/// The view of the cluster for one evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct Lens {
-    /// Which world.
+    /// The world.
     pub world: World,
-    /// What was read directly.
+    /// The direct reads.
     pub fresh: Option<Arc<Fresh>>,
 }
 
 /// The objects of a resource at one version.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Those that can be read.
+    /// The readable ones.
     pub objects: Store,
-    /// Those that cannot, and why.
+    /// The unreadable ones, with the reason.
     pub unreadable: BTreeMap<Key, Unreadable>,
-    /// `resourceVersion` up to which everything is in it; empty for files.
+    /// The `resourceVersion` up to which it is complete; empty for files.
     pub version: String,
 }
 
-/// What an evaluation asked about a kind.
+/// A query of an evaluation about a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// One object.
@@ -63,7 +63,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether what is asked by the other is a part of this.
+    /// Whether the other query includes this one.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
@@ -74,15 +74,15 @@ impl Scope {
     }
 }
 
-/// Objects of one namespace that are read one by one.
+/// Maximum number of objects of one namespace that are read one by one.
 const MOST_OBJECTS: usize = 16;
 
-/// What has to be read directly, per kind.
+/// The necessary direct reads, by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Needed(pub(super) HashMap<usize, Vec<Scope>>);
 
 impl Needed {
-    /// Adds a scope; says whether it is a new one.
+    /// Adds a scope; returns whether it is new.
     pub fn add(&mut self, kind: usize, scope: &Scope) -> bool {
         let scopes = self.0.entry(kind).or_default();
         let known = scopes.iter().any(|known| known.covers(scope));
@@ -104,20 +104,20 @@ impl Needed {
     }
 }
 
-/// What the API server itself has answered.
+/// The answers of the API server itself.
 #[derive(Debug, Default)]
 pub struct Fresh(pub(super) HashMap<usize, Vec<(Scope, Arc<Listing>)>>);
 
 impl Fresh {
-    /// The objects of a kind, where all are there that a question is about.
+    /// The objects of a kind, if all objects of a query are there.
     pub(super) fn listing(&self, kind: usize, scope: &Scope) -> Option<&Listing> {
         let (_, listing) = self.0.get(&kind)?.iter().find(|(known, _)| known.covers(scope))?;
         Some(listing)
     }
 }
 
-/// The copies of one object that a world shows: at most one in a world where it is one thing, all that
-/// it may be where they stand side by side.
+/// The copies of one object that a world shows: at most one if the world has one state, all
+/// possible ones if it shows them side by side.
 pub(super) fn copies<'r>(
     world: World,
     base: Option<&'r Arc<Object>>,
@@ -137,7 +137,7 @@ pub(super) fn copies<'r>(
     }
 }
 
-/// What is stored of one object, as far as is known.
+/// The stored state of one object, as far as it is known.
 pub(super) fn stored<'r>(
     base: Option<&'r Arc<Object>>,
     shown: &Shown<'r>,

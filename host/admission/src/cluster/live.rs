@@ -6,9 +6,9 @@
 //!   └── 410 Gone ──┘ 403, 404, 5xx: wait, list again
 //! ```
 //!
-//! The client (credentials, TLS, token renewal) is `kube`'s. The loop is our own for two reasons:
-//! objects go from the text of the answer into their projection without a tree in between, and
-//! bookmarks are seen, which tell how current a quiet resource is (docs/adr/0011).
+//! The client (credentials, TLS, token renewal) is that of `kube`. There are two reasons for a
+//! separate loop: objects are projected from the text of the answer without a tree in between, and
+//! bookmarks are visible, which show the age of a quiet resource (docs/adr/0011).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,37 +36,36 @@ use opgate_certs::words::causes;
 use opgate_supervise::{Supervised, Supervisor};
 use opgate_text::one_line;
 
-/// How often to look for reservations that have ended.
+/// The interval at which reservations that have ended are searched for.
 const EXPIRES: Duration = Duration::from_secs(5);
 
-/// How long one answer other than a watch may take.
+/// Time limit of an answer, except for a watch.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
-/// Waits after failures: doubled from the first to the last.
+/// Waits after errors, doubled from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
-/// So often in a row a list has to say that there is no such resource before objects that were there
-/// are gone.
+/// Number of lists in a row without such a resource after which its objects count as gone.
 const ABSENCES: u32 = 3;
 
-/// How often to look whether a resource that the API server does not know has appeared.
+/// The interval at which a resource is checked that the API server does not know.
 const ABSENT_WAIT: Duration = Duration::from_secs(5);
 
-/// A watch that was to end by itself is given up this much later.
+/// A watch that does not end by itself is stopped after this additional time.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// A watch that ends sooner has failed: a server that answers and closes would be asked hundreds of
-/// times a second.
+/// A watch that ends sooner has failed. Otherwise a server that answers and closes would get
+/// hundreds of requests a second.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// A watch that has been open for so long has not failed.
+/// A watch that was open for this time has not failed.
 const STEADY: Duration = Duration::from_secs(2);
 
-/// After so many failures at the same version the list is read anew.
+/// After this many errors at the same version, the list is read again.
 const MOST_AT_ONE_VERSION: u32 = 3;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The kubeconfig cannot be used.
@@ -74,7 +73,7 @@ pub enum ConnectionError {
     Kubeconfig {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// The service account cannot be used.
@@ -85,7 +84,7 @@ pub enum ConnectionError {
     Client(String),
 }
 
-/// An API server to ask. Nothing is sent before it is asked something.
+/// An API server. Nothing is sent before the first query.
 #[derive(Clone)]
 pub struct Connection {
     client: Client,
@@ -99,12 +98,12 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// With the credentials of kubeconfigs, merged as `kubectl` merges them: the first one that
-    /// says something counts, and one of several may be missing. `context` is one of their contexts,
-    /// otherwise the current one.
+    /// With the credentials of kubeconfigs, merged as in `kubectl`: the first value counts, and one
+    /// of several files can be missing. `context` is one of their contexts; the default is the
+    /// current one.
     ///
     /// # Errors
-    /// Where they cannot be used.
+    /// If they cannot be used.
     pub async fn kubeconfig(
         paths: &[PathBuf],
         context: Option<&str>,
@@ -129,14 +128,14 @@ impl Connection {
     /// With the service account of this pod.
     ///
     /// # Errors
-    /// Where it cannot be used.
+    /// If it cannot be used.
     pub fn in_cluster() -> Result<Self, ConnectionError> {
         let config = Config::incluster();
         Self::with(config.map_err(|e| ConnectionError::InCluster(one_line(&causes(&e), 512)))?)
     }
 
     fn with(mut config: Config) -> Result<Self, ConnectionError> {
-        // The loop here waits by itself, and has to know that something failed.
+        // This loop has its own waits, and must know about errors.
         config.default_retry = false;
         let failed = |e: &kube::Error| ConnectionError::Client(one_line(&causes(e), 512));
         let token = Token::of(&mut config.auth_info).map_err(ConnectionError::Client)?;
@@ -148,8 +147,8 @@ impl Connection {
         Ok(Self { client: client.build(), pages: Arc::default() })
     }
 
-    /// Keeps a view current in tasks of the current runtime, one a resource, until what it gives is
-    /// dropped.
+    /// Keeps a view current in tasks of the current runtime, one for each resource, until the
+    /// result is dropped.
     #[must_use]
     pub fn watch(&self, cluster: &Cluster, supervisor: &Supervisor) -> Watches {
         let watch = watch_time(cluster.options().max_age);
@@ -183,7 +182,8 @@ impl Connection {
         Watches { _tasks: tasks }
     }
 
-    /// What the API server has now: a list, so that the answer says up to which version it holds.
+    /// The current objects of the API server. It is a list, so that the answer has the version up
+    /// to which it holds.
     async fn list_now(&self, kind: &Kind, scope: &Scope) -> Result<Listing, String> {
         let (namespace, name) = match scope {
             Scope::All => (kind.namespace(), None),
@@ -213,19 +213,19 @@ impl Api for Connection {
     }
 }
 
-/// The watches of a view; they end with it.
+/// The watches of a view. They end with it.
 #[derive(Debug)]
 pub struct Watches {
     _tasks: Vec<Supervised>,
 }
 
-/// Growing waits, never quite the same, so that replicas do not come back all at once.
+/// Growing waits with a random part, so that replicas do not return all at once.
 #[derive(Debug, Default)]
 struct Waits {
     failures: u32,
     /// Lists in a row that found no such resource.
     absences: u32,
-    /// The last text that was logged: the same trouble is told once.
+    /// The last logged text: the same problem is logged once.
     told: Option<String>,
 }
 
@@ -234,12 +234,12 @@ impl Waits {
         let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(8)).min(LAST_WAIT);
         self.failures = self.failures.saturating_add(1);
         let mut random = [0; 1];
-        // Without randomness all wait as long as the longest.
+        // Without randomness, all wait for the maximum.
         let _ = aws_lc_rs::rand::fill(&mut random);
         wait.mul_f64(1.0 - f64::from(random[0]) / 1024.0)
     }
 
-    /// There is a current view, which says nothing about how the next watch will fare.
+    /// There is a current view, which says nothing about the next watch.
     fn current(&mut self, kind: &Kind) {
         if self.told.take().is_some() {
             tracing::info!(resource = %kind.resource(), "the cluster context is current again");
@@ -260,7 +260,7 @@ impl Waits {
     }
 }
 
-/// Lists, then watches until a new list is needed; gives how long to wait before.
+/// Lists, then watches until a new list is needed. Returns the wait before it.
 async fn follow(
     client: &Client,
     pages: &Pages,
@@ -277,7 +277,7 @@ async fn follow(
             waits.current(kind);
             tracing::info!(resource = %kind.resource(), objects, "listed");
             match watch_on((client, pages), kind, watch, waits, &mut version).await {
-                // Whether it is gone is for a list to say.
+                // A list decides whether it is gone.
                 Trouble::Absent => Trouble::Gone,
                 trouble => trouble,
             }
@@ -286,7 +286,8 @@ async fn follow(
     };
     match &trouble {
         Trouble::Absent if kind.status().objects > 0 && waits.absences < ABSENCES => {
-            // A proxy or a server that starts says 404 as well: objects are not gone for that.
+            // A proxy or a starting server says 404 as well, which does not mean that objects are
+            // gone.
             waits.absences += 1;
             let why = trouble.to_string();
             kind.failed(why.clone());
@@ -313,7 +314,7 @@ async fn follow(
     }
 }
 
-/// One watch after another from a version on, until the list has to be read anew: why.
+/// One watch after another from a version on. Returns the reason why the list must be read again.
 async fn watch_on(
     from: (&Client, &Pages),
     kind: &Kind,
@@ -334,7 +335,7 @@ async fn watch_on(
             Ok(()) if started.elapsed() >= short => {
                 waits.well(kind);
                 if kind.silence() > watch.saturating_add(watch / 2) {
-                    // It sends no bookmarks: a list tells as much.
+                    // It sends no bookmarks; a list has the same effect.
                     return Trouble::Silence;
                 }
                 continue;
@@ -355,8 +356,8 @@ async fn watch_on(
     }
 }
 
-/// One watch, until it ends. `version` moves on with it. That it was opened says nothing: only what
-/// it tells counts as contact.
+/// One watch, until it ends. `version` moves on with it. Opening it is no contact: only its
+/// messages are.
 async fn watch_once(
     (client, pages): (&Client, &Pages),
     kind: &Kind,
@@ -399,7 +400,7 @@ async fn watch_once(
         if line.trim_ascii().is_empty() {
             continue;
         }
-        // One at a time, of all that is read.
+        // One at a time, for all resources.
         let _one = pages.one().await;
         event(kind, std::mem::take(&mut line), version)?;
     }

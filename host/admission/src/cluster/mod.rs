@@ -1,4 +1,4 @@
-//! What policies may ask about the cluster: exactly what their descriptors declare.
+//! The part of the cluster that policies can query: exactly what their descriptors declare.
 //!
 //! ```text
 //! descriptor.reads ─▶ Reading (per policy) ─▶ Kind (one per resource, however many policies read it)
@@ -9,12 +9,12 @@
 //!   direct: the API server ──▶ Lens (a World, what was read directly) ─▶ Reader (per call) ─▶ policy
 //! ```
 //!
-//! A policy gets an answer from a current view, or none: where a resource is not synced, or was last
-//! heard of too long ago, the call ends as a fault and the policy's `onError` decides.
+//! A policy gets an answer from a current view, or none. If a resource is not synced, or the last
+//! contact was too long ago, the call is a policy error, and the policy's `onError` decides.
 //!
-//! Two requests that arrive together must not both be judged by a cluster without the other: what is
-//! allowed is *reserved* ([`Cluster::reserve`]), and until one knows whether it was stored, a verdict
-//! must hold both with it and without it ([`decide()`]).
+//! Two concurrent requests must not both be evaluated by a cluster without the other one. An
+//! allowed change is *reserved* ([`Cluster::reserve`]). Until it is known whether the API server
+//! stored it, a verdict must hold both with it and without it ([`decide()`]).
 
 mod claims;
 mod decide;
@@ -51,10 +51,10 @@ pub use snapshot::Snapshot;
 
 use crate::review::{Operation, Review};
 
-/// What one policy reads of one resource, with its settings applied.
+/// The reads of one policy from one resource, with its settings applied.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    /// Which resource.
+    /// The resource.
     pub resource: Resource,
     /// Fields and indexes.
     pub declaration: Declaration,
@@ -64,10 +64,10 @@ pub struct Reading {
     pub namespace: Option<String>,
 }
 
-/// Where the objects come from.
+/// The source of the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// From nowhere: rules that need the cluster are not evaluated.
+    /// None: rules that need the cluster are not evaluated.
     Absent,
     /// From files, complete as they are.
     Snapshot,
@@ -75,25 +75,25 @@ pub enum Source {
     Live,
 }
 
-/// How a view of the cluster is kept.
+/// The options of a view of the cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Where the objects come from.
+    /// The source of the objects.
     pub source: Source,
-    /// A resource that was not heard of for longer has no answer.
+    /// Without contact for a longer time, a resource has no answer.
     pub max_age: Duration,
-    /// How long an object that was allowed may take to be stored.
+    /// The time in which an allowed object must be stored.
     pub reservation: Duration,
-    /// How much may be reserved.
+    /// The limit of reservations.
     pub bounds: Bounds,
-    /// What becomes of questions about a resource whose watch fails.
+    /// The handling of queries about a resource whose watch fails.
     pub interrupted: Interrupted,
 }
 
 impl Options {
-    /// The defaults: five minutes without a word are too old (an API server sends a bookmark every
-    /// minute), and what an API server was allowed to store is stored milliseconds later, unless
-    /// another webhook takes its time.
+    /// The defaults. Five minutes without contact are too long, because an API server sends a
+    /// bookmark every minute. An API server stores an allowed object milliseconds later, unless
+    /// another webhook is slow.
     #[must_use]
     pub fn of(source: Source) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Options {
     }
 }
 
-/// Everything that is read of the cluster, for all policies.
+/// All objects of the cluster that policies read.
 #[derive(Debug)]
 pub struct Cluster {
     kinds: Vec<Arc<Kind>>,
@@ -117,7 +117,7 @@ pub struct Cluster {
     claims: Claims,
 }
 
-/// A request that was allowed and changes an object.
+/// An allowed request that changes an object.
 #[derive(Debug)]
 pub struct Write {
     /// Kinds that keep such objects.
@@ -127,26 +127,26 @@ pub struct Write {
     old: Option<Arc<Document>>,
 }
 
-/// Nothing more can be reserved for now.
+/// No more reservations are possible for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// What became of a reservation.
+/// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {
     /// It is made, or none is needed.
     Made,
-    /// Something was reserved since that may change what was asked: it has to be asked again.
+    /// A reservation since then can change an answer: the evaluation must be repeated.
     Outdated,
-    /// It may change what somebody has asked who was in the way of others too often: those go first.
+    /// It can change an answer for a request that was repeated too often: that request goes first.
     Claimed,
 }
 
-/// Reservations of all kinds have so many times the room of one.
+/// The limit for all kinds together is this many times the limit for one.
 const ALL: usize = 2;
 
 impl Cluster {
-    /// A view for all readings; one kind per resource, with what any of them needs.
+    /// A view for all readings: one kind for each resource, with everything that any of them needs.
     #[must_use]
     pub fn new(readings: &[Reading], options: Options) -> Self {
         let mut merged: Vec<Reading> = Vec::new();
@@ -175,13 +175,13 @@ impl Cluster {
         }
     }
 
-    /// The resources that are read.
+    /// The resources that policies read.
     #[must_use]
     pub fn kinds(&self) -> &[Arc<Kind>] {
         &self.kinds
     }
 
-    /// How the view is kept.
+    /// The options of the view.
     #[must_use]
     pub fn options(&self) -> Options {
         self.options
@@ -191,7 +191,7 @@ impl Cluster {
         self.positions.get(resource).copied()
     }
 
-    /// Kinds of the object under review, whatever the version in which it was sent.
+    /// Kinds of the object under review, in any version.
     fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = usize> {
         let of = |kind: &Kind| {
             let resource = kind.resource();
@@ -200,8 +200,8 @@ impl Cluster {
         (0..).zip(&self.kinds).filter(move |(_, kind)| of(kind)).map(|(position, _)| position)
     }
 
-    /// What has to be reserved where a review is allowed; `None` where evaluations see nothing of it:
-    /// it changes nothing that any policy reads, or will not be stored.
+    /// The change to reserve if a review is allowed; `None` if evaluations do not see it: it
+    /// changes nothing that any policy reads, or will not be stored.
     #[must_use]
     pub fn change(
         &self,
@@ -226,18 +226,18 @@ impl Cluster {
         (!kinds.is_empty()).then_some(Write { kinds, key, object, old })
     }
 
-    /// How many reservations there have been and were settled, kind by kind.
+    /// The numbers of reservations that were made and settled, by kind.
     #[must_use]
     pub fn counters(&self) -> Vec<Counters> {
         self.kinds.iter().map(|kind| kind.counters()).collect()
     }
 
-    /// Remembers what was allowed until one knows what became of it, provided that nothing was
-    /// reserved since `seen` that may change the answer to what the evaluation has `asked`, and that nobody
-    /// else has a claim on what it would change.
+    /// Reserves an allowed change until its result is known. The condition is that no reservation
+    /// since `seen` can change an answer to the queries in `asked`, and that no other request has a
+    /// claim on the change.
     ///
     /// # Errors
-    /// Where nothing more can be reserved.
+    /// If no more reservations are possible.
     pub fn reserve(
         &self,
         write: &Write,
@@ -283,7 +283,7 @@ impl Cluster {
         Ok(Reserved::Made)
     }
 
-    /// Applies an allowed review to a snapshot, as the API server would have stored it.
+    /// Applies an allowed review to a snapshot, as the API server would store it.
     pub fn evolve(&self, review: &Review<'_>) {
         if review.dry_run || review.operation == Operation::Connect {
             return;
@@ -299,13 +299,13 @@ impl Cluster {
         }
     }
 
-    /// Whether all that policies read has been listed.
+    /// Whether everything that policies read has been listed.
     #[must_use]
     pub fn is_seen(&self) -> bool {
         self.options.source != Source::Live || self.kinds.iter().all(|kind| kind.was_seen())
     }
 
-    /// Waits until all that policies read has been listed.
+    /// Waits until everything that policies read has been listed.
     pub async fn seen(&self) {
         for kind in &self.kinds {
             loop {

@@ -1,4 +1,4 @@
-//! Lists, in pages that are small in bytes, whatever the objects are.
+//! Lists in pages of few bytes, whatever the size of the objects.
 //!
 //! ```text
 //! limit ─▶ answer ─ at most 2 MiB ─▶ parse, one at a time ─▶ Listing ─▶ the limit that fits the next page
@@ -6,8 +6,9 @@
 //!   └── a quarter ────┘ down to one object, which is read while nothing else is
 //! ```
 //!
-//! The text of a page and the index of its parse are memory that tenants can fill: an index has several times the
-//! size of a text that is nothing but brackets. So few pages are read at a time, and one of them is parsed.
+//! The text of a page and the index of its parse are memory that tenants can fill: an index has
+//! several times the size of a text with nothing but brackets. So few pages are read at a time, and
+//! one of them is parsed.
 
 use futures_util::AsyncReadExt as _;
 use kube::Client;
@@ -22,22 +23,22 @@ use super::wire::{Trouble, page};
 use opgate_certs::words::causes;
 use opgate_text::one_line;
 
-/// Objects of the first page, and of the largest.
+/// Number of objects of the first page, and maximum number.
 const FIRST: u32 = 20;
 const MOST: u32 = 500;
 
-/// Bytes that a page shall have, and that it has at the most where it has more than one object.
+/// Desired bytes of a page, and maximum bytes of a page with more than one object.
 const AIM: usize = 1 << 20;
 const LARGEST_PAGE: u64 = 2 << 20;
 
-/// Bytes of the largest object, as a page of its own or an event. An API server takes requests of 3 MiB,
-/// and one byte of it may have six as JSON.
+/// Maximum bytes of an object, as a page of its own or as an event. An API server accepts requests
+/// of 3 MiB, and one byte can become six in JSON.
 pub(super) const LARGEST_OBJECT: u64 = 32 << 20;
 
-/// Pages that are read at a time.
+/// Maximum number of concurrent pages.
 const AT_ONCE: u32 = 3;
 
-/// What is read of an API server at a time, of all resources.
+/// Limits of concurrent reads from an API server, for all resources.
 #[derive(Debug)]
 pub(super) struct Pages {
     places: Semaphore,
@@ -51,20 +52,20 @@ impl Default for Pages {
     }
 }
 
-/// Why there is no page.
+/// The reason why there is no page.
 enum NoPage {
     TooLarge,
     Trouble(Trouble),
 }
 
 impl Pages {
-    /// Leave to parse something.
+    /// Permission to parse.
     pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.parse.acquire().await.ok()
     }
 
-    /// All objects of a kind, or the one of this name.
+    /// All objects of a kind, or the one with this name.
     pub(super) async fn list(
         &self,
         client: &Client,
@@ -108,7 +109,7 @@ impl Pages {
         }
     }
 
-    /// The text of an answer. One that `is_single` may be large, and is read while no other is.
+    /// The text of an answer. One that `is_single` can be large, and is read while no other is.
     async fn ask(
         &self,
         client: &Client,
@@ -116,7 +117,8 @@ impl Pages {
         is_single: bool,
     ) -> Result<Vec<u8>, NoPage> {
         let asking = async {
-            // A place is taken once an answer comes: what hangs keeps nobody waiting.
+            // A permit is taken when an answer arrives, so that a server that hangs does not delay
+            // others.
             let stream = client.request_stream(request).await.map_err(Trouble::from)?;
             let places = if is_single { AT_ONCE } else { 1 };
             let most = if is_single { LARGEST_OBJECT } else { LARGEST_PAGE };
@@ -139,8 +141,8 @@ impl From<Trouble> for NoPage {
     }
 }
 
-/// Objects of the next page, so that it has about as many bytes as it shall. It grows slowly: small objects
-/// may be followed by large ones.
+/// Number of objects of the next page, for the desired bytes. It grows slowly, because large
+/// objects can follow small ones.
 fn next_limit(limit: u32, bytes: usize, count: usize) -> u32 {
     let each = (bytes / count.max(1)).max(1);
     let fitting = u32::try_from(AIM / each).unwrap_or(MOST);

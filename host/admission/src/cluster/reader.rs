@@ -1,4 +1,4 @@
-//! What one policy sees: its own declarations over the kinds that all share, and one reader per call.
+//! The view of one policy: its own declarations on the shared kinds, and one reader for each call.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -12,12 +12,12 @@ use super::{Cluster, Kind, Question, Reading, Source};
 use opgate_engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery, ReadError};
 use opgate_engine::wit;
 
-/// Documents and names that one answer has at the most, as `wit/policy.wit` says.
+/// Maximum number of documents and names in an answer, see `wit/policy.wit`.
 const DOCUMENTS: usize = 256;
 const NAMES: usize = 16_384;
 
-/// Questions of one call that are remembered, values in them, and how many bytes of them count as one
-/// more. One who asks more has asked about everything.
+/// Maximum number of recorded queries of a call, of values in them, and the bytes that count as one
+/// more. Beyond that, the call counts as having queried everything.
 const MOST_VALUES: usize = 4_096;
 const VALUE: usize = 64;
 
@@ -25,7 +25,7 @@ const VALUE: usize = 64;
 #[derive(Debug, Default)]
 pub struct View {
     cluster: Option<Arc<Cluster>>,
-    /// A few: to compare them takes less than to make a key for a map.
+    /// A few: comparing them is faster than making a key for a map.
     windows: Vec<(Resource, Arc<Window>)>,
     /// Declared, but only for rules that are off.
     off: Vec<Resource>,
@@ -34,18 +34,18 @@ pub struct View {
 #[derive(Debug)]
 struct Window {
     kind: usize,
-    /// What the policy declares.
+    /// The declaration of the policy.
     declaration: Arc<Declaration>,
-    /// What the kind holds beyond it is taken away.
+    /// Whether the kind stores more, which must be removed.
     narrower: bool,
-    /// Labels and namespace, where the kind has more.
+    /// Labels and namespace, if the kind has more.
     labels: Option<Selector>,
     namespace: Option<String>,
 }
 
 impl View {
-    /// The view of a policy with these readings. `off` is what it declares only for rules that are
-    /// off.
+    /// The view of a policy with these readings. `off` are those that it declares only for rules
+    /// that are off.
     #[must_use]
     pub fn new(cluster: &Arc<Cluster>, readings: &[Reading], off: Vec<Resource>) -> Self {
         let window = |reading: &Reading| {
@@ -92,7 +92,7 @@ pub struct Reader {
     /// Values in the queries among them.
     values: usize,
     touched: Vec<(usize, Key)>,
-    /// Kind and last object of the last page, and how many copies of it were shown.
+    /// Kind and last object of the last page, and the number of its copies that were shown.
     page: Option<(usize, Key, usize)>,
 }
 
@@ -104,19 +104,19 @@ impl Reader {
         reader.downcast().ok().map(|reader| *reader)
     }
 
-    /// What was asked.
+    /// The queries.
     #[must_use]
     pub fn asked(&self) -> &[(usize, Scope)] {
         &self.asked
     }
 
-    /// The same, as exactly as it was asked.
+    /// The same, as precise as the queries were.
     #[must_use]
     pub fn questions(self) -> Vec<(usize, Question)> {
         self.questions
     }
 
-    /// Objects that make the answers other ones in other worlds.
+    /// Objects that change the answers in other worlds.
     #[must_use]
     pub fn touched(&self) -> &[(usize, Key)] {
         &self.touched
@@ -149,7 +149,7 @@ impl Reader {
             ..Query::default()
         };
         let mut bytes = asked.labels.as_ref().map_or(0, String::len);
-        // It holds what the selector takes.
+        // It contains everything that the selector accepts.
         let mut labels = None;
         if let Some(json) = asked.labels {
             let charge = Charge::on(account);
@@ -173,7 +173,7 @@ impl Reader {
                 return Ok(Err(ReadError::Denied(text)));
             };
             bytes = values.iter().fold(bytes, |sum, value| sum.saturating_add(value.len()));
-            // Of its size from the beginning: a set that grows is hashed again and again.
+            // With its final size: a set that grows is hashed repeatedly.
             let mut set = HashSet::with_capacity(values.len());
             set.extend(values.into_iter().take_while(|_| meter.spend(32)));
             query.matches.push(Match { index, values: Arc::new(set), absent });
@@ -182,11 +182,11 @@ impl Reader {
         let Lens { world, fresh } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope, meter);
-        // A later page is of the same question.
+        // A later page belongs to the same query.
         let is_first = query.after.is_none();
         let mut objects = Vec::new();
         loop {
-            // A page may end amid the copies of an object; the next one shows the others.
+            // A page can end between the copies of an object. The next one shows the others.
             let goes_on = self
                 .page
                 .as_ref()
@@ -198,7 +198,7 @@ impl Reader {
             let full = page.objects.len() == query.limit;
             objects.extend(page.objects.into_iter().filter(|object| window.shows(object, meter)));
             self.page = page_end.clone().map(|key| (window.kind, key, page.copies_of_last));
-            // Where some were left out the page is filled up from what follows.
+            // If some were left out, the following objects fill the page.
             query.limit = limit.saturating_sub(objects.len());
             if !full || query.limit == 0 || page_end < query.after || meter.is_stopped() {
                 break;
@@ -209,7 +209,7 @@ impl Reader {
         if is_first {
             let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
             let values = values.saturating_add(bytes / VALUE).saturating_add(1);
-            // Where there was no answer, the call has ended and rests on nothing.
+            // If there was no answer, the call has ended and depends on nothing.
             self.note(window.kind, values, || Question::Query(Box::new(query)));
         }
         Ok(Ok(window.found(objects)))
@@ -227,7 +227,7 @@ impl Reader {
         }
     }
 
-    /// Remembers a question, within bounds.
+    /// Records a query, within the limits.
     fn note(&mut self, kind: usize, values: usize, question: impl FnOnce() -> Question) {
         self.values = self.values.saturating_add(values);
         if self.values <= MOST_VALUES {
@@ -305,12 +305,12 @@ impl ClusterReader for Reader {
     }
 }
 
-/// Whether there can be such an object: no API server is asked about a name that is none, or about
-/// another namespace than the one that is read. Policies take names from what tenants write.
+/// Whether such an object is possible. An API server is not queried for an invalid name, or for
+/// another namespace than the one that is read. Policies take names from texts of tenants.
 fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool {
     let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_namespace = |text: &str| text.len() <= 63 && text.bytes().all(label);
-    // As API servers take it: a segment of a path.
+    // As API servers accept it: a segment of a path.
     let is_name = |text: &str| {
         !matches!(text, "" | "." | "..") && text.len() <= 253 && !text.contains(['/', '%'])
     };
@@ -351,7 +351,7 @@ impl Window {
         Found::new(objects, self.narrower.then(|| self.declaration.clone()))
     }
 
-    /// Whether the policy declares to read an object that the kind holds.
+    /// Whether the policy declares to read an object of the kind.
     fn shows(&self, object: &Object, meter: &Meter) -> bool {
         meter.spend(1)
             && self.namespace.as_deref().is_none_or(|ns| *ns == *object.key().namespace)

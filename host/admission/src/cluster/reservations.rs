@@ -1,7 +1,7 @@
-//! What was allowed, and what is known of it beyond what the watch has shown.
+//! Allowed changes, and knowledge about them beyond the watch.
 //!
-//! A request that was allowed may be stored a moment later, or never: the name may exist already
-//! (409), another webhook may refuse it, its client may have gone. Until one knows, both counts
+//! An allowed request may be stored a moment later, or never: the name can exist already (409),
+//! another webhook can deny it, its client can be gone. Until the result is known, both count
 //! (docs/adr/0012):
 //!
 //! ```text
@@ -19,34 +19,34 @@ use std::time::Duration;
 use opgate_cluster::{Key, Object, Query};
 use tokio::time::Instant;
 
-/// Different requests about one object that may all be under way. More are refused until one of
+/// Maximum number of different requests in progress about one object. More are refused until one of
 /// them is settled.
 const MOST_OF_ONE: usize = 4;
 
-/// An event may be under way for so long: what comes later than this after the end of a reservation
-/// shows what was stored before that end.
+/// Maximum delay of an event. Events that arrive later than this after the end of a reservation
+/// show what was stored before that end.
 const LAG: Duration = Duration::from_secs(10);
 
-/// Objects of one namespace have no more than this part of the room.
+/// Maximum part of the memory for the objects of one namespace.
 const SHARE: usize = 4;
 
-/// Reservations of which it is remembered what they were about. Whoever began before the oldest of them is
-/// taken to have missed something.
+/// Number of reservations whose objects are recorded. An evaluation that started before the oldest
+/// of them counts as having missed one.
 const MOST_REMEMBERED: usize = 1_024;
 
-/// What somebody asked about a resource.
+/// A query of an evaluation about a resource.
 #[derive(Debug, Clone)]
 pub enum Question {
     /// One object.
     Object(Key),
-    /// All objects for which it holds, wherever the answer begins and ends.
+    /// All objects that match, wherever the answer starts and ends.
     Query(Box<Query>),
-    /// Too much to be remembered.
+    /// Too much to be recorded.
     Anything,
 }
 
 impl Question {
-    /// Whether the answer may be another one for a change of an object of which these forms are known.
+    /// Whether a change of an object with these forms can change the answer.
     fn is_about(&self, made: &Made) -> bool {
         match self {
             Self::Object(key) => *key == made.key,
@@ -56,7 +56,7 @@ impl Question {
     }
 }
 
-/// A reservation that was made: the object, in all forms that it had or may get.
+/// A reservation: the object, in all forms that it had or can get.
 #[derive(Debug)]
 pub(super) struct Made {
     key: Key,
@@ -64,7 +64,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Whether one of the questions may have another answer now.
+    /// Whether one of the queries can have another answer now.
     pub(super) fn answers<'q>(&self, mut asked: impl Iterator<Item = &'q Question>) -> bool {
         asked.any(|question| question.is_about(self))
     }
@@ -74,36 +74,38 @@ impl Made {
     }
 }
 
-/// How much may be reserved in one resource.
+/// The limits of reservations in one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Requests.
     pub count: usize,
-    /// Bytes of what is kept of their objects.
+    /// Bytes of the stored parts of their objects.
     pub bytes: usize,
 }
 
 impl Bounds {
-    /// Callers that an API server vouches for.
+    /// For callers that an API server authenticates.
     pub const AUTHENTICATED: Self = Self { count: 4_096, bytes: 16 << 20 };
-    /// Anybody who reaches the port. The races of an ordinary cluster fit in.
+    /// For anybody who reaches the port. The conflicts of an ordinary cluster fit.
     pub const ANYBODY: Self = Self { count: 512, bytes: 2 << 20 };
 }
 
-/// Why nothing can be reserved for now.
+/// The reason why nothing can be reserved for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// A request that was allowed and is not settled.
+/// An allowed request that is not settled.
 #[derive(Debug)]
 struct Pending {
-    /// What would be kept of its object; none where that leaves what is kept (it loses a label).
+    /// The stored part of its object; none if it removes the object from the stored ones, for
+    /// example by a label.
     object: Option<Arc<Object>>,
-    /// `resourceVersion` that it changes; empty for a new object.
+    /// The `resourceVersion` that it changes; empty for a new object.
     before: Box<str>,
-    /// `uid` of a new object, which the API server chooses before it asks; empty where unknown.
+    /// The `uid` of a new object, which the API server chooses before the request; empty if
+    /// unknown.
     uid: Box<str>,
-    /// Until then it may still be stored.
+    /// The time until which it may still be stored.
     ends: Instant,
 }
 
@@ -112,11 +114,11 @@ impl Pending {
         size_of::<Self>() + self.object.as_ref().map_or(0, |object| object.size())
     }
 
-    /// Whether an object that is there, of this version and uid, is what the request has stored, or
-    /// has overtaken it.
+    /// Whether an existing object with this version and uid is the result of the request, or a
+    /// later one.
     fn is_settled_by(&self, version: &str, uid: &str) -> bool {
         if self.before.is_empty() {
-            // Another object of that name may make way in time for this one.
+            // Another object with that name can be deleted in time for this one.
             return self.uid.is_empty() || *self.uid == *uid;
         }
         match (self.before.parse::<u64>(), version.parse::<u64>()) {
@@ -125,8 +127,9 @@ impl Pending {
         }
     }
 
-    /// Whether the end of an object at this version settles it: a change of what is gone is refused.
-    /// An earlier end was that of its view only: it has lost a label, and got it again.
+    /// Whether the deletion of an object at this version settles it: a change of a deleted object
+    /// is refused. An earlier one was the end of the view only: the object lost a label, and got it
+    /// again.
     fn is_settled_by_end(&self, version: &str, uid: &str) -> bool {
         if self.before.is_empty() {
             return !uid.is_empty() && *self.uid == *uid;
@@ -134,72 +137,72 @@ impl Pending {
         !is_newer(&self.before, version) && *self.before != *version
     }
 
-    /// Whether something that has no object settles it. What has a label selector may have it no
-    /// more and not yet: there nothing is settled by what is not there.
+    /// Whether the absence of the object settles it. With a label selector, an absent object
+    /// settles nothing, because it may not have the label any more, or not yet.
     fn is_settled_by_nothing(&self, is_filtered: bool) -> bool {
         !is_filtered && !self.before.is_empty()
     }
 }
 
-/// What is known of one object beyond the watch.
+/// The knowledge about one object beyond the watch.
 #[derive(Debug, Default)]
 struct Overlay {
-    /// As it was read directly.
+    /// The result of a direct read.
     known: Option<Arc<Object>>,
     /// The oldest first.
     pending: Vec<Pending>,
 }
 
-/// All that was allowed of one resource and is not settled.
+/// All allowed and unsettled changes of one resource.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     by_key: BTreeMap<Key, Overlay>,
     count: usize,
     bytes: usize,
-    /// How many there have been.
+    /// The number of reservations so far.
     made: u64,
-    /// What the last of them were about, and the bytes of that.
+    /// The objects of the last of them, and their bytes.
     last: VecDeque<Made>,
     last_bytes: usize,
-    /// How many were settled.
+    /// The number of settled ones.
     settled: u64,
-    /// Before this nothing ends.
+    /// No reservation ends before this time.
     first_end: Option<Instant>,
 }
 
-/// What one key of the overlay shows.
+/// The overlay of one key.
 pub(super) struct Shown<'r> {
     pub(super) key: &'r Key,
-    /// What was read directly, if anything.
+    /// The result of a direct read, if there is one.
     pub(super) known: Option<&'r Arc<Object>>,
-    /// What requests that are not settled would leave, the oldest first.
+    /// The results of unsettled requests, the oldest first.
     pub(super) pending: Vec<Option<&'r Arc<Object>>>,
 }
 
 impl Reservations {
-    /// Whether the watch tells everything.
+    /// Whether the watch shows everything.
     pub(super) fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    /// How many there have been.
+    /// The number of reservations so far.
     pub(super) fn made(&self) -> u64 {
         self.made
     }
 
-    /// Whether a reservation since `made` may change the answer to one of the questions.
+    /// Whether a reservation since `made` can change the answer to one of the queries.
     pub(super) fn touch<'q>(
         &self,
         made: u64,
         asked: &(impl Iterator<Item = &'q Question> + Clone),
     ) -> bool {
         let since = usize::try_from(self.made.saturating_sub(made)).unwrap_or(usize::MAX);
-        // What is not remembered any more may have been about anything.
+        // Reservations that are not recorded any more can be about any object.
         since > self.last.len()
             || self.last.iter().rev().take(since).any(|made| made.answers(asked.clone()))
     }
 
-    /// The forms of an object that any world may show beside the one that is `stored`.
+    /// The forms of an object that any world can show beside the `stored` one.
     pub(super) fn forms(
         &self,
         key: &Key,
@@ -224,32 +227,32 @@ impl Reservations {
         }
     }
 
-    /// How many were settled.
+    /// The number of settled reservations.
     pub(super) fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// How many there are.
+    /// The number of reservations.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Bytes that they take.
+    /// Their bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Objects of which there is more to know than the watch tells.
+    /// Objects with knowledge beyond the watch.
     pub(super) fn keys(&self) -> usize {
         self.by_key.len()
     }
 
-    /// What is to be known of one object.
+    /// The knowledge about one object.
     pub(super) fn of(&self, key: &Key) -> Option<Shown<'_>> {
         self.by_key.get_key_value(key).map(|(key, overlay)| overlay.show(key))
     }
 
-    /// What is to be known of the objects of a namespace, or of all.
+    /// The knowledge about the objects of a namespace, or about all.
     pub(super) fn within(&self, namespace: Option<&str>) -> impl Iterator<Item = Shown<'_>> {
         let start = namespace.map(|namespace| Key::new(namespace, ""));
         let from = start.map_or(Bound::Unbounded, Bound::Included);
@@ -259,20 +262,20 @@ impl Reservations {
         found.take_while(move |(key, _)| inside(key)).map(|(key, overlay)| overlay.show(key))
     }
 
-    /// When the last request about an object may have been stored, if one is not settled.
+    /// The latest time at which a request about an object can be stored, if one is unsettled.
     pub(super) fn ends(&self, key: &Key) -> Option<Instant> {
         self.by_key.get(key)?.pending.iter().map(|pending| pending.ends).max()
     }
 
-    /// Most requests about one of these objects that are not settled.
+    /// Maximum number of unsettled requests about one of these objects.
     pub(super) fn depth(&self, key: &Key) -> usize {
         self.by_key.get(key).map_or(0, |overlay| overlay.pending.len())
     }
 
-    /// Remembers a request.
+    /// Adds a request.
     ///
     /// # Errors
-    /// Where there is no room.
+    /// If the limit is reached.
     pub(super) fn make(
         &mut self,
         key: &Key,
@@ -291,14 +294,14 @@ impl Reservations {
         if let Some(overlay) = overlay
             && let Some(same) = overlay.pending.iter_mut().find(|known| known.is_same(&pending))
         {
-            // It is one, and changes no answer.
+            // It is the same, and changes no answer.
             same.ends = ends;
             return Ok(());
         }
         let bytes = self.bytes.saturating_add(size);
-        // What is known of objects without pending requests takes room as well.
+        // Direct reads of objects without pending requests use memory as well.
         let count = self.count.max(self.by_key.len());
-        // One alone has room whatever its size: an API server bounds that.
+        // A single one always fits: an API server limits its size.
         let is_full = count >= bounds.count || (bytes > bounds.bytes && self.count > 0);
         if of_one >= MOST_OF_ONE || is_full || self.has_its_share(&key.namespace, bounds) {
             return Err(Full);
@@ -311,7 +314,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// Whether a namespace has as much of the room as one may have.
+    /// Whether a namespace has reached its part of the memory.
     fn has_its_share(&self, namespace: &str, bounds: Bounds) -> bool {
         if namespace.is_empty() {
             return false;
@@ -325,7 +328,7 @@ impl Reservations {
         count >= bounds.count.div_ceil(SHARE) || bytes >= bounds.bytes.div_ceil(SHARE)
     }
 
-    /// The watch or a list shows an object of this version and uid.
+    /// The watch or a list shows an object with this version and uid.
     pub(super) fn shown(&mut self, key: &Key, version: &str, uid: &str) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
@@ -333,7 +336,7 @@ impl Reservations {
         });
     }
 
-    /// The watch shows that an object of this uid is gone since this version.
+    /// The watch shows that an object with this uid is gone since this version.
     pub(super) fn gone(&mut self, key: &Key, version: &str, uid: &str) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
@@ -346,14 +349,14 @@ impl Reservations {
         self.change(key, |overlay| {
             overlay.forget_known(version);
             overlay.pending.retain(|pending| {
-                // What was changed since the list began is not in it yet.
+                // The list does not have changes since its start yet.
                 is_newer(&pending.before, version) || !pending.is_settled_by_nothing(is_filtered)
             });
         });
     }
 
-    /// Versions have gone backwards: what was known is from another history, and what was to be changed
-    /// is not there any more.
+    /// Versions have gone backwards: the knowledge belongs to another history, and the objects to
+    /// be changed do not exist any more.
     pub(super) fn start_anew(&mut self) {
         for key in self.all() {
             self.change(&key, |overlay| {
@@ -363,8 +366,8 @@ impl Reservations {
         }
     }
 
-    /// The API server was asked for the object at this time, and has it or not. `newer` is what it
-    /// has where the watch does not know that yet.
+    /// A direct read started at this time found the object or not. `newer` is its state if the
+    /// watch does not know it yet.
     pub(super) fn read(
         &mut self,
         key: &Key,
@@ -384,7 +387,7 @@ impl Reservations {
                 }
             }
             overlay.pending.retain(|pending| pending.ends > asked);
-            // An answer that was longer under way than another one is older.
+            // An answer that took longer than another one is older.
             let is_old = |known: &Arc<Object>| {
                 newer.as_ref().is_some_and(|newer| {
                     is_newer(known.resource_version(), newer.resource_version())
@@ -396,7 +399,7 @@ impl Reservations {
         });
     }
 
-    /// Everything up to this version was heard, the last of it at this time.
+    /// All events up to this version have arrived, the last one at this time.
     pub(super) fn heard(&mut self, version: Option<u64>, at: Instant) {
         if self.by_key.is_empty() {
             return;
@@ -460,7 +463,7 @@ impl Overlay {
         self.known.as_ref().map_or(pending, |known| pending.saturating_add(known.size()))
     }
 
-    /// What was read directly is no news any more once the watch has come as far.
+    /// A direct read is obsolete when the watch has reached its version.
     fn forget_known(&mut self, version: &str) {
         let is_older = |known: &Arc<Object>| !is_newer(known.resource_version(), version);
         if self.known.as_ref().is_some_and(is_older) {
@@ -469,8 +472,8 @@ impl Overlay {
     }
 }
 
-/// Whether one version comes after another. Versions that are no numbers have no order: the watch
-/// has the last word.
+/// Whether one version is later than another. Versions that are not numbers have no order: then the
+/// watch decides.
 pub(super) fn is_newer(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version > than,

@@ -1,4 +1,4 @@
-//! A cluster in files: what `kubectl get -A -o yaml` prints, taken as the whole truth.
+//! A cluster in files: the output of `kubectl get -A -o yaml`, taken as complete.
 
 use opgate_document::{Document, Value};
 use opgate_upstream::kinds::plural;
@@ -13,10 +13,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds an object or a list of objects; gives how many there were.
+    /// Adds an object or a list of objects; returns their number.
     ///
     /// # Errors
-    /// Where it is neither: what is missing, and at which JSON pointer.
+    /// If it is neither: what is missing, and at which JSON pointer.
     pub fn add(&mut self, document: Document) -> Result<usize, String> {
         let mut count = 0;
         objects(document.root(), |pointer, object, _, _| {
@@ -31,7 +31,7 @@ impl Snapshot {
         Ok(count)
     }
 
-    /// Makes these the objects of a view of the cluster, and no others; what no policy reads is left
+    /// Makes these the only objects of a view of the cluster. Objects that no policy reads are left
     /// out.
     pub fn fill(&self, cluster: &Cluster) {
         for kind in cluster.kinds() {
@@ -47,7 +47,7 @@ impl Snapshot {
                 }
                 Ok(())
             });
-            // They were looked at when they were added.
+            // They were checked when they were added.
             debug_assert!(filled.is_ok(), "{filled:?}");
         }
     }
@@ -69,11 +69,11 @@ fn objects(
         return visit("", root, group(&api), &plural(&kind));
     };
     match items.kind() {
-        // Go writes an empty list like this.
+        // Go writes an empty list in this form.
         opgate_document::Kind::List | opgate_document::Kind::Null => {}
         _ => return Err("/items is not a list".to_owned()),
     }
-    // The elements of a typed list do not say what they are.
+    // The elements of a typed list have no kind.
     let element = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
     for (index, item) in items.items().enumerate() {
         let pointer = format!("/items/{index}");

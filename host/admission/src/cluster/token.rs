@@ -1,7 +1,7 @@
-//! A token in a file, as `tokenFile` of a kubeconfig names it, or a pod has it.
+//! A token in a file, from the `tokenFile` of a kubeconfig or from a pod.
 //!
-//! The client takes the content as it is. A file that ends with a newline, as editors and `echo` write
-//! it, then gives a header that cannot be sent; `kubectl` leaves white space around a token out.
+//! The client uses the content unchanged. A file that ends with a newline, as editors and `echo`
+//! write it, then gives a header that cannot be sent. `kubectl` removes white space around a token.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,11 @@ use http::{HeaderValue, Request};
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
 
-/// Tokens of service accounts are replaced long before they end; the client reads them as often.
+/// Tokens of service accounts are replaced long before they expire. The client reads them at the
+/// same interval.
 const AGE: Duration = Duration::from_secs(50);
 
-/// The newest good token of a file.
+/// The newest valid token of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Token(Arc<Shared>);
 
@@ -27,12 +28,12 @@ struct Shared {
 }
 
 impl Token {
-    /// Takes over the token file of a client, where that is how it says who it is.
+    /// Takes over the token file of a client, if the client authenticates with one.
     ///
     /// # Errors
-    /// Where there is no token in the file.
+    /// If there is no token in the file.
     pub(super) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, String> {
-        // In the order in which the client looks for them.
+        // In the order in which the client reads them.
         let other = auth.auth_provider.is_some() || auth.username.is_some() || auth.token.is_some();
         let Some(path) = auth.token_file.take().filter(|_| !other).map(PathBuf::from) else {
             return Ok(None);
@@ -41,14 +42,14 @@ impl Token {
         Ok(Some(Self(Arc::new(Shared { path, current: Mutex::new((Instant::now(), header)) }))))
     }
 
-    /// Says in a request who asks.
+    /// Adds the credentials to a request.
     pub(super) fn authorize<B>(&self, mut request: Request<B>) -> Request<B> {
         request.headers_mut().insert(AUTHORIZATION, self.header(Instant::now()));
         request
     }
 
-    /// One that cannot be read any more leaves the last one in place: some take the file away once it
-    /// was read.
+    /// If the file cannot be read any more, the last token stays: some systems remove the file
+    /// after it was read.
     fn header(&self, now: Instant) -> HeaderValue {
         let mut current = self.0.current.lock();
         let (at, header) = &mut *current;

@@ -1,4 +1,4 @@
-//! What an API server says, decoded: a line of a watch, a page of a list, and what went wrong.
+//! Decodes what an API server sends: a line of a watch, a page of a list, and errors.
 //!
 //! ```text
 //! line ─▶ event ─▶ Kind: an object applied or deleted, a bookmark; the version moves on
@@ -6,7 +6,7 @@
 //!           └────▶ Trouble
 //! ```
 //!
-//! Tenants write what stands in it: it may nest and repeat as it likes.
+//! Tenants write the content, which can have any nesting and repetition.
 
 use std::string::FromUtf8Error;
 
@@ -26,13 +26,13 @@ pub(crate) fn event(kind: &Kind, line: Vec<u8>, version: &mut String) -> Result<
     let object = document.get("/object");
     let now = text("/object/metadata/resourceVersion");
     if is_newer(version, now) && text("/type") != "ERROR" {
-        // The server was set back to what it was earlier.
+        // The server was reset to an earlier state.
         return Err(Trouble::Gone);
     }
     match (text("/type"), object) {
         ("ADDED" | "MODIFIED", Some(object)) => kind.apply(object, ""),
         ("DELETED", Some(object)) => {
-            // What has no name is no object of an API server.
+            // An API server has no objects without a name.
             if let Some(key) = key_of(object, "") {
                 kind.delete(&key, now, text("/object/metadata/uid"));
             }
@@ -53,17 +53,17 @@ pub(crate) fn event(kind: &Kind, line: Vec<u8>, version: &mut String) -> Result<
     Ok(())
 }
 
-/// What a page says beside its objects.
+/// The metadata of a page.
 pub(crate) struct Page {
-    /// Objects that were on it, whether they are kept or not.
+    /// Number of its objects, stored or not.
     pub(crate) count: usize,
-    /// Where the list goes on; empty on its last page.
+    /// The token to continue the list; empty on its last page.
     pub(crate) next: String,
-    /// Up to which version everything is in the list.
+    /// The version up to which the list is complete.
     pub(crate) version: String,
 }
 
-/// Takes the objects of a page into a listing. They are of `namespace` where they do not say it themselves.
+/// Adds the objects of a page to a listing. Objects without a namespace get `namespace`.
 pub(crate) fn page(
     kind: &Kind,
     listing: &mut Listing,
@@ -81,7 +81,7 @@ pub(crate) fn page(
     Ok(Page { count, next: next.to_owned(), version: version.to_owned() })
 }
 
-/// What is not UTF-8 reads as U+FFFD: a client that writes protobuf may have stored anything in
+/// Bytes that are not UTF-8 become U+FFFD: a client that writes protobuf can store anything in
 /// `managedFields`.
 fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
     let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
@@ -89,16 +89,16 @@ fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
         .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
 }
 
-/// What went wrong with one request.
+/// The error of one request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// The API server does not know the resource.
     #[error("the API server does not know the resource")]
     Absent,
-    /// The version to go on from is too old, or lies in the future.
+    /// The version to continue from is too old, or in the future.
     #[error("the history that was asked for is gone")]
     Gone,
-    /// Watches that say nothing at all.
+    /// Watches without any message.
     #[error("watches say nothing")]
     Silence,
     #[error("forbidden: {0}; grant list and watch on it to the service account of opgate")]
@@ -122,7 +122,8 @@ impl Trouble {
         match code {
             404 => Self::Absent,
             410 => Self::Gone,
-            // It is asked for what comes after a version that it has not reached (any more).
+            // The request is for the changes after a version that the server has not reached, or no
+            // longer has.
             504 if message.contains("Too large resource version") => Self::Gone,
             403 => Self::Forbidden(message),
             _ => Self::Other(format!("{code}: {message}")),

@@ -1,4 +1,4 @@
-//! What is asked about a resource: one object, or a page of those that match.
+//! Answers queries about a resource: one object, or a page of those that match.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::cluster::lens::{Listing, World, copies, stored};
 #[derive(Debug, Default)]
 pub(crate) struct Got {
     pub(crate) object: Option<Arc<Object>>,
-    /// Whether it is another one in another world.
+    /// Whether it differs in another world.
     pub(in crate::cluster) touches: bool,
 }
 
@@ -22,17 +22,17 @@ pub(crate) struct Got {
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct Selected {
     pub(in crate::cluster) objects: Vec<Arc<Object>>,
-    /// Objects that make the answer another one in other worlds.
+    /// Objects that change the answer in other worlds.
     pub(in crate::cluster) touched: Vec<Key>,
-    /// How many copies of its last object were shown so far.
+    /// The number of copies of its last object that were shown so far.
     pub(in crate::cluster) copies_of_last: usize,
 }
 
 impl Kind {
-    /// One object in a world. What was read directly counts where it is newer.
+    /// One object in a world. The result of a direct read counts if it is newer.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub(crate) fn get(
         &self,
         key: &Key,
@@ -53,11 +53,11 @@ impl Kind {
         Ok(Got { object: found, touches: !shown.pending.is_empty() })
     }
 
-    /// Objects that match in a world. Of the object after which the page begins, `skip` copies were
-    /// shown before. Work is spent on the meter; where that stops, nobody believes the answer.
+    /// Objects that match in a world. Of the object after which the page starts, `skip` copies were
+    /// shown before. The work is charged to the meter. If that stops, the answer is not used.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub(in crate::cluster) fn select(
         &self,
         query: &Query,
@@ -103,7 +103,7 @@ impl Kind {
             let copies = copies(world, object, &shown).into_iter();
             objects.extend(copies.filter(|copy| query.holds_for(copy, meter)).skip(seen).cloned());
         }
-        // Copies of one object stay in their order.
+        // The copies of one object keep their order.
         objects.sort_by(|a, b| a.key().cmp(b.key()));
         if query.limit > 0 {
             objects.truncate(query.limit);
@@ -115,8 +115,8 @@ impl Kind {
         Ok(Selected { objects, touched, copies_of_last })
     }
 
-    /// What a question is asked of: the watch, or what was read directly where that is newer. A
-    /// direct answer needs no current watch.
+    /// The source of an answer: the watch, or a newer direct read. A direct read needs no current
+    /// watch.
     fn base<'s>(
         &self,
         state: &'s State,
@@ -130,7 +130,7 @@ impl Kind {
         {
             return Ok(fresh);
         }
-        // The watch is ahead of what was read directly: current it is, then.
+        // The watch is ahead of the direct read, so it is current.
         let why = state.why_not_current(&self.options).filter(|_| fresh.is_none());
         let Some(why) = why else { return Ok(&state.listing) };
         let why = format!("{} {why}", self.resource());
@@ -148,7 +148,7 @@ impl Kind {
     }
 }
 
-/// Whether a version is another one or a later one. Versions that are no numbers have no order.
+/// Whether a version differs or is later. Versions that are not numbers have no order.
 fn is_at_least(version: &str, other: &str) -> bool {
     match (version.parse::<u64>(), other.parse::<u64>()) {
         (Ok(version), Ok(other)) => version >= other,

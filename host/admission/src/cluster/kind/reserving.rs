@@ -1,4 +1,4 @@
-//! What was allowed and may be stored: how it is reserved, and what settles it.
+//! Reserves allowed changes, and settles them.
 
 use std::sync::Arc;
 
@@ -11,30 +11,31 @@ use super::Kind;
 use crate::cluster::lens::Listing;
 use crate::cluster::reservations::{Full, Made, Question, is_newer};
 
-/// Numbers of reservations, to notice that there was one.
+/// Numbers of reservations, to detect new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// So many there have been.
+    /// The number of reservations that were made.
     pub made: u64,
-    /// So many of them are known to be stored, or not to come.
+    /// The number of those that are known to be stored, or not to be stored.
     pub settled: u64,
 }
 
-/// What would be kept of an object, and of the one before it.
+/// The stored part of an object, and of the object before.
 type NewAndOld = (Option<Arc<Object>>, Option<Arc<Object>>);
 
 impl Kind {
-    /// How many reservations there have been and were settled.
+    /// The numbers of reservations that were made and settled.
     pub(in crate::cluster) fn counters(&self) -> Counters {
         let state = self.state.read();
         Counters { made: state.reserved.made(), settled: state.reserved.settled() }
     }
 
-    /// Remembers what was allowed: what it leaves of the object, which had the version `before`
-    /// (none for a new one).
+    /// Reserves an allowed change: the new object, which had the version `before` (none for a new
+    /// one).
     ///
     /// # Errors
-    /// Where there is no room, for a reservation or for a look at the object: half of it is not reserved.
+    /// If there is no memory for a reservation, or for reading the object. Nothing is reserved in
+    /// part.
     pub(in crate::cluster) fn reserve(
         &self,
         key: &Key,
@@ -57,7 +58,7 @@ impl Kind {
         state.reserved.make(key, object, made, before, ends, self.options.bounds)
     }
 
-    /// What would be kept of an object that was allowed, and of what it was; none where nothing would be
+    /// The stored parts of an allowed object and of the one before; none if nothing would be
     /// reserved.
     fn forms(
         &self,
@@ -68,13 +69,13 @@ impl Kind {
     ) -> Option<NewAndOld> {
         let form = |object| self.project(object, &key.namespace).ok().flatten().map(Arc::new);
         let object = form(object);
-        // No API server asks about one object under the name of another: nothing will be stored.
+        // No API server sends an object with the name of another one: it will not be stored.
         let is_another = object.as_ref().is_some_and(|object| object.key() != key);
         let is_nothing = object.is_none() && before.is_empty();
         (!is_another && !is_nothing).then(|| (object, old.and_then(form)))
     }
 
-    /// What a reservation would be about.
+    /// The objects that a reservation would be about.
     pub(in crate::cluster) fn made(
         &self,
         key: &Key,
@@ -88,7 +89,7 @@ impl Kind {
         Some(state.reserved.forms(key, stored, object.as_ref()))
     }
 
-    /// Whether a reservation since `seen` may change the answer to one of the questions.
+    /// Whether a reservation since `seen` can change the answer to one of the queries.
     pub(in crate::cluster) fn is_touched<'q>(
         &self,
         seen: Option<&Counters>,
@@ -98,13 +99,13 @@ impl Kind {
         seen.is_none_or(|seen| state.reserved.touch(seen.made, asked))
     }
 
-    /// Bytes that reservations take.
+    /// Bytes of reservations.
     pub(in crate::cluster) fn reserved_bytes(&self) -> usize {
         self.state.read().reserved.bytes()
     }
 
-    /// Lets go of reservations that nobody asks about: those of which the watch has told, and those that
-    /// are older than any view that is used.
+    /// Drops direct reads that are not needed any more: those that the watch has shown, and those
+    /// that are older than any view that is used.
     pub(in crate::cluster) fn expire(&self) {
         let mut state = self.state.write();
         let version = state.listing.version.parse().ok();
@@ -115,7 +116,7 @@ impl Kind {
         }
     }
 
-    /// What one direct read has found about an object that was asked for at this time.
+    /// Takes over the result of a direct read for an object, which started at this time.
     pub(in crate::cluster) fn learn(&self, key: &Key, found: &Listing, asked: Instant) {
         let mut state = self.state.write();
         if found.unreadable.contains_key(key) {
@@ -132,12 +133,12 @@ impl Kind {
         self.settled.notify_waiters();
     }
 
-    /// Told whenever something is settled.
+    /// Notified when a reservation is settled.
     pub(in crate::cluster) fn settled(&self) -> &Notify {
         &self.settled
     }
 
-    /// How many requests about an object are not settled, and when the last of them ends.
+    /// The number of unsettled requests about an object, and the time when the last one ends.
     pub(in crate::cluster) fn pending(&self, key: &Key) -> (usize, Option<Instant>) {
         let state = self.state.read();
         (state.reserved.depth(key), state.reserved.ends(key))

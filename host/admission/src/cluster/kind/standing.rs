@@ -1,4 +1,4 @@
-//! How current is what is known of a resource.
+//! The state of the view of a resource.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,21 +9,21 @@ use crate::cluster::lens::Listing;
 use crate::cluster::reservations::Reservations;
 use crate::cluster::{Options, Source};
 
-/// A watch that has failed for so long is interrupted: what it shows may be old.
+/// A watch that has failed for this time is interrupted: its view can be outdated.
 const INTERRUPTED: Duration = Duration::from_secs(5);
 
 /// Whether there is an answer about a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// The first answer of the API server is still under way.
+    /// The first answer of the API server has not arrived yet.
     Listing,
-    /// The API server has never told about it.
+    /// The API server has never reported it.
     Unseen,
     /// There is an answer.
     Current,
     /// The API server does not know the resource: there are no objects.
     NotInstalled,
-    /// It was last heard of too long ago.
+    /// The last contact was too long ago.
     TooOld,
 }
 
@@ -41,50 +41,50 @@ impl Standing {
     }
 }
 
-/// How a resource stands, for people and metrics.
+/// The state of a resource, for people and metrics.
 #[derive(Debug, Clone)]
 pub struct Status {
     /// Whether there is an answer.
     pub standing: Standing,
-    /// For how long the watch has failed, where that is long enough to matter.
+    /// The time for which the watch has failed, if it is long enough to matter.
     pub interrupted: Option<Duration>,
-    /// For how long there has been a view.
+    /// The age of the first view.
     pub seen: Option<Duration>,
     /// Objects.
     pub objects: usize,
     /// Objects that cannot be read.
     pub unreadable: usize,
-    /// Requests that were allowed and are not settled.
+    /// Allowed requests that are not settled.
     pub reservations: usize,
-    /// Bytes that all of it takes.
+    /// Bytes in use.
     pub bytes: usize,
-    /// `resourceVersion` of the API server up to which everything is known; empty for files.
+    /// The `resourceVersion` of the API server up to which the view is complete; empty for files.
     pub version: String,
-    /// When an object was last heard of.
+    /// The time of the last contact.
     pub last_event: Option<SystemTime>,
-    /// Why there is no answer, or why there will be none soon.
+    /// The reason why there is no answer, or will be none soon.
     pub error: Option<String>,
 }
 
-/// What is known of a resource, and since when.
+/// The state of the view of a resource, with times.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) listing: Listing,
     pub(super) reserved: Reservations,
-    /// Since when there is a view; none before the first list.
+    /// The time of the first view; none before the first list.
     pub(super) synced: Option<Instant>,
     /// The API server does not know the resource.
     pub(super) absent: bool,
-    /// When something was decoded that the API server said: a list, an event, a bookmark.
+    /// The time of the last decoded message of the API server: a list, an event, a bookmark.
     pub(super) contact: Instant,
-    /// Since when nothing but failures came.
+    /// The time since which there are only errors.
     pub(super) failing: Option<Instant>,
     pub(super) last_event: Option<SystemTime>,
     pub(super) error: Option<String>,
 }
 
 impl State {
-    /// `at` is when that was so which was heard.
+    /// `at` is the time for which the news holds.
     pub(super) fn heard(&mut self, is_event: bool, at: Instant) {
         self.contact = at;
         self.failing = None;
@@ -132,7 +132,7 @@ impl State {
 }
 
 impl Kind {
-    /// How the resource stands.
+    /// The state of the resource.
     #[must_use]
     pub fn status(&self) -> Status {
         let state = self.state.read();
