@@ -6,7 +6,7 @@ use opgate_document::{Document, Meter, Value};
 
 use super::limits::HANDLES;
 
-/// What a document handle of a guest stands for: a document and the way to a value in it.
+/// The target of a guest's document handle: a document and the path to a value in it.
 #[derive(Clone)]
 #[expect(unreachable_pub, reason = "the generated module re-exports it")]
 pub struct Handle {
@@ -25,21 +25,21 @@ impl Handle {
     }
 }
 
-/// What the request handle of a guest stands for: the request of the call.
+/// The target of a guest's request handle: the request of the call.
 #[expect(unreachable_pub, reason = "the generated module re-exports it")]
 pub enum Asked {}
 
-/// The document handles of one call, by number. wasmtime gives the guest numbers of its own for them, so
-/// that a guest cannot make one up. (Its general table of resources allocates for each.)
+/// The document handles of one call, by number. wasmtime gives the guest its own numbers for them,
+/// so a guest cannot invent one. (wasmtime's general table of resources allocates for each handle.)
 #[derive(Default)]
 pub(crate) struct Handles {
     slots: Vec<Option<Handle>>,
-    /// Numbers of the empty ones.
+    /// Numbers of the empty slots.
     free: Vec<u32>,
 }
 
 impl Handles {
-    /// The number of a new handle; `None` where the guest has as many as it may have.
+    /// The number of a new handle; `None` if the guest has the maximum number.
     pub(super) fn push(&mut self, handle: Handle) -> Option<u32> {
         if let Some(number) = self.free.pop() {
             *self.slots.get_mut(usize::try_from(number).ok()?)? = Some(handle);
@@ -57,7 +57,7 @@ impl Handles {
         self.slots.get(usize::try_from(number).ok()?)?.as_ref()
     }
 
-    /// The guest has dropped it.
+    /// Called when the guest drops a handle.
     pub(super) fn remove(&mut self, number: u32) {
         let slot = usize::try_from(number).ok().and_then(|number| self.slots.get_mut(number));
         if slot.is_some_and(|slot| slot.take().is_some()) {

@@ -19,17 +19,17 @@ pub struct Inputs {
     pub old_object: Option<Arc<Document>>,
 }
 
-/// A request without its objects. Few policies ask for any of it, so that its texts are in one, with no
-/// allocation for each.
+/// A request without its objects. Few policies read any part of it, so all its texts are in one,
+/// without an allocation for each.
 #[derive(Debug)]
 pub struct RequestParts {
     texts: String,
-    /// Where each of them ends: those of [`RequestTexts`] in their order, then the groups.
+    /// The end of each text: those of [`RequestTexts`] in their order, then the groups.
     ends: Vec<usize>,
     dry_run: bool,
 }
 
-/// The texts of a request but for the groups of its user. See `wit/policy.wit`.
+/// The texts of a request, except for the groups of its user. See `wit/policy.wit`.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "documented once, in wit/policy.wit")]
 pub struct RequestTexts<'t> {
@@ -45,7 +45,7 @@ pub struct RequestTexts<'t> {
     pub user_uid: &'t str,
 }
 
-/// Positions among the texts.
+/// Positions of the texts.
 const UID: usize = 0;
 const KIND: usize = 1;
 const RESOURCE: usize = 4;
@@ -139,12 +139,12 @@ impl RequestParts {
         }
     }
 
-    /// How many groups the user is in.
+    /// The number of the user's groups.
     pub(super) fn groups(&self) -> usize {
         self.ends.len().saturating_sub(GROUPS)
     }
 
-    /// Bytes of the texts from one position to before another.
+    /// Bytes of the texts from one position up to another.
     fn bytes(&self, from: usize, to: usize) -> usize {
         (from..to).map(|at| self.text(at).len()).sum()
     }

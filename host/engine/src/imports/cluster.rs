@@ -1,4 +1,4 @@
-//! Other objects of the cluster, as the call's reader answers.
+//! Other objects of the cluster, from the reader of the call.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::reader::{
     Answer as Answered, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError,
 };
 
-/// Bytes of a name, conditions of a query, values of a condition.
+/// Maximum bytes of a name, conditions of a query, and values of a condition.
 const NAME: usize = 4 << 10;
 const CONDITIONS: usize = 16;
 const VALUES: usize = 65_536;
 
-/// Bytes of values that are paid for together.
+/// Bytes of values that are charged together.
 const AT_ONCE: usize = 4 << 10;
 
-/// Bytes that a name of an answer takes beside its content.
+/// Bytes of a name in an answer in addition to its content.
 const EACH: usize = 64;
 
-/// What stands in the memory of the guest, not yet copied.
+/// Data in the memory of the guest that is not copied yet.
 #[derive(ComponentType, Lift)]
 #[component(record)]
 struct ResourceInGuest {
@@ -81,8 +81,8 @@ impl Import {
         })
     }
 
-    /// Copies a query; all of it together has no more bytes than one call may pass. It is paid for as it
-    /// is copied.
+    /// Copies a query. Together, its parts have at most the bytes that one call may pass. They are
+    /// charged while they are copied.
     fn query(self, store: &mut Context<'_>, query: &QueryInGuest) -> wasmtime::Result<PolicyQuery> {
         let mut left = HOSTCALL_BYTES;
         let too_large = || {
@@ -94,7 +94,7 @@ impl Import {
             state.charge(self, bytes)?;
             state.spend(bytes)
         };
-        // A value that is short is paid for together with others.
+        // Short values are charged together.
         let mut due = 0_usize;
         let optional = |store: &Context<'_>, text: &Option<WasmStr>, most| {
             let text = text
@@ -146,8 +146,8 @@ impl Import {
     }
 }
 
-/// What the cluster answers to a question. Where it has no current view, or the answer was too much for
-/// whoever asks, the call ends here.
+/// The answer of the cluster to a query. If there is no current view, or the answer exceeds the
+/// account of the call, the call ends here.
 fn ask(
     state: &mut State,
     import: Import,
@@ -155,7 +155,7 @@ fn ask(
 ) -> Result<Result<Found, Refusal>, Fault> {
     let State { reader, meter, account, .. } = state;
     let Some(reader) = reader.as_mut() else {
-        // Without one nothing was declared.
+        // Without a reader, no reads were declared.
         return Ok(Err(Refusal::Denied("nothing is declared in `reads`".to_owned())));
     };
     let answer = question(reader.as_mut(), Payer { meter, account });

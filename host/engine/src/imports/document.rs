@@ -1,4 +1,4 @@
-//! Documents: what a guest asks about JSON that the host keeps.
+//! Documents: queries of a guest about JSON that the host keeps.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use wasmtime::component::{
     ComponentNamedList, LinkerInstance, Lower, Resource, ResourceType, WasmList, WasmStr,
 };
 
-/// Bytes that a text of its own takes beside its content, on the host and on its way.
+/// Bytes of a separate text in addition to its content, in the host and on its way.
 const TEXT: usize = 48;
 
 /// Bytes of cells or texts for which an answer is charged at a time.
@@ -66,14 +66,14 @@ pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Resu
     document.func_wrap("[method]document.equal", equal)
 }
 
-/// A question about a value.
+/// A query about a value.
 struct Asked<'s> {
     import: Import,
     state: &'s State,
 }
 
 impl Asked<'_> {
-    /// A copy of a text, paid for.
+    /// A copy of a text, charged to the account.
     fn copy(&self, text: Option<&str>) -> Result<Option<String>, Fault> {
         let Some(text) = text else { return Ok(None) };
         self.state.charge(self.import, text.len().saturating_add(TEXT))?;
@@ -82,7 +82,7 @@ impl Asked<'_> {
     }
 }
 
-/// Defines a question about the value at a pointer.
+/// Defines a query about the value at a pointer.
 fn look<R>(
     document: &mut LinkerInstance<'_, State>,
     name: &str,

@@ -5,7 +5,7 @@ use wasmtime::component::{LinkerInstance, WasmStr};
 use super::{Context, Import, Severity, State};
 use crate::limits::HOSTCALL_BYTES;
 
-/// Lines of log kept of one call, and bytes of each.
+/// Maximum log lines of one call, and bytes of each.
 const LINES: usize = 64;
 const BYTES: usize = 2_048;
 
@@ -15,7 +15,7 @@ pub(super) fn define(log: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()
         let message = import.text(&store, "a line", &message, HOSTCALL_BYTES)?;
         let line = opgate_text::one_line(&message, BYTES);
         let log = &mut store.data_mut().log;
-        // The last place is for the last error: that is what a panic writes.
+        // The last place is for the last error, which is the text of a panic.
         if log.len() == LINES && severity == Severity::Error {
             log.pop();
         }

@@ -1,8 +1,8 @@
-//! What the imports do.
+//! The imports of policies.
 //!
-//! Imports are look-ups in memory; none waits. Texts that a guest passes stay in its memory until their
-//! length is known to be fit ([`WasmStr`]), so that a refusal names the import and the limit. What an
-//! import does for the guest is paid for: work with the call's meter, memory with its account.
+//! Imports are look-ups in memory; none of them waits. Texts of a guest stay in its memory until
+//! their length has been checked ([`WasmStr`]), so that an error names the import and the limit.
+//! The work of an import is charged to the meter of the call, and its memory to the account.
 //!
 //! ```text
 //! guest ─▶ texts within bounds ─▶ look (meter, account) ─▶ State::believe ─▶ answer (account) ─▶ guest
@@ -32,16 +32,16 @@ macro_rules! interface {
     };
 }
 
-/// The store of a call, as an import gets it.
+/// The store of a call, for an import.
 type Context<'s> = StoreContextMut<'s, State>;
 
-/// Bytes that texts of an import may have while they are still in the guest's memory. Its own limit of
-/// memory is far below.
+/// Maximum bytes of the texts of an import while they are still in the guest's memory. The guest's
+/// own memory limit is far below.
 const WITHIN_GUEST: usize = 1 << 40;
 
 /// Defines all imports.
 pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    // It has types only.
+    // It has only types.
     linker.instance(interface!("types"))?;
     request::define(&mut linker.instance(interface!("request"))?)?;
     document::define(&mut linker.instance(interface!("document"))?)?;
@@ -49,10 +49,10 @@ pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     cluster::define(&mut linker.instance(interface!("cluster"))?)
 }
 
-/// Bounds what is copied out of the guest, as [`HOSTCALL_BYTES`] for the whole store does, so that
-/// an import that is passed more is named. wasmtime counts both what is passed to an import and the answer
-/// of the guest by one number. With these hooks, the former is counted by the imports alone, which know
-/// who they are.
+/// Limits the bytes that are copied from the guest, as [`HOSTCALL_BYTES`] does for the whole store,
+/// but names the import that got too many. wasmtime counts the arguments of imports and the answer
+/// of the guest together. With these hooks, only the imports count the arguments, and they know
+/// their names.
 pub(super) fn bound_by_name(store: &mut Store<State>) {
     store.set_hostcall_fuel(HOSTCALL_BYTES);
     store.call_hook(|mut store, hook| {
@@ -66,7 +66,7 @@ pub(super) fn bound_by_name(store: &mut Store<State>) {
 }
 
 impl Import {
-    /// A text of the guest that may have so many bytes.
+    /// A text of the guest with at most this many bytes.
     fn text<'s>(
         self,
         store: &'s Context<'_>,
@@ -90,7 +90,7 @@ impl Import {
         self.text(store, "a pointer", pointer, POINTER)
     }
 
-    /// Fails where a list of the guest is too long.
+    /// Fails if a list of the guest is too long.
     fn count(self, what: &str, count: usize, most: usize) -> Result<(), Fault> {
         if count > most {
             return Err(Fault::Limit(self, format!("{count} {what}, more than {most}")));

@@ -1,15 +1,15 @@
-//! The request under review: each part is copied when a guest asks for it.
+//! The request under review. Each part is copied when a guest reads it.
 
 use wasmtime::component::{ComponentNamedList, LinkerInstance, Lower, Resource, ResourceType};
 
 use super::{Asked, Context, Fault, Import, State};
 use crate::inputs::RequestParts;
 
-/// Bytes that a text of its own takes beside its content, on the host and on its way.
+/// Bytes of a separate text in addition to its content, in the host and on its way.
 const TEXT: usize = 48;
 
 pub(super) fn define(request: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
-    // There is one request in a call: its handle stands for nothing else.
+    // There is one request in a call, so its handle has no other meaning.
     request.resource("request", ResourceType::host::<Asked>(), |_, _| Ok(()))?;
     let text = |name, short, text: fn(&RequestParts) -> &str| (name, short, text);
     for (name, short, text) in [
@@ -38,7 +38,7 @@ pub(super) fn define(request: &mut LinkerInstance<'_, State>) -> wasmtime::Resul
     part(request, "[method]request.dry-run", "dry-run", |_| 0, |r| (r.is_dry_run(),))
 }
 
-/// Defines a question about the request. `size` is what the answer takes.
+/// Defines a query about the request. `size` is the size of the answer.
 fn part<R>(
     request: &mut LinkerInstance<'_, State>,
     name: &str,
