@@ -1,4 +1,4 @@
-//! What the fuzz targets (`fuzz/`) reach of modules that are not public. Nothing else uses it.
+//! The parts of modules that are not public for the fuzz targets (`fuzz/`). Nothing else uses it.
 //!
 //! ```text
 //! pages, lines of a watch ─▶ View: the objects that a policy would see
@@ -9,7 +9,8 @@ use opgate_cluster::{Declaration, Key, Resource, Selector};
 use crate::cluster::wire::{self, Page};
 use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
 
-/// What an API server has told about one resource, without the connection. Of objects `spec.a` is kept.
+/// What an API server has reported about one resource, without the connection. The field `spec.a`
+/// of objects is stored.
 #[derive(Debug)]
 pub struct View {
     cluster: Cluster,
@@ -17,20 +18,20 @@ pub struct View {
     version: String,
 }
 
-/// An object as a policy sees it.
+/// An object for a policy.
 #[derive(Debug)]
 pub struct Seen {
     /// Its `resourceVersion`.
     pub version: String,
-    /// The JSON that is kept of it.
+    /// The stored JSON.
     pub kept: String,
 }
 
 impl View {
-    /// Before the first word of the API server.
+    /// A view before the first message of the API server.
     ///
     /// # Errors
-    /// None that could occur: what is declared is declared well.
+    /// Does not fail, because the declaration is valid.
     pub fn new() -> Result<Self, String> {
         let reading = Reading {
             resource: Resource { group: String::new(), version: "v1".into(), resource: "r".into() },
@@ -47,11 +48,11 @@ impl View {
         kind.map(|kind| &**kind).ok_or_else(|| "no resource is read".to_owned())
     }
 
-    /// Reads a page of a list: how many objects were on it, and where it goes on. After the last one the
-    /// list is what is known.
+    /// Reads a page of a list: the number of its objects, and the token to continue. After the last
+    /// page, the list replaces the view.
     ///
     /// # Errors
-    /// Where it is no page.
+    /// If it is not a page.
     pub fn page(&mut self, json: &[u8]) -> Result<(usize, String), String> {
         let mut listing = std::mem::take(&mut self.listing);
         let page = wire::page(self.kind()?, &mut listing, json.to_vec(), "");
@@ -69,7 +70,7 @@ impl View {
     /// Reads a line of a watch.
     ///
     /// # Errors
-    /// Where it is no event, one that tells of an error, or one of an earlier version.
+    /// If it is not an event, or is an error, or has an earlier version.
     pub fn event(&mut self, line: &[u8]) -> Result<(), String> {
         let mut version = std::mem::take(&mut self.version);
         let read = wire::event(self.kind()?, line.to_vec(), &mut version);
@@ -77,15 +78,15 @@ impl View {
         read.map_err(|trouble| trouble.to_string())
     }
 
-    /// Up to which version everything is known.
+    /// The version up to which the view is complete.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// How many objects there are, those among them that cannot be read.
+    /// The number of objects, including unreadable ones.
     ///
     /// # Errors
-    /// None that could occur.
+    /// Does not fail.
     pub fn objects(&self) -> Result<usize, String> {
         let status = self.kind()?.status();
         Ok(status.objects + status.unreadable)
@@ -94,7 +95,7 @@ impl View {
     /// One object.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no answer.
     pub fn object(&self, namespace: &str, name: &str) -> Result<Option<Seen>, String> {
         let got = self.kind()?.get(&Key::new(namespace, name), None, World::Stored);
         let seen = got.map_err(|why| format!("{why:?}"))?.object.map(|object| Seen {

@@ -1,4 +1,4 @@
-//! The envelope of a review, as it is written.
+//! The envelope of a review in its JSON form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::object::Object;
 
 use super::{GroupVersionName, Operation, Review, ReviewError, Version, quick};
 
-/// A text that is borrowed where it has no escapes; `Cow` alone is always owned inside of lists.
+/// A text that is borrowed if it has no escapes; `Cow` alone is always owned inside lists.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct Str<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
@@ -56,7 +56,7 @@ pub(super) struct Request<'a> {
     pub(super) dry_run: Option<bool>,
 }
 
-/// The text of an object, which nobody reads yet.
+/// The text of an object, which is not parsed yet.
 pub(super) struct Part<'a>(pub(super) &'a str);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
@@ -95,10 +95,10 @@ pub(super) struct UserInfo<'a> {
     pub(super) groups: Option<Groups<'a>>,
 }
 
-/// Nobody has as many groups. Each takes more memory than its two quotes.
+/// More groups than any user has. Each uses more memory than its two quotes.
 pub(super) const MAX_GROUPS: usize = 10_000;
 
-/// A longer one is none, and it comes back in each answer.
+/// A longer one is invalid, because each answer repeats it.
 const MAX_UID: usize = 64 << 10;
 
 #[derive(Default)]
@@ -141,7 +141,7 @@ fn shape(why: impl Into<String>) -> ReviewError {
     ReviewError::Shape(why.into())
 }
 
-/// The envelope of a text. What is unusual in any way is read by `serde_json`, which says what is wrong.
+/// The envelope of a text. `serde_json` reads everything unusual, and reports errors.
 fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
     if let Some(envelope) = quick::read(text) {
         return Ok(envelope);
@@ -238,7 +238,7 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
     })
 }
 
-/// Where a part of the text stands in it.
+/// The position of a part of the text in it.
 fn place(text: &str, Part(part): &Part<'_>) -> Range<usize> {
     let start = part.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
     start..start.wrapping_add(part.len())

@@ -1,9 +1,9 @@
-//! AdmissionReviews: in with the least work that is right, out in the version that was asked.
+//! AdmissionReviews: reads requests with little work, and answers in the version of the request.
 //!
-//! The envelope is read once and borrowed; the objects stay raw text until a policy looks at them.
-//! Facts about the wire: `admission.k8s.io/v1` and `v1beta1`, `null` and absent are the same,
-//! unknown fields are ignored, `name` may be empty (DELETE of a collection, CREATE with
-//! `generateName`) and is then in the object.
+//! The envelope is read once and borrowed. The objects stay raw text until a policy reads them.
+//! Facts about the format: there are `admission.k8s.io/v1` and `v1beta1`; `null` is the same as a
+//! missing field; unknown fields are ignored; and `name` can be empty (DELETE of a collection,
+//! CREATE with `generateName`) and is then in the object.
 
 mod envelope;
 mod quick;
@@ -16,7 +16,7 @@ use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
 
 use opgate_engine::{Inputs, RequestParts, RequestTexts, wit};
 
-/// Version of the review, which the answer has too.
+/// Version of the review and of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// `admission.k8s.io/v1`
@@ -26,7 +26,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As it stands in `apiVersion`.
+    /// The `apiVersion`.
     #[must_use]
     pub fn api_version(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Version {
     }
 }
 
-/// What is done to the object.
+/// The operation on the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// `CREATE`
@@ -50,7 +50,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As it stands in the review.
+    /// The name in the review.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,16 +79,17 @@ impl GroupVersionName<'_> {
     }
 }
 
-/// Why a text is not a review that can be answered. The text of the error says what to do.
+/// The reason why a text is not a review that can be answered. The text of the error says what to
+/// do.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
-    /// No text at all.
+    /// An empty text.
     #[error("the body is empty: send an AdmissionReview as JSON")]
     Empty,
     /// Not UTF-8.
     #[error("the body is not UTF-8: invalid byte at offset {0}")]
     Encoding(usize),
-    /// Nests too deep.
+    /// It is nested too deep.
     #[error("the body nests deeper than {max} levels at offset {0}", max = opgate_document::MAX_DEPTH)]
     Depth(usize),
     /// Not JSON.
@@ -98,10 +99,10 @@ pub enum ReviewError {
         line: usize,
         /// From 1.
         column: usize,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
-    /// Its account has no room for what has to be made of it.
+    /// Its account has no memory left.
     #[error("the review needs more memory than there is for it")]
     Memory,
     /// JSON, but not a review.
@@ -110,8 +111,8 @@ pub enum ReviewError {
 }
 
 impl ReviewError {
-    /// HTTP status: 400 where the text cannot be read, 422 where it says something else, 503 where
-    /// there is no room for it.
+    /// HTTP status: 400 if the text cannot be read, 422 if it is not a review, 503 if there is no
+    /// memory for it.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
@@ -122,18 +123,18 @@ impl ReviewError {
     }
 }
 
-/// Makes a text of bytes, in which nothing nests too deep.
+/// Converts bytes to a text, and checks its nesting.
 ///
 /// # Errors
-/// Where they are empty, not UTF-8, or nest too deep.
+/// If they are empty, not UTF-8, or nested too deep.
 pub fn text(body: Vec<u8>) -> Result<Arc<Text>, ReviewError> {
     charged(body, Charge::default())
 }
 
-/// [`text`] of a body that somebody pays for: what is made of it later is charged to the same account.
+/// [`text`] of a body with an account. All later memory for it is charged to the same account.
 ///
 /// # Errors
-/// As for [`text`], and where the account has no room.
+/// As for [`text`], and if the account has no memory left.
 pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> {
     if body.is_empty() {
         return Err(ReviewError::Empty);
@@ -150,9 +151,9 @@ pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> 
 #[derive(Debug)]
 pub struct Review<'a> {
     text: &'a Arc<Text>,
-    /// Version to answer in.
+    /// Version of the answer.
     pub version: Version,
-    /// To be echoed.
+    /// The ID that the answer repeats.
     pub uid: Cow<'a, str>,
     /// Kind of the object.
     pub kind: GroupVersionName<'a>,
@@ -160,17 +161,17 @@ pub struct Review<'a> {
     pub resource: GroupVersionName<'a>,
     /// `status`, `scale`, … or empty.
     pub sub_resource: Cow<'a, str>,
-    /// Name of the object; from the object where the request has none.
+    /// Name of the object; from the object if the request has none.
     pub name: Cow<'a, str>,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: Cow<'a, str>,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// Who does it.
+    /// The user.
     pub username: Cow<'a, str>,
     user_uid: Cow<'a, str>,
     groups: Vec<Cow<'a, str>>,
-    /// Nothing will be stored.
+    /// A dry run: nothing will be stored.
     pub dry_run: bool,
     object: Option<Range<usize>>,
     old_object: Option<Range<usize>>,
@@ -180,7 +181,7 @@ impl<'a> Review<'a> {
     /// Reads the envelope of a text that [`text`] checked.
     ///
     /// # Errors
-    /// Where it is not JSON or not an AdmissionReview with a request.
+    /// If it is not JSON, or not an AdmissionReview with a request.
     pub fn read(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
         envelope::read(text)
     }
@@ -191,14 +192,14 @@ impl<'a> Review<'a> {
         self.text.len()
     }
 
-    /// The account that pays for what is made of it, where somebody counts.
+    /// The account of the request, if there is one.
     #[must_use]
     pub fn account(&self) -> Option<&Arc<Account>> {
         self.text.account()
     }
 
-    /// The namespace in which the object is; empty where it is in none. The API server names a Namespace as
-    /// its own namespace.
+    /// The namespace of the object, empty if there is none. The API server names a Namespace as its
+    /// own namespace.
     #[must_use]
     pub fn own_namespace(&self) -> &str {
         let is_namespace = self.resource.group.is_empty() && self.resource.name == "namespaces";
@@ -212,7 +213,7 @@ impl<'a> Review<'a> {
         format!("{group}/{version}/{name}")
     }
 
-    /// Bytes of the envelope, as it was read and as policies get it. The objects are not in it.
+    /// Bytes of the envelope, as read and as policies get it, without the objects.
     #[must_use]
     pub fn weight(&self) -> usize {
         let names =
@@ -234,7 +235,7 @@ impl<'a> Review<'a> {
         bytes.saturating_mul(2)
     }
 
-    /// What policies are asked about. The objects share the review's text.
+    /// The input of policies. The objects share the text of the review.
     #[must_use]
     pub fn inputs(&self) -> Inputs {
         let document =

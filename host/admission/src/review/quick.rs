@@ -4,9 +4,9 @@
 //! text, checked and indexed in one pass ─▶ members of three levels ─▶ envelope
 //! ```
 //!
-//! A parser would read the objects again to step over them: two thirds of all the text is theirs. What is
-//! not as an API server writes it (a name twice, an escape, a value of another type) is not read here, but
-//! by `serde_json`, whose answer counts.
+//! A parser would read the objects again to skip them, and they are two thirds of the text. If the
+//! envelope differs from what an API server writes (a duplicate name, an escape, a value of another
+//! type), this module gives up, and `serde_json` reads it.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use opgate_document::Text;
 use super::envelope::{Envelope, Groups, Kind, MAX_GROUPS, Part, Request, Resource, Str, UserInfo};
 use crate::object::Object;
 
-/// What is there is not as expected.
+/// The envelope differs from the expected form.
 struct Unusual;
 
 type Read<T> = Result<T, Unusual>;
 
-/// The envelope, where all of it is usual.
+/// The envelope, if it has the usual form.
 pub(super) fn read(text: &Text) -> Option<Envelope<'_>> {
     if !text.is_json() {
         return None;
@@ -104,13 +104,13 @@ fn groups<'a>(text: &'a Text, list: &Value<'a>) -> Read<Groups<'a>> {
     Ok(Groups(groups))
 }
 
-/// What a member has.
+/// The value of a member.
 struct Value<'a> {
     text: &'a str,
     place: Range<usize>,
 }
 
-/// The values of the members of these names; `null` counts as none.
+/// The values of the members with these names; `null` counts as none.
 fn members<'a, const N: usize>(
     text: &'a Text,
     place: &Range<usize>,
@@ -132,7 +132,7 @@ fn members<'a, const N: usize>(
     Ok(found.map(|value| value.filter(|value| value.text != "null")))
 }
 
-/// Of members that are texts.
+/// The values of the members with these names, if they are texts.
 fn members_of<'a, const N: usize>(
     text: &'a Text,
     place: &Range<usize>,
@@ -157,7 +157,7 @@ fn string(value: Option<Value<'_>>) -> Read<Option<Str<'_>>> {
     value.map(|value| plain(value.text).map(|text| Str(Cow::Borrowed(text)))).transpose()
 }
 
-/// A text without its quotes; one with escapes is unusual.
+/// A text without its quotes. One with escapes is unusual.
 fn plain(quoted: &str) -> Read<&str> {
     let text = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     text.filter(|text| !text.as_bytes().contains(&b'\\')).ok_or(Unusual)
@@ -184,7 +184,7 @@ mod tests {
             let quick = Text::checked(json.to_owned(), Charge::default()).unwrap().into();
             let parsed = Text::new(json.to_owned()).unwrap().into();
             let told = |read: Result<Review<'_>, ReviewError>| {
-                // The text itself knows more after it was checked.
+                // The text itself has more state after the check.
                 let parts = |r: Review<'_>| {
                     let inputs = r.inputs();
                     let documents: &[&dyn Debug] = &[&inputs.object, &inputs.old_object];

@@ -1,4 +1,4 @@
-//! The file itself: its keys, and what is wrong with them, each with its place.
+//! The file itself: its keys, and the errors in them, each with its place.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use opgate_engine::Limits;
 use opgate_input::yaml::Located;
 use opgate_text::units::{parse_bytes, parse_duration};
 
-/// The file, to point into.
+/// The file, to find places in it.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) builtins: &'static [Builtin],
@@ -87,7 +87,7 @@ impl Origin {
         format!("{}:{line}:{column}: {text}", self.path.display())
     }
 
-    /// An error of deserialisation, with the place of what it is about and the nearest known key.
+    /// An error of deserialization, with its place and the nearest known key.
     pub(super) fn type_error(
         &self,
         error: &serde_path_to_error::Error<serde_json::Error>,
@@ -193,7 +193,7 @@ impl Origin {
             limits,
             excluded_namespaces: entry.exclude.0.namespaces,
             excluded_users: entry.exclude.0.users,
-            // The core group may be written as an empty one.
+            // The core group can be written as an empty one.
             cluster: entry
                 .cluster
                 .iter()
