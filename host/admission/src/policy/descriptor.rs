@@ -6,6 +6,7 @@ use opgate_document::Document;
 use crate::review::{Operation, Review};
 use opgate_engine::wit;
 use opgate_text::one_line;
+use opgate_upstream::names;
 
 const MAX_RULES: usize = 512;
 const MAX_MATCHES: usize = 64;
@@ -155,11 +156,7 @@ fn any(wanted: &[String], found: &str) -> bool {
 
 /// Whether a text can be the name of a policy: it goes into URLs, metrics and annotations.
 pub(super) fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 40
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        && !name.starts_with('-')
-        && !name.ends_with('-')
+    name.len() <= 40 && names::is_label(name)
 }
 
 fn is_rule_id(id: &str) -> bool {
