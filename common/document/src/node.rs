@@ -241,7 +241,7 @@ struct Unpaid;
 const VALUE: usize = 8;
 
 /// Steps through the elements or members of one level; nested values are stepped over.
-pub(crate) struct Level<'t> {
+struct Level<'t> {
     text: &'t Text,
     bytes: &'t [u8],
     at: usize,
@@ -259,13 +259,13 @@ impl<'t> Level<'t> {
     }
 
     /// [`Level::inside`] for somebody who makes nothing of what is there.
-    pub(crate) fn over(text: &'t Text, start: usize) -> Self {
+    fn over(text: &'t Text, start: usize) -> Self {
         let cost = Cost { charge: text.charge(), meter: None };
         Self::inside(text, u32::try_from(start).unwrap_or(u32::MAX), cost)
     }
 
     /// Where the next value stands, for whom nobody counts.
-    pub(crate) fn step(&mut self) -> Option<Range<usize>> {
+    fn step(&mut self) -> Option<Range<usize>> {
         self.value().ok()?
     }
 
@@ -315,6 +315,21 @@ impl<'t> Level<'t> {
         };
         self.cost.spend(VALUE.saturating_add(read)).ok_or(Unpaid)?;
         Ok(Some(start..self.at))
+    }
+}
+
+impl Text {
+    /// Where the names (with their quotes) and the values of the object stand whose bracket is at `start`,
+    /// in the order of the text. For a text that [is JSON](Text::is_json).
+    pub fn members(&self, start: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let mut level = Level::over(self, start);
+        std::iter::from_fn(move || level.step().zip(level.step()))
+    }
+
+    /// Where the elements of the list stand whose bracket is at `start`, see [`Text::members`].
+    pub fn elements(&self, start: usize) -> impl Iterator<Item = Range<usize>> {
+        let mut level = Level::over(self, start);
+        std::iter::from_fn(move || level.step())
     }
 }
 

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use crate::account::{Account, Charge};
 use crate::counted::Counted;
 use crate::meter::{Cost, Meter};
-use crate::node::Level;
 use crate::scan::{self, Wanted, string_end};
 use crate::{Document, Error};
 
@@ -142,19 +141,6 @@ impl Text {
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.is_json
-    }
-
-    /// Where the names (with their quotes) and the values of the object stand whose bracket is at `start`,
-    /// in the order of the text. For a text that [is JSON](Text::is_json).
-    pub fn members(&self, start: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        let mut level = Level::over(self, start);
-        std::iter::from_fn(move || level.step().zip(level.step()))
-    }
-
-    /// Where the elements of the list stand whose bracket is at `start`, see [`Text::members`].
-    pub fn elements(&self, start: usize) -> impl Iterator<Item = Range<usize>> {
-        let mut level = Level::over(self, start);
-        std::iter::from_fn(move || level.step())
     }
 
     /// Brackets and long strings.
