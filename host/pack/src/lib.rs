@@ -101,21 +101,22 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     };
     cargo.args(["--quiet", "--profile", "guest"]);
     cargo.args(["--target", TARGET, "--package", package, "--target-dir"]).arg(&target_dir);
-    if DEEP_GUESTS.contains(&package) {
-        cargo.arg("--").args(DEEP.map(|flag| format!("-Clink-arg={flag}")));
-    } else if SMALL_GUESTS.contains(&package) {
-        cargo.arg("--").args(SMALL.map(|flag| format!("-Clink-arg={flag}")));
+    if let Guest::Package(package) = guest {
+        let layout = match package {
+            deep if DEEP_GUESTS.contains(&deep) => DEEP,
+            small if SMALL_GUESTS.contains(&small) => SMALL,
+            _ => LINKER,
+        };
+        cargo.arg("--").args(layout.map(|flag| format!("-Clink-arg={flag}")));
     }
     // What the outer build was told is not meant for the guests: flags for the host's compiler,
     // clippy in front of it, another target folder.
     for name in ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER", "CLIPPY_ARGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
-    // The same for all guests, so that what they share is built once; the last value of a flag counts.
-    cargo.env(
-        "CARGO_ENCODED_RUSTFLAGS",
-        LINKER.map(|flag| format!("-Clink-arg={flag}")).join("\u{1f}"),
-    );
+    // The same for all guests, so that what they share is built once. Flags for the linker are not among
+    // them: they would come after those of one guest, and the last value of a flag counts.
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", "");
     let status = cargo.status().map_err(io_error("cargo"))?;
     if !status.success() {
         return Err(Error::Cargo(status.to_string()));
