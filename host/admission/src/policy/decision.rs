@@ -465,3 +465,15 @@ fn warnings<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_violation_is_about_is_bounded() {
+        let about = about(&vec!["channel \"x\u{1b}\"".repeat(100); 100]);
+        assert_eq!(about.len(), MAX_ABOUT);
+        assert!(about.iter().all(|text| text.len() <= MAX_ABOUT_TEXT && !text.contains('\u{1b}')));
+    }
+}
