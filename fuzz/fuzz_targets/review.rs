@@ -5,6 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use opgate::review::{Review, text};
 use opgate_fuzz::large;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {
@@ -22,6 +23,7 @@ fuzz_target!(|input: &[u8]| {
 fn envelope(input: &[u8]) {
     let Ok(text) = text(input.to_vec()) else { return };
     let Ok(review) = Review::read(&text) else { return };
+    assert!(serde_json::from_slice::<IgnoredAny>(input).is_ok(), "what is read is JSON");
     let _ = (review.resource_path(), review.weight());
     let inputs = review.inputs();
     for document in [inputs.object, inputs.old_object].into_iter().flatten() {

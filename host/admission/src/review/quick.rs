@@ -222,6 +222,16 @@ mod tests {
             assert!(USUAL.contains(from), "{from}");
             assert_eq!(both(&USUAL.replacen(from, to, 1)), is_quick, "{from} to {to}");
         }
+        // Whatever is written in one place, or left out there.
+        let wrong =
+            ["", "\"", "\\", ",", ":", "{", "}", "[", "]", "0", "-", "null", " ", "\n", "\u{1}"];
+        for (at, _) in USUAL.char_indices() {
+            let (before, after) = USUAL.split_at(at);
+            for wrong in wrong {
+                both(&format!("{before}{wrong}{after}"));
+                both(&format!("{before}{wrong}{}", after.get(1..).unwrap_or_default()));
+            }
+        }
         for json in ["[]", "1", "null", "{}", "{\"request\": {}}", "\"a\"", "x"] {
             both(json);
         }
