@@ -6,8 +6,15 @@
 //!
 //! A status update can bypass a policy, so the invariant is about the other marks: a version that
 //! loses or changes a mark is evaluated as if it were new. See [`Marks::lasted`].
+//!
+//! ```text
+//! marks ─▶ OLM writes it ───────────────────────────▶ a copy
+//!      └─▶ the original is there, and is the same ──▶ a copy, except where a rule wants OLM
+//!      └─▶ otherwise ───────────────────────────────▶ evaluated like any other
+//! ```
 
-use crate::Document;
+use crate::cluster::ReadError;
+use crate::{ClusterRead, Document, Report, Review, Shape};
 
 const COPIED_FROM: &str = "/metadata/labels/olm.copiedFrom";
 const REASON: &str = "/status/reason";
@@ -61,6 +68,91 @@ impl Marks {
     #[must_use]
     pub fn lasted(&self, old: &Self) -> bool {
         !old.claim() || old == self
+    }
+}
+
+/// How a policy compares a version that claims to be a copy.
+#[derive(Debug)]
+pub struct Comparison {
+    /// ClusterServiceVersions of the cluster.
+    pub read: &'static ClusterRead,
+    /// What the read keeps of the spec: a copy has the same as its original.
+    pub kept: &'static [(&'static str, Shape)],
+    /// What else the rules of the policy look at, and the read does not keep. If an UPDATE changes
+    /// neither, nothing is evaluated.
+    pub more: &'static [&'static str],
+}
+
+/// What a claim to be a copy is worth.
+#[derive(Debug)]
+pub struct Examined<'r> {
+    /// Whether it is a copy, or unchanged.
+    pub is_exempt: bool,
+    /// The same for rules that look at more than the comparison with the original covers.
+    pub is_olms: bool,
+    /// The old object of an UPDATE, if it was evaluated before.
+    pub old: Option<&'r Document>,
+}
+
+impl Comparison {
+    /// Checks the marks of a version.
+    ///
+    /// Invariant: a version without marks has been evaluated as a whole in its namespace since it
+    /// had any. OLM installs nothing from one with marks.
+    pub fn examine<'r>(
+        &self,
+        review: &Review<'r>,
+        object: &Document,
+        marks: &Marks,
+        report: &mut Report<'_>,
+    ) -> Examined<'r> {
+        let marks_of = |csv: &Document| Marks::of(csv, review.namespace());
+        let judged = review.old.filter(|old| marks.lasted(&marks_of(old)));
+        if !marks.claim() {
+            return Examined { is_exempt: false, is_olms: false, old: judged };
+        }
+        if review.is_olms() {
+            return Examined { is_exempt: true, is_olms: true, old: judged };
+        }
+        // For example, somebody removes a finalizer or adds a label.
+        if judged.is_some() && review.spares().is_some_and(|old| self.changes_nothing(object, old))
+        {
+            return Examined { is_exempt: true, is_olms: true, old: judged };
+        }
+        let name = review.name(object);
+        let original = marks.original().filter(|elsewhere| *elsewhere != review.namespace());
+        let is_copy = |csv: &Document| {
+            original.is_some_and(|space| self.is_as_original(csv, space, &name) == Ok(true))
+        };
+        let is_exempt = is_copy(object);
+        let what = if is_exempt { "writes a copy" } else { "writes what claims to be a copy" };
+        report.unlisted(what);
+        // An exempt version was never evaluated.
+        let old = judged.filter(|old| !marks_of(old).claim() || !is_copy(old));
+        Examined { is_exempt, is_olms: false, old }
+    }
+
+    fn is_same(&self, left: &Document, right: &Document) -> bool {
+        self.kept.iter().all(|(pointer, shape)| shape.equal(left, right, pointer))
+    }
+
+    /// Whether nothing that a rule looks at is new. The marks are the same.
+    fn changes_nothing(&self, object: &Document, old: &Document) -> bool {
+        self.is_same(object, old)
+            && self.more.iter().all(|pointer| object.equal(pointer, old, pointer))
+    }
+
+    /// Whether the original is there, is the same, and is no copy itself.
+    fn is_as_original(
+        &self,
+        csv: &Document,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, ReadError> {
+        let original = self.read.get(namespace, name)?;
+        Ok(original.is_some_and(|original| {
+            !Marks::of(&original, namespace).claim() && self.is_same(csv, &original)
+        }))
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     if marks.are_outright() {
         annotations::of_a_copy(review, object, report);
     }
-    let claim = copies::examine(review, object, &marks, report);
+    let claim = copies::COPIES.examine(review, object, &marks, report);
     let review = Review { old: claim.old, ..*review };
     if !claim.is_exempt {
         Member::of(&review, object).judge(report);
