@@ -98,7 +98,8 @@ async fn complaint(set: &Set, policy: &Policy, case: &Case) -> Option<String> {
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let decision = set.decide(&review, None, deadline, &()).await.unwrap();
-    let found = decision.violations.iter().map(|violation| {
+    let found = decision.violations.iter().filter(|found| case.counts(&found.rule));
+    let found = found.map(|violation| {
         let level = if violation.effect == Effect::Deny { "deny" } else { "warn" };
         let at = violation.field.clone();
         (violation.rule.clone(), level.to_owned(), violation.message.clone(), at)
@@ -126,7 +127,8 @@ async fn complaint(set: &Set, policy: &Policy, case: &Case) -> Option<String> {
             let there = at.as_ref().is_none_or(|at| *at == found.3);
             found.0 == *rule && found.1 == *level && fits && there
         });
-    let skipped: BTreeSet<_> = decision.skipped.iter().map(|s| s.rule.clone()).collect();
+    let skipped = decision.skipped.iter().map(|s| s.rule.clone());
+    let skipped: BTreeSet<_> = skipped.filter(|rule| case.counts(rule)).collect();
     let notes = case.notes.iter().flatten().all(|(key, value)| {
         let key = format!("{}.{key}", policy.name);
         decision.audit_annotations.get(&key).is_some_and(|found| *found == line(value))

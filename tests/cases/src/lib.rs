@@ -11,6 +11,7 @@
 //! rule: PBF-02                     # the name of the file
 //! settings: {}                     # for all cases below, unless they have their own
 //! cluster: none                    # the objects of the cluster, or none (there is no cluster to ask)
+//! others: ignored                  # what other rules find does not count; otherwise left out
 //! accept:                          # the rule finds nothing
 //! - name: one object
 //!   folder: {manifests/a.yaml: {apiVersion: v1, kind: Namespace, metadata: {name: a}}}
@@ -39,7 +40,7 @@
 //!   list of blobs may be the name of one in `objects.yaml`. The blob `{$bundle: a.v1.0.0}` is a bundle
 //!   of that name, with a package, an image and a version that fit it; other members replace those.
 //!
-//! **What must be found**: everything, also of other rules. `at`, `message` and `level` (by default the
+//! **What must be found**: everything, also of other rules unless `others: ignored`. `at`, `message` and `level` (by default the
 //! rule's own) for one finding of the rule, `findings` for several, `also` for those of other rules,
 //! each with its `rule`. `starts` in the place of `message` gives its beginning. `skipped` lists the
 //! rules that are not evaluated, `notes` the audit annotations, `reason` that of the denial.
@@ -113,6 +114,8 @@ pub struct Case {
     pub findings: Vec<Finding>,
     /// Rules that are not evaluated.
     pub skipped: BTreeSet<String>,
+    /// Whether only findings of rules that `findings` names count, and those of the case's rule.
+    pub alone: bool,
     /// Audit annotations.
     pub notes: Option<BTreeMap<String, String>>,
     /// Reason of the denial.
@@ -148,11 +151,22 @@ struct File {
     settings: Value,
     #[serde(default)]
     cluster: Option<Value>,
+    #[serde(default)]
+    others: Others,
     accept: Vec<Entry>,
     #[serde(default)]
     reject: Vec<Entry>,
     #[serde(default)]
     skip: Vec<Entry>,
+}
+
+/// Findings of other rules than the one of the file.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Others {
+    #[default]
+    Counted,
+    Ignored,
 }
 
 #[derive(Deserialize)]
@@ -251,7 +265,7 @@ fn read_file(path: &Path, objects: &Value, kinds: &[&str]) -> Vec<Case> {
         Some(file.rule.as_str()),
         "the name of a file is its rule"
     );
-    let File { rule, settings, cluster, accept, reject, skip } = file;
+    let File { rule, settings, cluster, others, accept, reject, skip } = file;
     let expects = [(Expects::Accept, accept), (Expects::Reject, reject), (Expects::Skip, skip)];
     let mut names = BTreeSet::new();
     let mut cases = Vec::new();
@@ -263,7 +277,8 @@ fn read_file(path: &Path, objects: &Value, kinds: &[&str]) -> Vec<Case> {
             if entry.cluster.is_none() {
                 entry.cluster.clone_from(&cluster);
             }
-            cases.push(Case::of(&rule, expects, entry, objects, kinds, &whose));
+            let case = Case::of(&rule, expects, entry, objects, kinds, &whose);
+            cases.push(Case { alone: others == Others::Ignored, ..case });
         }
     }
     cases
@@ -388,9 +403,19 @@ impl Case {
             cluster,
             findings,
             skipped,
+            alone: false,
             notes: entry.notes,
             reason: entry.reason,
         }
+    }
+
+    /// Whether findings of a rule count, and whether it was skipped.
+    #[must_use]
+    pub fn counts(&self, rule: &str) -> bool {
+        !self.alone
+            || rule == self.rule
+            || self.skipped.contains(rule)
+            || self.findings.iter().any(|finding| finding.rule == rule)
     }
 
     /// Group, version, plural and kind of what is judged.
