@@ -1,0 +1,227 @@
+//! The ClusterServiceVersion under evaluation, whatever it was found in.
+//!
+//! ```text
+//! request, manifest ──────────────────▶ Source::Object ───┐
+//! olm.bundle.object of a catalog ─────▶ Source::Object ───┼─▶ Csv ─▶ groups of rules ─▶ Report
+//! olm.csv.metadata of a catalog ──────▶ Source::Metadata ─┘
+//! ```
+//!
+//! Rules look at the object and name fields of it. Where the object is a part of a catalog, the
+//! fields of findings become those of the catalog. What `olm.csv.metadata` leaves out is not known:
+//! a rule about something that is missing asks [`Csv::knows`] first.
+
+use opgate_sdk::{Document, Kind, Level, Report, Review, Rule, Shape, escape};
+
+const ANNOTATIONS: &str = "/metadata/annotations";
+const LABELS: &str = "/metadata/labels";
+
+/// Where the ClusterServiceVersion was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// An object. The text precedes its fields: empty for that of a request, and the place of the
+    /// property in a catalog.
+    Object(String),
+    /// The value of a property `olm.csv.metadata`: the place of the blob, and that of the value.
+    Metadata {
+        /// The blob of the bundle.
+        blob: String,
+        /// The value of the property.
+        value: String,
+    },
+}
+
+/// Members of `spec` that a property `olm.csv.metadata` has too, with its names for them.
+pub(crate) const IN_METADATA: [(&str, &str); 14] = [
+    ("apiservicedefinitions", "apiServiceDefinitions"),
+    ("customresourcedefinitions", "crdDescriptions"),
+    ("description", "description"),
+    ("displayName", "displayName"),
+    ("installModes", "installModes"),
+    ("keywords", "keywords"),
+    ("labels", "labels"),
+    ("links", "links"),
+    ("maintainers", "maintainers"),
+    ("maturity", "maturity"),
+    ("minKubeVersion", "minKubeVersion"),
+    ("nativeAPIs", "nativeAPIs"),
+    ("provider", "provider"),
+    ("version", "version"),
+];
+
+/// A ClusterServiceVersion, and the report about it.
+pub(crate) struct Csv<'a, 'r> {
+    /// The request. Its old object is one that was evaluated before.
+    pub(crate) review: &'a Review<'a>,
+    /// The object.
+    pub(crate) object: &'a Document,
+    /// Its name; empty where a file has none.
+    pub(crate) name: String,
+    /// What rules find.
+    pub(crate) report: &'a mut Report<'r>,
+    source: Source,
+    /// Names of the annotations, in byte order.
+    annotations: Vec<String>,
+    /// Names of the labels, in byte order.
+    labels: Vec<String>,
+}
+
+impl<'a, 'r> Csv<'a, 'r> {
+    /// The object of a review.
+    pub(crate) fn of(
+        review: &'a Review<'a>,
+        object: &'a Document,
+        source: Source,
+        report: &'a mut Report<'r>,
+    ) -> Self {
+        Self {
+            review,
+            object,
+            name: review.name(object),
+            report,
+            source,
+            annotations: object.keys(ANNOTATIONS),
+            labels: object.keys(LABELS),
+        }
+    }
+
+    /// Adds a finding about a field of the object.
+    pub(crate) fn add(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>) {
+        let field = self.field(field);
+        self.report.add(rule, field, message);
+    }
+
+    /// [`Csv::add`] with another level than the rule's, if none is configured.
+    pub(crate) fn add_as(
+        &mut self,
+        level: Level,
+        rule: &'static Rule,
+        field: &str,
+        message: impl Into<String>,
+    ) {
+        let field = self.field(field);
+        self.report.add_as(level, rule, field, message);
+    }
+
+    /// Whether a rule is on. Ask before costly work.
+    pub(crate) fn is_on(&self, rule: &Rule) -> bool {
+        self.report.is_on(rule)
+    }
+
+    /// The field of the object under review that a field of the ClusterServiceVersion is.
+    pub(crate) fn field(&self, field: &str) -> String {
+        match &self.source {
+            Source::Object(place) if place.is_empty() => field.to_owned(),
+            Source::Object(place) => format!("{place}.{field}"),
+            Source::Metadata { blob, value } => {
+                if field == "metadata.name" {
+                    return format!("{blob}.name");
+                }
+                if let Some(rest) = field.strip_prefix("metadata.") {
+                    return format!("{value}.{rest}");
+                }
+                let Some(rest) = field.strip_prefix("spec.") else { return value.clone() };
+                let end = rest.find(['.', '[']).unwrap_or(rest.len());
+                let (member, inner) = rest.split_at(end);
+                let known = IN_METADATA.iter().find(|(name, _)| *name == member);
+                known.map_or(value.clone(), |(_, name)| format!("{value}.{name}{inner}"))
+            }
+        }
+    }
+
+    /// Whether the source says what is at `/spec/<member>`: a property of a catalog has no
+    /// deployments, and so none of them is missing.
+    pub(crate) fn knows(&self, member: &str) -> bool {
+        match &self.source {
+            Source::Object(_) => true,
+            Source::Metadata { .. } => IN_METADATA.iter().any(|(name, _)| *name == member),
+        }
+    }
+
+    /// Whether a rule must evaluate the value at the pointer, see [`Review::touches`].
+    pub(crate) fn touches(&self, pointer: &str, shape: &Shape) -> bool {
+        self.review.touches(self.object, pointer, shape)
+    }
+
+    /// [`Csv::touches`] for a map or any other value that is compared as JSON.
+    pub(crate) fn touches_json(&self, pointer: &str) -> bool {
+        self.review.touches_json(self.object, pointer)
+    }
+
+    /// Whether a rule must evaluate an annotation: it is there or was there, and differs.
+    pub(crate) fn touches_annotation(&self, name: &str) -> bool {
+        self.touches_json(&annotation(name))
+    }
+
+    /// Names of all annotations, in byte order.
+    pub(crate) fn annotations(&self) -> &[String] {
+        &self.annotations
+    }
+
+    /// Names of all labels, in byte order.
+    pub(crate) fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
+    /// Whether there is an annotation of this name.
+    pub(crate) fn has_annotation(&self, name: &str) -> bool {
+        self.annotations.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
+    }
+
+    /// The text of an annotation. In a file it can be written as a list or an object: its JSON
+    /// counts then (decision E-9). `null` is none.
+    pub(crate) fn annotation(&self, name: &str) -> Option<String> {
+        if !self.has_annotation(name) {
+            return None;
+        }
+        let pointer = annotation(name);
+        match self.object.kind(&pointer) {
+            Kind::Missing | Kind::Null => None,
+            Kind::Text => self.object.text(&pointer),
+            _ => self.object.raw(&pointer).and_then(|json| String::from_utf8(json).ok()),
+        }
+    }
+
+    /// The text of a label.
+    pub(crate) fn label(&self, name: &str) -> Option<String> {
+        let is_there = self.labels.binary_search_by(|known| known.as_str().cmp(name)).is_ok();
+        is_there.then(|| self.object.text(&format!("{LABELS}/{}", escape(name)))).flatten()
+    }
+}
+
+/// The pointer of an annotation.
+pub(crate) fn annotation(name: &str) -> String {
+    format!("{ANNOTATIONS}/{}", escape(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opgate_sdk::{Parts, Request};
+
+    #[test]
+    fn fields_of_a_property_are_those_of_the_catalog() {
+        let object = Document::parse("{}").unwrap();
+        let settings = Document::parse("{}").unwrap();
+        let request = Request::from(Parts::default());
+        let review =
+            Review { request: &request, object: Some(&object), old: None, settings: &settings };
+        let metadata = Source::Metadata { blob: "spec.blobs[1].value".into(), value: "V".into() };
+        for (source, field, expected) in [
+            (Source::Object(String::new()), "spec.version", "spec.version"),
+            (Source::Object("D".into()), "spec.version", "D.spec.version"),
+            (metadata.clone(), "metadata.name", "spec.blobs[1].value.name"),
+            (metadata.clone(), "metadata.annotations[a]", "V.annotations[a]"),
+            (metadata.clone(), "spec.links[0].url", "V.links[0].url"),
+            (
+                metadata.clone(),
+                "spec.customresourcedefinitions.owned[2].name",
+                "V.crdDescriptions.owned[2].name",
+            ),
+            (metadata, "spec.install.spec.deployments", "V"),
+        ] {
+            let mut report = Report::new(review);
+            let csv = Csv::of(&review, &object, source, &mut report);
+            assert_eq!(csv.field(field), expected);
+        }
+    }
+}

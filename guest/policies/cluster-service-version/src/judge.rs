@@ -1,0 +1,60 @@
+//! ClusterServiceVersions as objects: those of requests and of manifests.
+
+use opgate_sdk::copies::{Comparison, Marks};
+use opgate_sdk::{Report, Review, Shape};
+
+use crate::csv::{Csv, Source};
+use crate::reads::CSVS;
+use crate::{about, annotations, images, install, neighbours, webhooks};
+
+const MODES: Shape =
+    Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
+const RESOURCE: &[(&str, Shape)] =
+    &[("name", Shape::Scalar), ("version", Shape::Scalar), ("kind", Shape::Scalar)];
+const API: &[(&str, Shape)] =
+    &[("group", Shape::Scalar), ("version", Shape::Scalar), ("kind", Shape::Scalar)];
+const WEBHOOK: &[(&str, Shape)] =
+    &[("type", Shape::Scalar), ("conversionCRDs", Shape::List(&Shape::Scalar))];
+
+/// Copies are exempt from all rules of the policy (decision A-4).
+static COPIES: Comparison = Comparison {
+    read: &CSVS,
+    kept: &[
+        ("/spec/version", Shape::Scalar),
+        ("/spec/replaces", Shape::Scalar),
+        ("/spec/skips", Shape::List(&Shape::Scalar)),
+        ("/spec/installModes", MODES),
+        ("/spec/customresourcedefinitions/owned", Shape::List(&Shape::Struct(RESOURCE))),
+        ("/spec/customresourcedefinitions/required", Shape::List(&Shape::Struct(RESOURCE))),
+        ("/spec/apiservicedefinitions/owned", Shape::List(&Shape::Struct(API))),
+        ("/spec/apiservicedefinitions/required", Shape::List(&Shape::Struct(API))),
+        ("/spec/webhookdefinitions", Shape::List(&Shape::Struct(WEBHOOK))),
+    ],
+    more: &["/spec", "/metadata/annotations", "/metadata/labels"],
+};
+
+/// What rules look at. An UPDATE that changes nothing of it is not evaluated.
+const EVALUATED: [&str; 3] = ["/spec", "/metadata/annotations", "/metadata/labels"];
+
+pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return neighbours::removed(review, report) };
+    let marks = Marks::of(object, review.namespace());
+    let claim = COPIES.examine(review, object, &marks, report);
+    let review = Review { old: claim.old, ..*review };
+    let is_new = |pointer: &&str| review.touches_json(object, pointer);
+    if claim.is_exempt || !EVALUATED.iter().any(is_new) {
+        return;
+    }
+    let mut csv = Csv::of(&review, object, Source::Object(String::new()), report);
+    all(&mut csv);
+    neighbours::judge(&mut csv);
+}
+
+/// The rules about what a ClusterServiceVersion itself says.
+pub(crate) fn all(csv: &mut Csv<'_, '_>) {
+    about::judge(csv);
+    install::judge(csv);
+    annotations::judge(csv);
+    images::judge(csv);
+    webhooks::judge(csv);
+}

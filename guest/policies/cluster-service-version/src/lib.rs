@@ -1,0 +1,46 @@
+//! Policy `cluster-service-version`: what a ClusterServiceVersion says, by itself and to others.
+//!
+//! ```text
+//! ClusterServiceVersion ─▶ judge ─▶ Csv ─┬─ about        who it is, versions, what people read
+//! FileBasedCatalog ──────▶ files ─▶ Csv ─┤─ install      modes, deployments, APIs
+//! RegistryBundle ────────▶ files         ├─ annotations  examples, templates, features
+//!                                        ├─ images       digests, architectures, probes
+//!                                        ├─ webhooks     webhook definitions
+//!                                        └─ neighbours   other versions, and the cluster
+//! ClusterVersion ────────▶ neighbours
+//! ```
+//!
+//! The texts are upstream's, byte for byte.
+
+mod about;
+mod annotations;
+mod csv;
+mod files;
+mod images;
+mod install;
+mod judge;
+mod neighbours;
+mod reads;
+mod targets;
+mod webhooks;
+
+use targets::{CATALOG, CSV, REGISTRY_BUNDLE};
+
+opgate_sdk::policy! {
+    name: "cluster-service-version",
+    title: "ClusterServiceVersions say what OLM, the console and the catalogs need to know",
+    rules: [
+        about::RULES,
+        install::RULES,
+        annotations::RULES,
+        images::RULES,
+        webhooks::RULES,
+        neighbours::RULES,
+    ],
+    routes: [
+        CSV => judge::request,
+        REGISTRY_BUNDLE => files::bundle,
+        CATALOG => files::catalog,
+    ],
+    settings: include_str!("settings.json"),
+}
