@@ -34,6 +34,7 @@ pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
         cluster: Some(cluster.to_vec()),
         findings: Vec::new(),
         skipped: std::collections::BTreeSet::new(),
+        alone: false,
         notes: None,
         reason: None,
     }
