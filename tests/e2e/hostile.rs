@@ -315,7 +315,7 @@ fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
         (hostile("refers-in-schema"), "its settings schema has references"),
         (hostile("imports-wasi"), "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI"),
         (hostile("imports-foreign"), "imports \"example:clock/now@1.0.0\": a policy may import"),
-        (hostile("imports-other-version"), "was built for version 0.3.0 of opgate:policy"),
+        (hostile("imports-other-version"), "was built for version 0.9.0 of opgate:policy"),
         (
             hostile("reads-cluster"),
             "imports opgate:policy/cluster, but reads nothing that was granted",

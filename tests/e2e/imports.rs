@@ -71,7 +71,7 @@ fn worst(size: usize) -> Vec<(&'static str, String)> {
 fn the_worst_call_of_each_function_costs_what_it_looks_at() {
     let functions = [
         "kind", "text", "boolean", "integer", "number", "length", "keys", "raw", "size", "at",
-        "table", "equal",
+        "table", "row", "equal",
     ];
     let mut seen = Vec::new();
     for (what, value) in worst(LARGE) {
@@ -83,7 +83,7 @@ fn the_worst_call_of_each_function_costs_what_it_looks_at() {
                 let call = ask(&settings, &value, patient());
                 let units = usize::try_from(call.work.units).unwrap();
                 // A table looks at each of 64 columns of each element.
-                let each = if function == "table" { 64 * 8 * 10 } else { 40 };
+                let each = if ["table", "row"].contains(&function) { 64 * 8 * 10 } else { 40 };
                 let most = LARGE * each;
                 assert!(units < most, "{function} of {what}: {units} units");
                 // What the host has allocated for the guest, and its own memory.
@@ -109,7 +109,7 @@ fn what_is_too_much_is_a_fault_that_names_import_and_limit() {
     let mut cases: Vec<(Value, String)> = Vec::new();
     for function in [
         "kind", "text", "boolean", "integer", "number", "length", "keys", "raw", "size", "at",
-        "table", "equal",
+        "table", "row", "equal",
     ] {
         cases.push((
             json!({"do": function, "slashes": 4_097}),
@@ -118,6 +118,10 @@ fn what_is_too_much_is_a_fault_that_names_import_and_limit() {
     }
     let table = |columns: usize, tokens: usize| json!({"do": "table", "pointer": "/spec", "columns": columns, "tokens": tokens});
     cases.extend([
+        (
+            json!({"do": "row", "pointer": "/spec", "columns": 65, "tokens": 1}),
+            "document.row: 65 columns, more than 64".to_owned(),
+        ),
         (table(65, 1), "document.table: 65 columns, more than 64".to_owned()),
         (table(64, 4_097), format!("document.table: {long}")),
         // The attack of a million empty tokens.
@@ -191,7 +195,7 @@ fn no_import_outlives_the_time_of_its_call() {
     let whole = Time::Whole { processor: Duration::ZERO, wall: Duration::from_secs(600) };
     for time in [over.time, whole] {
         for (what, value) in worst(LARGE) {
-            for function in ["keys", "table", "equal", "length"] {
+            for function in ["keys", "table", "row", "equal", "length"] {
                 let settings = json!({
                     "do": function, "pointer": "/spec/value", "tokens": 500, "columns": 64,
                 });
@@ -219,7 +223,9 @@ fn objects_that_the_server_has_no_memory_for_are_nobodys_fault() {
     let text = Arc::new(opgate_document::Text::charged(body, charge).unwrap());
     let review = Review::read(&text).unwrap();
     let inputs = Arc::new(review.inputs());
-    for function in ["length", "kind", "keys", "table", "equal", "at", "text", "raw", "size"] {
+    for function in
+        ["length", "kind", "keys", "table", "row", "row", "equal", "at", "text", "raw", "size"]
+    {
         let settings = json!({"do": function, "pointer": "/spec/value/0", "columns": 1});
         let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
         let reader = Arc::new(View::default()).reader(Lens::default());
@@ -248,7 +254,7 @@ fn figures() {
     {
         for function in [
             "kind", "text", "integer", "number", "length", "keys", "raw", "size", "at", "table",
-            "equal",
+            "row", "equal",
         ] {
             let settings = json!({
                 "do": function, "pointer": "/spec/value", "tokens": 500, "columns": 64,

@@ -39,7 +39,7 @@ use meter::Cost;
 pub use meter::{Meter, Watch};
 use node::{Content, Node};
 use scan::Wanted;
-pub use table::table;
+pub use table::{row, table};
 pub use text::{MAX_DEPTH, Text, TooDeep, Unfit};
 
 /// Why a text is not a document. The text says what, and where by line and column.

@@ -43,25 +43,51 @@ pub fn table<'d, E>(
     // The values on the way to the column before, the element itself first.
     let mut way = Vec::new();
     for element in list.items() {
-        way.clear();
-        way.push(element);
-        for column in &columns {
-            if !list.spend(1) {
-                return Ok(());
-            }
-            let Some(Column { tokens, shared }) = column else {
-                cell(None)?;
-                continue;
-            };
-            way.truncate(shared.saturating_add(1));
-            let rest = tokens.get(way.len().saturating_sub(1)..).unwrap_or_default();
-            let found = rest.iter().try_fold(way.last().copied(), |at, token| {
-                let next = at.and_then(|value| value.step(token));
-                way.extend(next);
-                next.map(Some)
-            });
-            cell(found.flatten())?;
+        if !look(element, &columns, &mut way, &mut cell)? {
+            break;
         }
     }
     Ok(())
+}
+
+/// Hands on what stands at each of the columns, JSON pointers relative to the value. It ends where the
+/// meter of the value stops.
+///
+/// # Errors
+/// That of `cell`, which ends it.
+pub fn row<'d, E>(
+    value: Value<'d>,
+    pointers: &[impl AsRef<str>],
+    mut cell: impl FnMut(Option<Value<'d>>) -> Result<(), E>,
+) -> Result<(), E> {
+    look(value, &columns(pointers), &mut Vec::new(), &mut cell).map(drop)
+}
+
+/// The columns of one value. False where the meter stops.
+fn look<'d, E>(
+    value: Value<'d>,
+    columns: &[Option<Column<'_>>],
+    way: &mut Vec<Value<'d>>,
+    cell: &mut impl FnMut(Option<Value<'d>>) -> Result<(), E>,
+) -> Result<bool, E> {
+    way.clear();
+    way.push(value);
+    for column in columns {
+        if !value.spend(1) {
+            return Ok(false);
+        }
+        let Some(Column { tokens, shared }) = column else {
+            cell(None)?;
+            continue;
+        };
+        way.truncate(shared.saturating_add(1));
+        let rest = tokens.get(way.len().saturating_sub(1)..).unwrap_or_default();
+        let found = rest.iter().try_fold(way.last().copied(), |at, token| {
+            let next = at.and_then(|value| value.step(token));
+            way.extend(next);
+            next.map(Some)
+        });
+        cell(found.flatten())?;
+    }
+    Ok(true)
 }

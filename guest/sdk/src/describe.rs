@@ -15,6 +15,10 @@ fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
+fn condition((name, expression): &(&str, &str)) -> wit::MatchCondition {
+    wit::MatchCondition { name: (*name).to_owned(), expression: (*expression).to_owned() }
+}
+
 fn ids(rules: &[&Rule]) -> Vec<String> {
     rules.iter().map(|rule| rule.id.to_owned()).collect()
 }
@@ -175,6 +179,8 @@ impl Target {
             namespace: self.namespace.map(wit::Setting::from),
             rules,
             advisory: self.advisory,
+            conditions: self.conditions.iter().map(condition).collect(),
+            namespace_labels: self.namespace_labels.to_owned(),
             route,
         }
     }

@@ -61,6 +61,14 @@ impl Document {
         Rows::of(self.table(pointer, &names), columns.len())
     }
 
+    /// The values at the columns in the value at the pointer, in one call of the host. No row if there
+    /// is no value. For the fields of one object.
+    #[must_use]
+    pub fn fields(&self, pointer: &str, columns: &[&str]) -> Rows {
+        let names: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+        Rows::of(self.row(pointer, &names), columns.len())
+    }
+
     /// The texts in the list at the pointer, without elements of other kinds.
     #[must_use]
     pub fn texts(&self, pointer: &str) -> Vec<String> {
@@ -112,6 +120,27 @@ mod native {
 
     use super::{Document, Kind};
     use crate::bindings::opgate::policy::document::{Cell, Table};
+
+    /// Adds a cell to a table.
+    fn push(table: &mut Table, found: Option<Value<'_>>) {
+        let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let length = || found.and_then(|value| value.length()).map_or(0, number);
+        table.cells.push(match found.map(|value| value.kind()) {
+            None => Cell::Missing,
+            Some(Found::Null) => Cell::Null,
+            Some(Found::Boolean) => {
+                Cell::Boolean(found.and_then(|value| value.boolean()).unwrap_or_default())
+            }
+            Some(Found::Number) => Cell::Number,
+            Some(Found::Text) => {
+                let text = found.and_then(|value| value.text()).unwrap_or_default();
+                table.texts.push_str(text);
+                Cell::Text(number(text.len()))
+            }
+            Some(Found::List) => Cell::List(length()),
+            Some(Found::Object) => Cell::Object(length()),
+        });
+    }
 
     impl Document {
         /// A document that the host would keep.
@@ -186,24 +215,19 @@ mod native {
         pub fn table(&self, pointer: &str, columns: &[String]) -> Table {
             let mut table = Table { cells: Vec::new(), texts: String::new() };
             let Some(list) = self.value(pointer) else { return table };
-            let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
             let Ok(()) = opgate_document::table(list, columns, |found| {
-                let length = || found.and_then(|value| value.length()).map_or(0, number);
-                table.cells.push(match found.map(|value| value.kind()) {
-                    None => Cell::Missing,
-                    Some(Found::Null) => Cell::Null,
-                    Some(Found::Boolean) => {
-                        Cell::Boolean(found.and_then(|value| value.boolean()).unwrap_or_default())
-                    }
-                    Some(Found::Number) => Cell::Number,
-                    Some(Found::Text) => {
-                        let text = found.and_then(|value| value.text()).unwrap_or_default();
-                        table.texts.push_str(text);
-                        Cell::Text(number(text.len()))
-                    }
-                    Some(Found::List) => Cell::List(length()),
-                    Some(Found::Object) => Cell::Object(length()),
-                });
+                push(&mut table, found);
+                Ok::<_, std::convert::Infallible>(())
+            });
+            table
+        }
+
+        #[must_use]
+        pub fn row(&self, pointer: &str, columns: &[String]) -> Table {
+            let mut table = Table { cells: Vec::new(), texts: String::new() };
+            let Some(value) = self.value(pointer) else { return table };
+            let Ok(()) = opgate_document::row(value, columns, |found| {
+                push(&mut table, found);
                 Ok::<_, std::convert::Infallible>(())
             });
             table

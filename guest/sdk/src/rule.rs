@@ -49,6 +49,13 @@ pub struct Target {
     /// configuration sets one of their rules to deny: the policy only warns about them, or
     /// evaluates their content again before it has an effect.
     pub advisory: bool,
+    /// Conditions in CEL, each with its name, under which these requests matter; for the webhook
+    /// configuration only. An API server may not know them, so the policy must not rely on them. If
+    /// a rule looks at a kind of which a cluster writes much, they keep most of it away.
+    pub conditions: &'static [(&'static str, &'static str)],
+    /// Label selector (JSON) of the namespaces in which these requests matter, like `conditions`.
+    /// If it is empty, all.
+    pub namespace_labels: &'static str,
 }
 
 impl Target {
@@ -60,6 +67,8 @@ impl Target {
         kind: "",
         namespace: None,
         advisory: false,
+        conditions: &[],
+        namespace_labels: "",
     };
 
     /// A kind of document that opgate makes from files, in the group `opgate.dev`.

@@ -56,6 +56,7 @@ impl Hostile for Asks {
             "size" => drop(black_box(object.size(&pointer))),
             "at" => drop(black_box(object.at(&pointer))),
             "table" => drop(black_box(object.table(&pointer, &columns()))),
+            "row" => drop(black_box(object.row(&pointer, &columns()))),
             "equal" => drop(black_box(object.equal(&pointer, object, "/spec/other"))),
             "parse" => {
                 let json = settings.text_or_empty("/json").repeat(number("/times"));

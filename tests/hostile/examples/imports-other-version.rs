@@ -6,10 +6,10 @@ mod bindings {
         inline: "
             package test:later;
             world w {
-                import opgate:policy/log@0.3.0;
+                import opgate:policy/log@0.9.0;
                 export run: func();
             }
-            package opgate:policy@0.3.0 {
+            package opgate:policy@0.9.0 {
                 interface log {
                     log: func(message: string);
                 }

@@ -83,6 +83,8 @@ pub fn descriptor() -> Descriptor {
             namespace: None,
             rules: Vec::new(),
             advisory: false,
+            conditions: Vec::new(),
+            namespace_labels: String::new(),
             route: 0,
         }],
         reads: Vec::new(),

@@ -6,13 +6,17 @@ use opgate_document::Document;
 use crate::review::{Operation, Review};
 use opgate_engine::wit;
 use opgate_text::one_line;
-use opgate_upstream::names;
+use opgate_upstream::names::{self, label_key_error};
 
 const MAX_RULES: usize = 512;
 const MAX_MATCHES: usize = 64;
 const MAX_READS: usize = 32;
 /// A call gets the routes as bits of one number.
 const MAX_ROUTE: u8 = 63;
+/// Conditions of a match rule; API servers accept 64 of a webhook.
+const MAX_CONDITIONS: usize = 8;
+/// Bytes of an expression or a selector.
+const MAX_EXPRESSION: usize = 4_096;
 const MAX_FIELDS: usize = 64;
 const MAX_INDEXES: usize = 8;
 const MAX_SCHEMA: usize = 256 << 10;
@@ -79,8 +83,22 @@ pub struct MatchRule {
     /// Whether the API server may admit them while the webhook is unavailable, unless the
     /// configuration sets one of the rules to deny.
     pub advisory: bool,
+    /// Conditions in CEL under which they matter, for webhook configurations.
+    pub conditions: Vec<MatchCondition>,
+    /// Label selector of the namespaces in which they matter, JSON, for webhook configurations.
+    /// Empty for all.
+    pub namespace_labels: String,
     /// The number that identifies them to the policy, below 64.
     pub route: u8,
+}
+
+/// A condition in CEL on requests.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MatchCondition {
+    /// Unique in a match rule.
+    pub name: String,
+    /// CEL.
+    pub expression: String,
 }
 
 /// A text that the settings may name.
@@ -220,6 +238,46 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, Strin
     Ok(Read { resource, declaration, labels, namespace, rules })
 }
 
+/// The conditions of a match rule, which an API server must accept.
+fn conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, String> {
+    if from.len() > MAX_CONDITIONS {
+        return Err(format!(
+            "gives a match rule {} conditions, more than {MAX_CONDITIONS}",
+            from.len()
+        ));
+    }
+    let mut checked: Vec<MatchCondition> = Vec::with_capacity(from.len());
+    for wit::MatchCondition { name, expression } in from {
+        let shown = one_line(name, 64);
+        if label_key_error(name).is_some() || checked.iter().any(|known| known.name == *name) {
+            return Err(format!(
+                "gives a condition the name {shown:?}, which is not a unique qualified name"
+            ));
+        }
+        if expression.trim().is_empty() || expression.len() > MAX_EXPRESSION {
+            return Err(format!(
+                "gives the condition {shown:?} an expression of {} bytes, not of 1 to {MAX_EXPRESSION}",
+                expression.len()
+            ));
+        }
+        checked.push(MatchCondition { name: name.clone(), expression: expression.clone() });
+    }
+    Ok(checked)
+}
+
+/// A label selector for namespaces, which an API server must accept.
+fn namespace_labels(json: &str) -> Result<String, String> {
+    let wrong = |why: &str| format!("selects namespaces by labels that are not valid: {why}");
+    if json.len() > MAX_EXPRESSION {
+        return Err(wrong(&format!("more than {MAX_EXPRESSION} bytes")));
+    }
+    if !json.is_empty() {
+        let document = Document::parse(json).map_err(|e| wrong(&one_line(&e.to_string(), 256)))?;
+        opgate_cluster::selector(document.root()).map_err(|why| wrong(&one_line(&why, 256)))?;
+    }
+    Ok(json.to_owned())
+}
+
 fn lines(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| one_line(text, MAX_TEXT)).collect()
 }
@@ -292,6 +350,8 @@ impl Descriptor {
                 namespace: rule.namespace.as_ref().map(setting),
                 rules: known(&rule.rules)?,
                 advisory: rule.advisory,
+                conditions: conditions(&rule.conditions)?,
+                namespace_labels: namespace_labels(&rule.namespace_labels)?,
                 route: rule.route,
             });
         }

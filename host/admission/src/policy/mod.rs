@@ -29,7 +29,7 @@ use serde::Deserialize;
 pub use builtin::Builtin;
 pub use config::{ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile};
 pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Skipped, Violation};
-pub use descriptor::{DefaultLevel, Descriptor, MatchRule, Read, Rule, Setting};
+pub use descriptor::{DefaultLevel, Descriptor, MatchCondition, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
 pub use load::read as read_component;

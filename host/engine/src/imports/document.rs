@@ -1,5 +1,6 @@
 //! Documents: queries of a guest about JSON that the host keeps.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::generated::opgate::policy::document::{Cell, Kind, Table};
@@ -62,6 +63,7 @@ pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Resu
         Ok((size.map(|size| u32::try_from(size).unwrap_or(u32::MAX)),))
     })?;
     document.func_wrap("[method]document.table", table)?;
+    document.func_wrap("[method]document.row", row)?;
     document.func_wrap("[method]document.at", at)?;
     document.func_wrap("[method]document.equal", equal)
 }
@@ -185,10 +187,32 @@ fn equal(
 type Columns = WasmList<WasmStr>;
 
 fn table(
+    store: Context<'_>,
+    asked: (Resource<Handle>, WasmStr, Columns),
+) -> wasmtime::Result<(Table,)> {
+    rows(store, asked, Import("document", "table"), |list, columns, cell| {
+        opgate_document::table(list, columns, cell)
+    })
+}
+
+fn row(
+    store: Context<'_>,
+    asked: (Resource<Handle>, WasmStr, Columns),
+) -> wasmtime::Result<(Table,)> {
+    rows(store, asked, Import("document", "row"), |value, columns, cell| {
+        opgate_document::row(value, columns, cell)
+    })
+}
+
+/// Hands each cell on.
+type Cells<'c> = &'c mut dyn FnMut(Option<Value<'_>>) -> Result<(), Fault>;
+
+fn rows(
     mut store: Context<'_>,
     (of, pointer, columns): (Resource<Handle>, WasmStr, Columns),
+    import: Import,
+    each: impl Fn(Value<'_>, &[Cow<'_, str>], Cells<'_>) -> Result<(), Fault>,
 ) -> wasmtime::Result<(Table,)> {
-    let import = Import("document", "table");
     import.count("columns", columns.len(), COLUMNS)?;
     let columns: Vec<WasmStr> = columns.iter(&mut store)?.collect::<wasmtime::Result<_>>()?;
     let columns = columns.iter().map(|column| import.pointer(&store, column));
@@ -199,15 +223,18 @@ fn table(
     let handle = state.handle(&of)?;
     let list = handle.at(&state.meter).and_then(|value| value.get(&pointer));
     let asked = Asked { import, state };
-    let answer = list.map(|list| cells(&asked, list, &columns)).transpose();
+    let answer = list.map(|list| cells(&asked, |cell| each(list, &columns, cell))).transpose();
     state.believe(import, &handle.document)?;
     Ok((answer?.unwrap_or_else(|| Table { cells: Vec::new(), texts: String::new() }),))
 }
 
-fn cells(asked: &Asked<'_>, list: Value<'_>, columns: &[impl AsRef<str>]) -> Result<Table, Fault> {
+fn cells(
+    asked: &Asked<'_>,
+    each: impl FnOnce(Cells<'_>) -> Result<(), Fault>,
+) -> Result<Table, Fault> {
     let mut table = Table { cells: Vec::new(), texts: String::new() };
     let mut charged = 0_usize;
-    opgate_document::table(list, columns, |found| {
+    each(&mut |found| {
         let length = || {
             let length = found.and_then(|value| value.length()).unwrap_or_default();
             u32::try_from(length).unwrap_or(u32::MAX)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::names::{is_domain, is_label};
-use opgate_admission::policy::{MatchRule, Policy, Requests};
+use opgate_admission::policy::{MatchCondition, MatchRule, Policy, Requests};
 use opgate_admission::review::Operation;
 use opgate_files::GROUP;
 
@@ -55,6 +55,8 @@ impl<'p> PolicyFacts<'p> {
                             operation,
                             versions: rule.versions.iter().map(String::as_str).collect(),
                             namespaces: namespace.as_deref().map(|name| BTreeSet::from([name])),
+                            namespace_labels: &rule.namespace_labels,
+                            conditions: BTreeSet::from([rule.conditions.as_slice()]),
                         };
                         match matches.iter_mut().find(|known| known.is_about(&more)) {
                             Some(known) => known.merge(more),
@@ -80,6 +82,10 @@ pub(super) struct Match<'p> {
     pub(super) versions: BTreeSet<&'p str>,
     /// Only in these; `None` for everywhere.
     pub(super) namespaces: Option<BTreeSet<&'p str>>,
+    /// Only in namespaces that this selector (JSON) selects; empty for everywhere.
+    pub(super) namespace_labels: &'p str,
+    /// Only where all conditions of one of these hold.
+    pub(super) conditions: BTreeSet<&'p [MatchCondition]>,
 }
 
 impl Match<'_> {
@@ -87,12 +93,32 @@ impl Match<'_> {
         self.group == other.group
             && self.resource == other.resource
             && self.operation == other.operation
+            && self.namespace_labels == other.namespace_labels
+    }
+
+    /// Does without conditions: what only warns would cost every write of its kind, and is left out.
+    pub(super) fn without_conditions(&mut self) -> bool {
+        let is_narrowed = self.conditions.iter().all(|list| !list.is_empty());
+        if is_narrowed && !self.blocks {
+            let Self { policy, resource, operation, .. } = self;
+            let (policy, operation) = (policy.name, operation.as_str());
+            tracing::warn!(
+                policy,
+                resource,
+                operation,
+                "without matchConditions API servers would send all of them: left out"
+            );
+            return false;
+        }
+        self.conditions.clear();
+        true
     }
 
     /// Versions of one rule and namespaces of another may be too much together; the policy is not
     /// asked about what is too much.
     fn merge(&mut self, more: Self) {
         self.blocks |= more.blocks;
+        self.conditions.extend(more.conditions);
         self.versions.extend(more.versions);
         match (&mut self.namespaces, more.namespaces) {
             (Some(known), Some(more)) => known.extend(more),

@@ -85,6 +85,12 @@ struct Webhook {
     /// With --url: namespace of the server, which the webhooks exempt
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, conflicts_with = "service")]
     namespace: Option<String>,
+    /// Print no matchConditions, for API servers before Kubernetes 1.28
+    ///
+    /// Requests that only conditions narrow are left out, unless the configuration sets one of their
+    /// rules to deny.
+    #[arg(long)]
+    no_match_conditions: bool,
     /// Name of the webhook configuration
     #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "opgate")]
     name: String,
@@ -126,14 +132,15 @@ impl Manifests {
 
 impl Webhook {
     fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, server, ca, namespace, name, output } = self;
+        let Self { config, server, ca, namespace, no_match_conditions, name, output } = self;
         let server = server.target()?;
         let own = match &server {
             Target::Service(service) => Some(service.namespace.clone()),
             Target::Url(_) => namespace,
         };
         let exempt = [SYSTEM_NAMESPACE.to_owned()].into_iter().chain(own).collect();
-        let registration = Registration { name, server, exempt, ca: ca::bundle(&ca)? };
+        let conditions = !no_match_conditions;
+        let registration = Registration { name, server, exempt, conditions, ca: ca::bundle(&ca)? };
         let set = config.complete_set(cluster::Source::Absent)?;
         let policies: Vec<_> =
             set.policies().iter().map(|policy| PolicyFacts::of(policy)).collect();

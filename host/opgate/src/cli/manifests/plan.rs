@@ -10,7 +10,8 @@
 //! webhooks with that path for one request would ask each policy twice. Several policies therefore
 //! share a webhook only where it is certain that
 //!
-//! * no other webhook can match the same request, whatever its failure policy and namespaces;
+//! * no other webhook can match the same request, whatever its failure policy, namespaces and
+//!   conditions;
 //! * they want the same versions of what they both want. API servers convert a request to a version
 //!   of the rules (`matchPolicy: Equivalent`) only where none of the webhook's rules has the version
 //!   of the request. A policy for `v1` would not be asked about `v2` any more once it shares a
@@ -18,7 +19,8 @@
 //!
 //! In all other cases each policy has a webhook of its own, with a path that asks nobody else. What
 //! is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
-//! groups, may be asked twice. It gives the same verdict both times.
+//! groups, or in namespaces with different labels, may be asked twice. It gives the same verdict both
+//! times, and API servers show a warning once.
 
 use super::matches::{Match, PolicyFacts};
 
@@ -85,7 +87,11 @@ impl<'w> Planned<'w> {
 
 /// Whether one webhook can stand for both.
 fn is_alike(a: &Match<'_>, b: &Match<'_>) -> bool {
-    a.group == b.group && a.blocks == b.blocks && a.namespaces == b.namespaces
+    a.group == b.group
+        && a.blocks == b.blocks
+        && a.namespaces == b.namespaces
+        && a.namespace_labels == b.namespace_labels
+        && a.conditions == b.conditions
 }
 
 fn is_of_one_policy(a: &Match<'_>, b: &Match<'_>) -> bool {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::matches::PolicyFacts;
+use super::matches::{Match, PolicyFacts};
 use super::plan::plan;
 use super::server::Target;
 use super::webhook::{MOST_SECONDS, seconds_for};
@@ -15,6 +15,8 @@ pub(super) struct Registration {
     pub(super) server: Target,
     /// Namespaces that no webhook looks at.
     pub(super) exempt: Vec<String>,
+    /// Whether API servers know `matchConditions`.
+    pub(super) conditions: bool,
     /// PEM.
     pub(super) ca: Vec<u8>,
 }
@@ -39,6 +41,9 @@ impl Registration {
                 );
             }
             matches.extend(policy.matches()?);
+        }
+        if !self.conditions {
+            matches.retain_mut(Match::without_conditions);
         }
         let mut webhooks = Vec::new();
         for planned in plan(&matches) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::matches::PolicyFacts;
 use super::registration::Registration;
 use super::server::Target;
-use opgate_admission::policy::{MatchRule, Requests};
+use opgate_admission::policy::{MatchCondition, MatchRule, Requests};
 use opgate_admission::review::Operation;
 
 pub(super) const RUKPAK: &str = "core.rukpak.io";
@@ -32,6 +32,8 @@ pub(super) fn requests(
         namespace: None,
         rules: Vec::new(),
         advisory: false,
+        conditions: Vec::new(),
+        namespace_labels: String::new(),
         route: 0,
     };
     Requests { rule, namespace: None, can_deny: true }
@@ -39,6 +41,21 @@ pub(super) fn requests(
 
 pub(super) fn within(namespace: &str, requests: Requests) -> Requests {
     Requests { namespace: Some(namespace.to_owned()), ..requests }
+}
+
+/// Under these conditions, each a name and an expression.
+pub(super) fn under(conditions: &[(&str, &str)], mut requests: Requests) -> Requests {
+    let condition = |(name, expression): &(&str, &str)| MatchCondition {
+        name: (*name).to_owned(),
+        expression: (*expression).to_owned(),
+    };
+    requests.rule.conditions = conditions.iter().map(condition).collect();
+    requests
+}
+
+pub(super) fn labelled(selector: &str, mut requests: Requests) -> Requests {
+    requests.rule.namespace_labels = selector.to_owned();
+    requests
 }
 
 pub(super) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
@@ -56,6 +73,7 @@ pub(super) fn printed(policies: &[PolicyFacts<'_>]) -> Value {
         name: "opgate".to_owned(),
         server: Target::Url("https://opgate.test".to_owned()),
         exempt: texts(&["kube-system", "opgate-system"]),
+        conditions: true,
         ca: b"CA".to_vec(),
     };
     serde_json::to_value(registration.of(policies).unwrap()).unwrap()

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, RuleWithOperations, ValidatingWebhook,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::matches::Match;
 use super::plan::{Planned, parts};
 use super::registration::Registration;
+use opgate_admission::policy::MatchCondition as PolicyCondition;
 use opgate_admission::review::Operation;
 
 /// Group and resource whose webhook has the name that the documentation of RukPak prints,
@@ -43,6 +46,7 @@ impl Planned<'_> {
             admission_review_versions: owned(["v1", "v1beta1"]),
             client_config: registration.server.client_config(&registration.ca, self.path()),
             failure_policy: Some(failure_policy.to_owned()),
+            match_conditions: self.conditions(),
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(self.namespaces(&registration.exempt)),
             rules: Some(self.rules()),
@@ -119,6 +123,29 @@ impl Planned<'_> {
         rules.collect()
     }
 
+    /// The conditions under which requests are sent. Where there are several lists, one of them must
+    /// hold.
+    fn conditions(&self) -> Option<Vec<MatchCondition>> {
+        let lists = &self.matches.first()?.conditions;
+        let condition = |name: &str, expression: &str| MatchCondition {
+            name: name.to_owned(),
+            expression: expression.to_owned(),
+        };
+        if lists.is_empty() || lists.iter().any(|list| list.is_empty()) {
+            return None;
+        }
+        if let Some(only) = lists.first().filter(|_| lists.len() == 1) {
+            return Some(only.iter().map(|one| condition(&one.name, &one.expression)).collect());
+        }
+        let all = |list: &&[_]| {
+            let inner: Vec<_> =
+                list.iter().map(|one: &PolicyCondition| format!("({})", one.expression)).collect();
+            format!("({})", inner.join(" && "))
+        };
+        let either: Vec<_> = lists.iter().map(all).collect();
+        Some(vec![condition("any-rule", &either.join(" || "))])
+    }
+
     /// Which namespaces are looked at. API servers heed it for objects in namespaces and for
     /// namespaces themselves; all other cluster-scoped objects are sent whatever it says.
     ///
@@ -149,7 +176,10 @@ impl Planned<'_> {
         if only.is_none_or(|only| only.iter().any(|name| without.contains(name))) {
             conditions.push(condition("NotIn", without));
         }
-        LabelSelector { match_expressions: Some(conditions), match_labels: None }
+        let labels = self.matches.first().map_or("", |matched| matched.namespace_labels);
+        let selector: LabelSelector = serde_json::from_str(labels).unwrap_or_default();
+        conditions.splice(0..0, selector.match_expressions.unwrap_or_default());
+        LabelSelector { match_expressions: Some(conditions), match_labels: selector.match_labels }
     }
 
     /// Long calls of several policies run side by side, so that the slowest counts.
@@ -189,7 +219,8 @@ fn covers(outer: &str, inner: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use opgate_admission::policy::Requests;
+    use serde_json::{Value, json};
 
     use super::super::matches::PolicyFacts;
     use super::super::testing::*;
@@ -332,6 +363,58 @@ mod tests {
         let more = condition("NotIn", &["kube-system", "opgate-system", "b"]);
         assert_eq!(selected(&[few, many]), json!([more]));
         assert_eq!(selected(&[many, none]), json!([exempt]));
+    }
+
+    #[test]
+    fn conditions_keep_requests_away() {
+        let pods = |conditions: &[(&str, &str)]| {
+            under(conditions, requests("", &["v1"], &["pods"], &[Operation::Create]))
+        };
+        let shown =
+            |wanted: &[Requests]| webhooks(&[policy("a", wanted)])[0]["matchConditions"].clone();
+        let (one, two) = (("one", "a"), ("two", "b || c"));
+        let both = json!([
+            {"name": "one", "expression": "a"},
+            {"name": "two", "expression": "b || c"},
+        ]);
+        let either = json!([{"name": "any-rule", "expression": "((a)) || ((b || c))"}]);
+        let cases = [
+            (vec![pods(&[])], json!(null)),
+            (vec![pods(&[one, two])], both),
+            (vec![pods(&[one]), pods(&[one])], json!([{"name": "one", "expression": "a"}])),
+            (vec![pods(&[one]), pods(&[two])], either),
+            (vec![pods(&[one]), pods(&[])], json!(null)),
+        ];
+        for (wanted, expected) in cases {
+            assert_eq!(shown(&wanted), expected);
+        }
+        // What is not sent to one policy must not be kept from another.
+        let (few, all) = ([pods(&[one])], [pods(&[])]);
+        let both = webhooks(&[policy("a", &few), policy("b", &all)]);
+        let path = |webhook: &Value| webhook["clientConfig"]["url"].clone();
+        assert_eq!(path(&both[0]), "https://opgate.test/validate/a");
+        assert_eq!(path(&both[1]), "https://opgate.test/validate/b");
+        assert_eq!(both[1]["matchConditions"], json!(null));
+    }
+
+    #[test]
+    fn namespaces_are_selected_by_labels() {
+        let pods = requests("", &["v1"], &["pods"], &[Operation::Create]);
+        let selector =
+            r#"{"matchLabels":{"level":"0"},"matchExpressions":[{"key":"a","operator":"Exists"}]}"#;
+        let wanted = [pods.clone(), labelled(selector, pods)];
+        let both = webhooks(&[policy("a", &wanted)]);
+        assert_eq!(both.len(), 2);
+        let exempt = json!({
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": ["kube-system", "opgate-system"],
+        });
+        let expected = json!({
+            "matchLabels": {"level": "0"},
+            "matchExpressions": [{"key": "a", "operator": "Exists"}, exempt],
+        });
+        assert_eq!(both[1]["namespaceSelector"], expected);
     }
 
     #[test]
