@@ -1,0 +1,89 @@
+//! What the documents print as working is not denied: every complete object in the examples of the
+//! documents, in a cluster that has nothing else, with every policy at its default levels.
+//!
+//! `documents/<edition>.yaml` has the objects with their lines, `documents/findings.txt` what is said of
+//! each. What is denied there is what the documents themselves call wrong, or a print error; the reason
+//! stands above it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use serde_json::{Value, json};
+
+use opgate::cluster::{Options, Source};
+use opgate::policy::{Configuration, Effect, Profile, Set};
+use opgate::review::{self, Review};
+use opgate::builtin::BUILTINS;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/documents");
+const EDITIONS: [&str; 3] = ["ocp-4.12", "ocp-4.15", "ocp-4.5"];
+
+/// The request that creates an object.
+fn create(object: &Value) -> Value {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let api = text("/apiVersion");
+    let (group, version) = api.split_once('/').unwrap_or(("", api));
+    let kind = text("/kind");
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "1",
+        "kind": {"group": group, "version": version, "kind": kind},
+        "resource": {"group": group, "version": version, "resource": opgate_cases::plural(kind)},
+        "name": text("/metadata/name"),
+        "namespace": text("/metadata/namespace"),
+        "operation": "CREATE",
+        "userInfo": {"username": "admin"},
+        "dryRun": true,
+        "object": object,
+    }})
+}
+
+/// The examples of an edition: line and object.
+fn examples(edition: &str) -> Vec<(u64, Value)> {
+    let path = Path::new(FOLDER).join(format!("{edition}.yaml"));
+    let list = opgate_cases::yaml(&fs::read_to_string(&path).unwrap(), &path);
+    let example = |entry: &Value| (entry["line"].as_u64().unwrap(), entry["object"].clone());
+    list.as_array().unwrap().iter().map(example).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_documents_print_as_working_is_not_denied() {
+    let configuration = Configuration::builtin(Profile::default(), BUILTINS);
+    let set = Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
+    let mut found = String::new();
+    let mut count = 0;
+    for edition in EDITIONS {
+        for (line, object) in examples(edition) {
+            count += 1;
+            let text = review::text(create(&object).to_string().into_bytes()).unwrap();
+            let review = Review::read(&text).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let decision = set.decide(&review, None, deadline, &()).await.unwrap();
+            assert!(decision.faults.is_empty(), "{edition} line {line}: {:?}", decision.faults);
+            if decision.violations.is_empty() {
+                continue;
+            }
+            let kind = object["kind"].as_str().unwrap_or_default();
+            writeln!(found, "{edition}:{line} {kind}").unwrap();
+            for violation in &decision.violations {
+                let level = if violation.effect == Effect::Deny { "deny" } else { "warn" };
+                let (rule, field) = (&violation.rule, &violation.field);
+                writeln!(found, "    {level} {rule} {field}: {}", violation.message).unwrap();
+            }
+        }
+    }
+    assert!(count > 200, "{count}");
+    let path = Path::new(FOLDER).join("findings.txt");
+    if env::var_os("OPGATE_WRITE").is_some() {
+        fs::write(&path, &found).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    let is_said = |line: &&str| !line.trim_start().starts_with('#');
+    let expected: Vec<_> = expected.lines().filter(is_said).collect();
+    let found: Vec<_> = found.lines().collect();
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected, "set OPGATE_WRITE=1 to write findings.txt, and read what changed");
+    }
+    assert_eq!(found.len(), expected.len(), "set OPGATE_WRITE=1 to write findings.txt");
+}
