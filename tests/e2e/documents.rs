@@ -12,10 +12,10 @@ use std::{env, fs};
 
 use serde_json::{Value, json};
 
+use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Source};
 use opgate::policy::{Configuration, Effect, Profile, Set};
 use opgate::review::{self, Review};
-use opgate::builtin::BUILTINS;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/documents");
 const EDITIONS: [&str; 3] = ["ocp-4.12", "ocp-4.15", "ocp-4.5"];
@@ -83,7 +83,10 @@ async fn what_the_documents_print_as_working_is_not_denied() {
     let expected: Vec<_> = expected.lines().filter(is_said).collect();
     let found: Vec<_> = found.lines().collect();
     for (found, expected) in found.iter().zip(&expected) {
-        assert_eq!(found, expected, "set OPGATE_WRITE=1 to write findings.txt, and read what changed");
+        assert_eq!(
+            found, expected,
+            "set OPGATE_WRITE=1 to write findings.txt, and read what changed"
+        );
     }
     assert_eq!(found.len(), expected.len(), "set OPGATE_WRITE=1 to write findings.txt");
 }

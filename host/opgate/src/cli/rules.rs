@@ -12,7 +12,8 @@ use serde_json::json;
 use super::report::page::{Pages, markdown};
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Policy, Rule, RuleLevel, Set};
+use opgate_admission::policy::{MatchRule, Policy, Rule, RuleLevel, Set};
+use opgate_files::GROUP;
 
 /// What to do with a rule.
 const NEXT: &str = "\
@@ -106,7 +107,9 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
             for (policy, rule) in rules {
                 let level = policy.level(&rule.id);
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
-                writeln!(out, "{:8} {:4} {:20} {}", rule.id, level, policy.name, rule.title)?;
+                let Rule { id, title, .. } = rule;
+                let only = if narrowing(policy, rule).is_empty() { "" } else { NARROWED };
+                writeln!(out, "{id:8} {level:4} {:20} {title}{only}", policy.name)?;
             }
         }
     }
@@ -186,6 +189,32 @@ fn rules_of(set: &Set) -> impl Iterator<Item = (&Policy, &Rule)> {
     policies.flat_map(|policy| policy.descriptor.rules.iter().map(move |rule| (&**policy, rule)))
 }
 
+/// What the table says of a rule whose requests are narrowed.
+const NARROWED: &str = " (sent only where it can matter)";
+
+/// How the webhook narrows the requests that a rule looks at; empty if the API server sends all of
+/// them for some of its kinds. Other rules can need the rest.
+fn narrowing(policy: &Policy, rule: &Rule) -> Vec<String> {
+    let matches = policy.descriptor.matches.iter().filter(|one| one.rules.contains(&rule.id));
+    let of = |one: &MatchRule| {
+        let conditions = one.conditions.iter().map(|c| c.expression.clone());
+        let labels = Some(one.namespace_labels.clone()).filter(|labels| !labels.is_empty());
+        conditions.chain(labels.map(|labels| format!("namespaces: {labels}"))).collect::<Vec<_>>()
+    };
+    let mut all = Vec::new();
+    for narrowed in matches.filter(|one| one.groups != [GROUP]).map(of) {
+        if narrowed.is_empty() {
+            return Vec::new();
+        }
+        for text in narrowed {
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+    all
+}
+
 fn operations(rule: &Rule) -> Vec<&'static str> {
     rule.operations.iter().map(|operation| operation.as_str()).collect()
 }
@@ -200,5 +229,6 @@ fn as_json(policy: &Policy, rule: &Rule) -> serde_json::Value {
         "default": rule.default.as_str(),
         "title": rule.title,
         "source": rule.source,
+        "sentOnlyWhere": narrowing(policy, rule),
     })
 }
