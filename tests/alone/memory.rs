@@ -128,7 +128,7 @@ async fn answers_count_until_they_are_taken() {
         kept.push(sender.send_request(request).await.unwrap());
     }
     assert!(kept.iter().all(|answer| answer.status() == 200));
-    // Ten answers of 8 KiB and more: all of their warnings, and a note of what was found.
+    // Ten answers of 8 KiB and more: their heads, a few warnings, and a note of what was found.
     assert!(server.metric("opgate_request_memory_bytes").await >= Some(80_000.0));
     until("given back", async || is_given_back(&server).await).await;
 }

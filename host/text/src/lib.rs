@@ -23,6 +23,18 @@ pub fn one_line(text: &str, limit: usize) -> String {
     line
 }
 
+/// The text as one line of at most `most` characters, as people count. Otherwise like [`one_line`].
+#[must_use]
+pub fn short_line(text: &str, most: usize) -> String {
+    let mut chars = text.chars().map(|c| if is_control(c) { ' ' } else { c });
+    let mut line: String = chars.by_ref().take(most).collect();
+    if chars.next().is_some() {
+        line.pop();
+        line.push('…');
+    }
+    line
+}
+
 /// Control characters, and those that change the direction of the text around them.
 fn is_control(c: char) -> bool {
     c.is_control()
@@ -66,6 +78,21 @@ mod tests {
         ];
         for (text, limit, line) in cases {
             assert_eq!(one_line(text, limit), line, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_line_counts_characters() {
+        let cases = [
+            ("abcdef", 6, "abcdef"),
+            ("abcdefg", 6, "abcde…"),
+            ("éééééé", 6, "éééééé"),
+            ("ééééééé", 6, "ééééé…"),
+            ("a\nb", 6, "a b"),
+            ("abc", 1, "…"),
+        ];
+        for (text, most, line) in cases {
+            assert_eq!(short_line(text, most), line, "{text:?}");
         }
     }
 

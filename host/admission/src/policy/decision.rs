@@ -9,7 +9,7 @@ use std::sync::Arc;
 use opgate_document::{Account, Charge};
 
 use super::descriptor::DefaultLevel;
-use super::{Mode, OnError, Policy, RuleLevel};
+use super::{Mode, OnError, Policy, RuleLevel, warnings};
 use opgate_engine::{Fault, wit};
 use opgate_text::one_line;
 
@@ -21,11 +21,6 @@ const MAX_REASON: usize = 1_024;
 const MAX_SKIPPED: usize = 512;
 const MAX_ABOUT: usize = 8;
 const MAX_ABOUT_TEXT: usize = 256;
-
-/// The API server cuts every warning to 256 characters if all warnings of a response, including
-/// those of other webhooks, exceed 4,096.
-const MAX_WARNING: usize = 256;
-const MAX_WARNINGS: usize = 4_096;
 
 /// Bytes for the head of an answer, and for HTTP.
 const HEAD: usize = 4 << 10;
@@ -69,6 +64,8 @@ pub struct Violation {
     pub rule: String,
     /// The effect.
     pub effect: Effect,
+    /// Whether the level of the rule is deny, whatever the mode makes of that.
+    pub would_deny: bool,
     /// The field, as Kubernetes writes it.
     pub field: String,
     /// One line.
@@ -234,11 +231,13 @@ impl Finding {
         let mut violations = Vec::with_capacity(count);
         for violation in verdict.violations {
             let rule = rule_of(&violation.rule)?;
-            let Some(effect) = effect(policy, rule, violation.level) else { continue };
+            let level = level(policy, rule, violation.level);
+            let Some(effect) = effect(level, policy.mode) else { continue };
             violations.push(Violation {
                 policy: policy.name.clone(),
                 rule: violation.rule,
                 effect,
+                would_deny: level == RuleLevel::Deny,
                 field: one_line(&violation.field, MAX_FIELD),
                 message: one_line(&violation.message, MAX_MESSAGE),
                 about: about(&violation.about),
@@ -302,11 +301,10 @@ fn about(texts: &[String]) -> Vec<String> {
     texts.iter().take(MAX_ABOUT).map(|text| one_line(text, MAX_ABOUT_TEXT)).collect()
 }
 
-/// The effect of a violation. The configured level of the rule decides, or else the level that the
-/// policy sets. A rule that is off by default has no effect unless one of its settings is present.
-/// The mode limits the effect.
-fn effect(policy: &Policy, rule: &super::Rule, level: wit::Level) -> Option<Effect> {
-    let level = policy.level(&rule.id).unwrap_or_else(|| {
+/// The level of a violation: the configured one of the rule, or else the one that the policy sets. A
+/// rule that is off by default stays off unless one of its settings is present.
+fn level(policy: &Policy, rule: &super::Rule, level: wit::Level) -> RuleLevel {
+    policy.level(&rule.id).unwrap_or_else(|| {
         let enabled =
             || rule.enabled_by.iter().any(|pointer| policy.settings.get(pointer).is_some());
         match level {
@@ -314,8 +312,12 @@ fn effect(policy: &Policy, rule: &super::Rule, level: wit::Level) -> Option<Effe
             wit::Level::Deny => RuleLevel::Deny,
             wit::Level::Warn => RuleLevel::Warn,
         }
-    });
-    match (level, policy.mode) {
+    })
+}
+
+/// The effect of a violation of this level, which the mode limits.
+fn effect(level: RuleLevel, mode: Mode) -> Option<Effect> {
+    match (level, mode) {
         (RuleLevel::Off, _) | (_, Mode::Off) => None,
         (_, Mode::Audit) => Some(Effect::Audit),
         (RuleLevel::Deny, Mode::Enforce) => Some(Effect::Deny),
@@ -383,10 +385,14 @@ impl Builder {
         if self.decision.denial.is_some() {
             self.decision.failure = None;
         }
-        let warned = self.decision.violations.iter().filter(|v| v.effect == Effect::Warn);
-        let lines = warned.map(|v| v.message.as_str());
-        self.decision.warnings =
-            warnings(lines.chain(self.warned_by_fault.iter().map(String::as_str)));
+        let violations = &self.decision.violations;
+        let warned = |would_deny: bool| {
+            let found = violations.iter().filter(|v| v.effect == Effect::Warn);
+            found.filter(move |v| v.would_deny == would_deny).map(|v| v.message.as_str())
+        };
+        // The most serious first: nobody judged, then what only a mode keeps from denying.
+        let faults = self.warned_by_fault.iter().map(String::as_str);
+        self.decision.warnings = warnings::of(faults.chain(warned(true)).chain(warned(false)));
         self.decision
     }
 
@@ -443,32 +449,38 @@ fn by_rule(denied: &[&Violation]) -> Vec<String> {
     rules.into_iter().map(line).collect()
 }
 
-/// Warnings within the limits of the API server. The last one counts those that do not fit.
-fn warnings<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
-    const ROOM_FOR_REST: usize = 64;
-    let mut warnings: Vec<String> = Vec::new();
-    let (mut total, mut left_out) = (0, 0);
-    for line in lines {
-        let line = one_line(line, MAX_WARNING);
-        if warnings.contains(&line) {
-            continue;
-        }
-        if total + line.len() > MAX_WARNINGS - ROOM_FOR_REST {
-            left_out += 1;
-            continue;
-        }
-        total += line.len();
-        warnings.push(line);
-    }
-    if left_out > 0 {
-        warnings.push(format!("{left_out} more warnings are left out"));
-    }
-    warnings
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_serious_warnings_come_first() {
+        let violation = |rule: &str, effect, would_deny| Violation {
+            policy: "p".to_owned(),
+            rule: rule.to_owned(),
+            effect,
+            would_deny,
+            field: String::new(),
+            message: format!("{rule}: {}", "x".repeat(200)),
+            about: Vec::new(),
+        };
+        let violations: Vec<_> = (1..=9)
+            .map(|n| violation(&format!("A-{n}"), Effect::Warn, false))
+            .chain([violation("B-1", Effect::Warn, true), violation("B-2", Effect::Warn, true)])
+            .chain([violation("C-1", Effect::Deny, true), violation("D-1", Effect::Audit, true)])
+            .collect();
+        let decision = Decision { violations, ..Decision::default() };
+        let warned_by_fault = vec!["policy q failed: panicked".to_owned()];
+        let built = Builder { decision, warned_by_fault, ..Builder::default() }.build();
+        let firsts: Vec<_> =
+            built.warnings.iter().map(|line| line.split(':').next().unwrap()).collect();
+        // The id of a rule that begins a text (`messages.prefixRuleId`) is in what is left of it.
+        let expected =
+            ["policy q failed", "B-1", "B-2", "A-1", "A-2", "A-3", "A-4", "A-5", "4 more warnings"];
+        assert_eq!(firsts, expected);
+        // What denies is told in full.
+        assert_eq!(built.denial.unwrap().causes[0].message.len(), 205);
+    }
 
     #[test]
     fn what_a_violation_is_about_is_bounded() {

@@ -18,6 +18,7 @@ mod loading;
 pub mod response;
 mod schema;
 mod set;
+mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
