@@ -11,7 +11,7 @@ use super::content::{Broken, Content, Expect, File};
 use super::field::Step;
 use super::ignore::{self, Ignore};
 use super::json::{GROUP, Out, VERSION, error, list, quoted};
-use super::{folder, parallel, unique};
+use super::{folder, parallel, unique, waivers};
 use opgate_input::read::{At, Reader};
 use opgate_text::lines::line_and_column;
 
@@ -142,6 +142,10 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
     let mut folder = folder::walk(root)?;
     let ignored = Ignore::of(&folder, reader)
         .map_err(|(path, why)| anyhow::anyhow!("{}: {why}", folder::shown(root, &path)))?;
+    if waivers::is_in(root) && !ignored.ignores(waivers::NAME) {
+        let (file, list) = (folder::shown(root, waivers::NAME), ignore::NAME);
+        tracing::warn!("{file}: opm takes it for a blob: list it in {list}");
+    }
     folder.files.retain(|entry| {
         entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores_entry(entry)
     });

@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 use anyhow::Context as _;
 
 use super::content::{Broken, Content, Expect, File};
+use super::waivers;
 use opgate_input::read::{self, At, Reader, Root};
 
 /// Maximum number of files, folders and links together.
@@ -107,7 +108,7 @@ impl Entry {
 }
 
 /// Lists a folder. An entry that is not a file, a folder or a link (a pipe, a device) is refused.
-/// `.git` and the folders behind the links of a mounted volume are left out.
+/// `.git`, the waivers of the folder and the folders behind the links of a mounted volume are left out.
 ///
 /// # Errors
 /// If the folder itself cannot be read, or has too much content.
@@ -140,6 +141,12 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
         for entry in entries {
             let (name, full) = (entry.file_name(), entry.path());
             if name == ".git" {
+                continue;
+            }
+            // What is said about the folder is no part of it. A folder of this name is refused there,
+            // and looked into here.
+            let is_root = path.is_empty();
+            if is_root && name == waivers::NAME && !entry.file_type().is_ok_and(|t| t.is_dir()) {
                 continue;
             }
             let path = format!("{path}{slash}{}", name.to_string_lossy());
@@ -247,6 +254,19 @@ mod tests {
         assert_eq!(walked.directories, ["a", "b"]);
         let missing = walk(&folder.path().join("missing")).unwrap_err();
         assert!(missing.to_string().contains("missing: No such file"), "{missing}");
+    }
+
+    /// Only as a file at the top: anything else with the name could hide what others read.
+    #[test]
+    fn waivers_are_no_part_of_the_folder() {
+        let folder = Temporary::new(&[(".opgate.yaml", ""), ("a/.opgate.yaml", ""), ("b", "")]);
+        let paths = |folder: &Temporary| {
+            let walked = walk(folder.path()).unwrap();
+            walked.files.iter().map(|f| f.path.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&folder), ["a/.opgate.yaml", "b"]);
+        let folder = Temporary::new(&[(".opgate.yaml/a", ""), ("b", "")]);
+        assert_eq!(paths(&folder), [".opgate.yaml/a", "b"]);
     }
 
     #[test]

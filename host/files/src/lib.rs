@@ -30,6 +30,7 @@ mod template;
 #[cfg(test)]
 mod testing;
 mod unique;
+pub mod waivers;
 
 pub use bundle::BundleKind;
 pub use detect::detect;

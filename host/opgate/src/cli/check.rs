@@ -1,12 +1,13 @@
 //! `opgate check`: policies over bundles, catalogs and manifests in files.
 //!
 //! ```text
-//! PATHs ─▶ paths::Loaded ─▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─▶ report
+//! PATHs ─▶ paths::Loaded ─┬▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─┬▶ report
+//!                         └▶ waivers ─────────────────────────────────────────────────────────────┘
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,9 @@ use clap::Args;
 
 use super::checked::{Checked, Report};
 use super::paths::Loaded;
+use super::report::level::Level;
 use super::report::{Format, Unread};
+use super::waived::{self, Rules};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Set;
@@ -28,10 +31,11 @@ const NEXT: &str = "\
 Examples:
   opgate check bundle                                  Find the errors of a bundle
   opgate check --as catalog --since published catalog  Compare a catalog with the published one
+  opgate check --level deny bundle                     Show only what blocks
   kustomize build config/default | opgate check -      Check manifests from standard input
 
-Exit status: 0 everything passes, 1 something is denied, 2 wrong usage or unreadable input, 3 a
-policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets their
+Exit status: 0 everything passes, 1 something is denied (with --fail-on warn, or if there is a
+warning), 2 wrong usage or unreadable input, 3 a policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets their
 levels. docs/check.md has the details.";
 
 /// Arguments of `opgate check`.
@@ -49,7 +53,18 @@ pub(super) struct Check {
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
-    /// Show the same warning at every place, where the table shows the first one and counts the rest
+    /// Lowest level of the findings to show; has no effect on the exit status
+    #[arg(long, value_name = "LEVEL", default_value = "audit")]
+    level: Level,
+    /// Lowest level of a finding for exit status 1 [default: deny, or warn with
+    /// check.warningsAsErrors in the configuration]
+    #[arg(long, value_name = "LEVEL")]
+    fail_on: Option<FailOn>,
+    /// Do not waive what .opgate.yaml waives
+    #[arg(long)]
+    no_waivers: bool,
+    /// Show the same warning at every place, where the table shows the first one and counts the rest,
+    /// and every finding that is waived
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]
@@ -60,6 +75,15 @@ pub(super) struct Check {
     paths: Vec<PathBuf>,
 }
 
+/// What keeps a check from passing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    /// What denies
+    Deny,
+    /// Warnings as well
+    Warn,
+}
+
 /// Time of one call, unless the configuration says otherwise: catalogs are large.
 const TIME: Duration = Duration::from_secs(10);
 
@@ -68,7 +92,8 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, kind, since, output, verbose, read, paths } = self;
+        let Self { config, kind, since, output, level, fail_on, no_waivers, verbose, read, paths } =
+            self;
         if since.is_some() && paths.len() != 1 {
             let text = "--since compares one path with its published version: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
@@ -76,16 +101,25 @@ impl Check {
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = config.complete_set_of(&configuration, Source::Absent)?;
-        let loaded = Loaded::of(&paths, kind, since.as_deref(), &read.reader());
-        let mut report = Report::start(output, verbose, &configuration, &set);
+        let warnings_as_errors =
+            fail_on.map_or(configuration.warnings_as_errors, |least| least == FailOn::Warn);
+        let (rules, reader) = (Rules::of(&configuration, &set), read.reader());
+        let waivers = |folder: &Path| rules.waivers(folder, &reader);
+        let mut loaded = Loaded::of(&paths, kind, since.as_deref(), &reader, &waivers);
+        let today = waived::today();
+        let mut waivers: Vec<_> = std::mem::take(&mut loaded.waivers)
+            .into_iter()
+            .map(|waivers| waived::File::new(waivers, no_waivers, today))
+            .collect();
+        let mut report = Report::start(output, verbose, level, &configuration, &set);
         if output == Format::Table {
             for line in &loaded.found {
                 anstream::eprintln!("{}", one_line(line, 1_024));
             }
         }
         let progress = Progress::of(loaded.subjects.len());
-        let judge = |subject: &Subject| {
-            let judged = judge(&set, subject, configuration.warnings_as_errors);
+        let judge = |(subject, _): &(Subject, Option<usize>)| {
+            let judged = judge(&set, subject);
             progress.step();
             judged
         };
@@ -94,9 +128,13 @@ impl Check {
         let mut outcome = Outcome::Ok;
         let mut left_out: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         let (mut unread, mut unseen) = (Vec::new(), BTreeSet::new());
-        for judged in all {
+        for (judged, (_, number)) in all.into_iter().zip(&loaded.subjects) {
             let Judged { mut checked, is_seen, unreported, not_evaluated } =
                 judged.map_err(Failure::engine)?;
+            if let Some(waivers) = number.and_then(|number| waivers.get_mut(number)) {
+                waivers.waive(&mut checked);
+            }
+            checked.conclude(warnings_as_errors, unreported.is_empty());
             outcome = outcome.max(checked.outcome());
             if !is_seen {
                 unseen.insert(checked.kind().to_owned());
@@ -120,6 +158,9 @@ impl Check {
         }
         for kind in unseen {
             tracing::warn!("no configured policy looks at a {kind}");
+        }
+        for note in waivers.iter().flat_map(waived::File::notes) {
+            tracing::warn!("{note}");
         }
         for (why, rules) in left_out {
             let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
@@ -149,7 +190,7 @@ const NO_CLUSTER: &str = "they need other objects of a cluster";
 /// Why rules about bundles and catalogs are: what they look at is there, but cannot be read.
 const UNREAD: &str = "they need content that cannot be read or is too large";
 
-fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Result<Judged> {
+fn judge(set: &Set, subject: &Subject) -> anyhow::Result<Judged> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let mut checked = Checked::new(subject);
     let mut not_evaluated = Vec::new();
@@ -172,7 +213,6 @@ fn judge(set: &Set, subject: &Subject, warnings_as_errors: bool) -> anyhow::Resu
     let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
     let unreported = broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
     let unreported: Vec<_> = unreported.collect();
-    checked.conclude(warnings_as_errors, unreported.is_empty());
     Ok(Judged { checked, is_seen, unreported, not_evaluated })
 }
 
@@ -227,7 +267,7 @@ mod tests {
     }
 
     fn set(configuration: &str) -> (Set, bool) {
-        let path = std::path::Path::new("opgate.yaml");
+        let path = Path::new("opgate.yaml");
         let mut configuration = Configuration::parse(path, configuration, BUILTINS).unwrap();
         configuration.for_files(TIME, 4);
         let options = cluster::Options::of(Source::Absent);
@@ -235,14 +275,18 @@ mod tests {
         (set, configuration.warnings_as_errors)
     }
 
-    fn judged(configuration: &str, path: &std::path::Path) -> Vec<(Value, Judged)> {
+    fn judged(configuration: &str, path: &Path) -> Vec<(Value, Judged)> {
         let (set, warnings_as_errors) = set(configuration);
-        let load = |path: &&std::path::Path| {
+        let load = |path: &&Path| {
             let kind = files::detect(path, &Reader::default()).unwrap()[0].kind;
             files::load(path, kind, None, &Reader::default())
         };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
-        let judge = |subject: &Subject| judge(&set, subject, warnings_as_errors).unwrap();
+        let judge = |subject: &Subject| {
+            let mut judged = judge(&set, subject).unwrap();
+            judged.checked.conclude(warnings_as_errors, judged.unreported.is_empty());
+            judged
+        };
         let all = parallel::map(&subjects, judge);
         all.into_iter().map(|j| (serde_json::to_value(&j.checked).unwrap(), j)).collect()
     }

@@ -5,9 +5,10 @@ use std::io::{self, Write as _};
 use serde::Serialize;
 
 use super::Outcome;
+use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
 use super::report::{
-    At, Fault, Format, Item, Line, Out, Unread, Violation, junit, sarif, stdout, table,
+    At, Fault, Format, Item, Line, Out, Unread, Violation, Waived, junit, sarif, stdout, table,
 };
 use opgate_admission::policy::{Configuration, Decision, Effect, Set};
 use opgate_files::{Request, Resolver, Subject};
@@ -30,6 +31,9 @@ pub(super) struct Checked {
     /// Of a catalog, the package as its tree names it; empty for what belongs to none.
     #[serde(skip)]
     package: Option<String>,
+    /// Violations that are not shown.
+    #[serde(skip)]
+    hidden: Hidden,
 }
 
 /// A violation and its place.
@@ -55,13 +59,18 @@ impl Checked {
             violations: Vec::new(),
             error: None,
             package: subject.package(),
+            hidden: Hidden::default(),
         }
     }
 
     /// Takes over what the policies say about one document of the subject.
     pub(super) fn take(&mut self, request: &Request, decision: Decision) {
         let mut places = Resolver::new(&request.object);
-        self.ok &= decision.denial.is_none() && decision.failure.is_none();
+        // Whether what is found denies is known after the waivers. Nobody waives a policy's error.
+        let is_found = decision.violations.iter().any(|v| v.effect == Effect::Deny);
+        let denied_by_fault =
+            decision.denial.is_some() && !(is_found && decision.faults.is_empty());
+        self.ok &= decision.failure.is_none() && !denied_by_fault;
         for mut violation in decision.violations {
             let place = places.place(&violation.field).map(At::from);
             let denies = violation.effect == Effect::Deny;
@@ -91,13 +100,31 @@ impl Checked {
         self.error = self.error.take().or(fault);
     }
 
-    /// After the last document. What could not be read as a whole is not in order.
+    /// After the last document: marks the violations of rules that are waived.
+    pub(super) fn waive(&mut self, mut waived: impl FnMut(&str) -> Option<Waived>) {
+        for Located { violation, .. } in &mut self.violations {
+            violation.waived = waived(&violation.rule);
+        }
+    }
+
+    /// Whether the policies have said all that they have to say.
+    pub(super) fn is_judged(&self) -> bool {
+        self.error.is_none()
+    }
+
+    /// After the waivers. What could not be read as a whole is not in order.
     pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
+        let counts = |effect| self.violations.iter().any(|v| v.violation.counts_as(effect));
         self.ok &= is_complete;
-        self.ok &=
-            !(warnings_as_errors && self.violations.iter().any(|v| v.violation.level == "warn"));
+        self.ok &= !counts(Effect::Deny) && !(warnings_as_errors && counts(Effect::Warn));
         // In the order of a reader of the files.
         self.violations.sort_by(|a, b| a.position().cmp(&b.position()));
+    }
+
+    /// Leaves out the violations below a level, and counts them.
+    fn show(&mut self, level: Level) {
+        let hidden = &mut self.hidden;
+        self.violations.retain(|located| level.shows(&located.violation, hidden));
     }
 
     /// Gives other names to paths.
@@ -136,6 +163,7 @@ impl Checked {
             violations: Vec::new(),
             error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
             package: None,
+            hidden: Hidden::default(),
         }
     }
 
@@ -143,8 +171,10 @@ impl Checked {
         let message =
             self.error.as_ref().map(|Fault { policy, cause }| format!("policy {policy}: {cause}"));
         let first = || {
-            let denied = self.violations.iter().find(|v| v.violation.denies());
-            denied.or(self.violations.first()).map(|v| v.violation.message.clone())
+            let mut counted = self.violations.iter().map(|v| &v.violation);
+            let denied = counted.clone().find(|v| v.denies());
+            let first = denied.or_else(|| counted.find(|v| v.waived.is_none()));
+            first.map(|v| v.message.clone()).or_else(|| self.hidden.line())
         };
         Item {
             source: &self.source,
@@ -187,6 +217,7 @@ pub(super) struct Report<'s> {
     set: &'s Set,
     pages: Pages,
     is_verbose: bool,
+    level: Level,
     out: Out,
     kept: Vec<Checked>,
     unread: Vec<Unread>,
@@ -196,15 +227,17 @@ impl<'s> Report<'s> {
     pub(super) fn start(
         format: Format,
         is_verbose: bool,
+        level: Level,
         configuration: &Configuration,
         set: &'s Set,
     ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, unread) = (Vec::new(), Vec::new());
-        Self { format, set, pages, is_verbose, out: stdout(), kept, unread }
+        Self { format, set, pages, is_verbose, level, out: stdout(), kept, unread }
     }
 
-    pub(super) fn add(&mut self, checked: Checked) {
+    pub(super) fn add(&mut self, mut checked: Checked) {
+        checked.show(self.level);
         self.kept.push(checked);
     }
 
@@ -240,7 +273,16 @@ impl<'s> Report<'s> {
                 writeln!(self.out)?;
             }
         }
-        self.out.flush()
+        self.out.flush()?;
+        let mut hidden = Hidden::default();
+        kept.iter().for_each(|checked| hidden.add(checked.hidden));
+        if let Some(line) = hidden.line() {
+            anstream::eprintln!("{line}");
+        }
+        if self.format == Format::Table && !items.is_empty() {
+            anstream::eprintln!("{}", table::summary(&items, &self.unread));
+        }
+        Ok(())
     }
 
     fn table(&mut self, kept: &[Checked], items: &[Item<'_>]) -> io::Result<()> {
@@ -248,12 +290,8 @@ impl<'s> Report<'s> {
         table::places(out, items, self.is_verbose)?;
         table::trees(out, kept.iter().flat_map(Checked::denials))?;
         table::faults(out, items)?;
+        table::waived(out, items, self.is_verbose)?;
         let violations = kept.iter().flat_map(|checked| &checked.violations);
-        table::leads(out, &self.pages, violations.map(|located| &located.violation))?;
-        out.flush()?;
-        if !items.is_empty() {
-            anstream::eprintln!("{}", table::summary(items, &self.unread));
-        }
-        Ok(())
+        table::leads(out, &self.pages, violations.map(|located| &located.violation))
     }
 }

@@ -19,6 +19,7 @@ mod report;
 mod rules;
 mod serve;
 mod stdin;
+mod waived;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,21 +1,26 @@
 //! From the paths of `opgate check` to what is judged.
 //!
 //! ```text
-//! PATH, - ─▶ files::detect, or --as ─▶ files::load ─┬▶ subjects
-//!                                                   └▶ what cannot be read
+//! PATH, - ─▶ files::detect, or --as ─┬▶ files::load ────┬▶ subjects
+//!                                    └▶ files::waivers ─┴▶ what cannot be read
 //! ```
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::report::Unread;
 use super::stdin::{self, Stdin};
+use opgate_files::waivers::Waivers;
 use opgate_files::{self as files, As, Found, Subject, parallel};
 use opgate_input::read::Reader;
 
 /// What was found at the paths.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    pub(super) subjects: Vec<Subject>,
+    /// What is judged, each with the number of its waivers.
+    pub(super) subjects: Vec<(Subject, Option<usize>)>,
+    /// The waivers beside them, each file once, and whether the whole folder is under check.
+    pub(super) waivers: Vec<(Waivers, bool)>,
     pub(super) unread: Vec<Unread>,
     /// What was found in folders, one line each.
     pub(super) found: Vec<String>,
@@ -30,6 +35,7 @@ impl Loaded {
         kind: Option<As>,
         since: Option<&Path>,
         reader: &Reader,
+        waivers: &dyn Fn(&Path) -> Result<Option<Waivers>, String>,
     ) -> Self {
         let mut loaded = Self::default();
         if let Some(since) = since
@@ -45,6 +51,7 @@ impl Loaded {
             None => files::detect(path, reader),
         };
         let mut all = Vec::new();
+        let mut folders = Vec::new();
         for (path, found) in paths.iter().zip(parallel::map(&paths, find)) {
             match found {
                 Ok(found) if since.is_some() && found.len() > 1 => {
@@ -57,15 +64,26 @@ impl Loaded {
                     let line =
                         |found: &Found| format!("{}: {}", found.path.display(), found.kind.name());
                     loaded.found.extend(inner.map(line));
+                    folders.extend(found.iter().map(|found| loaded.home(found, path)));
+                    if files::waivers::is_in(path) && found.iter().all(|found| found.path != *path)
+                    {
+                        let file = path.join(files::waivers::NAME);
+                        let (file, why) =
+                            (file.display(), "it belongs beside a bundle or a catalog");
+                        tracing::warn!("{file}: it waives nothing here: {why}");
+                    }
                     all.extend(found);
                 }
                 Err(error) => loaded.fail(&path.display().to_string(), &format!("{error:#}")),
             }
         }
+        let numbers = loaded.waivers(folders, waivers);
         let load = |found: &Found| files::load(&found.path, found.kind, since, reader);
-        for (found, subjects) in all.iter().zip(parallel::map(&all, load)) {
+        for ((found, number), subjects) in all.iter().zip(numbers).zip(parallel::map(&all, load)) {
             match subjects {
-                Ok(subjects) => loaded.subjects.extend(subjects),
+                Ok(subjects) => {
+                    loaded.subjects.extend(subjects.into_iter().map(|subject| (subject, number)));
+                }
                 Err(error) => loaded.fail(&found.path.display().to_string(), &format!("{error:#}")),
             }
         }
@@ -75,6 +93,51 @@ impl Loaded {
             loaded.fail(&named, &format!("{named}: nothing to check found in it"));
         }
         loaded
+    }
+
+    /// The folder with the waivers of something that was found at a path: its own. A file has those of
+    /// its folder if it is named: those of a repository are not for the catalogs in it. Gives as well
+    /// whether that is the whole folder.
+    fn home(&self, found: &Found, path: &Path) -> Option<(PathBuf, bool)> {
+        // The copy of standard input is in a folder of everybody.
+        let is_copy = self.stdin.as_ref().is_some_and(|stdin| stdin.path() == found.path);
+        if found.path.is_dir() {
+            Some((found.path.clone(), true))
+        } else if found.path == path && !is_copy {
+            Some((found.path.parent()?.to_path_buf(), false))
+        } else {
+            None
+        }
+    }
+
+    /// Reads the waivers of folders, each once. Gives their numbers.
+    fn waivers(
+        &mut self,
+        folders: Vec<Option<(PathBuf, bool)>>,
+        read: &dyn Fn(&Path) -> Result<Option<Waivers>, String>,
+    ) -> Vec<Option<usize>> {
+        let mut known: HashMap<PathBuf, Option<usize>> = HashMap::new();
+        let mut number = |(folder, is_whole): (PathBuf, bool)| {
+            let path = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
+            let path = path.canonicalize().unwrap_or_else(|_| folder.clone());
+            if let Some(number) = known.get(&path) {
+                return *number;
+            }
+            let number = match read(&folder) {
+                Ok(waivers) => waivers.map(|waivers| {
+                    self.waivers.push((waivers, is_whole));
+                    self.waivers.len() - 1
+                }),
+                Err(lines) => {
+                    let file = folder.join(files::waivers::NAME).display().to_string();
+                    self.fail(&file, &lines);
+                    None
+                }
+            };
+            known.insert(path, number);
+            number
+        };
+        folders.into_iter().map(|folder| folder.and_then(&mut number)).collect()
     }
 
     /// The paths, with the copy of standard input for its name.

@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::replayed::{Record, Report};
 use super::report::Format;
+use super::report::level::Level;
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, Set};
@@ -40,6 +41,9 @@ pub(super) struct Replay {
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
+    /// Lowest level of the violations to show; has no effect on the exit status
+    #[arg(long, value_name = "LEVEL", default_value = "audit")]
+    level: Level,
     #[command(flatten)]
     read: ReadArgs,
     /// Files with reviews (JSON, YAML, JSON Lines), folders, or - for standard input
@@ -52,7 +56,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, context, evolve, output, read, paths } = self;
+        let Self { config, context, evolve, output, level, read, paths } = self;
         let reader = read.reader();
         let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
         let configuration = config.configuration()?;
@@ -67,7 +71,7 @@ impl Replay {
             tracing::info!(%resource, objects, "in the context");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let mut report = Report::start(output, &configuration, &set);
+        let mut report = Report::start(output, level, &configuration, &set);
         let mut outcome = Outcome::Ok;
         let mut decisions = 0usize;
         let mut left_out = BTreeSet::new();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Outcome;
+use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
 use super::report::{Fault, Format, Item, Line, Out, Violation, junit, sarif, stdout, table};
 use opgate_admission::policy::{Configuration, DecideError, Decision, Set};
@@ -130,23 +131,33 @@ impl Record {
 /// A report under way.
 pub(super) struct Report<'s> {
     format: Format,
+    level: Level,
     set: &'s Set,
     pages: Pages,
     out: Out,
     kept: Vec<Record>,
+    hidden: Hidden,
     counts: [usize; 3],
     /// One violation of each rule that denied.
     denied: BTreeMap<(String, String), Violation>,
 }
 
 impl<'s> Report<'s> {
-    pub(super) fn start(format: Format, configuration: &Configuration, set: &'s Set) -> Self {
+    pub(super) fn start(
+        format: Format,
+        level: Level,
+        configuration: &Configuration,
+        set: &'s Set,
+    ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, denied) = (Vec::new(), BTreeMap::new());
-        Self { format, set, pages, out: stdout(), kept, counts: [0; 3], denied }
+        let (hidden, counts, out) = (Hidden::default(), [0; 3], stdout());
+        Self { format, level, set, pages, out, kept, hidden, counts, denied }
     }
 
-    pub(super) fn add(&mut self, record: Record) -> io::Result<()> {
+    pub(super) fn add(&mut self, mut record: Record) -> io::Result<()> {
+        let (level, hidden) = (self.level, &mut self.hidden);
+        record.violations.retain(|violation| level.shows(violation, hidden));
         let [allowed, denied, failed] = &mut self.counts;
         *match record.outcome() {
             Outcome::Ok => allowed,
@@ -178,9 +189,6 @@ impl<'s> Report<'s> {
         match self.format {
             Format::Table => {
                 table::leads(&mut self.out, &self.pages, self.denied.values())?;
-                let [allowed, denied, failed] = self.counts;
-                self.out.flush()?;
-                anstream::eprintln!("{allowed} allowed, {denied} denied, {failed} failed");
             }
             Format::Jsonl => {}
             Format::Json => {
@@ -196,6 +204,14 @@ impl<'s> Report<'s> {
                 writeln!(self.out)?;
             }
         }
-        self.out.flush()
+        self.out.flush()?;
+        if let Some(line) = self.hidden.line() {
+            anstream::eprintln!("{line}");
+        }
+        if self.format == Format::Table {
+            let [allowed, denied, failed] = self.counts;
+            anstream::eprintln!("{allowed} allowed, {denied} denied, {failed} failed");
+        }
+        Ok(())
     }
 }

@@ -28,21 +28,33 @@ pub(in crate::cli) fn write(
         let line = |line: &Line<'_>| {
             let at = item.is_located.then(|| format!("{}: ", line.at(item.source)));
             let (at, v) = (at.unwrap_or_default(), line.violation);
-            xml(&format!("{at}{} {} {}", v.level, v.rule, line.sentence()))
+            let text = format!("{} {} {}", v.level, v.rule, line.sentence());
+            xml(&match &v.waived {
+                None => format!("{at}{text}"),
+                Some(waived) => format!("{at}waived {text} ({})", waived.sentence()),
+            })
         };
-        let mut lines: Vec<_> = item.lines.iter().map(line).collect();
+        let (waived, counted): (Vec<_>, Vec<_>) =
+            item.lines.iter().partition(|line| line.violation.waived.is_some());
+        let mut lines: Vec<_> = counted.into_iter().map(line).collect();
+        let mut output: Vec<_> = waived.into_iter().map(line).collect();
         let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
         lines.extend(pages.leads(denials).iter().map(|lead| xml(lead)));
+        if item.outcome == Outcome::Ok {
+            output = [std::mem::take(&mut lines), output].concat();
+        }
         let (lines, message) = (lines.join("\n"), xml(&item.message));
         match item.outcome {
-            Outcome::Ok if lines.is_empty() => {}
-            Outcome::Ok => writeln!(out, "      <system-out>{lines}</system-out>")?,
+            Outcome::Ok => {}
             Outcome::Denied | Outcome::Usage => {
                 writeln!(out, "      <failure message=\"{message}\">{lines}</failure>")?;
             }
             Outcome::Engine => {
                 writeln!(out, "      <error message=\"{message}\">{lines}</error>")?;
             }
+        }
+        if !output.is_empty() {
+            writeln!(out, "      <system-out>{}</system-out>", output.join("\n"))?;
         }
         writeln!(out, "    </testcase>")?;
     }

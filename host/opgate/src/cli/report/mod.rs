@@ -10,6 +10,7 @@
 //! line's contract.
 
 pub(super) mod junit;
+pub(super) mod level;
 pub(super) mod page;
 pub(super) mod sarif;
 pub(super) mod table;
@@ -63,18 +64,53 @@ pub(super) struct Violation {
     pub(super) level: &'static str,
     pub(super) field: String,
     pub(super) message: String,
+    /// If it does not count: who says so, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waived: Option<Waived>,
+}
+
+/// Why a violation does not count.
+#[derive(Debug, Serialize)]
+pub(super) struct Waived {
+    pub(super) reason: String,
+    /// The last day on which that holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<String>,
+    /// Where that stands.
+    #[serde(skip)]
+    pub(super) at: At,
+}
+
+impl Waived {
+    fn sentence(&self) -> String {
+        let Self { reason, until, .. } = self;
+        until.as_ref().map_or_else(|| reason.clone(), |until| format!("{reason}, until {until}"))
+    }
 }
 
 impl From<opgate_admission::policy::Violation> for Violation {
     fn from(v: opgate_admission::policy::Violation) -> Self {
         let level = v.effect.as_str();
-        Self { policy: v.policy, rule: v.rule, level, field: v.field, message: v.message }
+        Self {
+            policy: v.policy,
+            rule: v.rule,
+            level,
+            field: v.field,
+            message: v.message,
+            waived: None,
+        }
     }
 }
 
 impl Violation {
+    /// Whether it denies, and is not waived.
     pub(super) fn denies(&self) -> bool {
-        self.level == Effect::Deny.as_str()
+        self.counts_as(Effect::Deny)
+    }
+
+    /// Whether it has this effect, and is not waived.
+    pub(super) fn counts_as(&self, effect: Effect) -> bool {
+        self.waived.is_none() && self.level == effect.as_str()
     }
 
     fn style(&self) -> Style {
@@ -97,13 +133,20 @@ impl Fault {
 }
 
 /// A place in a file.
-#[derive(Debug, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) file: String,
     pub(super) line: u64,
     pub(super) column: u64,
     #[serde(skip)]
     pub(super) excerpt: String,
+}
+
+impl At {
+    /// `file:line:column`
+    fn shown(&self) -> String {
+        one_line(&format!("{}:{}:{}", self.file, self.line, self.column), 1_024)
+    }
 }
 
 impl From<Location> for At {
@@ -150,11 +193,7 @@ impl Line<'_> {
 
     /// `file:line:column`, or what the violation is about as a whole.
     fn at(&self, source: &str) -> String {
-        let text = self.place.map_or_else(
-            || source.to_owned(),
-            |place| format!("{}:{}:{}", place.file, place.line, place.column),
-        );
-        one_line(&text, 1_024)
+        self.place.map_or_else(|| one_line(source, 1_024), At::shown)
     }
 }
 

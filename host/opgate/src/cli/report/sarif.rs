@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::page::Pages;
-use super::{At, Item, Unread, Violation};
+use super::{At, Item, Unread, Violation, Waived};
 use opgate_admission::policy::Set;
 
 /// The whole log.
@@ -14,13 +14,24 @@ pub(in crate::cli) fn log(
     pages: &Pages,
 ) -> Value {
     let mut results = Vec::new();
+    // Either all results of a run have the member, or none.
+    let has_waivers =
+        items.iter().flat_map(|item| &item.lines).any(|line| line.violation.waived.is_some());
     for item in items {
         for line in &item.lines {
             let v = line.violation;
-            results.push(result(item, &v.rule, severity(v), &line.sentence(), line.place));
+            let mut result = result(item, &v.rule, severity(v), &line.sentence(), line.place);
+            if has_waivers {
+                insert(&mut result, "suppressions", suppressions(v.waived.as_ref()));
+            }
+            results.push(result);
         }
         if let Some(fault) = item.error {
-            results.push(result(item, "fault", "error", &fault.sentence(), None));
+            let mut result = result(item, "fault", "error", &fault.sentence(), None);
+            if has_waivers {
+                insert(&mut result, "suppressions", suppressions(None));
+            }
+            results.push(result);
         }
     }
     let mut run = json!({
@@ -84,6 +95,18 @@ fn result(item: &Item<'_>, rule: &str, level: &str, text: &str, place: Option<&A
             "logicalLocations": [{"fullyQualifiedName": item.object}],
         }],
     })
+}
+
+/// What is waived stays a result, with the reason.
+fn suppressions(waived: Option<&Waived>) -> Value {
+    let suppression = |Waived { reason, until, .. }: &Waived| {
+        let mut suppression = json!({"kind": "external", "justification": reason});
+        if let Some(until) = until {
+            insert(&mut suppression, "properties", json!({"until": until}));
+        }
+        suppression
+    };
+    waived.map(suppression).into_iter().collect()
 }
 
 /// Adds a member to an object.

@@ -5,7 +5,9 @@ use std::io;
 
 use super::page::Pages;
 use super::tree::Tree;
-use super::{At, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, counts};
+use super::{
+    At, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, Waived, counts,
+};
 use crate::cli::Outcome;
 use opgate_text::one_line;
 
@@ -30,63 +32,98 @@ pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::R
     Ok(())
 }
 
-/// The same warning at more places is one line, unless all are asked for.
-const SAME: usize = 3;
+/// The same warning is one line, unless all are asked for. It names up to this many other places.
+const OTHERS: usize = 3;
+
+/// A finding in a file.
+type Row<'i> = (&'i str, &'i Item<'i>, &'i Line<'i>);
 
 /// Findings in files, in the order of a reader of the files.
-pub(in crate::cli) fn places(
+pub(in crate::cli) fn places<'i>(
     out: &mut impl io::Write,
-    items: &[Item<'_>],
+    items: &'i [Item<'i>],
     is_verbose: bool,
 ) -> io::Result<()> {
-    let mut same: HashMap<(&str, &str), usize> = HashMap::new();
-    let lines = || items.iter().flat_map(|item| &item.lines);
-    for line in lines().filter(|line| !is_verbose && !line.violation.denies()) {
-        *same.entry((&line.violation.rule, &line.violation.message)).or_default() += 1;
-    }
-    same.retain(|_, count| *count > SAME);
-    let mut rows: Vec<(&str, &Item<'_>, &Line<'_>)> = Vec::new();
-    let mut firsts: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut rows: Vec<Row<'i>> = Vec::new();
     for item in items {
-        for line in &item.lines {
-            let file = line.place.map_or(item.source, |place| place.file.as_str());
-            let key = (line.violation.rule.as_str(), line.violation.message.as_str());
-            if line.violation.denies() || !same.contains_key(&key) {
-                rows.push((file, item, line));
-                continue;
-            }
-            // Of those that are one line, the first in the order of the files.
-            let this = (file, item, line);
-            if let Some(first) = firsts.get(&key).and_then(|&index| rows.get_mut(index)) {
-                let at = |line: &Line<'_>| line.place.map(|p| (p.line, p.column));
-                if (file, at(line)) < (first.0, at(first.2)) {
-                    *first = this;
-                }
-            } else {
-                firsts.insert(key, rows.len());
-                rows.push(this);
-            }
+        for line in item.lines.iter().filter(|line| line.violation.waived.is_none()) {
+            rows.push((line.place.map_or(item.source, |place| &place.file), item, line));
         }
     }
     rows.sort_by_key(|(file, _, line)| (*file, line.place.map(|p| (p.line, p.column))));
+    // What is said at several places stands at the first one. What denies is always listed.
+    let mut same: HashMap<(&str, &str), Vec<&Row<'i>>> = HashMap::new();
+    let key = |line: &'i Line<'i>| (line.violation.rule.as_str(), line.violation.message.as_str());
+    for row in rows.iter().filter(|row| !is_verbose && !row.2.violation.denies()) {
+        same.entry(key(row.2)).or_default().push(row);
+    }
     let mut last = None;
-    for (file, item, line) in rows {
+    for (file, item, line) in &rows {
+        let others = match same.remove(&key(line)) {
+            Some(all) => all,
+            None if is_verbose || line.violation.denies() => Vec::new(),
+            // It stands at the first one.
+            None => continue,
+        };
         if last.is_some_and(|last| last != file) {
             writeln!(out)?;
         }
         last = Some(file);
-        let Violation { level, rule, message, .. } = line.violation;
+        let Violation { level, rule, .. } = line.violation;
         let (at, style) = (line.at(item.source), line.violation.style());
         write!(out, "{at}: {style}{level}{style:#} {rule} {}", line.sentence())?;
-        match same.get(&(rule.as_str(), message.as_str())) {
-            Some(count) if !line.violation.denies() => {
-                let count = thousands(*count);
-                writeln!(out, " {FAINT}({count} times, first here; --verbose shows all){FAINT:#}")?;
-            }
-            _ => writeln!(out)?,
+        match others.as_slice() {
+            [] | [_] => writeln!(out)?,
+            [_, others @ ..] => writeln!(out, " {FAINT}({}){FAINT:#}", times(others))?,
         }
         if let Some(place) = line.place {
             excerpt(out, place)?;
+        }
+    }
+    Ok(())
+}
+
+/// How often something is said, and where else.
+fn times(others: &[&Row<'_>]) -> String {
+    let count = thousands(others.len() + 1);
+    if others.len() > OTHERS {
+        return format!("{count} times, first here; --verbose shows all");
+    }
+    let places: Vec<_> = others.iter().map(|(_, item, line)| line.at(item.source)).collect();
+    format!("{count} times, also at {}", places.join(", "))
+}
+
+/// What is waived: a line for each waiver, and its findings if all are asked for.
+pub(in crate::cli) fn waived(
+    out: &mut impl io::Write,
+    items: &[Item<'_>],
+    is_verbose: bool,
+) -> io::Result<()> {
+    let mut waivers: BTreeMap<(&str, u64, u64), (&Waived, Vec<(&Item<'_>, &Line<'_>)>)> =
+        BTreeMap::new();
+    let mut is_first = true;
+    for item in items {
+        for line in &item.lines {
+            let Some(waived) = &line.violation.waived else {
+                is_first = false;
+                continue;
+            };
+            let place = (waived.at.file.as_str(), waived.at.line, waived.at.column);
+            waivers.entry(place).or_insert((waived, Vec::new())).1.push((item, line));
+        }
+    }
+    if !waivers.is_empty() && !is_first {
+        writeln!(out)?;
+    }
+    for (waived, findings) in waivers.into_values() {
+        let rule = findings.first().map_or("", |(_, line)| line.violation.rule.as_str());
+        let (at, count) = (waived.at.shown(), thousands(findings.len()));
+        let s = if findings.len() == 1 { "" } else { "s" };
+        let why = waived.sentence();
+        writeln!(out, "{at}: {GOOD}waived{GOOD:#} {rule} ({count} finding{s}): {why}")?;
+        for (item, line) in findings.into_iter().filter(|_| is_verbose) {
+            let (at, Violation { level, rule, .. }) = (line.at(item.source), line.violation);
+            writeln!(out, "  {FAINT}{at}: {level} {rule} {}{FAINT:#}", line.sentence())?;
         }
     }
     Ok(())

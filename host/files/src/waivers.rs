@@ -1,0 +1,434 @@
+//! `.opgate.yaml`: the rules that the owner of a bundle, a catalog or manifests waives, and why.
+//!
+//! ```text
+//! folder under check ─▶ .opgate.yaml, a regular file of at most 64 KiB ─▶ YAML with places ─▶ Waivers
+//! ```
+//!
+//! The file arrives with the files that it is about, often in a pull request. So it can do this one
+//! thing: it names rules, reasons and days. Nothing in it is a path, a pattern or a setting, and what
+//! is wrong in it is an error with its place, never a waiver.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use time::{Date, Month};
+
+use opgate_input::read::{Reader, Root, Use};
+use opgate_input::yaml::Located;
+use opgate_text::{hint, one_line, units};
+
+/// The name of the file.
+pub const NAME: &str = ".opgate.yaml";
+
+/// Maximum bytes of the file.
+const MAX_FILE: usize = 64 << 10;
+/// Maximum number of waivers in it.
+const MAX_WAIVERS: usize = 256;
+/// Maximum bytes of a reason.
+const MAX_REASON: usize = 512;
+/// Maximum number of errors that are listed.
+const MAX_ERRORS: usize = 20;
+/// Maximum bytes of an error.
+const MAX_ERROR: usize = 1 << 10;
+
+/// A rule that is waived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiver {
+    /// Its id.
+    pub rule: String,
+    /// Why, in one line.
+    pub reason: String,
+    /// The last day, in UTC, on which the waiver holds.
+    pub until: Option<Date>,
+    /// Where it begins in the file.
+    pub line: u64,
+    /// In characters, from 1.
+    pub column: u64,
+}
+
+/// The waivers of a folder.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Waivers {
+    /// The file in messages.
+    pub file: String,
+    /// In the order of the file. No two are about the same rule.
+    pub list: Vec<Waiver>,
+}
+
+/// Reads the waivers of a folder, if it has any. `unknown` says what is wrong with the id of a rule
+/// that does not exist: a hint, possibly empty.
+///
+/// # Errors
+/// One line for each error, with its place.
+pub fn read(
+    folder: &Path,
+    unknown: &dyn Fn(&str) -> Option<String>,
+    reader: &Reader,
+) -> Result<Option<Waivers>, String> {
+    let file = folder.join(NAME).display().to_string();
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    // What cannot be listed has no waivers. Whoever reads its files reports it.
+    let Ok(root) = Root::open(here) else { return Ok(None) };
+    let fail = |why: &dyn std::fmt::Display| format!("{file}: {why}");
+    let opened = match root.below(Path::new(NAME)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|error| fail(&error))?,
+    };
+    if !usize::try_from(opened.size).is_ok_and(|size| size <= MAX_FILE) {
+        return Err(fail(&format!("larger than {}", units::bytes(MAX_FILE))));
+    }
+    let bytes = reader.read(opened, true, Use::Keep).map_err(|error| fail(&error))?;
+    let text = String::from_utf8(bytes).map_err(|error| fail(&format!("not UTF-8: {error}")))?;
+    let list = parse(&file, text.trim_start_matches('\u{feff}'), unknown)?;
+    Ok(Some(Waivers { file, list }))
+}
+
+/// Whether there is such a file, or anything else with its name.
+#[must_use]
+pub fn is_in(folder: &Path) -> bool {
+    folder.join(NAME).symlink_metadata().is_ok()
+}
+
+fn parse(
+    file: &str,
+    text: &str,
+    unknown: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Waiver>, String> {
+    let located = Located::read(text).map_err(|e| {
+        one_line(&format!("{file}:{}:{}: not YAML: {}", e.line, e.column, e.why), MAX_ERROR)
+    })?;
+    let mut errors = Errors { located: &located, found: Vec::new() };
+    let mut waivers: Vec<Waiver> = Vec::new();
+    for (index, entry) in errors.entries().iter().enumerate() {
+        if let Some(waiver) = errors.waiver(&format!("/waivers/{index}"), entry, unknown) {
+            if let Some(first) = waivers.iter().find(|known| known.rule == waiver.rule) {
+                let why = format!("{} is waived already on line {}", waiver.rule, first.line);
+                errors.add(&format!("/waivers/{index}/rule"), &why);
+            }
+            waivers.push(waiver);
+        }
+    }
+    errors.or(file, waivers)
+}
+
+/// What is wrong in a file, by place.
+struct Errors<'l> {
+    located: &'l Located,
+    found: Vec<((u64, u64), String)>,
+}
+
+impl<'l> Errors<'l> {
+    fn add(&mut self, pointer: &str, why: &str) {
+        self.found.push((self.located.place(pointer), why.to_owned()));
+    }
+
+    fn or<T>(mut self, file: &str, value: T) -> Result<T, String> {
+        if self.found.is_empty() {
+            return Ok(value);
+        }
+        self.found.sort();
+        let line = |((line, column), why): &((u64, u64), String)| {
+            one_line(&format!("{file}:{line}:{column}: {why}"), MAX_ERROR)
+        };
+        let mut lines: Vec<_> = self.found.iter().take(MAX_ERRORS).map(line).collect();
+        if let more @ 1.. = self.found.len() - lines.len() {
+            lines.push(format!("{file}: {more} more errors"));
+        }
+        Err(lines.join("\n"))
+    }
+
+    /// Names of members that do not exist.
+    fn keys(&mut self, pointer: &str, members: &Map<String, Value>, known: &[&str], what: &str) {
+        for name in members.keys().filter(|name| !known.contains(&name.as_str())) {
+            let escaped = name.replace('~', "~0").replace('/', "~1");
+            let hint = hint(name, known.iter().copied());
+            self.add(
+                &format!("{pointer}/{escaped}"),
+                &format!("unknown key {name:?}: {what}{hint}"),
+            );
+        }
+    }
+
+    /// The entries of the file.
+    fn entries(&mut self) -> &'l [Value] {
+        const FORM: &str = "write waivers: [{rule: …, reason: …}]";
+        let located = self.located;
+        let Some(members) = located.value.as_object() else {
+            self.add("", &format!("not an object: {FORM}"));
+            return &[];
+        };
+        self.keys("", members, &["waivers"], "this file can waive rules and nothing else");
+        match members.get("waivers") {
+            Some(Value::Array(entries)) if entries.len() > MAX_WAIVERS => {
+                let count = entries.len();
+                self.add("/waivers", &format!("{count} waivers are more than {MAX_WAIVERS}"));
+                &[]
+            }
+            Some(Value::Array(entries)) => entries,
+            Some(_) => {
+                self.add("/waivers", &format!("waivers is not a list: {FORM}"));
+                &[]
+            }
+            None => {
+                self.add("", &format!("waivers is missing: {FORM}"));
+                &[]
+            }
+        }
+    }
+
+    fn waiver(
+        &mut self,
+        pointer: &str,
+        entry: &Value,
+        unknown: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<Waiver> {
+        let Some(members) = entry.as_object() else {
+            self.add(pointer, "not an object: write {rule: …, reason: …}");
+            return None;
+        };
+        let what = "a waiver has rule, reason and until";
+        self.keys(pointer, members, &["rule", "reason", "until"], what);
+        let rule = self.text(pointer, members, "rule");
+        let reason = self.text(pointer, members, "reason");
+        if let Some(hint) = rule.and_then(unknown) {
+            let rule = rule.unwrap_or_default();
+            self.add(&format!("{pointer}/rule"), &format!("there is no rule {rule:?}{hint}"));
+        }
+        if reason.is_some_and(|reason| reason.len() > MAX_REASON) {
+            let why = format!("reason has more than {MAX_REASON} bytes");
+            self.add(&format!("{pointer}/reason"), &why);
+        }
+        let until = match members.get("until") {
+            None => None,
+            Some(written) => {
+                let until = written.as_str().and_then(day);
+                if until.is_none() {
+                    let why = "until is not a day: write it like 2027-01-31";
+                    self.add(&format!("{pointer}/until"), why);
+                }
+                until
+            }
+        };
+        let (line, column) = self.located.place(pointer);
+        let (rule, reason) = (rule?.to_owned(), one_line(reason?, MAX_REASON));
+        Some(Waiver { rule, reason, until, line, column })
+    }
+
+    /// A member that must be a text with something in it.
+    fn text<'m>(
+        &mut self,
+        pointer: &str,
+        members: &'m Map<String, Value>,
+        name: &str,
+    ) -> Option<&'m str> {
+        let is_seen = |c: char| !c.is_whitespace() && !c.is_control();
+        let why = match members.get(name) {
+            None => "is missing",
+            Some(Value::String(text)) if text.contains(is_seen) => return Some(text.trim()),
+            Some(Value::String(_) | Value::Null) => "is empty",
+            Some(_) => "is not a text",
+        };
+        self.add(&format!("{pointer}/{name}"), &format!("{name} {why}"));
+        None
+    }
+}
+
+/// A `full-date` of RFC 3339.
+fn day(text: &str) -> Option<Date> {
+    let mut parts = text.split('-');
+    let mut number = |digits: usize| -> Option<u16> {
+        let part = parts.next()?;
+        let is_number = part.len() == digits && part.bytes().all(|b| b.is_ascii_digit());
+        part.parse().ok().filter(|_| is_number)
+    };
+    let (year, month, day) = (number(4)?, number(2)?, number(2)?);
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(year.into(), month, u8::try_from(day).ok()?).ok()?;
+    parts.next().is_none().then_some(date)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::testing::Temporary;
+
+    fn unknown(rule: &str) -> Option<String> {
+        let known = ["CSV-21", "CSV-22", "RBF-14"];
+        (!known.contains(&rule)).then(|| hint(rule, known))
+    }
+
+    fn parsed(text: &str) -> Result<Vec<Waiver>, String> {
+        parse("x", text, &unknown)
+    }
+
+    #[test]
+    fn a_waiver_has_a_rule_a_reason_and_a_last_day() {
+        let text = "# Ours.\nwaivers:\n- rule: CSV-21\n  reason: >\n    the icon\n    comes later\n  until: 2027-01-31\n- {reason: \" 100% \", rule: RBF-14}\n- rule: CSV-22\n  reason: no\n  until: \"2028-02-29\"\n";
+        let waiver = |rule: &str, reason: &str, until, line, column| Waiver {
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            until,
+            line,
+            column,
+        };
+        let date = |year, month, day| {
+            Some(Date::from_calendar_date(year, Month::try_from(month).unwrap(), day).unwrap())
+        };
+        let expected = [
+            waiver("CSV-21", "the icon comes later", date(2027, 1, 31), 3, 3),
+            waiver("RBF-14", "100%", None, 8, 3),
+            waiver("CSV-22", "no", date(2028, 2, 29), 9, 3),
+        ];
+        assert_eq!(parsed(text).unwrap(), expected);
+        assert_eq!(parsed("waivers: []\n").unwrap(), []);
+        assert_eq!(parsed("{\"waivers\": []}").unwrap(), []);
+    }
+
+    /// Whatever is wrong is said with its place, and nothing is waived.
+    #[test]
+    fn what_is_wrong_is_an_error_with_its_place() {
+        let many = format!("waivers: [{}]", "{rule: CSV-21, reason: x},".repeat(257));
+        let long = format!("waivers: [{{rule: CSV-21, reason: {}}}]", "é".repeat(257));
+        let errors = "waivers: [1,".to_owned() + &"2,".repeat(200) + "3]";
+        let cases: [(&str, &[&str]); 30] = [
+            ("", &["x:1:1: not an object: write waivers: ["]),
+            ("- a\n", &["x:1:1: not an object"]),
+            ("{}\n", &["x:1:1: waivers is missing"]),
+            ("waivers:\n", &["x:1:1: waivers is not a list"]),
+            ("waivers: {rule: CSV-21, reason: x}\n", &["x:1:1: waivers is not a list"]),
+            ("waivers: []\n---\nwaivers: []\n", &["x:3:1: not YAML: a second document"]),
+            ("waivers: [\n", &["x:1:10: not YAML: "]),
+            ("a: 1\na: 2\n", &["x:2:1: not YAML: duplicate mapping key: a"]),
+            (
+                "waiver: []\n",
+                &[
+                    "x:1:1: unknown key \"waiver\": this file can waive rules and nothing else; did you mean \"waivers\"?",
+                    "x:1:1: waivers is missing",
+                ],
+            ),
+            (
+                "waivers: []\npolicies: []\n",
+                &["x:2:1: unknown key \"policies\": this file can waive rules and nothing else"],
+            ),
+            ("waivers: []\n\"a/b\\nc~\": 1\n", &["x:2:1: unknown key \"a/b\\nc~\": this"]),
+            ("waivers: [CSV-21]\n", &["x:1:11: not an object"]),
+            ("waivers:\n- rule: CSV-21\n", &["x:2:3: reason is missing"]),
+            ("waivers:\n- reason: x\n", &["x:2:3: rule is missing"]),
+            ("waivers:\n- rule: CSV-21\n  reason: \" \\n\"\n", &["x:3:3: reason is empty"]),
+            ("waivers:\n- rule: CSV-21\n  reason:\n", &["x:3:3: reason is empty"]),
+            (
+                "waivers:\n- rule: [CSV-21]\n  reason: 7\n",
+                &["x:2:3: rule is not a text", "x:3:3: reason is not a text"],
+            ),
+            (
+                "waivers:\n- {rule: CSV-12, reason: x}\n",
+                &["x:2:4: there is no rule \"CSV-12\"; did you mean \"CSV-21\"?"],
+            ),
+            ("waivers:\n- {rule: csv-21, reason: x}\n", &["x:2:4: there is no rule \"csv-21\""]),
+            ("waivers:\n- {rule: \"*\", reason: x}\n", &["x:2:4: there is no rule \"*\""]),
+            ("waivers:\n- {rule: \"CSV-*\", reason: x}\n", &["x:2:4: there is no rule \"CSV-*\""]),
+            (
+                "waivers:\n- {rule: CSV-21, reason: x}\n- {rule: CSV-21, reason: y}\n",
+                &["x:3:4: CSV-21 is waived already on line 2"],
+            ),
+            (
+                "waivers:\n- {rule: CSV-21, reason: x, path: ../..}\n",
+                &["x:2:29: unknown key \"path\": a waiver has rule, reason and until"],
+            ),
+            (
+                "waivers:\n- {rule: CSV-21, reason: x, untill: 2027-01-31}\n",
+                &["did you mean \"until\"?"],
+            ),
+            (
+                "waivers:\n- {rule: CSV-21, reason: x, until: 2027-02-29}\n",
+                &["x:2:29: until is not a day: write it like 2027-01-31"],
+            ),
+            ("waivers:\n- {rule: CSV-21, reason: x, until: }\n", &["x:2:29: until is not a day"]),
+            ("&a waivers: [*a]\n", &["x:1:"]),
+            (&many, &["x:1:1: 257 waivers are more than 256"]),
+            (&long, &["x:1:26: reason has more than 512 bytes"]),
+            (&errors, &["x:1:11: not an object", "x: 182 more errors"]),
+        ];
+        for (text, expected) in cases {
+            let error = parsed(text).unwrap_err();
+            for (line, expected) in error.lines().zip(expected) {
+                assert!(
+                    line.contains(expected) || expected.contains("more errors"),
+                    "{text}: {error}"
+                );
+            }
+            assert!(error.contains(expected.last().unwrap()), "{text}: {error}");
+            assert!(expected.len() == error.lines().count() || text == errors, "{text}: {error}");
+            assert!(error.lines().all(|line| line.len() <= MAX_ERROR), "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_full_dates() {
+        for good in ["2027-01-31", "2000-02-29", "9999-12-31", "0000-01-01"] {
+            assert_eq!(day(good).unwrap().to_string(), good);
+        }
+        for bad in [
+            "",
+            "soon",
+            "2027",
+            "2027-1-31",
+            "2027-01-32",
+            "2027-13-01",
+            "2027-00-10",
+            "2027-01-00",
+            "1900-02-29",
+            "+027-01-31",
+            "-2027-01-31",
+            "2027-01-31T00:00:00Z",
+            "2027-01-31-",
+            "٢٠٢٧-01-31",
+            "12027-01-31",
+        ] {
+            assert_eq!(day(bad), None, "{bad}");
+        }
+    }
+
+    /// Only a regular file of the folder itself is read, and only so much of it.
+    #[test]
+    fn nothing_but_the_file_itself_is_read() {
+        let text = "waivers: [{rule: CSV-21, reason: x}]\n";
+        let read = |folder: &Temporary| read(folder.path(), &unknown, &Reader::default());
+        let folder = Temporary::new(&[("a", "")]);
+        assert_eq!(read(&folder), Ok(None));
+        folder.write(NAME, format!("\u{feff}{text}"));
+        assert_eq!(read(&folder).unwrap().unwrap().list.len(), 1);
+        let outside = Temporary::new(&[("secret", text), (NAME, "password: hunter2\n")]);
+        for target in
+            [outside.path().join("secret"), "a".into(), "missing".into(), "/dev/zero".into()]
+        {
+            let folder = Temporary::new(&[("a", text)]);
+            symlink(target, folder.path().join(NAME)).unwrap();
+            let error = read(&folder).unwrap_err();
+            assert!(error.ends_with("not a regular file, but a symbolic link"), "{error}");
+        }
+        let inner = Temporary::new(&[(".opgate.yaml/x", text)]);
+        assert!(read(&inner).unwrap_err().ends_with("not a regular file, but a folder"));
+        folder.write(NAME, vec![b'#'; MAX_FILE + 1]);
+        assert!(read(&folder).unwrap_err().ends_with("/.opgate.yaml: larger than 64Ki"));
+        let file = File::options().write(true).open(folder.path().join(NAME)).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert!(read(&folder).unwrap_err().ends_with("larger than 64Ki"));
+        folder.write(NAME, [0xff, 0xfe]);
+        assert!(read(&folder).unwrap_err().contains("not UTF-8"));
+        folder.write(NAME, "a: \0");
+        assert!(read(&folder).is_err());
+        // Bombs of aliases and of levels end early.
+        let bomb: String = (1..40).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+            let p = i - 1;
+            text + &format!("a{i}: &a{i} [*a{p}, *a{p}, *a{p}]\n")
+        });
+        for text in [bomb, "[".repeat(MAX_FILE), "{a: ".repeat(MAX_FILE / 4)] {
+            folder.write(NAME, text);
+            assert!(read(&folder).unwrap_err().contains("not YAML: "));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Which findings are shown, and how many are not.
+
+use super::Violation;
+use opgate_admission::policy::Effect;
+
+/// The lowest level that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(in crate::cli) enum Level {
+    /// Only what denies
+    Deny,
+    /// What denies or warns
+    Warn,
+    /// Everything
+    #[default]
+    Audit,
+}
+
+/// Findings below the level that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::cli) struct Hidden {
+    warnings: usize,
+    audits: usize,
+}
+
+impl Level {
+    /// Whether a finding is shown. If it is not, it is counted.
+    pub(in crate::cli) fn shows(self, violation: &Violation, hidden: &mut Hidden) -> bool {
+        let is_warning = violation.level == Effect::Warn.as_str();
+        let is_audit = violation.level == Effect::Audit.as_str();
+        match self {
+            Self::Deny if is_warning => hidden.warnings += 1,
+            Self::Deny | Self::Warn if is_audit => hidden.audits += 1,
+            _ => return true,
+        }
+        false
+    }
+}
+
+impl Hidden {
+    pub(in crate::cli) fn add(&mut self, other: Self) {
+        self.warnings += other.warnings;
+        self.audits += other.audits;
+    }
+
+    /// How many there are, and what shows them.
+    pub(in crate::cli) fn line(self) -> Option<String> {
+        let some = |count: usize, what: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            _ => Some(format!("{count} {what}s")),
+        };
+        let parts = [some(self.warnings, "warning"), some(self.audits, "audit finding")];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let level = if self.audits > 0 { "audit" } else { "warn" };
+        let hidden = parts.join(" and ");
+        (!parts.is_empty()).then(|| format!("{hidden} hidden; --level {level} shows them"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_counted() {
+        let violation = |level| Violation {
+            policy: String::new(),
+            rule: String::new(),
+            level,
+            field: String::new(),
+            message: String::new(),
+            waived: None,
+        };
+        for (level, expected) in [
+            (Level::Audit, None),
+            (Level::Warn, Some("1 audit finding hidden; --level audit shows them")),
+            (Level::Deny, Some("2 warnings and 1 audit finding hidden; --level audit shows them")),
+        ] {
+            let mut hidden = Hidden::default();
+            let all = ["deny", "warn", "warn", "audit"].map(violation);
+            let shown = all.iter().filter(|v| level.shows(v, &mut hidden)).count();
+            assert_eq!(hidden.line().as_deref(), expected);
+            assert_eq!(shown + hidden.warnings + hidden.audits, 4);
+        }
+        let hidden = Hidden { warnings: 3, audits: 0 };
+        assert_eq!(hidden.line().unwrap(), "3 warnings hidden; --level warn shows them");
+    }
+}

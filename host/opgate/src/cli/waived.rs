@@ -1,0 +1,148 @@
+//! Waivers of a check: which of them hold, what they waive, and what there is to say about them.
+//!
+//! ```text
+//! .opgate.yaml ─▶ files::waivers ─▶ File ─▶ Checked::waive, for everything in its folder
+//!                                     └───▶ notes: ignored, over, without a finding
+//! ```
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use time::{Date, OffsetDateTime};
+
+use super::checked::Checked;
+use super::report::{At, Waived};
+use crate::builtin::BUILTINS;
+use opgate_admission::policy::{Configuration, ModuleSource, Set};
+use opgate_files::waivers::{self, Waiver, Waivers};
+use opgate_input::read::Reader;
+use opgate_text::hint;
+
+/// The current day, in UTC: until when waivers hold is compared with it, and nothing else.
+pub(super) fn today() -> Date {
+    OffsetDateTime::now_utc().date()
+}
+
+/// The rules that exist: those of the configured policies, and of all built-in ones.
+pub(super) struct Rules<'c> {
+    configuration: &'c Configuration,
+    configured: BTreeSet<&'c str>,
+    /// Read only if a rule is not among the configured ones.
+    builtin: OnceCell<BTreeSet<String>>,
+}
+
+impl<'c> Rules<'c> {
+    pub(super) fn of(configuration: &'c Configuration, set: &'c Set) -> Self {
+        let rules = set.policies().iter().flat_map(|policy| &policy.descriptor.rules);
+        let configured = rules.map(|rule| rule.id.as_str()).collect();
+        Self { configuration, configured, builtin: OnceCell::new() }
+    }
+
+    /// The rules of a built-in policy are those that it documents.
+    fn builtin(&self) -> &BTreeSet<String> {
+        self.builtin.get_or_init(|| {
+            let modules = BUILTINS.iter().map(|b| ModuleSource::Builtin(b.name.to_owned()));
+            let docs = modules.filter_map(|module| self.configuration.docs_of(&module).ok());
+            docs.flat_map(|docs| docs.into_keys()).collect()
+        })
+    }
+
+    /// If there is no such rule: a hint, possibly empty.
+    fn unknown(&self, rule: &str) -> Option<String> {
+        if self.configured.contains(rule) || self.builtin().contains(rule) {
+            return None;
+        }
+        let builtin = self.builtin().iter().map(String::as_str);
+        Some(hint(rule, self.configured.iter().copied().chain(builtin)))
+    }
+
+    /// The waivers of a folder.
+    ///
+    /// # Errors
+    /// One line for each error in them.
+    pub(super) fn waivers(
+        &self,
+        folder: &Path,
+        reader: &Reader,
+    ) -> Result<Option<Waivers>, String> {
+        waivers::read(folder, &|rule| self.unknown(rule), reader)
+    }
+}
+
+/// The waivers of a folder in use.
+pub(super) struct File {
+    waivers: Waivers,
+    /// Whether they count at all.
+    is_ignored: bool,
+    today: Date,
+    /// The findings of each, in the order of the list.
+    findings: Vec<usize>,
+    /// Whether the whole folder is under check.
+    is_whole: bool,
+    /// What was judged, and what could not be.
+    judged: usize,
+    failed: usize,
+}
+
+impl File {
+    pub(super) fn new((waivers, is_whole): (Waivers, bool), is_ignored: bool, today: Date) -> Self {
+        let findings = vec![0; waivers.list.len()];
+        Self { waivers, is_ignored, today, findings, is_whole, judged: 0, failed: 0 }
+    }
+
+    fn is_over(&self, waiver: &Waiver) -> bool {
+        waiver.until.is_some_and(|until| until < self.today)
+    }
+
+    /// Marks the findings that are waived.
+    pub(super) fn waive(&mut self, checked: &mut Checked) {
+        self.judged += 1;
+        self.failed += usize::from(!checked.is_judged());
+        checked.waive(|rule| {
+            let index = self.waivers.list.iter().position(|waiver| waiver.rule == rule)?;
+            let waiver = self.waivers.list.get(index)?;
+            *self.findings.get_mut(index)? += 1;
+            if self.is_ignored || self.is_over(waiver) {
+                return None;
+            }
+            Some(Waived {
+                reason: waiver.reason.clone(),
+                until: waiver.until.map(|day| day.to_string()),
+                at: At {
+                    file: self.waivers.file.clone(),
+                    line: waiver.line,
+                    column: waiver.column,
+                    excerpt: String::new(),
+                },
+            })
+        });
+    }
+
+    /// What there is to say after the last finding, one line each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let file = &self.waivers.file;
+        if self.is_ignored {
+            let note = match self.waivers.list.len() {
+                0 => return Vec::new(),
+                1 => format!("{file}: 1 waiver is ignored: --no-waivers"),
+                count => format!("{file}: {count} waivers are ignored: --no-waivers"),
+            };
+            return vec![note];
+        }
+        // Without a finding in files that nobody has judged, a waiver may still be needed.
+        let is_complete = self.is_whole && self.judged > 0 && self.failed == 0;
+        let note = |(waiver, findings): (&Waiver, &usize)| {
+            let Waiver { rule, line, column, .. } = waiver;
+            let why = match waiver.until.filter(|_| self.is_over(waiver)) {
+                Some(until) => format!("the waiver of {rule} ended on {until}: it waives nothing"),
+                None if *findings == 0 && is_complete => {
+                    format!("{rule} is waived, and there is no finding of it")
+                }
+                None => return None,
+            };
+            Some(format!("{file}:{line}:{column}: {why}"))
+        };
+        self.waivers.list.iter().zip(&self.findings).filter_map(note).collect()
+    }
+}
