@@ -27,3 +27,4 @@ mod port;
 mod rules;
 mod vectors;
 mod view;
+mod waivers;

@@ -221,7 +221,8 @@ impl<'l> Errors<'l> {
         members: &'m Map<String, Value>,
         name: &str,
     ) -> Option<&'m str> {
-        let is_seen = |c: char| !c.is_whitespace() && !c.is_control();
+        // There are many characters that nobody sees.
+        let is_seen = |c: char| c.is_alphanumeric() || c.is_ascii_punctuation();
         let why = match members.get(name) {
             None => "is missing",
             Some(Value::String(text)) if text.contains(is_seen) => return Some(text.trim()),
@@ -293,7 +294,11 @@ mod tests {
         let many = format!("waivers: [{}]", "{rule: CSV-21, reason: x},".repeat(257));
         let long = format!("waivers: [{{rule: CSV-21, reason: {}}}]", "é".repeat(257));
         let errors = "waivers: [1,".to_owned() + &"2,".repeat(200) + "3]";
-        let cases: [(&str, &[&str]); 30] = [
+        let cases: [(&str, &[&str]); 31] = [
+            (
+                "waivers:\n- rule: CSV-21\n  reason: \"\\u202e\\u200b\"\n",
+                &["x:3:3: reason is empty"],
+            ),
             ("", &["x:1:1: not an object: write waivers: ["]),
             ("- a\n", &["x:1:1: not an object"]),
             ("{}\n", &["x:1:1: waivers is missing"]),
@@ -389,6 +394,34 @@ mod tests {
             "12027-01-31",
         ] {
             assert_eq!(day(bad), None, "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever a stranger writes: waivers within their bounds, or errors of a line each, each with
+        /// the name of the file.
+        #[test]
+        fn any_text_is_waivers_or_errors(
+            parts in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "waivers", ":", " ", "\n", "- ", "[", "]", "{", "}", ",", "rule: ", "CSV-21", "RBF-14", "*",
+                    "reason: ", "until: ", "2027-01-31", "2027-02-30", "x", "\"", "\\n", "&a ", "*a", "<<: ",
+                    "null", "---\n", "\u{202e}", "\u{1b}[31m", "waivers:\n- rule: CSV-21\n  reason: x\n",
+                ]),
+                0..24,
+            ),
+        ) {
+            let text = parts.concat();
+            match parsed(&text) {
+                Ok(list) => for waiver in list {
+                    assert_eq!(unknown(&waiver.rule), None, "{text}");
+                    assert!(!waiver.reason.is_empty() && waiver.reason.len() <= MAX_REASON, "{text}");
+                    assert!(!waiver.reason.contains(char::is_control), "{text}");
+                },
+                Err(error) => for line in error.lines() {
+                    assert!(line.starts_with("x:") && !line.contains(char::is_control), "{error}");
+                },
+            }
         }
     }
 

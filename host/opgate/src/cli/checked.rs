@@ -116,7 +116,8 @@ impl Checked {
     pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
         let counts = |effect| self.violations.iter().any(|v| v.violation.counts_as(effect));
         self.ok &= is_complete;
-        self.ok &= !counts(Effect::Deny) && !(warnings_as_errors && counts(Effect::Warn));
+        let fails = counts(Effect::Deny) || warnings_as_errors && counts(Effect::Warn);
+        self.ok &= !fails;
         // In the order of a reader of the files.
         self.violations.sort_by(|a, b| a.position().cmp(&b.position()));
     }
@@ -275,7 +276,9 @@ impl<'s> Report<'s> {
         }
         self.out.flush()?;
         let mut hidden = Hidden::default();
-        kept.iter().for_each(|checked| hidden.add(checked.hidden));
+        for checked in &kept {
+            hidden.add(checked.hidden);
+        }
         if let Some(line) = hidden.line() {
             anstream::eprintln!("{line}");
         }

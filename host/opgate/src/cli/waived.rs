@@ -6,7 +6,7 @@
 //! ```
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use time::{Date, OffsetDateTime};
@@ -44,7 +44,7 @@ impl<'c> Rules<'c> {
         self.builtin.get_or_init(|| {
             let modules = BUILTINS.iter().map(|b| ModuleSource::Builtin(b.name.to_owned()));
             let docs = modules.filter_map(|module| self.configuration.docs_of(&module).ok());
-            docs.flat_map(|docs| docs.into_keys()).collect()
+            docs.flat_map(BTreeMap::into_keys).collect()
         })
     }
 
@@ -144,5 +144,33 @@ impl File {
             Some(format!("{file}:{line}:{column}: {why}"))
         };
         self.waivers.list.iter().zip(&self.findings).filter_map(note).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A waiver holds through its last day, in UTC.
+    #[test]
+    fn a_waiver_ends_after_its_day() {
+        let day = |number| Date::from_calendar_date(2027, time::Month::January, number).unwrap();
+        let waiver = Waiver {
+            rule: "CSV-21".to_owned(),
+            reason: "x".to_owned(),
+            until: Some(day(30)),
+            line: 2,
+            column: 3,
+        };
+        for (today, expected) in [
+            (day(29), &[][..]),
+            (day(30), &[]),
+            (day(31), &["x:2:3: the waiver of CSV-21 ended on 2027-01-30: it waives nothing"]),
+        ] {
+            let waivers = Waivers { file: "x".to_owned(), list: vec![waiver.clone()] };
+            let file = File::new((waivers, true), false, today);
+            assert_eq!(file.is_over(&waiver), !expected.is_empty());
+            assert_eq!(file.notes(), expected);
+        }
     }
 }

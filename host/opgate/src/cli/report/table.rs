@@ -99,8 +99,8 @@ pub(in crate::cli) fn waived(
     items: &[Item<'_>],
     is_verbose: bool,
 ) -> io::Result<()> {
-    let mut waivers: BTreeMap<(&str, u64, u64), (&Waived, Vec<(&Item<'_>, &Line<'_>)>)> =
-        BTreeMap::new();
+    // By the places of the waivers, each with its findings.
+    let mut waivers: BTreeMap<_, (&Waived, Vec<_>)> = BTreeMap::new();
     let mut is_first = true;
     for item in items {
         for line in &item.lines {
