@@ -134,6 +134,22 @@ impl<'r> Report<'r> {
         }
     }
 
+    /// Adds a finding for each of the things. `texts` gives field and message, and is not called for
+    /// things that a verdict has no room for.
+    pub fn add_each<T>(
+        &mut self,
+        rule: &'static Rule,
+        things: impl IntoIterator<Item = T>,
+        mut texts: impl FnMut(T) -> (String, String),
+    ) {
+        let mut things = things.into_iter();
+        for thing in things.by_ref().take(Self::ROOM) {
+            let (field, message) = texts(thing);
+            self.add(rule, field, message);
+        }
+        self.add_more(rule, things.count());
+    }
+
     /// The findings of a rule.
     fn of(&mut self, rule: &'static Rule, given: Option<Level>) -> Option<&mut Found> {
         let known = self.found.iter().position(|f| std::ptr::eq(f.rule, rule) && f.given == given);
@@ -485,6 +501,21 @@ mod tests {
             report.add_more(&T_2, 0);
         });
         assert_eq!(verdict.violations.len(), Report::ROOM);
+        let last = verdict.violations.last().unwrap();
+        let message = "744 more findings of this rule are left out; no";
+        assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));
+    }
+
+    #[test]
+    fn texts_are_made_for_what_fits() {
+        let mut made = 0;
+        let verdict = report("{}", |report| {
+            report.add_each(&T_1, 0..1_000, |n| {
+                made += 1;
+                (format!("f{n}"), "no".to_owned())
+            });
+        });
+        assert_eq!((verdict.violations.len(), made), (Report::ROOM, Report::ROOM));
         let last = verdict.violations.last().unwrap();
         let message = "744 more findings of this rule are left out; no";
         assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));
