@@ -83,6 +83,7 @@ mod document;
 pub mod identities;
 pub mod log;
 mod policy;
+pub mod printed;
 #[cfg(feature = "json")]
 mod raw;
 mod reads;

@@ -1,0 +1,92 @@
+//! JSON values in messages, as Go prints them.
+
+use crate::{Document, Kind, escape};
+
+/// How deep, and how many, values are written out. Nobody reads more.
+const DEEPEST: u32 = 4;
+const MOST: u32 = 16;
+
+/// A value as `%v` writes it, or as `%t` does, which is meant for booleans and complains about the
+/// rest.
+#[must_use]
+pub fn value(document: &Document, pointer: &str, as_boolean: bool) -> String {
+    let mut text = String::new();
+    write(document, pointer, as_boolean, DEEPEST, &mut text);
+    text
+}
+
+fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: &mut String) {
+    let plain = |go_type: &str, text: &str| {
+        if as_boolean { format!("%!t({go_type}={text})") } else { text.to_owned() }
+    };
+    match document.kind(pointer) {
+        Kind::Missing | Kind::Null => {
+            out.push_str(if as_boolean { "%!t(<nil>)" } else { "<nil>" });
+        }
+        Kind::Boolean => {
+            let value = document.boolean(pointer).unwrap_or_default();
+            out.push_str(if value { "true" } else { "false" });
+        }
+        Kind::Number => {
+            let number = document.number(pointer).unwrap_or_default();
+            out.push_str(&plain("float64", &number.to_string()));
+        }
+        Kind::Text => out.push_str(&plain("string", &document.text_or_empty(pointer))),
+        Kind::List | Kind::Object if depth == 0 => out.push('…'),
+        Kind::List => {
+            out.push('[');
+            let length = document.length(pointer).unwrap_or_default();
+            for index in 0..length.min(MOST) {
+                if index > 0 {
+                    out.push(' ');
+                }
+                write(document, &format!("{pointer}/{index}"), as_boolean, depth - 1, out);
+            }
+            if length > MOST {
+                out.push_str(" …");
+            }
+            out.push(']');
+        }
+        Kind::Object => {
+            out.push_str("map[");
+            let length = document.length(pointer).unwrap_or_default();
+            // An object of very many members is not asked for their names.
+            let keys = if length > MOST { Vec::new() } else { document.keys(pointer) };
+            for (index, key) in keys.iter().enumerate() {
+                if index > 0 {
+                    out.push(' ');
+                }
+                out.push_str(&plain("string", key));
+                out.push(':');
+                let at = format!("{pointer}/{}", escape(key));
+                write(document, &at, as_boolean, depth - 1, out);
+            }
+            if length > MOST {
+                out.push('…');
+            }
+            out.push(']');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_wrong_type() {
+        for (json, boolean, plain) in [
+            ("5", "%!t(float64=5)", "5"),
+            ("2.7", "%!t(float64=2.7)", "2.7"),
+            ("true", "true", "true"),
+            ("null", "%!t(<nil>)", "<nil>"),
+            (r#"["a", 1]"#, "[%!t(string=a) %!t(float64=1)]", "[a 1]"),
+            (r#"{"a": false}"#, "map[%!t(string=a):false]", "map[a:false]"),
+            ("[[[[[[1]]]]]]", "[[[[…]]]]", "[[[[…]]]]"),
+        ] {
+            let document = Document::parse(json).unwrap();
+            assert_eq!(value(&document, "", true), boolean);
+            assert_eq!(value(&document, "", false), plain);
+        }
+    }
+}
