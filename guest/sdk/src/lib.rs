@@ -80,6 +80,7 @@ pub mod cluster;
 pub mod copies;
 pub mod describe;
 mod document;
+pub mod hub;
 pub mod identities;
 pub mod log;
 mod policy;

@@ -1,0 +1,62 @@
+//! What OperatorHub comes with: the default catalog sources of a cluster.
+
+use crate::{Document, Rows};
+
+/// Names of the default CatalogSources, unless the settings name others.
+const DEFAULT_SOURCES: [&str; 4] =
+    ["redhat-operators", "certified-operators", "redhat-marketplace", "community-operators"];
+
+/// Names of the default CatalogSources: those of the setting `catalog.defaults`, or else
+/// OpenShift's. A policy that asks has this setting in its schema.
+#[must_use]
+pub fn default_sources(settings: &Document) -> Vec<String> {
+    const SETTING: &str = "/catalog/defaults";
+    if settings.has(SETTING) {
+        settings.texts(SETTING)
+    } else {
+        DEFAULT_SOURCES.map(str::to_owned).into()
+    }
+}
+
+/// More entries do not fit into the memory of a call. There are four default sources.
+const MOST: u32 = 32_768;
+
+/// Why there are no entries.
+pub const TOO_MANY: &str = "spec.sources has more entries than can be evaluated";
+
+/// The entries of an OperatorHub, with the columns entry, `name` and `disabled`. None if there are
+/// too many.
+#[must_use]
+pub fn sources(hub: &Document) -> Option<Rows> {
+    const LIST: &str = "/spec/sources";
+    let fits = hub.length(LIST).is_none_or(|length| length <= MOST);
+    fits.then(|| hub.rows(LIST, &["", "/name", "/disabled"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read_unless_there_are_too_many() {
+        let count = |sources: &str| {
+            let hub = Document::parse(&format!(r#"{{"spec":{{"sources":{sources}}}}}"#)).unwrap();
+            super::sources(&hub).map(|rows| rows.iter().count())
+        };
+        assert_eq!([count("[{},1]"), count("{}"), count("null")], [Some(2), Some(0), Some(0)]);
+        let list = |length| format!("[{}]", vec!["0"; length].join(","));
+        assert_eq!([count(&list(32_768)), count(&list(32_769))], [Some(32_768), None]);
+    }
+
+    #[test]
+    fn settings_replace_the_defaults() {
+        for (settings, sources) in [
+            ("{}", &DEFAULT_SOURCES[..]),
+            (r#"{"catalog":{"defaults":["a","b"]}}"#, &["a", "b"]),
+            (r#"{"catalog":{"defaults":[]}}"#, &[]),
+        ] {
+            let settings = Document::parse(settings).unwrap();
+            assert_eq!(default_sources(&settings), sources);
+        }
+    }
+}
