@@ -1,0 +1,43 @@
+//! Policy `operator-condition`: what Operators tell OLM, and how administrators configure OLM and
+//! OperatorHub.
+//!
+//! ```text
+//! OperatorCondition ─────────▶ condition ─┬─ entries     conditions and overrides
+//!                                         └─ access      who changes the spec
+//! ClusterServiceVersion ─────▶ replaced ───▶ upgradeable what the replaced one's condition says
+//! OLMConfig ─────────────────▶ olm_config
+//! OperatorHub ───────────────▶ operator_hub
+//! ```
+//!
+//! What OLM computes of a condition is ported in [`upgradeable`], which knows nothing of requests.
+
+mod condition;
+mod olm_config;
+mod operator_hub;
+mod reads;
+mod replaced;
+mod targets;
+pub mod upgradeable;
+
+use targets::{CONDITION, CONDITION_STATUS, CSV, CSV_STATUS, OLM_CONFIG, OPERATOR_HUB};
+
+opgate_sdk::policy! {
+    name: "operator-condition",
+    title: "OperatorConditions, OLMConfig and OperatorHub say what OLM understands",
+    rules: [
+        condition::entries::RULES,
+        condition::access::RULES,
+        replaced::RULES,
+        olm_config::RULES,
+        operator_hub::RULES,
+    ],
+    routes: [
+        CONDITION => condition::judge,
+        CONDITION_STATUS => condition::judge_status,
+        CSV => replaced::judge,
+        CSV_STATUS => replaced::judge_status,
+        OLM_CONFIG => olm_config::judge,
+        OPERATOR_HUB => operator_hub::judge,
+    ],
+    settings: include_str!("settings.json"),
+}

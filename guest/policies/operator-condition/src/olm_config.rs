@@ -1,0 +1,218 @@
+//! The OLMConfig of a cluster.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+
+use crate::targets::OLM_CONFIG;
+
+rules![CND_08, CND_09, CND_10];
+
+const DISABLE: &str = "/spec/features/disableCopiedCSVs";
+const INTERVAL: &str = "/spec/features/packageServerSyncInterval";
+const DISABLE_FIELD: &str = "spec.features.disableCopiedCSVs";
+const INTERVAL_FIELD: &str = "spec.features.packageServerSyncInterval";
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(config) = review.subject() else { return };
+    name(review, config, report);
+    if review.touches_json(config, DISABLE) {
+        disable(config, report);
+    }
+    if review.touches_json(config, INTERVAL) {
+        interval(config, report);
+    }
+}
+
+rule! {
+    /// the OLMConfig is named cluster
+    ///
+    /// A new OLMConfig has the name `cluster`. An UPDATE is not judged: names do not change.
+    ///
+    /// # Why
+    ///
+    /// OLM reads the OLMConfig `cluster` and no other one (OpenShift 4.12, Operators, *Configuring
+    /// Operator Lifecycle Manager features*). Settings under another name have no effect, and
+    /// nothing says so.
+    ///
+    /// # Repair
+    ///
+    /// Change the name to `cluster`. If there is such an object already, change that one.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: cluster}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: mine}
+    /// ```
+    ///
+    /// `message: OLM is configured by an OLMConfig named cluster; "mine" has no effect`
+    CND_08: Warn {
+        on: [OLM_CONFIG: Create],
+        source: "OCP 4.12 L3796-3816, L7207, L7249-7255; OCP 4.15 L5096",
+    }
+}
+
+fn name(review: &Review<'_>, config: &Document, report: &mut Report<'_>) {
+    let name = review.name(config);
+    if review.creates() && name != "cluster" {
+        let name = quote(&name);
+        let message =
+            format!("OLM is configured by an OLMConfig named cluster; {name} has no effect");
+        report.add(&CND_08, "metadata.name", message);
+    }
+}
+
+rule! {
+    /// the features of an OLMConfig are a boolean and an interval
+    ///
+    /// `spec.features.disableCopiedCSVs` is a boolean. `spec.features.packageServerSyncInterval` is
+    /// a string of one or more numbers with the unit `s`, `m` or `h`, without spaces and signs:
+    /// `^([0-9]+(\.[0-9]+)?(s|m|h))+$`. Both may be absent or `null`. An UPDATE is judged by the
+    /// fields that it changes. Requests for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// The CRD has these types and this pattern, so an API server with it refuses anything else
+    /// (`crds/operators.coreos.com_olmconfigs.yaml` of the Operator Framework API). The rule says
+    /// the same about manifests that have not reached the API server yet.
+    ///
+    /// # Repair
+    ///
+    /// Write `true` or `false` without quotes, and an interval such as `10m` or `1h30m`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {features: {disableCopiedCSVs: false, packageServerSyncInterval: 1h30m}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {features: {disableCopiedCSVs: "yes"}}
+    /// ```
+    ///
+    /// `message: spec.features.disableCopiedCSVs: Invalid value: must be of type boolean`
+    ///
+    /// ```yaml
+    /// spec: {features: {packageServerSyncInterval: 5 minutes}}
+    /// ```
+    ///
+    /// `message: spec.features.packageServerSyncInterval: Invalid value: "5 minutes"`
+    CND_09: Deny {
+        on: [OLM_CONFIG: Create | Update],
+        source: "OCP 4.12 L3790-3816, L7246, L7282; OCP 4.15 L5096-5158; api crds/operators.coreos.com_olmconfigs.yaml",
+    }
+}
+
+rule! {
+    /// copied ClusterServiceVersions stay enabled, so that users see their Operators
+    ///
+    /// `spec.features.disableCopiedCSVs` is not `true`. An UPDATE is judged where it changes the
+    /// field. Requests for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// The copies show users which Operators watch their namespace. Without them, a user finds only
+    /// the Operators that are installed in the namespace itself; in OpenShift 4.15, the copies of
+    /// Operators for all namespaces are in the namespace `openshift` only (OpenShift, Operators,
+    /// *Disabling copied CSVs*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the field or set it to `false`. On a large cluster, where the copies take too much
+    /// memory, accept the warning and tell your users how to find Operators: `oc get csvs -n
+    /// openshift`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {features: {disableCopiedCSVs: false}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {features: {disableCopiedCSVs: true}}
+    /// ```
+    ///
+    /// `message: disabling copied CSVs limits a user's ability to discover Operators to those
+    /// installed directly in the user's namespace`
+    CND_10: Warn {
+        on: [OLM_CONFIG: Create | Update],
+        source: "OCP 4.12 L7223-7239; OCP 4.15 L5114-5122",
+    }
+}
+
+fn disable(config: &Document, report: &mut Report<'_>) {
+    if !matches!(config.kind(DISABLE), Kind::Missing | Kind::Null | Kind::Boolean) {
+        let message = format!("{DISABLE_FIELD}: Invalid value: must be of type boolean");
+        report.add(&CND_09, DISABLE_FIELD, message);
+    }
+    if config.boolean(DISABLE) == Some(true) {
+        let message = "disabling copied CSVs limits a user's ability to discover Operators to those installed directly in the user's namespace";
+        report.add(&CND_10, DISABLE_FIELD, message);
+    }
+}
+
+fn interval(config: &Document, report: &mut Report<'_>) {
+    let what = match (config.kind(INTERVAL), config.text(INTERVAL)) {
+        (Kind::Missing | Kind::Null, _) => return,
+        (_, Some(text)) if is_interval(&text) => return,
+        (_, Some(text)) => quote(&text),
+        _ => "must be of type string".to_owned(),
+    };
+    report.add(&CND_09, INTERVAL_FIELD, format!("{INTERVAL_FIELD}: Invalid value: {what}"));
+}
+
+/// `^([0-9]+(\.[0-9]+)?(s|m|h))+$`
+fn is_interval(text: &str) -> bool {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let Some((number, after)) = rest.split_once(['s', 'm', 'h']) else { return false };
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        if !is_number(whole) || !is_number(fraction) {
+            return false;
+        }
+        rest = after;
+    }
+    !text.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_match_the_pattern() {
+        for (text, matches) in [
+            ("60m", true),
+            ("1h30m", true),
+            ("0.5h", true),
+            ("00s", true),
+            ("1s1s1s", true),
+            ("", false),
+            ("5", false),
+            ("5 minutes", false),
+            ("5ms", false),
+            ("-5m", false),
+            (".5h", false),
+            ("5.h", false),
+            ("1.2.3h", false),
+            ("5d", false),
+            ("5m ", false),
+            ("5m\n", false),
+            ("５m", false),
+            ("m", false),
+            ("5M", false),
+        ] {
+            assert_eq!(is_interval(text), matches, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The OperatorHub of an OpenShift cluster: which default catalog sources it has.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Report, Review, hub, rule, rules};
+
+use crate::targets::OPERATOR_HUB;
+
+rules![CND_11, CND_12, CND_13, CND_14];
+
+const ALL: &str = "/spec/disableAllDefaultSources";
+const SOURCES: &str = "/spec/sources";
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(hub) = review.subject() else { return };
+    name(review, hub, report);
+    if review.touches_json(hub, ALL) {
+        all(hub, report);
+    }
+    if review.touches_json(hub, SOURCES) {
+        sources(review, hub, report);
+    }
+}
+
+rule! {
+    /// the OperatorHub is named cluster
+    ///
+    /// A new OperatorHub has the name `cluster`. An UPDATE is not judged: names do not change.
+    ///
+    /// # Why
+    ///
+    /// The Marketplace Operator manages the object `cluster` and ignores others (OpenShift 4.12,
+    /// Operators, *OperatorHub custom resource*). Catalog sources that another object disables stay
+    /// enabled.
+    ///
+    /// # Repair
+    ///
+    /// Change the name to `cluster`. The object usually exists already: change that one, for
+    /// example with `oc patch OperatorHub cluster`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: cluster}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: hub}
+    /// ```
+    ///
+    /// `message: the Marketplace Operator manages an OperatorHub named cluster; "hub" has no
+    /// effect`
+    CND_11: Warn {
+        on: [OPERATOR_HUB: Create],
+        source: "OCP 4.12 L4459-4476; OCP 4.15 L2802-2827",
+    }
+}
+
+fn name(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
+    let name = review.name(hub);
+    if review.creates() && name != "cluster" {
+        let name = quote(&name);
+        let message = format!(
+            "the Marketplace Operator manages an OperatorHub named cluster; {name} has no effect"
+        );
+        report.add(&CND_11, "metadata.name", message);
+    }
+}
+
+rule! {
+    /// an OperatorHub disables sources with booleans
+    ///
+    /// `spec.disableAllDefaultSources` is a boolean. Each entry of `spec.sources` is an object
+    /// whose `disabled` is a boolean and whose `name` is a string. All of these may be absent. An
+    /// UPDATE is judged by the fields that it changes. Requests for the subresource `status` are
+    /// not judged.
+    ///
+    /// # Why
+    ///
+    /// The CRD has these types, so OpenShift refuses anything else (OpenShift 4.12, Operators,
+    /// *OperatorHub custom resource*). The rule says the same about manifests that have not reached
+    /// the API server yet.
+    ///
+    /// # Repair
+    ///
+    /// Write `true` or `false` without quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   disableAllDefaultSources: true
+    ///   sources: [{name: community-operators, disabled: false}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {disableAllDefaultSources: "true"}
+    /// ```
+    ///
+    /// `message: spec.disableAllDefaultSources: Invalid value: must be of type boolean`
+    CND_12: Deny {
+        on: [OPERATOR_HUB: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L4465-4487, L9754-9761; OCP 4.15 L2802-2827",
+    }
+}
+
+fn wrong_type(field: &str, expected: &str) -> String {
+    format!("{field}: Invalid value: must be of type {expected}")
+}
+
+rule! {
+    /// an OperatorHub names default catalog sources
+    ///
+    /// `name` of each entry of `spec.sources` is one of the setting `catalog.defaults`: by default
+    /// `redhat-operators`, `certified-operators`, `redhat-marketplace` and `community-operators`.
+    /// An UPDATE is judged where it changes `spec.sources`. Requests for the subresource `status`
+    /// are not judged.
+    ///
+    /// # Why
+    ///
+    /// An OperatorHub enables and disables the default sources only (OpenShift 4.12, Operators,
+    /// *OperatorHub custom resource* and *Red Hat-provided Operator catalogs*). An entry with
+    /// another name has no effect.
+    ///
+    /// # Repair
+    ///
+    /// Correct the name. To get rid of a CatalogSource of your own, delete it. If your cluster has
+    /// other default sources, list them in `catalog.defaults`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {sources: [{name: redhat-operators, disabled: true}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {sources: [{name: example-catalog, disabled: true}]}
+    /// ```
+    ///
+    /// `message: "example-catalog" is not a default catalog source`
+    CND_13: Warn {
+        on: [OPERATOR_HUB: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L4482-4487, L4595-4638; OCP 4.15 L2890-2896",
+    }
+}
+
+fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
+    let Some(rows) = hub::sources(hub) else {
+        report.skip_part(&CND_12, "spec.sources", hub::TOO_MANY);
+        report.skip(&CND_13, "spec.sources", hub::TOO_MANY);
+        return;
+    };
+    let field = |index: usize, member: &str| format!("spec.sources[{index}]{member}");
+    let mut wrong = |column: usize, member: &str, expected: &str, kind: Kind| {
+        // An API server drops a member that is null, and keeps such an entry.
+        let is_none = |found: Kind| column > 0 && matches!(found, Kind::Missing | Kind::Null);
+        let is_wrong = |found: Kind| found != kind && !is_none(found);
+        let wrong = rows.iter().enumerate().filter(|(_, row)| is_wrong(row.kind(column)));
+        report.add_each(&CND_12, wrong, |(index, _)| {
+            let field = field(index, member);
+            let message = wrong_type(&field, expected);
+            (field, message)
+        });
+    };
+    wrong(0, "", "object", Kind::Object);
+    wrong(1, ".name", "string", Kind::Text);
+    wrong(2, ".disabled", "boolean", Kind::Boolean);
+    let defaults = hub::default_sources(review.settings);
+    let named = rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.text(1)?)));
+    let others = named.filter(|(_, name)| !defaults.iter().any(|default| default == name));
+    report.add_each(&CND_13, others, |(index, name)| {
+        (field(index, ".name"), format!("{} is not a default catalog source", quote(name)))
+    });
+}
+
+rule! {
+    /// a cluster in a restricted network disables the default catalog sources
+    ///
+    /// `spec.disableAllDefaultSources` is `true`. The rule is off until the setting
+    /// `restrictedNetwork.enabled` is `true`. An UPDATE is judged where it changes the field.
+    /// Requests for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// The default catalogs pull their images from the internet, which such a cluster cannot reach
+    /// (OpenShift 4.12, Operators, *Using Operator Lifecycle Manager on restricted networks*).
+    ///
+    /// # Repair
+    ///
+    /// Set `spec.disableAllDefaultSources` to `true`. Entries of `spec.sources` can enable single
+    /// default sources that you mirror under their own names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {disableAllDefaultSources: true}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {disableAllDefaultSources: false}
+    /// ```
+    ///
+    /// `message: In a restricted network environment, you must disable the default catalogs as a
+    /// cluster administrator.`
+    CND_14: Deny {
+        on: [OPERATOR_HUB: Create | Update],
+        off_until: ["/restrictedNetwork/enabled"],
+        source: "OCP 4.12 L9814, L9901-9908",
+    }
+}
+
+fn all(hub: &Document, report: &mut Report<'_>) {
+    const FIELD: &str = "spec.disableAllDefaultSources";
+    if !matches!(hub.kind(ALL), Kind::Missing | Kind::Null | Kind::Boolean) {
+        report.add(&CND_12, FIELD, wrong_type(FIELD, "boolean"));
+    }
+    if hub.boolean(ALL) != Some(true) {
+        let message = "In a restricted network environment, you must disable the default catalogs as a cluster administrator.";
+        report.add(&CND_14, FIELD, message);
+    }
+}

@@ -1,0 +1,204 @@
+//! What the policy answers: the cases of its rules, and what no case can show.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests may panic, and so may what they share"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use opgate_cases::Case;
+use opgate_cases::native::verdict;
+use opgate_operator_condition::POLICY;
+use opgate_sdk::Report;
+use proptest::collection::{hash_map, vec};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::{Value, json};
+
+opgate_cases::tests!(POLICY);
+
+static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
+
+/// Names and values that the rules ask for.
+const WORDS: [&str; 26] = [
+    "Upgradeable",
+    "True",
+    "False",
+    "Unknown",
+    "Pending",
+    "Copied",
+    "cluster",
+    "conditions",
+    "overrides",
+    "type",
+    "status",
+    "reason",
+    "message",
+    "observedGeneration",
+    "generation",
+    "metadata",
+    "spec",
+    "features",
+    "sources",
+    "name",
+    "disabled",
+    "replaces",
+    "skips",
+    "labels",
+    "olm.copiedFrom",
+    "phase",
+];
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![select(&WORDS[..]).prop_map(str::to_owned), ".{0,6}"]
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any_text().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        let members = hash_map(any_text(), inner.clone(), 0..4);
+        let object = members.prop_map(|members| members.into_iter().collect::<Value>());
+        prop_oneof![vec(inner, 0..4).prop_map(Value::from), object]
+    })
+}
+
+/// Puts a value in a place below an object, a member that is new in one of four.
+fn put(object: &mut Value, place: Index, name: &str, value: Value) {
+    let mut places = vec![String::new()];
+    let mut seen = 0;
+    while let Some(pointer) = places.get(seen).cloned() {
+        seen += 1;
+        let found = object.pointer(&pointer).expect("a place");
+        let below: Vec<String> = match found {
+            Value::Object(members) => members.keys().cloned().collect(),
+            Value::Array(items) => (0..items.len()).map(|index| index.to_string()).collect(),
+            _ => Vec::new(),
+        };
+        let below = below.iter().map(|name| name.replace('~', "~0").replace('/', "~1"));
+        places.extend(below.map(|name| format!("{pointer}/{name}")));
+    }
+    let at = object.pointer_mut(&places[place.index(places.len())]).expect("a place");
+    match at {
+        Value::Object(members) if place.index(4) == 0 => {
+            members.insert(name.to_owned(), value);
+        }
+        at => *at = value,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the object, the old one and the objects of the cluster say, there is a verdict.
+    #[test]
+    fn any_value_in_any_place_has_a_verdict(
+        case in any::<Index>(),
+        changes in vec((any::<Index>(), any::<Index>(), any_text(), any_value()), 1..5),
+    ) {
+        let mut case = case.get(&CASES).clone();
+        let [_, version, resource, _] = case.resource();
+        // The request still says what it is about, and so do the objects of the cluster.
+        case.request.resource = Some(resource);
+        case.request.version = Some(version);
+        let kinds: Vec<Value> =
+            case.cluster.iter().flatten().map(|object| object["kind"].clone()).collect();
+        for (which, place, name, value) in changes {
+            let objects = case.object.iter_mut().chain(&mut case.old);
+            let objects = objects.chain(case.cluster.iter_mut().flatten());
+            let mut objects: Vec<&mut Value> = objects.collect();
+            let which = which.index(objects.len());
+            put(objects.swap_remove(which), place, &name, value);
+        }
+        for (object, kind) in case.cluster.iter_mut().flatten().zip(kinds) {
+            if !object.is_object() {
+                *object = json!({});
+            }
+            object["kind"] = kind;
+        }
+        let found = verdict(&POLICY, &case).violations;
+        let known: BTreeSet<_> = POLICY.all_rules().iter().map(|rule| rule.id).collect();
+        prop_assert!(found.iter().all(|violation| known.contains(violation.rule.as_str())));
+        prop_assert!(found.len() <= Report::ROOM);
+    }
+}
+
+fn creation(rule: &str, change: impl FnOnce(&mut Value)) -> Case {
+    let case = CASES.iter().find(|case| case.rule == rule && case.operation == "CREATE");
+    let mut case = case.expect("a case").clone();
+    change(case.object.as_mut().expect("an object"));
+    case
+}
+
+fn count(case: &Case, rule: &str) -> (usize, String) {
+    let found = verdict(&POLICY, case).violations;
+    let found: Vec<_> = found.into_iter().filter(|violation| violation.rule == rule).collect();
+    let last = found.last().map(|violation| violation.message.clone());
+    (found.len(), last.unwrap_or_default())
+}
+
+/// Lists of very many entries are judged to their ends, and reported in part.
+#[test]
+fn very_many_wrong_entries_are_reported_in_part() {
+    let many = 20_000;
+    let condition = creation("CND-01", |condition| {
+        condition["spec"] = json!({"overrides": vec![json!({"type": "x"}); many]});
+    });
+    let hub = creation("CND-12", |hub| {
+        hub["spec"] = json!({"sources": vec![json!({"name": "x", "disabled": 1}); many]});
+    });
+    for (case, rule, all) in [
+        (&condition, "CND-01", many),
+        (&condition, "CND-02", 3 * many),
+        (&condition, "CND-03", many),
+        (&hub, "CND-12", many),
+        (&hub, "CND-13", many),
+    ] {
+        let (shown, last) = count(case, rule);
+        assert!(shown >= 80, "{rule}: {shown}");
+        let start = format!("{} more findings of this rule are left out; ", all - shown);
+        assert!(last.starts_with(&start), "{rule}: {last}");
+    }
+}
+
+/// What cannot be valid within the size of an object is refused without a look at each entry.
+#[test]
+fn a_list_of_more_entries_than_an_object_holds_is_refused() {
+    let case = creation("CND-01", |condition| {
+        condition["spec"] = json!({"conditions": vec![0; 32_769]});
+    });
+    let message = "spec.conditions: Too many: 32769: must have at most 32768 items";
+    assert_eq!(count(&case, "CND-01"), (1, message.to_owned()));
+    assert_eq!(verdict(&POLICY, &case).violations.len(), 1);
+}
+
+/// An OperatorHub with as many empty entries is valid. It is not evaluated.
+#[test]
+fn a_list_of_very_many_sources_is_not_evaluated() {
+    let case = creation("CND-12", |hub| {
+        hub["spec"] = json!({"sources": vec![json!({}); 32_769]});
+    });
+    let verdict = verdict(&POLICY, &case);
+    assert_eq!(verdict.violations.len(), 0);
+    let skipped: Vec<_> = verdict.skipped.iter().map(|skipped| skipped.rule.as_str()).collect();
+    assert_eq!(skipped, ["CND-12", "CND-13"]);
+}
+
+/// A version that skips very many others is compared with those that are installed.
+#[test]
+fn very_many_skipped_versions_are_compared() {
+    let case = CASES.iter().find(|case| case.name == "a version that is skipped");
+    let mut case = case.expect("a case").clone();
+    let mut skips: Vec<_> = (0..20_000).map(|n| json!(format!("a.v{n}"))).collect();
+    skips.push(json!("my-operator.v1.0.0"));
+    case.object.as_mut().expect("an object")["spec"]["skips"] = skips.into();
+    let found = verdict(&POLICY, &case).violations;
+    assert_eq!(found.iter().map(|v| v.field.as_str()).collect::<Vec<_>>(), ["spec.skips[20000]"]);
+}
