@@ -1,0 +1,207 @@
+//! Catalog sources beside the one that platform Operators come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::cluster::{Query, ReadError};
+use opgate_sdk::{Document, Report, Review, hub, rule, rules};
+
+use crate::package::SOURCE;
+use crate::reads::{CATALOG_SOURCES, OPERATORS};
+use crate::targets::{CATALOG_SOURCE, OPERATOR, OPERATOR_HUB};
+
+rules![PLT_08, PLT_09];
+
+/// Namespaces whose catalog sources count everywhere, unless the settings name others.
+const GLOBAL: [&str; 2] = ["openshift-marketplace", "olm"];
+
+fn global_namespaces(settings: &Document) -> Vec<String> {
+    const SETTING: &str = "/subscription/globalNamespaces";
+    if settings.has(SETTING) { settings.texts(SETTING) } else { GLOBAL.map(str::to_owned).into() }
+}
+
+rule! {
+    /// platform Operators are used where redhat-operators is the only catalog source
+    ///
+    /// If a PlatformOperator is created, no CatalogSource of the namespaces in
+    /// `subscription.globalNamespaces` (by default `openshift-marketplace` and `olm`) has another
+    /// name than `redhat-operators`. The message has the names of all of them. Without a cluster
+    /// the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// OpenShift 4.12, Operators, *Managing platform Operators* demands that only
+    /// `redhat-operators` is enabled while platform Operators are in Technology Preview. Other
+    /// pages of the same document add catalogs of their own; therefore the rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Disable the other default sources in the OperatorHub `cluster`, and move catalogs of your
+    /// own to the namespaces of their Subscriptions.
+    ///
+    /// # Accepted
+    ///
+    /// Only the CatalogSource `redhat-operators` is in `openshift-marketplace`.
+    ///
+    /// # Rejected
+    ///
+    /// `certified-operators` is there, too.
+    ///
+    /// `message: only the redhat-operators catalog source may be enabled while platform Operators
+    /// are used; found [certified-operators redhat-operators]`
+    PLT_08: Warn {
+        on: [OPERATOR: Create],
+        reads: [CATALOG_SOURCES],
+        source: "OCP 4.12 L10442; OCP 4.15 L7374; openshift/platform-operators internal/sourcer/registry_sourcer.go",
+    }
+}
+
+/// Judges the catalog sources that there are besides `redhat-operators`.
+pub(crate) fn besides(review: &Review<'_>, report: &mut Report<'_>) {
+    if !report.is_on(&PLT_08) {
+        return;
+    }
+    let names = names(&global_namespaces(review.settings));
+    let Some(names) = report.answer(&[&PLT_08], "CatalogSources", names) else { return };
+    if names.iter().any(|name| name != SOURCE) {
+        let names = names.into_iter().collect::<Vec<_>>().join(" ");
+        let message = format!(
+            "only the redhat-operators catalog source may be enabled while platform Operators are used; found [{names}]"
+        );
+        report.add(&PLT_08, "metadata.name", message);
+    }
+}
+
+fn names(namespaces: &[String]) -> Result<BTreeSet<String>, ReadError> {
+    let mut names = BTreeSet::new();
+    for namespace in namespaces {
+        let query = Query { namespace: Some(namespace), ..Query::default() };
+        names.extend(CATALOG_SOURCES.names(query)?.into_iter().map(|found| found.name));
+    }
+    Ok(names)
+}
+
+rule! {
+    /// no other catalog source is enabled while there are platform Operators
+    ///
+    /// While the cluster has a PlatformOperator, nobody creates a CatalogSource with another name
+    /// than `redhat-operators` in the namespaces of `subscription.globalNamespaces` (by default
+    /// `openshift-marketplace` and `olm`), and the OperatorHub `cluster` enables no default source
+    /// (`catalog.defaults`) besides it. A source is enabled if its entry in `spec.sources` says so,
+    /// or if it has none and `spec.disableAllDefaultSources` is not `true`.
+    ///
+    /// An UPDATE of a CatalogSource is not judged, one of the OperatorHub by the sources that it
+    /// enables. With the setting `ratcheting` off, both are judged as they are. Requests for the
+    /// subresource `status` are not judged. Without a cluster the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// The restriction that PLT-08 explains holds as long as platform Operators are used, not only
+    /// at the moment in which they are created.
+    ///
+    /// # Repair
+    ///
+    /// Create the CatalogSource in the namespace of the Subscriptions that use it, and leave the
+    /// other default sources disabled.
+    ///
+    /// # Accepted
+    ///
+    /// A CatalogSource in a tenant's namespace.
+    ///
+    /// # Rejected
+    ///
+    /// The CatalogSource `example-catalog` in `openshift-marketplace`.
+    ///
+    /// `message: platform Operators are in use: only the redhat-operators catalog source may be
+    /// enabled`
+    PLT_09: Warn {
+        on: [CATALOG_SOURCE: Create | Update, OPERATOR_HUB: Create | Update],
+        reads: [OPERATORS],
+        may_skip: true,
+        source: "OCP 4.12 L10442; OCP 4.15 L7374",
+    }
+}
+
+pub(crate) fn catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(source) = review.subject() else { return };
+    let is_global =
+        || global_namespaces(review.settings).iter().any(|global| global == review.namespace());
+    // Neither the name nor the namespace of an object ever changes.
+    if review.spares().is_none() && review.name(source) != SOURCE && is_global() {
+        in_use(&["metadata.name".to_owned()], report);
+    }
+}
+
+pub(crate) fn operator_hub(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(hub) = review.subject() else { return };
+    // No other object has an effect.
+    if review.name(hub) != "cluster" {
+        return;
+    }
+    let mut defaults = hub::default_sources(review.settings);
+    defaults.retain(|name| name != SOURCE);
+    let before = review.spares().map(|old| Sources::of(old, &defaults)).transpose();
+    let (Ok(before), Ok(after)) = (before, Sources::of(hub, &defaults)) else {
+        report.skip(&PLT_09, "spec.sources", hub::TOO_MANY);
+        return;
+    };
+    let mut fields: Vec<String> = Vec::new();
+    for name in &defaults {
+        let was_enabled = before.as_ref().is_some_and(|sources| sources.enables(name).is_some());
+        if let Some(field) = after.enables(name).filter(|_| !was_enabled)
+            && !fields.contains(&field)
+        {
+            fields.push(field);
+        }
+    }
+    in_use(&fields, report);
+}
+
+struct TooMany;
+
+/// Which default sources an OperatorHub enables.
+struct Sources {
+    all_disabled: bool,
+    /// Whether their entries disable them, and the places of these. The last entry for a source
+    /// counts, as in the Marketplace Operator.
+    entries: BTreeMap<String, (bool, usize)>,
+}
+
+impl Sources {
+    /// # Errors
+    /// If there are too many entries.
+    fn of(hub: &Document, defaults: &[String]) -> Result<Self, TooMany> {
+        let rows = hub::sources(hub).ok_or(TooMany)?;
+        let mut entries = BTreeMap::new();
+        for (index, row) in rows.iter().enumerate() {
+            let name = row.text_or_empty(1);
+            if defaults.iter().any(|default| default == name) {
+                entries.insert(name.to_owned(), (row.boolean(2) == Some(true), index));
+            }
+        }
+        let all_disabled = hub.boolean("/spec/disableAllDefaultSources") == Some(true);
+        Ok(Self { all_disabled, entries })
+    }
+
+    /// The field that enables a source, if one does.
+    fn enables(&self, name: &str) -> Option<String> {
+        match self.entries.get(name) {
+            Some((true, _)) => None,
+            Some((false, index)) => Some(format!("spec.sources[{index}].disabled")),
+            None if self.all_disabled => None,
+            None => Some("spec.disableAllDefaultSources".to_owned()),
+        }
+    }
+}
+
+fn in_use(fields: &[String], report: &mut Report<'_>) {
+    if fields.is_empty() || !report.is_on(&PLT_09) {
+        return;
+    }
+    let answer = OPERATORS.any(Query::default());
+    if report.answer(&[&PLT_09], "PlatformOperators", answer) == Some(true) {
+        for field in fields {
+            let message = "platform Operators are in use: only the redhat-operators catalog source may be enabled";
+            report.add(&PLT_09, field.as_str(), message);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The feature set of a cluster.
+
+use opgate_sdk::cluster::ReadError;
+use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
+
+use crate::reads::FEATURE_GATES;
+use crate::targets::FEATURE_GATE;
+
+rules![PLT_10, PLT_11];
+
+/// The feature set that platform Operators need, as manifests spell it.
+pub(crate) const TECH_PREVIEW: &str = "TechPreviewNoUpgrade";
+/// The one FeatureGate that OpenShift reads.
+const NAME: &str = "cluster";
+const FEATURE_SET: &str = "/spec/featureSet";
+const FIELD: &str = "spec.featureSet";
+
+/// The feature set of the cluster, empty if there is none.
+pub(crate) fn of_cluster() -> Result<String, ReadError> {
+    let gate = FEATURE_GATES.get("", NAME)?;
+    Ok(gate.map(|gate| gate.text_or_empty(FEATURE_SET)).unwrap_or_default())
+}
+
+fn has_tech_preview(gate: &Document) -> bool {
+    gate.text_or_empty(FEATURE_SET) == TECH_PREVIEW
+}
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    if let Some(old) = review.old {
+        kept(review, old, report);
+    }
+    if let Some(gate) = review.subject() {
+        recommended(review, gate, report);
+    }
+}
+
+rule! {
+    /// the feature set TechPreviewNoUpgrade of FeatureGate cluster stays
+    ///
+    /// Once `spec.featureSet` of the FeatureGate `cluster` is `TechPreviewNoUpgrade`, an UPDATE
+    /// keeps this value, letter by letter, and the object is not deleted. Changes of anything else
+    /// are free, and so are FeatureGates with other names. An object that is being deleted is
+    /// judged like any other, and the setting `ratcheting` makes no difference. Requests for the
+    /// subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// OpenShift cannot undo the feature set: what it turned on has changed the cluster already,
+    /// and the cluster gets no minor version updates any more, whatever the object says later
+    /// (OpenShift 4.12, Operators, *Managing platform Operators*).
+    ///
+    /// # Repair
+    ///
+    /// Leave the object as it is. To get a cluster without the feature set, install a new one.
+    ///
+    /// # Accepted
+    ///
+    /// `featureSet: ""` becomes `featureSet: TechPreviewNoUpgrade`, or an annotation is added.
+    ///
+    /// # Rejected
+    ///
+    /// `featureSet: TechPreviewNoUpgrade` becomes `featureSet: ""`, or the object is deleted.
+    ///
+    /// `message: Enabling the TechPreviewNoUpgrade feature set cannot be undone and prevents minor
+    /// version updates.`
+    PLT_10: Deny {
+        on: [FEATURE_GATE: Update | Delete],
+        source: "OCP 4.12 L10437; OCP 4.15 L7370-7372, L20295-20297, L21753-21755",
+    }
+}
+
+fn kept(review: &Review<'_>, old: &Document, report: &mut Report<'_>) {
+    let is_lost = !review.object.is_some_and(has_tech_preview);
+    if is_lost && has_tech_preview(old) && review.name(old) == NAME {
+        let message = "Enabling the TechPreviewNoUpgrade feature set cannot be undone and prevents minor version updates.";
+        report.add(&PLT_10, FIELD, message);
+    }
+}
+
+rule! {
+    /// production clusters do not have the feature set TechPreviewNoUpgrade
+    ///
+    /// `spec.featureSet` of a FeatureGate is not `TechPreviewNoUpgrade`. An UPDATE is judged where
+    /// it changes the field. Requests for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// Features in Technology Preview are not supported in production, the feature set cannot be
+    /// taken back, and the cluster gets no minor version updates any more (OpenShift 4.12,
+    /// Operators, *Managing platform Operators*).
+    ///
+    /// # Repair
+    ///
+    /// Leave the field empty. On a cluster that is there to try such features, accept the warning
+    /// or set the rule to `off`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {featureSet: ""}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {featureSet: TechPreviewNoUpgrade}
+    /// ```
+    ///
+    /// `message: These feature sets are not recommended on production clusters.`
+    PLT_11: Warn {
+        on: [FEATURE_GATE: Create | Update],
+        source: "OCP 4.12 L10437, L10492-10501; OCP 4.15 L7372, L20297, L21755",
+    }
+}
+
+fn recommended(review: &Review<'_>, gate: &Document, report: &mut Report<'_>) {
+    if has_tech_preview(gate) && review.touches(gate, FEATURE_SET, &Shape::Scalar) {
+        let message = "These feature sets are not recommended on production clusters.";
+        report.add(&PLT_11, FIELD, message);
+    }
+}

@@ -1,0 +1,41 @@
+//! Policy `platform-operator`: platform Operators of OpenShift, and what they need of the cluster.
+//!
+//! ```text
+//! PlatformOperator ─▶ operator ──┬─▶ package   its PackageManifest in redhat-operators
+//!                                └─▶ catalogs  the other catalog sources
+//! CatalogSource, OperatorHub ──────▶ catalogs
+//! FeatureGate ────────────────────▶ feature_gate
+//! ClusterVersion ─────────────────▶ cluster_version ─▶ feature_gate
+//! ```
+//!
+//! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
+
+mod catalogs;
+mod cluster_version;
+mod feature_gate;
+mod operator;
+mod package;
+mod reads;
+mod targets;
+
+use targets::{CATALOG_SOURCE, CLUSTER_VERSION, FEATURE_GATE, OPERATOR, OPERATOR_HUB};
+
+opgate_sdk::policy! {
+    name: "platform-operator",
+    title: "platform Operators fit the cluster, and the feature set that they need stays",
+    rules: [
+        operator::RULES,
+        package::RULES,
+        catalogs::RULES,
+        feature_gate::RULES,
+        cluster_version::RULES,
+    ],
+    routes: [
+        OPERATOR => operator::judge,
+        CATALOG_SOURCE => catalogs::catalog_source,
+        OPERATOR_HUB => catalogs::operator_hub,
+        FEATURE_GATE => feature_gate::judge,
+        CLUSTER_VERSION => cluster_version::judge,
+    ],
+    settings: include_str!("settings.json"),
+}

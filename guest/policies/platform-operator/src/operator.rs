@@ -1,0 +1,214 @@
+//! A PlatformOperator, and whether the cluster takes any.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Review, rule, rules};
+
+use crate::catalogs;
+use crate::feature_gate::{self, TECH_PREVIEW};
+use crate::package::{self, FIELD};
+use crate::reads::FEATURE_GATES;
+use crate::targets::OPERATOR;
+
+rules![PLT_01, PLT_02, PLT_03];
+
+const NAME: &str = "/spec/package/name";
+
+/// OpenShift 4.12, table *OLM-based Operators installable as platform Operators*.
+const PACKAGES: [&str; 25] = [
+    "3scale-operator",
+    "amq-broker-rhel8",
+    "amq-online",
+    "amq-streams",
+    "ansible-cloud-addons-operator",
+    "apicast-operator",
+    "container-security-operator",
+    "eap",
+    "file-integrity-operator",
+    "gatekeeper-operator-product",
+    "integration-operator",
+    "jws-operator",
+    "kiali-ossm",
+    "node-healthcheck-operator",
+    "odf-csi-addons-operator",
+    "odr-hub-operator",
+    "openshift-custom-metrics-autoscaler-operator",
+    "openshift-gitops-operator",
+    "openshift-pipelines-operator-rh",
+    "quay-operator",
+    "red-hat-camel-k",
+    "rhpam-kogito-operator",
+    "service-registry-operator",
+    "servicemeshoperator",
+    "skupper-operator",
+];
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(operator) = review.subject() else { return };
+    if review.creates() {
+        feature_set(report);
+        catalogs::besides(review, report);
+    }
+    if review.touches_json(operator, NAME)
+        && let Some(name) = named(operator, report)
+    {
+        listed(review, &name, report);
+        package::judge(&name, report);
+    }
+}
+
+rule! {
+    /// platform Operators are for clusters with the feature set TechPreviewNoUpgrade
+    ///
+    /// If a PlatformOperator is created, `spec.featureSet` of the FeatureGate `cluster` is
+    /// `TechPreviewNoUpgrade`. A cluster without this FeatureGate has the feature set `""`. Without
+    /// a cluster the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// Platform Operators are a Technology Preview: without the feature set, nothing reconciles the
+    /// object (OpenShift 4.12, Operators, *Managing platform Operators*). The text there also
+    /// spells it `TechPreviewNoUpgrades`; the manifests do not.
+    ///
+    /// # Repair
+    ///
+    /// Install the Operator with a Subscription. On a cluster that is there to try new features,
+    /// set `featureSet: TechPreviewNoUpgrade` in the FeatureGate `cluster`. That cannot be undone.
+    ///
+    /// # Accepted
+    ///
+    /// Any PlatformOperator, on a cluster with:
+    ///
+    /// ```yaml
+    /// kind: FeatureGate
+    /// metadata: {name: cluster}
+    /// spec: {featureSet: TechPreviewNoUpgrade}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// Any PlatformOperator, on a cluster with `featureSet: ""`.
+    ///
+    /// `message: PlatformOperator requires the TechPreviewNoUpgrade feature set; FeatureGate
+    /// cluster has ""`
+    PLT_01: Deny {
+        on: [OPERATOR: Create],
+        reads: [FEATURE_GATES],
+        source: "OCP 4.12 L10255, L10433, L10464, L10486-10501, L10620, L10648-10653; OCP 4.15 L7365-7372, L7534-7538",
+    }
+}
+
+fn feature_set(report: &mut Report<'_>) {
+    if !report.is_on(&PLT_01) {
+        return;
+    }
+    let answer = feature_gate::of_cluster();
+    if let Some(found) = report.answer(&[&PLT_01], "FeatureGates", answer)
+        && found != TECH_PREVIEW
+    {
+        let found = quote(&found);
+        let message = format!(
+            "PlatformOperator requires the TechPreviewNoUpgrade feature set; FeatureGate cluster has {found}"
+        );
+        report.add(&PLT_01, "metadata.name", message);
+    }
+}
+
+rule! {
+    /// a PlatformOperator names a package
+    ///
+    /// `spec.package.name` is a string that is not empty. An UPDATE is judged where it changes the
+    /// field. Requests for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// The platform Operators component searches the catalog for the package (OpenShift 4.12,
+    /// Operators, *Installing platform Operators*). The CRD requires the field and does not refuse
+    /// an empty name, with which nothing is ever found.
+    ///
+    /// # Repair
+    ///
+    /// Write the name of the package, as `oc get packagemanifests -n openshift-marketplace` shows
+    /// it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: service-mesh-po}
+    /// spec: {package: {name: servicemeshoperator}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {package: {name: ""}}
+    /// ```
+    ///
+    /// `message: spec.package.name: Required value`
+    PLT_02: Deny {
+        on: [OPERATOR: Create | Update],
+        source: "OCP 4.12 L10255, L10520-10526, L10633-10639; OCP 4.15 L7427-7433",
+    }
+}
+
+fn named(operator: &Document, report: &mut Report<'_>) -> Option<String> {
+    let name = operator.text(NAME).filter(|name| !name.is_empty());
+    if name.is_none() {
+        report.add(&PLT_02, FIELD, format!("{FIELD}: Required value"));
+    }
+    name
+}
+
+rule! {
+    /// a PlatformOperator names a package of the documented set
+    ///
+    /// `spec.package.name` is one of the setting `platform.packages`, by default the 25 packages of
+    /// OpenShift's table. An UPDATE is judged where it changes the field. Requests for the
+    /// subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// Few packages keep all restrictions of platform Operators. OpenShift lists those that can be
+    /// installed (OpenShift 4.12, Operators, *Technology Preview restrictions for platform
+    /// Operators*). The list grows old while catalogs change, so the rule only warns; PLT-04 to
+    /// PLT-07 look at the package itself.
+    ///
+    /// # Repair
+    ///
+    /// Choose a package of the table, or install the Operator with a Subscription. If you know that
+    /// a package works, add it to `platform.packages`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {package: {name: quay-operator}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {package: {name: etcd}}
+    /// ```
+    ///
+    /// `message: package "etcd" is not in the supported set of OLM-based Operators installable as
+    /// platform Operators`
+    PLT_03: Warn {
+        on: [OPERATOR: Create | Update],
+        source: "OCP 4.12 L10291-10406, L10468, L10624; OCP 4.15 L7326-7374",
+    }
+}
+
+fn listed(review: &Review<'_>, name: &str, report: &mut Report<'_>) {
+    const SETTING: &str = "/platform/packages";
+    let is_listed = if review.settings.has(SETTING) {
+        review.settings.texts(SETTING).iter().any(|package| package == name)
+    } else {
+        PACKAGES.contains(&name)
+    };
+    if !is_listed {
+        let name = quote(name);
+        let message = format!(
+            "package {name} is not in the supported set of OLM-based Operators installable as platform Operators"
+        );
+        report.add(&PLT_03, FIELD, message);
+    }
+}

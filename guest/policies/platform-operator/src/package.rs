@@ -1,0 +1,306 @@
+//! The package of a PlatformOperator, as its PackageManifest describes it.
+//!
+//! ```text
+//! PackageManifests of the name ─▶ the one of redhat-operators ─▶ head of the default channel
+//!                                   (PLT-04)                       (PLT-05, PLT-06, PLT-07)
+//! ```
+//!
+//! The platform Operators component searches the catalog source `redhat-operators` in the namespace
+//! `openshift-marketplace` and no other one (`internal/sourcer/registry_sourcer.go`). A
+//! PackageManifest says less than the bundle: what it does not show is reported as not evaluated.
+
+use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Rule, rule, rules};
+
+use crate::reads::MANIFESTS;
+use crate::targets::OPERATOR;
+
+rules![PLT_04, PLT_05, PLT_06, PLT_07];
+
+/// Where a PlatformOperator names its package.
+pub(crate) const FIELD: &str = "spec.package.name";
+/// The one catalog source that counts.
+pub(crate) const SOURCE: &str = "redhat-operators";
+const NAMESPACE: &str = "openshift-marketplace";
+
+/// Judges the package of this name.
+pub(crate) fn judge(name: &str, report: &mut Report<'_>) {
+    let rules: [&'static Rule; 4] = [&PLT_04, &PLT_05, &PLT_06, &PLT_07];
+    if !rules.iter().any(|rule| report.is_on(rule)) {
+        return;
+    }
+    let Some(manifest) = report.answer(&rules, "PackageManifests", manifest(name)) else { return };
+    let name = quote(name);
+    let Some(manifest) = manifest else {
+        let message = format!("package {name} is not in the {SOURCE} catalog source");
+        report.add(&PLT_04, FIELD, message);
+        skip(report, "the catalog source redhat-operators does not have the package");
+        return;
+    };
+    let Some(head) = head(&manifest) else {
+        skip(report, "the PackageManifest does not describe the head of the default channel");
+        return;
+    };
+    install_modes(&head, &name, report);
+    api_services(&head, &name, report);
+    dependencies(&head, &name, report);
+}
+
+fn skip(report: &mut Report<'_>, why: &str) {
+    for rule in [&PLT_05, &PLT_06, &PLT_07] {
+        report.skip(rule, FIELD, why);
+    }
+}
+
+/// The PackageManifest of the catalog source that counts.
+fn manifest(name: &str) -> Result<Option<Document>, ReadError> {
+    let names = [name.to_owned()];
+    let matches = [Match { index: "name", values: &names, absent: false }];
+    let mut found = None;
+    MANIFESTS.each(Query { matches: &matches, ..Query::default() }, |manifest| {
+        if is_of_the_source(&manifest) {
+            found = Some(manifest);
+        }
+        found.is_none()
+    })?;
+    Ok(found)
+}
+
+/// A tenant's catalog source may have the same name in another namespace. In the list of a single
+/// namespace, `metadata.namespace` is that namespace, whatever the namespace of the source.
+fn is_of_the_source(manifest: &Document) -> bool {
+    let namespace = manifest.text("/status/catalogSourceNamespace");
+    let namespace = namespace.unwrap_or_else(|| manifest.text_or_empty("/metadata/namespace"));
+    manifest.text_or_empty("/status/catalogSource") == SOURCE
+        && (namespace == NAMESPACE || namespace.is_empty())
+}
+
+/// What the PackageManifest says of the head of the default channel. If there is no name of a
+/// default channel, the only channel is it, as for OLM.
+fn head(manifest: &Document) -> Option<Document> {
+    let default = manifest.text_or_empty("/status/defaultChannel");
+    let channels = manifest.rows("/status/channels", &["/name"]);
+    let is_only = channels.iter().count() == 1;
+    let is_default = |name: Option<&str>| match default.as_str() {
+        "" => is_only,
+        default => name == Some(default),
+    };
+    let index = channels.iter().position(|row| is_default(row.text(0)))?;
+    manifest.at(&format!("/status/channels/{index}/currentCSVDesc"))
+}
+
+fn is_filled(head: &Document, list: &str) -> bool {
+    head.length(list).is_some_and(|length| length > 0)
+}
+
+rule! {
+    /// the package of a PlatformOperator is in the catalog source redhat-operators
+    ///
+    /// The cluster has a PackageManifest with the name `spec.package.name` whose
+    /// `status.catalogSource` is `redhat-operators`, in the namespace `openshift-marketplace`.
+    /// PackageManifests of the same name from other catalog sources, or from other namespaces, do
+    /// not count. An UPDATE is judged where it changes `spec.package.name`. Without a cluster the
+    /// rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// The platform Operators component searches that catalog source only (OpenShift 4.12,
+    /// Operators, *Technology Preview restrictions for platform Operators*; platform-operators
+    /// `internal/sourcer/registry_sourcer.go`). A package of another catalog is never installed.
+    ///
+    /// # Repair
+    ///
+    /// Correct the name, or install the Operator with a Subscription. If the package should be
+    /// there, look at the catalog: `oc get packagemanifests -n openshift-marketplace -l
+    /// catalog=redhat-operators`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {package: {name: servicemeshoperator}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// A package that only `community-operators` has:
+    ///
+    /// ```yaml
+    /// spec: {package: {name: etcd}}
+    /// ```
+    ///
+    /// `message: package "etcd" is not in the redhat-operators catalog source`
+    PLT_04: Deny {
+        on: [OPERATOR: Create | Update],
+        reads: [MANIFESTS],
+        source: "OCP 4.12 L10286; OCP 4.15 L7326-7374; openshift/platform-operators internal/sourcer/registry_sourcer.go",
+    }
+}
+
+rule! {
+    /// the package of a PlatformOperator supports AllNamespaces and no other install mode
+    ///
+    /// The head of the default channel supports the install mode `AllNamespaces` and no other one.
+    /// Install modes with `supported: false` do not count, and what is not listed is not supported.
+    /// If the package names no default channel, its only channel counts. The PackageManifest is
+    /// that of PLT-04; without one, or if it does not describe the head, the rule is not evaluated.
+    /// An UPDATE is judged where it changes `spec.package.name`.
+    ///
+    /// # Why
+    ///
+    /// A platform Operator belongs to the cluster and is installed for all namespaces (OpenShift
+    /// 4.12, Operators, *Technology Preview restrictions for platform Operators*).
+    ///
+    /// # Repair
+    ///
+    /// Choose another package, or install this one with a Subscription and an OperatorGroup. As the
+    /// author of the package, set `supported: false` for the other install modes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// installModes:
+    /// - {type: AllNamespaces, supported: true}
+    /// - {type: OwnNamespace, supported: false}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// installModes:
+    /// - {type: OwnNamespace, supported: true}
+    /// - {type: AllNamespaces, supported: true}
+    /// ```
+    ///
+    /// `message: platform Operators cannot specify install modes other than AllNamespaces: package
+    /// "etcd" supports [OwnNamespace AllNamespaces]`
+    PLT_05: Deny {
+        on: [OPERATOR: Create | Update],
+        reads: [MANIFESTS],
+        may_skip: true,
+        source: "OCP 4.12 L10280, L20120-20128; OCP 4.15 L7326-7374",
+    }
+}
+
+fn install_modes(head: &Document, name: &str, report: &mut Report<'_>) {
+    let modes = head.rows("/installModes", &["/type", "/supported"]);
+    let supported = modes.iter().filter(|mode| mode.boolean(1) == Some(true));
+    let supported: Vec<_> = supported.map(|mode| mode.text_or_empty(0)).collect();
+    if supported.is_empty() || supported.iter().any(|mode| *mode != "AllNamespaces") {
+        let supported = supported.join(" ");
+        let message = format!(
+            "platform Operators cannot specify install modes other than AllNamespaces: package {name} supports [{supported}]"
+        );
+        report.add(&PLT_05, FIELD, message);
+    }
+}
+
+rule! {
+    /// the package of a PlatformOperator has no API services and no webhooks
+    ///
+    /// `apiservicedefinitions` of the head of the default channel has no entry in `owned` and none
+    /// in `required`. The PackageManifest is that of PLT-04; without one, or if it does not
+    /// describe the head, the rule is not evaluated. A PackageManifest does not show
+    /// `webhookdefinitions`, so the rule is never evaluated in full. An UPDATE is judged where it
+    /// changes `spec.package.name`.
+    ///
+    /// # Why
+    ///
+    /// RukPak unpacks the bundle of a platform Operator, and supports neither (OpenShift 4.12,
+    /// Operators, *Technology Preview restrictions for platform Operators*). The installation of
+    /// such a package fails.
+    ///
+    /// # Repair
+    ///
+    /// Choose another package, or install this one with a Subscription. Look into the bundle for
+    /// webhooks before you trust a finding that is not there.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// currentCSVDesc: {apiservicedefinitions: {}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// currentCSVDesc: {apiservicedefinitions: {owned: [{name: v1.packages.example.com}]}}
+    /// ```
+    ///
+    /// `message: platform Operators cannot specify any Webhook or APIService definitions: package
+    /// "etcd"`
+    PLT_06: Deny {
+        on: [OPERATOR: Create | Update],
+        reads: [MANIFESTS],
+        may_skip: true,
+        source: "OCP 4.12 L10283; OCP 4.15 L7326-7374",
+    }
+}
+
+fn api_services(head: &Document, name: &str, report: &mut Report<'_>) {
+    let lists = ["/apiservicedefinitions/owned", "/apiservicedefinitions/required"];
+    if lists.into_iter().any(|list| is_filled(head, list)) {
+        let message = format!(
+            "platform Operators cannot specify any Webhook or APIService definitions: package {name}"
+        );
+        report.add(&PLT_06, FIELD, message);
+    } else {
+        report.skip_part(&PLT_06, FIELD, "a PackageManifest does not show webhook definitions");
+    }
+}
+
+rule! {
+    /// the package of a PlatformOperator has no dependencies
+    ///
+    /// `customresourcedefinitions.required` of the head of the default channel has no entry. The
+    /// PackageManifest is that of PLT-04; without one, or if it does not describe the head, the
+    /// rule is not evaluated. A PackageManifest does not show dependencies on packages, nor those
+    /// on APIs that only the properties of the bundle name, so the rule is never evaluated in full.
+    /// An UPDATE is judged where it changes `spec.package.name`.
+    ///
+    /// # Why
+    ///
+    /// Nothing resolves dependencies for platform Operators (OpenShift 4.12, Operators, *Technology
+    /// Preview restrictions for platform Operators*): the Operator starts without what it needs.
+    ///
+    /// # Repair
+    ///
+    /// Choose another package, or install this one with a Subscription, for which OLM resolves
+    /// dependencies. Look into `metadata/dependencies.yaml` of the bundle before you trust a
+    /// finding that is not there.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// currentCSVDesc: {customresourcedefinitions: {owned: [{name: vaults.example.com}]}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// currentCSVDesc:
+    ///   customresourcedefinitions:
+    ///     required: [{name: etcdclusters.etcd.database.coreos.com}]
+    /// ```
+    ///
+    /// `message: platform Operators cannot declare package or group/version/kind (GVK)
+    /// dependencies: package "vault"`
+    PLT_07: Deny {
+        on: [OPERATOR: Create | Update],
+        reads: [MANIFESTS],
+        may_skip: true,
+        source: "OCP 4.12 L10277; OCP 4.15 L7326-7374",
+    }
+}
+
+fn dependencies(head: &Document, name: &str, report: &mut Report<'_>) {
+    if is_filled(head, "/customresourcedefinitions/required") {
+        let message = format!(
+            "platform Operators cannot declare package or group/version/kind (GVK) dependencies: package {name}"
+        );
+        report.add(&PLT_07, FIELD, message);
+    } else {
+        let why = "a PackageManifest does not show the dependencies in properties of the bundle";
+        report.skip_part(&PLT_07, FIELD, why);
+    }
+}

@@ -1,0 +1,54 @@
+//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
+//! nothing is watched for rules that are off.
+
+use opgate_sdk::{ClusterRead, Index};
+
+use crate::targets::{CONFIG, OLM, PLATFORM};
+
+/// FeatureGates.
+pub(crate) static FEATURE_GATES: ClusterRead = ClusterRead {
+    group: CONFIG,
+    version: "v1",
+    resource: "featuregates",
+    fields: &["/spec/featureSet"],
+    ..ClusterRead::EMPTY
+};
+
+/// PackageManifests. OLM serves them itself, one for each catalog source that has the package.
+/// Those of one namespace share their name, and only one object of a name is kept; therefore those
+/// of the other default sources are not read. OLM labels them with the name of the source. What has
+/// no such label is read.
+pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
+    group: "packages.operators.coreos.com",
+    version: "v1",
+    resource: "packagemanifests",
+    fields: &[
+        "/status/catalogSource",
+        "/status/catalogSourceNamespace",
+        "/status/defaultChannel",
+        "/status/channels/*/name",
+        "/status/channels/*/currentCSVDesc/installModes",
+        "/status/channels/*/currentCSVDesc/apiservicedefinitions/owned/*/name",
+        "/status/channels/*/currentCSVDesc/apiservicedefinitions/required/*/name",
+        "/status/channels/*/currentCSVDesc/customresourcedefinitions/required/*/name",
+    ],
+    labels: r#"{"matchExpressions":[{"key":"catalog","operator":"NotIn","values":["certified-operators","redhat-marketplace","community-operators"]}]}"#,
+    indexes: &[Index { name: "name", field: "/metadata/name", separator: "" }],
+    ..ClusterRead::EMPTY
+};
+
+/// CatalogSources, of which only the names count.
+pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
+    group: OLM,
+    version: "v1alpha1",
+    resource: "catalogsources",
+    ..ClusterRead::EMPTY
+};
+
+/// PlatformOperators, of which only counts whether there are any.
+pub(crate) static OPERATORS: ClusterRead = ClusterRead {
+    group: PLATFORM,
+    version: "v1alpha1",
+    resource: "platformoperators",
+    ..ClusterRead::EMPTY
+};
