@@ -29,6 +29,19 @@ pub fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }
 
+/// What Kubernetes says against a DNS-1123 subdomain, `IsDNS1123Subdomain`.
+#[must_use]
+pub fn subdomain_errors(name: &str) -> Vec<&'static str> {
+    let mut errors = Vec::new();
+    if name.len() > 253 {
+        errors.push("must be no more than 253 characters");
+    }
+    if !is_subdomain(name) {
+        errors.push(SUBDOMAIN);
+    }
+    errors
+}
+
 /// What Kubernetes says against a DNS-1123 label.
 #[must_use]
 pub fn label_errors(name: &str) -> Vec<&'static str> {
@@ -168,6 +181,15 @@ mod tests {
         assert_eq!(label_errors("Foo"), [LABEL]);
         assert_eq!(label_errors("-a"), [LABEL]);
         assert_eq!(label_errors(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+    }
+
+    #[test]
+    fn subdomains() {
+        assert!(subdomain_errors("etcdoperator.v0.9.4").is_empty());
+        assert_eq!(subdomain_errors("Etcd_Operator"), [SUBDOMAIN]);
+        assert_eq!(subdomain_errors(""), [SUBDOMAIN]);
+        assert_eq!(subdomain_errors(&"a".repeat(254)), ["must be no more than 253 characters"]);
+        assert_eq!(subdomain_errors(&".".repeat(254)).len(), 2);
     }
 
     #[test]
