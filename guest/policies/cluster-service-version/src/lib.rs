@@ -15,6 +15,7 @@
 mod about;
 mod annotations;
 mod csv;
+mod entries;
 mod files;
 mod images;
 mod install;
@@ -31,7 +32,12 @@ opgate_sdk::policy! {
     title: "ClusterServiceVersions say what OLM, the console and the catalogs need to know",
     rules: [
         about::RULES,
-        install::RULES,
+        install::MODES,
+        install::STRATEGY,
+        install::CRDS,
+        install::DESCRIPTORS,
+        install::SCORECARD,
+        install::APIS,
         annotations::RULES,
         images::RULES,
         webhooks::RULES,

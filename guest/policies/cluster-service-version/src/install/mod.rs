@@ -1,7 +1,34 @@
-//! PLACEHOLDER install
+//! What OLM installs: install modes, the install strategy with its deployments, and APIs.
+//!
+//! ```text
+//! spec.installModes ───────────▶ modes
+//! spec.install ────────────────▶ strategy      its deployments, and their volume mounts
+//! spec.customresourcedefinitions ─▶ crds ─┐
+//! spec.apiservicedefinitions ─────▶ apis ─┴─▶ descriptors
+//!                        alm-examples ──────▶ scorecard
+//! ```
+
+mod apis;
+mod crds;
+mod descriptors;
+mod modes;
+mod schema;
+mod scorecard;
+mod strategy;
+
+pub(crate) use apis::RULES as APIS;
+pub(crate) use crds::RULES as CRDS;
+pub(crate) use descriptors::RULES as DESCRIPTORS;
+pub(crate) use modes::RULES as MODES;
+pub(crate) use scorecard::RULES as SCORECARD;
+pub(crate) use strategy::RULES as STRATEGY;
 
 use crate::csv::Csv;
 
-opgate_sdk::rules![];
-
-pub(crate) fn judge(_csv: &mut Csv<'_, '_>) {}
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    modes::judge(csv);
+    strategy::judge(csv);
+    crds::judge(csv);
+    apis::judge(csv);
+    scorecard::judge(csv);
+}

@@ -1,0 +1,216 @@
+//! Lists of a ClusterServiceVersion, and what of them an UPDATE changes.
+//!
+//! ```text
+//! list of the object ─┐
+//!                     ├─▶ Changed ─▶ entries that no entry was before ─▶ rules ─▶ Findings ─▶ Csv
+//! list of the old one ┘
+//! ```
+//!
+//! An entry is compared by the values that a rule looks at, and not by its place: an entry that
+//! moves, because another one goes, is as old as it was.
+
+use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
+
+use opgate_sdk::{Document, Kind, Report, Row, Rows, Rule};
+
+use crate::csv::Csv;
+
+/// Maximum length of a list of which every rule looks at all entries.
+const MOST: u32 = 5_000;
+/// Maximum length of a list of which rules that deny look at all entries. The smallest entry that
+/// an API server admits to one of these lists has 34 bytes: 1.5 MiB have no room for more of them.
+const MANY: u32 = 50_000;
+/// Entries of a longer list that rules look at.
+const FIRST: u32 = 1_000;
+
+/// The entries of a list, each with the values of some columns.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    tables: Vec<Rows>,
+    are_most: bool,
+}
+
+impl Entries {
+    /// The entries of the list at the pointer, for rules that deny; none if there is no list.
+    pub(crate) fn all(document: &Document, pointer: &str, columns: &[&str]) -> Self {
+        Self::up_to(MANY, document, pointer, columns)
+    }
+
+    /// The entries of the list at the pointer, of a very long one the first, for rules that warn.
+    pub(crate) fn first(document: &Document, pointer: &str, columns: &[&str]) -> Self {
+        Self::up_to(MOST, document, pointer, columns)
+    }
+
+    fn up_to(most: u32, document: &Document, pointer: &str, columns: &[&str]) -> Self {
+        let length = document.length(pointer).unwrap_or_default();
+        let tables = if length <= most {
+            vec![document.rows(pointer, columns)]
+        } else {
+            let entry = |index| document.fields(&format!("{pointer}/{index}"), columns);
+            (0..FIRST).map(entry).collect()
+        };
+        Self { tables, are_most: length <= MOST }
+    }
+
+    /// The entries, each with its index.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Row<'_>)> {
+        self.tables.iter().flat_map(Rows::iter).enumerate()
+    }
+}
+
+/// A list that is new, or that an UPDATE changes.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    now: Entries,
+    before: Option<Entries>,
+}
+
+impl Changed {
+    /// [`Entries::all`] of the list; none if an UPDATE leaves it as it is.
+    pub(crate) fn all(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
+        Self::of(csv, pointer, |document| Entries::all(document, pointer, columns))
+    }
+
+    /// [`Entries::first`] of the list; none if an UPDATE leaves it as it is.
+    pub(crate) fn first(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
+        Self::of(csv, pointer, |document| Entries::first(document, pointer, columns))
+    }
+
+    fn of(
+        csv: &Csv<'_, '_>,
+        pointer: &str,
+        entries: impl Fn(&Document) -> Entries,
+    ) -> Option<Self> {
+        let before = || csv.review.spares().map(&entries);
+        csv.touches_json(pointer).then(|| Self { now: entries(csv.object), before: before() })
+    }
+
+    /// The entries.
+    pub(crate) fn now(&self) -> &Entries {
+        &self.now
+    }
+
+    /// The entries before an UPDATE.
+    pub(crate) fn before(&self) -> Option<&Entries> {
+        self.before.as_ref()
+    }
+
+    /// The entries whose values in these columns no entry had before. In a very long list an entry
+    /// is compared with the one that was in its place.
+    pub(crate) fn new_by<'c>(
+        &'c self,
+        columns: &'c [usize],
+    ) -> impl Iterator<Item = (usize, Row<'c>)> {
+        let mut known = HashSet::new();
+        let mut places = None;
+        match &self.before {
+            Some(before) if self.now.are_most && before.are_most => {
+                let rows = before.iter();
+                known.extend(rows.map(|(_, row)| values(row, columns).collect::<Vec<_>>()));
+            }
+            Some(before) => places = Some(before.iter()),
+            None => {}
+        }
+        self.now.iter().filter(move |(_, row)| {
+            let place = places.as_mut().and_then(Iterator::next);
+            let is_old =
+                place.is_some_and(|(_, old)| values(old, columns).eq(values(*row, columns)));
+            !is_old
+                && (known.is_empty() || !known.contains(&values(*row, columns).collect::<Vec<_>>()))
+        })
+    }
+}
+
+/// A value as Go decodes it: what is missing is the zero value.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Value<'r> {
+    Zero,
+    Text(&'r str),
+    True,
+    Other(Discriminant<Kind>),
+}
+
+fn values<'r>(row: Row<'r>, columns: &[usize]) -> impl Iterator<Item = Value<'r>> {
+    columns.iter().map(move |&column| match (row.kind(column), row.text(column)) {
+        (Kind::Missing | Kind::Null, _) | (_, Some("")) => Value::Zero,
+        (_, Some(text)) => Value::Text(text),
+        (Kind::Boolean, _) if row.boolean(column) == Some(true) => Value::True,
+        (Kind::Boolean, _) => Value::Zero,
+        (kind, _) => Value::Other(discriminant(&kind)),
+    })
+}
+
+/// Adds the findings of a rule, and makes the texts of no more than a report has room for.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    rule: &'static Rule,
+    count: usize,
+}
+
+impl Findings {
+    pub(crate) fn of(rule: &'static Rule) -> Self {
+        Self { rule, count: 0 }
+    }
+
+    /// Adds a finding: its field and its message.
+    pub(crate) fn add(&mut self, csv: &mut Csv<'_, '_>, finding: impl FnOnce() -> [String; 2]) {
+        if self.is_full() {
+            return csv.report.add_more(self.rule, 1);
+        }
+        self.count = self.count.saturating_add(1);
+        let [field, message] = finding();
+        csv.add(self.rule, &field, message);
+    }
+
+    /// Whether the report has no room for more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= Report::ROOM
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(now: &str, before: &str) -> Vec<usize> {
+        let list = |json: &str| {
+            Entries::all(&Document::parse(json).unwrap(), "", &["/name", "/kind", "/ready"])
+        };
+        let changed = Changed { now: list(now), before: Some(list(before)) };
+        changed.new_by(&[0, 2]).map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn an_entry_is_new_where_no_entry_had_its_values() {
+        for (now, before, expected) in [
+            ("[]", "[]", vec![]),
+            (r#"[{"name":"a"}]"#, "[]", vec![0]),
+            (r#"[{"name":"b"},{"name":"a"}]"#, r#"[{"name":"a"}]"#, vec![0]),
+            // Another column.
+            (r#"[{"name":"a","kind":"B"}]"#, r#"[{"name":"a","kind":"A"}]"#, vec![]),
+            // What Go adds.
+            (r#"[{"name":"","ready":false}]"#, "[{}]", vec![]),
+            (r#"[{"name":null,"ready":true}]"#, "[{}]", vec![0]),
+            (r#"[{"name":"true"}]"#, r#"[{"name":true}]"#, vec![0]),
+            (r#"[{"name":1},{"name":[]}]"#, r#"[{"name":2}]"#, vec![1]),
+            ("{}", "[{}]", vec![]),
+        ] {
+            assert_eq!(new(now, before), expected, "{before} to {now}");
+        }
+    }
+
+    #[test]
+    fn entries_of_very_long_lists_are_compared_by_place() {
+        let list = |first: &str| format!("[{first}{}]", r#",{"name":"a"}"#.repeat(6_000));
+        assert_eq!(new(&list(r#"{"name":"b"}"#), &list("{}")), [0]);
+        assert_eq!(new(&list("{}"), &list("{}")), [0_usize; 0]);
+        assert_eq!(new(&list("{}"), "[{}]").len(), 6_000);
+    }
+
+    #[test]
+    fn of_a_list_that_nobody_admits_the_first_entries_count() {
+        let list = Document::parse(&format!("[0{}]", ",0".repeat(60_000))).unwrap();
+        assert_eq!(Entries::all(&list, "", &["/name"]).iter().count(), 1_000);
+    }
+}

@@ -1,0 +1,357 @@
+//! API services that an Operator owns or requires.
+
+use std::collections::{HashMap, HashSet};
+
+use opgate_sdk::names::group_version_kind;
+use opgate_sdk::{Document, rule, rules};
+
+use super::descriptors;
+use super::schema::{Complete, lacks};
+use crate::csv::Csv;
+use crate::entries::{Changed, Entries, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_44, CSV_45, CSV_46, CSV_47, CSV_48];
+
+const COLUMNS: [&str; 10] = [
+    "/group",
+    "/version",
+    "/kind",
+    "/name",
+    "/deploymentName",
+    "/displayName",
+    "/description",
+    "/specDescriptors",
+    "/statusDescriptors",
+    "/actionDescriptors",
+];
+const GROUP: usize = 0;
+const VERSION: usize = 1;
+const KIND: usize = 2;
+const NAME: usize = 3;
+const DEPLOYMENT: usize = 4;
+const SHOWN: [(usize, &str); 2] = [(5, "displayName"), (6, "description")];
+const DESCRIPTORS: usize = 7;
+
+const OWNED: &str = "/spec/apiservicedefinitions/owned";
+const OWNED_FIELD: &str = "spec.apiservicedefinitions.owned";
+const REQUIRED: &str = "/spec/apiservicedefinitions/required";
+const REQUIRED_FIELD: &str = "spec.apiservicedefinitions.required";
+const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    complete_owned(csv);
+    complete_required(csv);
+    backed(csv);
+    if let Some(owned) = Changed::first(csv, OWNED, &COLUMNS) {
+        shown(csv, &owned, OWNED_FIELD);
+        once(csv, &owned);
+        descriptors::judge(csv, OWNED, OWNED_FIELD, &owned, [NAME, DESCRIPTORS]);
+    }
+    if let Some(required) = Changed::first(csv, REQUIRED, &COLUMNS) {
+        shown(csv, &required, REQUIRED_FIELD);
+        descriptors::judge(csv, REQUIRED, REQUIRED_FIELD, &required, [NAME, DESCRIPTORS]);
+    }
+}
+
+rule! {
+    /// owned API services have a group, a version, a kind, a name and a deployment
+    ///
+    /// Each entry of `spec.apiservicedefinitions.owned` has a `group`, a `version`, a `kind`, a
+    /// `name` (the plural) and a `deploymentName` that are not empty. Copies are exempt where OLM
+    /// writes them or the original is there. An UPDATE is judged by the entries of which one of the
+    /// five is new.
+    ///
+    /// # Why
+    ///
+    /// OpenShift 4.12, Operators, *Owned API services*, calls the five required. OLM registers the
+    /// API service by group and version, and directs it to the service of the deployment.
+    ///
+    /// # Repair
+    ///
+    /// Add what is missing. `deploymentName` is the name of a deployment of the install strategy.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// owned:
+    /// - group: packages.operators.coreos.com
+    ///   version: v1
+    ///   kind: PackageManifest
+    ///   name: packagemanifests
+    ///   deploymentName: packageserver
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same without `deploymentName`.
+    ///
+    /// `message: spec.apiservicedefinitions.owned[0].deploymentName: Required value`
+    CSV_44: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20913-20981; OCP 4.15 L15018-15395; OCP 4.5 L6565-6990; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+fn complete_owned(csv: &mut Csv<'_, '_>) {
+    let members = ["group", "version", "kind", "name", "deploymentName"];
+    Complete { rule: &CSV_44, pointer: OWNED, field: OWNED_FIELD, members: &members }.judge(csv);
+}
+
+rule! {
+    /// required API services have a group, a version and a kind
+    ///
+    /// Each entry of `spec.apiservicedefinitions.required` has a `group`, a `version` and a `kind`
+    /// that are not empty. Copies are exempt where OLM writes them or the original is there. An
+    /// UPDATE is judged by the entries of which one of the three is new.
+    ///
+    /// # Why
+    ///
+    /// OLM waits for the API before it installs the Operator, and cannot find it without the three.
+    /// See OpenShift 4.12, Operators, *Required API services*.
+    ///
+    /// # Repair
+    ///
+    /// Add what is missing.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// required: [{group: a.example.com, version: v1alpha1, kind: A}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// required: [{group: a.example.com, kind: A}]
+    /// ```
+    ///
+    /// `message: spec.apiservicedefinitions.required[0].version: Required value`
+    CSV_45: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L21085-21119; OCP 4.15 L15018-15395; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+fn complete_required(csv: &mut Csv<'_, '_>) {
+    let members = ["group", "version", "kind"];
+    Complete { rule: &CSV_45, pointer: REQUIRED, field: REQUIRED_FIELD, members: &members }
+        .judge(csv);
+}
+
+rule! {
+    /// owned and required API services have what people read of them
+    ///
+    /// `displayName` and `description` of each entry of `spec.apiservicedefinitions.owned` and
+    /// `required` are not empty. Copies are exempt where OLM writes them or the original is there.
+    /// An UPDATE is judged by the entries whose API or text is new. With the setting
+    /// `csv.requiredFields: deny` the rule denies.
+    ///
+    /// # Why
+    ///
+    /// The console shows these texts to those who install and use the Operator. OpenShift 4.12,
+    /// Operators, *Owned API services* and *Required API services*, calls them required.
+    ///
+    /// # Repair
+    ///
+    /// Add the text that the message names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// owned:
+    /// - {group: a.example.com, version: v1, kind: A, displayName: A, description: Makes an A.}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same without `description`.
+    ///
+    /// `message: spec.apiservicedefinitions.owned[0].description is required`
+    CSV_46: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L20986-21007, L21124-21145",
+    }
+}
+
+fn shown(csv: &mut Csv<'_, '_>, apis: &Changed, place: &str) {
+    let mut missing = Findings::of(&CSV_46);
+    let columns = [GROUP, VERSION, KIND, SHOWN[0].0, SHOWN[1].0];
+    for (index, api) in apis.new_by(&columns) {
+        for (_, member) in SHOWN.iter().filter(|(column, _)| lacks(api, *column)) {
+            missing.add(csv, || {
+                let field = format!("{place}[{index}].{member}");
+                let message = format!("{field} is required");
+                [field, message]
+            });
+        }
+    }
+}
+
+rule! {
+    /// owned API services name a deployment of the install strategy
+    ///
+    /// `deploymentName` of each entry of `spec.apiservicedefinitions.owned` is the `name` of one of
+    /// `spec.install.spec.deployments`. A missing or empty one is CSV-44. In a catalog this is
+    /// judged where the object itself is there, and not of `olm.csv.metadata`, which leaves the
+    /// deployments out. Copies are exempt where OLM writes them or the original is there. An UPDATE
+    /// is judged by the entries that are new, or whose deployment goes.
+    ///
+    /// # Why
+    ///
+    /// OLM looks for the deployment while the ClusterServiceVersion is pending, and never gets to
+    /// `InstallReady` without it: OpenShift 4.12, Operators, *Owned API services*, and OLM
+    /// `pkg/controller/operators/olm/requirements.go`.
+    ///
+    /// # Repair
+    ///
+    /// Correct `deploymentName`, or add the deployment.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiservicedefinitions: {owned: [{deploymentName: packageserver}]}
+    /// install: {spec: {deployments: [{name: packageserver}]}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiservicedefinitions:
+    ///   owned: [{group: packages.operators.coreos.com, version: v1, deploymentName: other}]
+    /// install: {spec: {deployments: [{name: packageserver}]}}
+    /// ```
+    ///
+    /// `message: strategyDetailsDeployment is missing deployment other for owned APIServices
+    /// v1.packages.operators.coreos.com`
+    CSV_47: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20913, L20973-20981; OCP 4.15 L15018-15395; OLM pkg/controller/operators/olm/apiservices.go",
+    }
+}
+
+fn backed(csv: &mut Csv<'_, '_>) {
+    let is_new = csv.touches_json(OWNED) || csv.touches_json(DEPLOYMENTS);
+    let owns_any = csv.object.length(OWNED).is_some_and(|count| count > 0);
+    if !owns_any || !csv.knows("install") || !is_new {
+        return;
+    }
+    let before = csv.review.spares().map(Served::of);
+    let before: HashSet<_> = before.iter().flat_map(Served::lost).map(|(_, api)| api).collect();
+    let mut wrong = Findings::of(&CSV_47);
+    for (index, api) in Served::of(csv.object).lost() {
+        if before.contains(&api) {
+            continue;
+        }
+        let [name, version, group] = api;
+        wrong.add(csv, || {
+            let message = format!(
+                "strategyDetailsDeployment is missing deployment {name} for owned APIServices {version}.{group}"
+            );
+            [format!("{OWNED_FIELD}[{index}].deploymentName"), message]
+        });
+    }
+}
+
+/// The owned API services, and the deployments that can serve them.
+struct Served {
+    owned: Entries,
+    deployments: Entries,
+}
+
+impl Served {
+    fn of(csv: &Document) -> Self {
+        let owned = Entries::all(csv, OWNED, &["/deploymentName", "/version", "/group"]);
+        let deployments = Entries::all(csv, DEPLOYMENTS, &["/name"]);
+        Self { owned, deployments }
+    }
+
+    /// The API services without their deployment, each with its index.
+    fn lost(&self) -> impl Iterator<Item = (usize, [&str; 3])> {
+        let names = self.deployments.iter().map(|(_, deployment)| deployment.text_or_empty(0));
+        // No service names none: that is CSV-44.
+        let names: HashSet<_> = names.chain([""]).collect();
+        let owned = self.owned.iter();
+        let owned = owned.map(|(index, api)| (index, [0, 1, 2].map(|c| api.text_or_empty(c))));
+        owned.filter(move |(_, [name, ..])| !names.contains(name))
+    }
+}
+
+rule! {
+    /// owned API services are listed once for each kind, with one deployment for each version
+    ///
+    /// No two entries of `spec.apiservicedefinitions.owned` have the same group, version and kind,
+    /// and entries of the same group and version name the same deployment. Copies are exempt where
+    /// OLM writes them or the original is there. An UPDATE is judged by the entries of which one of
+    /// these values is new.
+    ///
+    /// # Why
+    ///
+    /// Group and version are one API service, which may be listed for each of its kinds: OpenShift
+    /// 4.12, Operators, *Owned API services*. It has one service, so of two deployments one never
+    /// gets a request.
+    ///
+    /// # Repair
+    ///
+    /// Remove the entry, or name the same deployment.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// owned:
+    /// - {group: a.example.com, version: v1, kind: A, name: as, deploymentName: server}
+    /// - {group: a.example.com, version: v1, kind: B, name: bs, deploymentName: server}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same with `kind: A` twice.
+    ///
+    /// `message: owned API service a.example.com/v1, Kind=A is listed more than once`
+    ///
+    /// With another deployment: `message: owned API services of a.example.com/v1 name different
+    /// deployments`
+    CSV_48: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20916",
+    }
+}
+
+fn once(csv: &mut Csv<'_, '_>, owned: &Changed) {
+    let new: HashSet<_> =
+        owned.new_by(&[GROUP, VERSION, KIND, DEPLOYMENT]).map(|(index, _)| index).collect();
+    let mut wrong = Findings::of(&CSV_48);
+    let mut listed: HashMap<[&str; 3], bool> = HashMap::new();
+    let mut deployments: HashMap<[&str; 2], (&str, bool)> = HashMap::new();
+    for (index, api) in owned.now().iter() {
+        if [GROUP, VERSION, KIND].iter().any(|column| lacks(api, *column)) {
+            continue;
+        }
+        let [group, version, kind] = [GROUP, VERSION, KIND].map(|column| api.text_or_empty(column));
+        let is_new = new.contains(&index);
+        // An old entry is wrong by what was added before it.
+        let first = listed.insert([group, version, kind], is_new);
+        if let Some(is_first_new) = first
+            && (is_new || is_first_new)
+        {
+            wrong.add(csv, || {
+                let api = group_version_kind(group, version, kind);
+                let message = format!("owned API service {api} is listed more than once");
+                [format!("{OWNED_FIELD}[{index}]"), message]
+            });
+        }
+        let name = api.text_or_empty(DEPLOYMENT);
+        if name.is_empty() {
+            continue;
+        }
+        let (first, is_first_new) = *deployments.entry([group, version]).or_insert((name, is_new));
+        if name != first && (is_new || is_first_new) {
+            wrong.add(csv, || {
+                let message =
+                    format!("owned API services of {group}/{version} name different deployments");
+                [format!("{OWNED_FIELD}[{index}].deploymentName"), message]
+            });
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Custom resource definitions that an Operator owns or requires.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{rule, rules};
+
+use super::descriptors;
+use super::schema::{Complete, lacks};
+use crate::csv::Csv;
+use crate::entries::{Changed, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_36, CSV_37, CSV_38, CSV_39, CSV_40, CSV_41];
+
+const COLUMNS: [&str; 7] = [
+    "/name",
+    "/group",
+    "/displayName",
+    "/description",
+    "/specDescriptors",
+    "/statusDescriptors",
+    "/actionDescriptors",
+];
+const NAME: usize = 0;
+const GROUP: usize = 1;
+const DISPLAY_NAME: usize = 2;
+const DESCRIPTION: usize = 3;
+const DESCRIPTORS: usize = 4;
+const IDENTITY: [&str; 3] = ["name", "version", "kind"];
+
+const OWNED: &str = "/spec/customresourcedefinitions/owned";
+const OWNED_FIELD: &str = "spec.customresourcedefinitions.owned";
+const REQUIRED: &str = "/spec/customresourcedefinitions/required";
+const REQUIRED_FIELD: &str = "spec.customresourcedefinitions.required";
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    complete_owned(csv);
+    complete_required(csv);
+    if let Some(owned) = Changed::first(csv, OWNED, &COLUMNS) {
+        grouped(csv, &owned);
+        shown(csv, &owned, OWNED_FIELD, &[(DISPLAY_NAME, "displayName")]);
+        described(csv, &owned);
+        descriptors::judge(csv, OWNED, OWNED_FIELD, &owned, [NAME, DESCRIPTORS]);
+    }
+    if let Some(required) = Changed::first(csv, REQUIRED, &COLUMNS) {
+        let members = [(DISPLAY_NAME, "displayName"), (DESCRIPTION, "description")];
+        shown(csv, &required, REQUIRED_FIELD, &members);
+        descriptors::judge(csv, REQUIRED, REQUIRED_FIELD, &required, [NAME, DESCRIPTORS]);
+    }
+}
+
+rule! {
+    /// owned CRDs have a name, a version and a kind
+    ///
+    /// Each entry of `spec.customresourcedefinitions.owned` has a `name`, a `version` and a `kind`
+    /// that are not empty. Copies are exempt where OLM writes them or the original is there. An
+    /// UPDATE is judged by the entries of which one of the three is new.
+    ///
+    /// # Why
+    ///
+    /// OpenShift 4.12, Operators, *Owned CRDs*, calls the three required, and so does the CRD of
+    /// ClusterServiceVersions. OLM finds the CustomResourceDefinition by its name, and the API by
+    /// all three.
+    ///
+    /// # Repair
+    ///
+    /// Add what is missing, from the CustomResourceDefinition: `metadata.name`, the name of one of
+    /// `spec.versions`, and `spec.names.kind`. Put a version that is a number into quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// owned:
+    /// - {name: webhooktests.webhook.operators.coreos.io, version: v1, kind: WebhookTest}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// owned: [{name: mongodbstandalones.mongodb.com, version: v1}]
+    /// ```
+    ///
+    /// `message: spec.customresourcedefinitions.owned[0].kind: Required value`
+    CSV_36: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20324-20358, L20481-20523; OCP 4.15 L15018-15395; OCP 4.5 L6565-6990; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+fn complete_owned(csv: &mut Csv<'_, '_>) {
+    let list = Complete { rule: &CSV_36, pointer: OWNED, field: OWNED_FIELD, members: &IDENTITY };
+    if let Some(owned) = list.judge(csv) {
+        parsed(csv, &owned, OWNED_FIELD);
+    }
+}
+
+rule! {
+    /// required CRDs have a name, a version and a kind
+    ///
+    /// Each entry of `spec.customresourcedefinitions.required` has a `name`, a `version` and a
+    /// `kind` that are not empty. The list itself may be empty. Copies are exempt where OLM writes
+    /// them or the original is there. An UPDATE is judged by the entries of which one of the three
+    /// is new.
+    ///
+    /// # Why
+    ///
+    /// OLM resolves another Operator that provides the API, and cannot do so without the three. See
+    /// OpenShift 4.12, Operators, *Required CRDs*.
+    ///
+    /// # Repair
+    ///
+    /// Add what is missing, from the CustomResourceDefinition of the other Operator: its
+    /// `metadata.name`, the name of one of `spec.versions`, and `spec.names.kind`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// required:
+    /// - name: etcdclusters.etcd.database.coreos.com
+    ///   version: v1beta2
+    ///   kind: EtcdCluster
+    ///   displayName: etcd Cluster
+    ///   description: Represents a cluster of etcd nodes.
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// required: [{name: etcdclusters.etcd.database.coreos.com, version: v1beta2}]
+    /// ```
+    ///
+    /// `message: spec.customresourcedefinitions.required[0].kind: Required value`
+    CSV_37: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20533, L20544-20578, L20615-20620; OCP 4.15 L15018-15395; OCP 4.5 L6565-6990; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+fn complete_required(csv: &mut Csv<'_, '_>) {
+    let list =
+        Complete { rule: &CSV_37, pointer: REQUIRED, field: REQUIRED_FIELD, members: &IDENTITY };
+    if let Some(required) = list.judge(csv) {
+        parsed(csv, &required, REQUIRED_FIELD);
+    }
+}
+
+rule! {
+    /// names of owned and required CRDs have a plural and a group
+    ///
+    /// Each `name` in `spec.customresourcedefinitions.owned` and `required` has a dot:
+    /// `<plural>.<group>`. A missing or empty name is CSV-36 or CSV-37. Copies are exempt where OLM
+    /// writes them or the original is there. An UPDATE is judged by the names that are new.
+    ///
+    /// # Why
+    ///
+    /// OLM takes the group of the API from the name. Where it cannot, it does not get any further
+    /// with the ClusterServiceVersion, and says so in its log only. The validators of
+    /// operator-framework/api refuse it with this text.
+    ///
+    /// # Repair
+    ///
+    /// Write the name of the CustomResourceDefinition in full.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// owned: [{name: cluster.example.com, version: v1, kind: Cluster}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// owned: [{name: etcdclusters, version: v1beta2, kind: EtcdCluster}]
+    /// ```
+    ///
+    /// `message: couldn't parse plural.group from crd name: etcdclusters`
+    CSV_38: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20328, L20674; api pkg/validation/internal/csv.go; OLM pkg/controller/operators/olm/labeler.go",
+    }
+}
+
+fn parsed(csv: &mut Csv<'_, '_>, crds: &Changed, place: &str) {
+    let mut wrong = Findings::of(&CSV_38);
+    for (index, crd) in crds.new_by(&[NAME]) {
+        let name = crd.text_or_empty(NAME);
+        if !name.is_empty() && !name.contains('.') {
+            wrong.add(csv, || {
+                let message = format!("couldn't parse plural.group from crd name: {name}");
+                [format!("{place}[{index}].name"), message]
+            });
+        }
+    }
+}
+
+rule! {
+    /// the group of an owned CRD is the one in its name
+    ///
+    /// `group` of an entry of `spec.customresourcedefinitions.owned`, where it is there, is the
+    /// part of the `name` after the first dot. The API server removes the field, so the rule
+    /// concerns manifests in files.
+    ///
+    /// # Why
+    ///
+    /// OpenShift 4.12, Operators, *Owned CRDs*, describes the field as optional. Nothing reads it:
+    /// who writes another group there expects an API that does not exist.
+    ///
+    /// # Repair
+    ///
+    /// Correct the group, or remove the field.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// owned: [{group: mongodb.com, name: mongodbstandalones.mongodb.com}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// owned: [{group: database.example.com, name: mongodbstandalones.mongodb.com}]
+    /// ```
+    ///
+    /// `message: owned CRD "mongodbstandalones.mongodb.com": group "database.example.com" does not
+    /// match the CRD name`
+    CSV_39: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20328, L20389-20393, L20482-20484",
+    }
+}
+
+fn grouped(csv: &mut Csv<'_, '_>, owned: &Changed) {
+    let mut wrong = Findings::of(&CSV_39);
+    for (index, crd) in owned.new_by(&[NAME, GROUP]) {
+        let (name, group) = (crd.text_or_empty(NAME), crd.text_or_empty(GROUP));
+        let other = name.split_once('.').is_some_and(|(_, of_name)| of_name != group);
+        if !group.is_empty() && other {
+            wrong.add(csv, || {
+                let (name, group) = (quote(name), quote(group));
+                let message =
+                    format!("owned CRD {name}: group {group} does not match the CRD name");
+                [format!("{OWNED_FIELD}[{index}].group"), message]
+            });
+        }
+    }
+}
+
+rule! {
+    /// owned and required CRDs have what people read of them
+    ///
+    /// Each entry of `spec.customresourcedefinitions.owned` has a `displayName`, and each entry of
+    /// `required` has a `displayName` and a `description`; none is empty. The description of an
+    /// owned CRD is CSV-41. Copies are exempt where OLM writes them or the original is there. An
+    /// UPDATE is judged by the entries whose name or text is new. With the setting
+    /// `csv.requiredFields: deny` the rule denies.
+    ///
+    /// # Why
+    ///
+    /// The console shows these texts to those who install and use the Operator. OpenShift 4.12,
+    /// Operators, *Owned CRDs* and *Required CRDs*, calls them required; this is only a warning,
+    /// because examples in the same document have none.
+    ///
+    /// # Repair
+    ///
+    /// Add the text that the message names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// required:
+    /// - name: etcdclusters.etcd.database.coreos.com
+    ///   displayName: etcd Cluster
+    ///   description: Represents a cluster of etcd nodes.
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// owned: [{name: webhooktests.webhook.operators.coreos.io, version: v1, kind: WebhookTest}]
+    /// ```
+    ///
+    /// `message: spec.customresourcedefinitions.owned[0].displayName is required`
+    CSV_40: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L20363-20371, L20583-20604, L20107-20111; OCP 4.15 L15018-15395",
+    }
+}
+
+fn shown(csv: &mut Csv<'_, '_>, crds: &Changed, place: &str, members: &[(usize, &str)]) {
+    let mut missing = Findings::of(&CSV_40);
+    let mut columns = vec![NAME];
+    columns.extend(members.iter().map(|(column, _)| *column));
+    for (index, crd) in crds.new_by(&columns) {
+        for (_, member) in members.iter().filter(|(column, _)| lacks(crd, *column)) {
+            missing.add(csv, || {
+                let field = format!("{place}[{index}].{member}");
+                let message = format!("{field} is required");
+                [field, message]
+            });
+        }
+    }
+}
+
+rule! {
+    /// owned CRDs have a description
+    ///
+    /// `description` of each entry of `spec.customresourcedefinitions.owned` is not empty. Copies
+    /// are exempt where OLM writes them or the original is there. An UPDATE is judged by the
+    /// entries whose name or description is new.
+    ///
+    /// # Why
+    ///
+    /// The description says what the API is for, where users choose one. The validator for good
+    /// practices of the Operator Framework warns with this text, see OpenShift 4.12, Operators,
+    /// *Bundle validation*.
+    ///
+    /// # Repair
+    ///
+    /// Describe the API in a sentence.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// owned:
+    /// - name: mongodbstandalones.mongodb.com
+    ///   description: MongoDB Deployment consisting of only one host.
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// owned: [{name: k8sevents.k8s.k8sevent.com, description: ""}]
+    /// ```
+    ///
+    /// `message: owned CRD "k8sevents.k8s.k8sevent.com" has an empty description`
+    CSV_41: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20376-20384, L20672-20677, L22740, L22828; OCP 4.15 L17398-17399; api pkg/validation/internal/good_practices.go",
+    }
+}
+
+fn described(csv: &mut Csv<'_, '_>, owned: &Changed) {
+    let mut missing = Findings::of(&CSV_41);
+    for (index, crd) in owned.new_by(&[NAME, DESCRIPTION]) {
+        if lacks(crd, DESCRIPTION) {
+            missing.add(csv, || {
+                let name = quote(crd.text_or_empty(NAME));
+                let message = format!("owned CRD {name} has an empty description");
+                [format!("{OWNED_FIELD}[{index}].description"), message]
+            });
+        }
+    }
+}

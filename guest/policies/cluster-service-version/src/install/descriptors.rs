@@ -1,0 +1,171 @@
+//! Descriptors: hints for user interfaces, how to show a field of an API.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Kind, rule, rules};
+
+use crate::csv::Csv;
+use crate::entries::{Changed, Entries, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_42];
+
+rule! {
+    /// descriptors have a path with dots, and no other fields than those of descriptors
+    ///
+    /// Each entry of `specDescriptors`, `statusDescriptors` and `actionDescriptors`, of owned and
+    /// required CRDs and API services, has a `path`. It is a list of fields with dots in between:
+    /// no part is empty, and there are no spaces, nor slashes outside of brackets. Besides `path`
+    /// it has `displayName`, `description`, `x-descriptors` and `value` only; what
+    /// `x-descriptors` contain is free. `resources[].name` may be empty. Copies are exempt where
+    /// OLM writes them or the original is there. An UPDATE is judged where it changes a list of
+    /// descriptors.
+    ///
+    /// # Why
+    ///
+    /// The console looks for the field that the path names in objects of the API, and shows nothing
+    /// where there is none. The API server removes fields that it does not know. See OpenShift
+    /// 4.12, Operators, *Owned CRDs*.
+    ///
+    /// # Repair
+    ///
+    /// Write the path from `spec` or `status` on, without it: `resources.limits` for
+    /// `spec.resources.limits`. Remove the field that the message names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// specDescriptors:
+    /// - displayName: Credentials
+    ///   path: credentials
+    ///   x-descriptors: ['urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Secret']
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// specDescriptors: [{displayName: Size}]
+    /// ```
+    ///
+    /// `message: descriptor specDescriptors[0] of "etcdclusters.etcd.database.coreos.com": path is
+    /// required`
+    ///
+    /// Other ends of the message: `path "spec/size" is not dot-delimited`, `unknown field "type"`
+    CSV_42: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20419-20466, L20498-20519; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+/// The lists, in the order of their columns.
+const LISTS: [&str; 3] = ["specDescriptors", "statusDescriptors", "actionDescriptors"];
+const COLUMNS: [&str; 6] =
+    ["", "/path", "/displayName", "/description", "/x-descriptors", "/value"];
+const MEMBERS: [&str; 5] = ["path", "displayName", "description", "x-descriptors", "value"];
+
+/// How many descriptors are looked at, and how many of them a list costs. Lists come one by one.
+const COSTS: u32 = 30_000;
+const LIST: u32 = 20;
+
+/// The descriptors of a list of APIs. `columns` are those of the name and of the first list.
+pub(super) fn judge(
+    csv: &mut Csv<'_, '_>,
+    pointer: &str,
+    place: &str,
+    apis: &Changed,
+    columns: [usize; 2],
+) {
+    let [name, first] = columns;
+    let mut left = COSTS;
+    let mut wrong = Findings::of(&CSV_42);
+    for (index, api) in apis.now().iter() {
+        for (column, list) in (first..).zip(LISTS) {
+            let length = api.length(column).unwrap_or_default();
+            if api.kind(column) != Kind::List || length == 0 {
+                continue;
+            }
+            let Some(rest) = left.checked_sub(LIST.saturating_add(length)) else { return };
+            left = rest;
+            if wrong.is_full() {
+                return;
+            }
+            let pointer = format!("{pointer}/{index}/{list}");
+            if csv.touches_json(&pointer) {
+                let list = List { pointer, field: format!("{place}[{index}].{list}"), list };
+                list.judge(csv, api.text_or_empty(name), &mut wrong);
+            }
+        }
+    }
+}
+
+struct List {
+    pointer: String,
+    field: String,
+    list: &'static str,
+}
+
+impl List {
+    fn judge(&self, csv: &mut Csv<'_, '_>, api: &str, wrong: &mut Findings) {
+        let object = csv.object;
+        for (index, row) in Entries::first(object, &self.pointer, &COLUMNS).iter() {
+            if wrong.is_full() {
+                return;
+            }
+            let at = |member: &str| {
+                let is_plain = !member.contains(['.', '[', ']']);
+                let member = if is_plain { format!(".{member}") } else { format!("[{member}]") };
+                format!("{}[{index}]{member}", self.field)
+            };
+            let say =
+                |why: &str| format!("descriptor {}[{index}] of {}: {why}", self.list, quote(api));
+            match row.text_or_empty(1) {
+                "" => wrong.add(csv, || [at("path"), say("path is required")]),
+                path if is_delimited(path) => {}
+                path => wrong.add(csv, || {
+                    [at("path"), say(&format!("path {} is not dot-delimited", quote(path)))]
+                }),
+            }
+            let known = (1..COLUMNS.len()).filter(|&column| row.kind(column) != Kind::Missing);
+            if row.length(0).is_none_or(|members| u32::try_from(known.count()) == Ok(members)) {
+                continue;
+            }
+            let members = object.keys(&format!("{}/{index}", self.pointer));
+            for member in members.iter().filter(|member| !MEMBERS.contains(&member.as_str())) {
+                wrong.add(csv, || [at(member), say(&format!("unknown field {}", quote(member)))]);
+            }
+        }
+    }
+}
+
+/// Whether a path consists of fields with dots in between. Names of fields in brackets may have any
+/// letters: `annotations["example.com/a"]`.
+fn is_delimited(path: &str) -> bool {
+    if path.contains('[') {
+        return !path.starts_with(['.', '/']);
+    }
+    !path.contains(|letter: char| letter == '/' || letter.is_whitespace())
+        && path.split('.').all(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_dots() {
+        for path in [
+            "size",
+            "resources.limits",
+            "pods[0].name",
+            "a.b-c_d",
+            "$.x",
+            "annotations[\"example.com/a b\"]",
+            "a\\.b",
+        ] {
+            assert!(is_delimited(path), "{path}");
+        }
+        for path in ["", ".", "a.", ".a", "a..b", "spec/size", "/size", "a b", " ", "/a[0]", ".[0]"]
+        {
+            assert!(!is_delimited(path), "{path}");
+        }
+    }
+}

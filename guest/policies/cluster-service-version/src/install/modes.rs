@@ -1,0 +1,267 @@
+//! Install modes: the sets of namespaces that an Operator can watch.
+
+use std::collections::HashSet;
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Kind, Shape, rule, rules};
+
+use super::schema::{required, type_error};
+use crate::csv::Csv;
+use crate::entries::{Changed, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_29, CSV_30, CSV_31, CSV_32];
+
+const FIELD: &str = "spec.installModes";
+const POINTER: &str = "/spec/installModes";
+const COLUMNS: [&str; 3] = ["", "/type", "/supported"];
+const TYPES: [&str; 4] = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
+const MODES: Shape =
+    Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
+const ENTRY: usize = 0;
+const TYPE: usize = 1;
+const SUPPORTED: usize = 2;
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    if csv.knows("installModes") && csv.touches(POINTER, &MODES) {
+        found(csv);
+        if let Some(modes) = Changed::first(csv, POINTER, &COLUMNS) {
+            known(csv, &modes);
+            distinct(csv, &modes);
+            supported(csv, &modes);
+        }
+    }
+}
+
+rule! {
+    /// each install mode has one of the four types, and says whether it is supported
+    ///
+    /// Each entry of `spec.installModes` has the `type` `OwnNamespace`, `SingleNamespace`,
+    /// `MultiNamespace` or `AllNamespaces`, and a boolean `supported`. Copies are exempt where OLM
+    /// writes them or the original is there. An UPDATE is judged by the entries that were not there
+    /// before.
+    ///
+    /// # Why
+    ///
+    /// OLM looks for the four types only, see OpenShift 4.12, Operators, *Operator group
+    /// membership*. An entry with another type has no effect, and the Operator does not watch what
+    /// its author meant. The CRD of ClusterServiceVersions requires both members, with their types.
+    ///
+    /// # Repair
+    ///
+    /// Correct the `type`. Write `true` or `false` without quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// installModes:
+    /// - {type: OwnNamespace, supported: false}
+    /// - {type: AllNamespaces, supported: true}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// installModes: [{type: ClusterWide, supported: true}]
+    /// ```
+    ///
+    /// `message: spec.installModes[0].type: Unsupported value: "ClusterWide": supported values:
+    /// "OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"`
+    CSV_29: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L3275-3311, L20120-20128; OCP 4.15 L2339-2642; OCP 4.5 L901-1246; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+fn known(csv: &mut Csv<'_, '_>, modes: &Changed) {
+    let object = csv.object;
+    let mut wrong = Findings::of(&CSV_29);
+    let list = type_error(object, POINTER, FIELD, object.kind(POINTER), Kind::List);
+    if let Some(message) = list {
+        wrong.add(csv, || [FIELD.to_owned(), message]);
+    }
+    for (index, mode) in modes.new_by(&[ENTRY, TYPE, SUPPORTED]) {
+        let at = |member: &str| {
+            let pointer = format!("{POINTER}/{index}/{member}");
+            let pointer = pointer.strip_suffix('/').unwrap_or(&pointer).to_owned();
+            let dot = if member.is_empty() { "" } else { "." };
+            (pointer, format!("{FIELD}[{index}]{dot}{member}"))
+        };
+        let invalid = |member: &str, kind: Kind, wanted: Kind| {
+            let (pointer, field) = at(member);
+            let error = type_error(object, &pointer, &field, kind, wanted);
+            let message = error.unwrap_or_else(|| required(&field));
+            [field, message]
+        };
+        if !matches!(mode.kind(ENTRY), Kind::Object | Kind::Null) {
+            wrong.add(csv, || invalid("", mode.kind(ENTRY), Kind::Object));
+            continue;
+        }
+        match mode.text(TYPE) {
+            None | Some("") => wrong.add(csv, || invalid("type", mode.kind(TYPE), Kind::Text)),
+            Some(known) if TYPES.contains(&known) => {}
+            Some(other) => wrong.add(csv, || {
+                let (_, field) = at("type");
+                let (other, types) = (quote(other), TYPES.map(quote).join(", "));
+                let message =
+                    format!("{field}: Unsupported value: {other}: supported values: {types}");
+                [field, message]
+            }),
+        }
+        if mode.kind(SUPPORTED) != Kind::Boolean {
+            wrong.add(csv, || invalid("supported", mode.kind(SUPPORTED), Kind::Boolean));
+        }
+    }
+}
+
+rule! {
+    /// no install mode is listed twice
+    ///
+    /// The types in `spec.installModes` are distinct. Copies are exempt where OLM writes them or
+    /// the original is there. An UPDATE is judged where it changes the list.
+    ///
+    /// # Why
+    ///
+    /// OLM makes a set of the list before it installs anything, and fails with this text:
+    /// the ClusterServiceVersion gets the phase `Failed` with the reason `InvalidInstallModes` (OLM
+    /// `pkg/controller/operators/olm/operator.go`).
+    ///
+    /// # Repair
+    ///
+    /// Keep one entry of each type.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// installModes:
+    /// - {type: OwnNamespace, supported: true}
+    /// - {type: AllNamespaces, supported: true}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// installModes:
+    /// - {type: OwnNamespace, supported: true}
+    /// - {type: OwnNamespace, supported: false}
+    /// ```
+    ///
+    /// `message: InstallMode list contains duplicates, cannot make set: [{OwnNamespace true}
+    /// {OwnNamespace false}]`
+    CSV_30: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L3275; api pkg/operators/v1alpha1/clusterserviceversion.go; OLM pkg/controller/operators/olm/operator.go",
+    }
+}
+
+/// Entries that a message shows: one with more is cut by the report.
+const SHOWN: usize = 256;
+
+fn distinct(csv: &mut Csv<'_, '_>, modes: &Changed) {
+    let mut seen = HashSet::new();
+    let types = modes.now().iter().map(|(index, mode)| (index, mode.text_or_empty(TYPE)));
+    let Some((twice, _)) = types.into_iter().find(|(_, mode)| !seen.insert(*mode)) else { return };
+    let printed = modes.now().iter().take(SHOWN).map(|(_, mode)| {
+        let supported = mode.boolean(SUPPORTED).unwrap_or_default();
+        format!("{{{} {supported}}}", mode.text_or_empty(TYPE))
+    });
+    let printed = printed.collect::<Vec<_>>().join(" ");
+    let message = format!("InstallMode list contains duplicates, cannot make set: [{printed}]");
+    csv.add(&CSV_30, &format!("{FIELD}[{twice}].type"), message);
+}
+
+rule! {
+    /// a ClusterServiceVersion has install modes
+    ///
+    /// `spec.installModes` has an entry. Copies are exempt where OLM writes them or the original is
+    /// there. An UPDATE is judged where it changes the list.
+    ///
+    /// # Why
+    ///
+    /// A mode that is not listed is not supported, so an Operator without modes supports no
+    /// OperatorGroup at all. The validators of operator-framework/api refuse it. This is only a
+    /// warning, because ClusterServiceVersions in the documents have no modes, for example the one
+    /// in OpenShift 4.12, Operators, *Skipping updates*.
+    ///
+    /// # Repair
+    ///
+    /// List the four types, each with `supported: true` or `supported: false`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// installModes: [{type: AllNamespaces, supported: true}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {displayName: etcd, replaces: etcdoperator.v0.9.0}
+    /// ```
+    ///
+    /// `message: install modes not found`
+    CSV_31: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L2436-2447, L20102-20128; api pkg/validation/internal/csv.go",
+    }
+}
+
+fn found(csv: &mut Csv<'_, '_>) {
+    let is_missing = match csv.object.kind(POINTER) {
+        Kind::Missing | Kind::Null => true,
+        Kind::List => csv.object.length(POINTER) == Some(0),
+        _ => false,
+    };
+    if is_missing {
+        csv.add(&CSV_31, FIELD, "install modes not found");
+    }
+}
+
+rule! {
+    /// at least one install mode is supported
+    ///
+    /// Where `spec.installModes` has entries, one of them has `supported: true`. Copies are exempt
+    /// where OLM writes them or the original is there. An UPDATE is judged where it changes the
+    /// list.
+    ///
+    /// # Why
+    ///
+    /// No OperatorGroup suits an Operator that supports no mode, so OLM can never install it. The
+    /// validators of operator-framework/api refuse it with this text.
+    ///
+    /// # Repair
+    ///
+    /// Set `supported: true` for each mode that the Operator can work in.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// installModes: [{type: AllNamespaces, supported: true}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// installModes:
+    /// - {type: OwnNamespace, supported: false}
+    /// - {type: AllNamespaces, supported: false}
+    /// ```
+    ///
+    /// `message: none of InstallModeTypes are supported`
+    CSV_32: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "api pkg/validation/internal/csv.go",
+    }
+}
+
+fn supported(csv: &mut Csv<'_, '_>, modes: &Changed) {
+    let mut entries = modes.now().iter().peekable();
+    // What is neither true nor false is wrong by itself, see CSV-29.
+    let may_be = |kind| !matches!(kind, Kind::Missing | Kind::Null | Kind::Boolean);
+    let is_supported = |mode: opgate_sdk::Row<'_>| {
+        mode.boolean(SUPPORTED) == Some(true) || may_be(mode.kind(SUPPORTED))
+    };
+    if entries.peek().is_some() && !entries.any(|(_, mode)| is_supported(mode)) {
+        csv.add(&CSV_32, FIELD, "none of InstallModeTypes are supported");
+    }
+}

@@ -1,0 +1,87 @@
+//! What the CRD of ClusterServiceVersions requires of values, in the words of the
+//! API server. No manifest has met an API server yet.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Row, Rule};
+
+use crate::csv::Csv;
+use crate::entries::{Changed, Findings};
+
+/// A value that is missing.
+pub(super) fn required(field: &str) -> String {
+    format!("{field}: Required value")
+}
+
+/// What is wrong with a value of another type; none if it is right, or if there is no value.
+pub(super) fn type_error(
+    object: &Document,
+    pointer: &str,
+    field: &str,
+    kind: Kind,
+    wanted: Kind,
+) -> Option<String> {
+    if kind == wanted || matches!(kind, Kind::Missing | Kind::Null) {
+        return None;
+    }
+    let is = match kind {
+        Kind::Number if object.integer(pointer).is_some() => "integer",
+        other => word(other),
+    };
+    let (is, wanted) = (quote(is), word(wanted));
+    Some(format!("{field}: Invalid value: {is}: {field} in body must be of type {wanted}: {is}"))
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Missing | Kind::Null => "null",
+        Kind::Boolean => "boolean",
+        Kind::Number => "number",
+        Kind::Text => "string",
+        Kind::List => "array",
+        Kind::Object => "object",
+    }
+}
+
+/// A list whose entries have texts that may not be empty.
+pub(super) struct Complete<'c> {
+    pub(super) rule: &'static Rule,
+    pub(super) pointer: &'c str,
+    pub(super) field: &'c str,
+    pub(super) members: &'c [&'c str],
+}
+
+impl Complete<'_> {
+    /// Judges the list; gives it back with the members as its columns, unless an UPDATE leaves it
+    /// as it is.
+    pub(super) fn judge(&self, csv: &mut Csv<'_, '_>) -> Option<Changed> {
+        let Self { rule, pointer, field, members } = *self;
+        let pointers: Vec<_> = members.iter().map(|member| format!("/{member}")).collect();
+        let columns: Vec<_> = pointers.iter().map(String::as_str).collect();
+        let list = Changed::all(csv, pointer, &columns)?;
+        let object = csv.object;
+        let mut wrong = Findings::of(rule);
+        let error = type_error(object, pointer, field, object.kind(pointer), Kind::List);
+        if let Some(message) = error {
+            wrong.add(csv, || [field.to_owned(), message]);
+        }
+        let columns: Vec<_> = (0..members.len()).collect();
+        for (index, row) in list.new_by(&columns) {
+            for (column, member) in members.iter().enumerate().filter(|(c, _)| lacks(row, *c)) {
+                wrong.add(csv, || {
+                    let pointer = format!("{pointer}/{index}/{member}");
+                    let field = format!("{field}[{index}].{member}");
+                    let kind = row.kind(column);
+                    let error = type_error(object, &pointer, &field, kind, Kind::Text);
+                    let message = error.unwrap_or_else(|| required(&field));
+                    [field, message]
+                });
+            }
+        }
+        Some(list)
+    }
+}
+
+/// Whether there is no text in the column, or an empty one.
+pub(super) fn lacks(row: Row<'_>, column: usize) -> bool {
+    row.text_or_empty(column).is_empty()
+}

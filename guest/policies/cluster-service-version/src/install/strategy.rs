@@ -1,0 +1,323 @@
+//! The install strategy: the deployments that OLM creates.
+
+use std::collections::{HashMap, HashSet};
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Shape, names, rule, rules};
+
+use crate::csv::Csv;
+use crate::entries::{Changed, Entries, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_33, CSV_34, CSV_35, CSV_49];
+
+const STRATEGY: &str = "/spec/install/strategy";
+const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
+const DEPLOYMENTS_FIELD: &str = "spec.install.spec.deployments";
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    if csv.knows("install") {
+        present(csv);
+        recognized(csv);
+        named(csv);
+        mounts(csv);
+    }
+}
+
+rule! {
+    /// a ClusterServiceVersion has an install strategy with deployments
+    ///
+    /// `spec.install` is present, with a `strategy` and, under `spec`, `deployments`. An empty list
+    /// of deployments is accepted. In a catalog this is judged where the object itself is there,
+    /// and not of `olm.csv.metadata`, which leaves it out. Copies are exempt where OLM writes them
+    /// or the original is there. An UPDATE is judged where it takes the field away. With the
+    /// setting `csv.requiredFields: deny` the rule denies.
+    ///
+    /// # Why
+    ///
+    /// OLM installs the deployments of the strategy, see OpenShift 4.12, Operators, *Defining
+    /// cluster service versions*. Without a strategy the ClusterServiceVersion fails. The
+    /// validators of operator-framework/api refuse it. This is only a warning, because fragments in
+    /// the documents have no strategy.
+    ///
+    /// # Repair
+    ///
+    /// Add the field that the message names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// install: {strategy: deployment, spec: {deployments: [{name: a, spec: {}}]}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: my-operator-v1.2.3}
+    /// ```
+    ///
+    /// `message: required field missing: Spec.InstallStrategy`
+    ///
+    /// Where a part of it is there: `message: required field missing:
+    /// Spec.InstallStrategy.StrategyName` or `message: required field missing:
+    /// Spec.InstallStrategy.StrategySpec.DeploymentSpecs`
+    CSV_33: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L2508-2514, L20112-20119, L20798-20804; api pkg/validation/internal/csv.go",
+    }
+}
+
+fn present(csv: &mut Csv<'_, '_>) {
+    let before = csv.review.spares().map(missing_parts).unwrap_or_default();
+    for (field, part) in missing_parts(csv.object) {
+        let lacked_it = |(_, was): &(_, &str)| was.is_empty() || *was == part;
+        if !before.iter().any(lacked_it) {
+            csv.add(&CSV_33, field, format!("required field missing: Spec.InstallStrategy{part}"));
+        }
+    }
+}
+
+/// The parts that have Go's zero value, as upstream's check of required fields finds them.
+fn missing_parts(object: &Document) -> Vec<(&'static str, &'static str)> {
+    let columns =
+        ["/strategy", "/spec/deployments", "/spec/permissions", "/spec/clusterPermissions"];
+    let install = object.fields("/spec/install", &columns);
+    let install = install.iter().next();
+    let is_nil = |column: usize| {
+        install.is_none_or(|row| matches!(row.kind(column), Kind::Missing | Kind::Null))
+    };
+    let has_name = install.is_some_and(|row| !is_nil(0) && row.text(0) != Some(""));
+    let has_deployments = !is_nil(1);
+    if !has_name && (1..columns.len()).all(is_nil) {
+        return vec![("spec.install", "")];
+    }
+    let parts = [
+        (has_name, "spec.install.strategy", ".StrategyName"),
+        (has_deployments, DEPLOYMENTS_FIELD, ".StrategySpec.DeploymentSpecs"),
+    ];
+    let missing = parts.into_iter().filter(|(has, ..)| !has);
+    missing.map(|(_, field, part)| (field, part)).collect()
+}
+
+rule! {
+    /// the install strategy is deployment
+    ///
+    /// `spec.install.strategy`, where it is set, is `deployment`. A missing or empty one is CSV-33.
+    /// Copies are exempt where OLM writes them or the original is there. An UPDATE is judged where
+    /// it changes the field.
+    ///
+    /// # Why
+    ///
+    /// OLM knows no other strategy: the ClusterServiceVersion gets the phase `Failed` with the
+    /// reason `InvalidStrategy` and this text (OLM `pkg/controller/install/resolver.go`).
+    ///
+    /// # Repair
+    ///
+    /// Write `strategy: deployment`, and describe the deployments under `spec`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// install: {strategy: deployment}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// install: {strategy: helm}
+    /// ```
+    ///
+    /// `message: install strategy invalid: unrecognized install strategy`
+    CSV_34: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20112-20119; OLM pkg/controller/install/resolver.go, pkg/controller/operators/olm/operator.go",
+    }
+}
+
+fn recognized(csv: &mut Csv<'_, '_>) {
+    let strategy = csv.object.text(STRATEGY);
+    let is_fine = match strategy.as_deref() {
+        Some(strategy) => matches!(strategy, "" | "deployment"),
+        None => !csv.object.has(STRATEGY),
+    };
+    if !is_fine && csv.touches(STRATEGY, &Shape::Scalar) {
+        let message = "install strategy invalid: unrecognized install strategy";
+        csv.add(&CSV_34, "spec.install.strategy", message);
+    }
+}
+
+rule! {
+    /// deployments of the install strategy have distinct names that Kubernetes accepts
+    ///
+    /// Each `name` in `spec.install.spec.deployments` is an RFC 1123 subdomain, and no two are the
+    /// same. Copies are exempt where OLM writes them or the original is there. An UPDATE is judged
+    /// by the names that were not wrong before.
+    ///
+    /// # Why
+    ///
+    /// OLM creates each deployment under its name: of two with the same name one replaces the
+    /// other, and Kubernetes refuses a name that is no subdomain. The validators of
+    /// operator-controller refuse such a bundle with these texts.
+    ///
+    /// # Repair
+    ///
+    /// Rename the deployment. Rename it also in `webhookdefinitions` and `apiservicedefinitions`,
+    /// where `deploymentName` refers to it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// deployments: [{name: webhook-operator-webhook}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// deployments: [{name: a}, {name: a}]
+    /// ```
+    ///
+    /// `message: cluster service version contains duplicate strategy deployment spec 'a'`
+    ///
+    /// With `name: -a`: `message: invalid cluster service version strategy deployment name '-a': a
+    /// lowercase RFC 1123 subdomain must consist of …`
+    CSV_35: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20112-20119; operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go",
+    }
+}
+
+fn named(csv: &mut Csv<'_, '_>) {
+    let Some(deployments) = Changed::first(csv, DEPLOYMENTS, &["/name"]) else { return };
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for (_, deployment) in deployments.before().into_iter().flat_map(Entries::iter) {
+        let count = counts.entry(deployment.text_or_empty(0)).or_default();
+        *count = count.saturating_add(1);
+    }
+    let was_twice = |name: &str| counts.get(name).is_some_and(|count| *count > 1);
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let mut wrong = Findings::of(&CSV_35);
+    for (index, deployment) in deployments.now().iter() {
+        let name = deployment.text_or_empty(0);
+        let field = || format!("{DEPLOYMENTS_FIELD}[{index}].name");
+        let count = seen.entry(name).or_default();
+        *count = count.saturating_add(1);
+        // One finding for each name, as upstream.
+        if *count == 2 && !was_twice(name) {
+            wrong.add(csv, || {
+                let message = format!(
+                    "cluster service version contains duplicate strategy deployment spec '{name}'"
+                );
+                [field(), message]
+            });
+        }
+        if *count == 1 && !counts.contains_key(name) {
+            let mut errors = names::subdomain_errors(name);
+            if !errors.is_empty() {
+                wrong.add(csv, || {
+                    errors.sort_unstable();
+                    let why = errors.join(", ");
+                    let message = format!(
+                        "invalid cluster service version strategy deployment name '{name}': {why}"
+                    );
+                    [field(), message]
+                });
+            }
+        }
+    }
+}
+
+rule! {
+    /// nothing else is mounted where OLM mounts the serving certificate
+    ///
+    /// In a deployment that an entry of `spec.apiservicedefinitions.owned` or
+    /// `spec.webhookdefinitions` names with `deploymentName`, no container mounts a volume at
+    /// `/apiserver.local.config/certificates`, unless its mount of the volume `apiservice-cert`
+    /// comes first. A mount of `apiservice-cert` itself may have any path. Init containers do not
+    /// count: OLM does not touch them. Copies are exempt where OLM writes them or the original is
+    /// there. An UPDATE is judged where it changes the install strategy, the API services or the
+    /// webhooks.
+    ///
+    /// # Why
+    ///
+    /// OLM mounts the certificate that it makes for the API service or the webhook at this path,
+    /// and replaces a mount that it finds there: the container does not see its own volume. See
+    /// OpenShift 4.12, Operators, *API service serving certificates*.
+    ///
+    /// # Repair
+    ///
+    /// Mount your volume at another path. For another path of OLM's certificate, mount the volume
+    /// `apiservice-cert` there.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// volumeMounts: [{name: apiservice-cert, mountPath: /certs}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// volumeMounts: [{name: my-certs, mountPath: /apiserver.local.config/certificates}]
+    /// ```
+    ///
+    /// `message: volumeMount "my-certs" at /apiserver.local.config/certificates is replaced by OLM`
+    CSV_49: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20259-20265, L21068-21071; OCP 4.5 L2155-2162",
+    }
+}
+
+const CERTIFICATES: &str = "/apiserver.local.config/certificates";
+const CERTIFICATE_VOLUME: &str = "apiservice-cert";
+/// Lists whose entries name the deployment that serves them.
+const BACKED: [&str; 2] = ["/spec/apiservicedefinitions/owned", "/spec/webhookdefinitions"];
+/// Containers whose mounts are looked at.
+const CONTAINERS: usize = 2_000;
+
+fn mounts(csv: &mut Csv<'_, '_>) {
+    let object = csv.object;
+    let backed = BACKED.map(|list| Entries::first(object, list, &["/deploymentName"]));
+    let backed = backed.iter().flat_map(Entries::iter);
+    let backed: HashSet<_> = backed.filter_map(|(_, entry)| entry.text(0)).collect();
+    // The largest last.
+    let inspected = [BACKED[0], BACKED[1], DEPLOYMENTS];
+    if backed.is_empty() || !inspected.iter().any(|pointer| csv.touches_json(pointer)) {
+        return;
+    }
+    let containers = "/spec/template/spec/containers";
+    let deployments = Entries::first(object, DEPLOYMENTS, &["/name", containers]);
+    let mut replaced = Findings::of(&CSV_49);
+    let mut left = CONTAINERS;
+    for (index, deployment) in deployments.iter() {
+        let is_backed = deployment.text(0).is_some_and(|name| backed.contains(name));
+        if !is_backed || deployment.length(1).is_none_or(|count| count == 0) {
+            continue;
+        }
+        let pointer = format!("{DEPLOYMENTS}/{index}{containers}");
+        for (container, row) in Entries::first(object, &pointer, &["/volumeMounts"]).iter() {
+            if row.length(0).is_none_or(|count| count == 0) {
+                continue;
+            }
+            let Some(rest) = left.checked_sub(1) else { return };
+            left = rest;
+            let list = format!("{pointer}/{container}/volumeMounts");
+            let mounts = Entries::first(object, &list, &["/name", "/mountPath"]);
+            // OLM stops at the first one that has either.
+            let first = mounts.iter().find(|(_, mount)| {
+                mount.text(0) == Some(CERTIFICATE_VOLUME) || mount.text(1) == Some(CERTIFICATES)
+            });
+            let Some((mount, row)) = first else { continue };
+            let name = row.text_or_empty(0);
+            if name != CERTIFICATE_VOLUME {
+                replaced.add(csv, || {
+                    let deployment = format!("{DEPLOYMENTS_FIELD}[{index}].spec.template.spec");
+                    let field =
+                        format!("{deployment}.containers[{container}].volumeMounts[{mount}]");
+                    let name = quote(name);
+                    [field, format!("volumeMount {name} at {CERTIFICATES} is replaced by OLM")]
+                });
+            }
+        }
+    }
+}
