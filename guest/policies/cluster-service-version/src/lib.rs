@@ -41,6 +41,7 @@ opgate_sdk::policy! {
         annotations::RULES,
         images::RULES,
         webhooks::RULES,
+        neighbours::required::RULES,
         neighbours::RULES,
     ],
     routes: [

@@ -1,0 +1,263 @@
+//! APIs that an Operator requires or owns, and CRDs: those of the cluster, or of the same bundle.
+
+use std::collections::{HashMap, HashSet};
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Rule, rule, rules};
+
+use crate::csv::Csv;
+use crate::entries::{Changed, Entries, Findings};
+use crate::reads::{API_SERVICES, CRDS};
+use crate::targets::{CATALOG, CSV, REGISTRY_BUNDLE};
+
+rules![CSV_50, CSV_51];
+
+const COLUMNS: [&str; 2] = ["/name", "/version"];
+const OWNED: &str = "/spec/customresourcedefinitions/owned";
+const REQUIRED: &str = "/spec/customresourcedefinitions/required";
+const REQUIRED_SERVICES: &str = "/spec/apiservicedefinitions/required";
+/// Questions about names that one review may ask of the cluster. A bundle has some dozens.
+const QUESTIONS: usize = 2_000;
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    available(csv);
+    served_by_cluster(csv);
+}
+
+rule! {
+    /// required APIs are available in the cluster
+    ///
+    /// For each entry of `spec.customresourcedefinitions.required` the CustomResourceDefinition of
+    /// that name is in the cluster and serves the version. For each entry of
+    /// `spec.apiservicedefinitions.required` the APIService `<version>.<group>` is in the cluster.
+    /// Copies are exempt where OLM writes them or the original is there. An UPDATE is judged by the
+    /// entries whose name, version or group is new. The rule reads CustomResourceDefinitions and
+    /// APIServices.
+    ///
+    /// # Why
+    ///
+    /// OLM keeps the ClusterServiceVersion pending until the APIs are there (OLM
+    /// `pkg/controller/operators/olm/requirements.go`). That may be so for a moment only, while OLM
+    /// installs another Operator that provides them, so the rule does not deny.
+    ///
+    /// # Repair
+    ///
+    /// Install an Operator that provides the API, or wait for it. With a Subscription OLM finds one
+    /// by itself.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # In the cluster, serving v1beta2.
+    /// required: [{name: etcdclusters.etcd.database.coreos.com, version: v1beta2}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same while the CustomResourceDefinition is not in the cluster.
+    ///
+    /// `message: required API etcdclusters.etcd.database.coreos.com v1beta2 is not available in the
+    /// cluster; the CSV stays pending until it is`
+    ///
+    /// For an API service: `message: required API v1alpha1.a.example.com is not available in the
+    /// cluster; the CSV stays pending until it is`
+    CSV_50: Warn {
+        on: [CSV: Create | Update],
+        reads: [CRDS, API_SERVICES],
+        source: "OCP 4.12 L2240-2256, L20533-20539, L21080, L25890-25902; OLM pkg/controller/operators/olm/requirements.go",
+    }
+}
+
+fn available(csv: &mut Csv<'_, '_>) {
+    if !csv.is_on(&CSV_50) {
+        return;
+    }
+    let mut missing = Findings::of(&CSV_50);
+    if let Some(required) = Changed::first(csv, REQUIRED, &COLUMNS) {
+        let mut known = Known::default();
+        for (index, crd) in required.new_by(&[0, 1]) {
+            let [name, version] = [0, 1].map(|column| crd.text_or_empty(column));
+            let Some(state) = known.state(csv, &CSV_50, name, version) else { break };
+            if state != State::Served {
+                let field = format!("spec.customresourcedefinitions.required[{index}].name");
+                missing.add(csv, || [field, not_available(&format!("{name} {version}"))]);
+            }
+            if missing.is_full() {
+                return;
+            }
+        }
+    }
+    let Some(services) = Changed::first(csv, REQUIRED_SERVICES, &["/version", "/group"]) else {
+        return;
+    };
+    let mut known = HashSet::new();
+    for (index, service) in services.new_by(&[0, 1]) {
+        let [version, group] = [0, 1].map(|column| service.text_or_empty(column));
+        let name = format!("{version}.{group}");
+        if version.is_empty() || group.is_empty() || known.contains(&name) {
+            continue;
+        }
+        if known.len() >= QUESTIONS || missing.is_full() {
+            return;
+        }
+        let answer = API_SERVICES.get("", &name);
+        let Some(answer) = csv.report.answer(&[&CSV_50], "APIServices", answer) else { return };
+        if answer.is_none() {
+            let field = format!("spec.apiservicedefinitions.required[{index}]");
+            missing.add(csv, || [field, not_available(&name)]);
+        }
+        // Once for all of its kinds.
+        known.insert(name);
+    }
+}
+
+fn not_available(api: &str) -> String {
+    format!("required API {api} is not available in the cluster; the CSV stays pending until it is")
+}
+
+rule! {
+    /// the version of an owned CRD is one that the CustomResourceDefinition serves
+    ///
+    /// `version` of each entry of `spec.customresourcedefinitions.owned` is among the
+    /// `spec.versions` of the CustomResourceDefinition of that name, with `served: true`. For a
+    /// request it is the one of the cluster; one that is not there yet is not judged. For the files
+    /// of a bundle it is the one in `manifests/`. Copies are exempt where OLM writes them or the
+    /// original is there. An UPDATE is judged by the entries whose name or version is new. The rule
+    /// reads CustomResourceDefinitions.
+    ///
+    /// # Why
+    ///
+    /// OLM does not install the Operator while the version is not served (OLM
+    /// `pkg/controller/operators/olm/requirements.go`). OpenShift 4.12, Operators, *Adding a new
+    /// CRD version* and *Deprecating or removing a CRD version*, asks to update the version in the
+    /// ClusterServiceVersion together with the CustomResourceDefinition.
+    ///
+    /// # Repair
+    ///
+    /// Correct the version in the ClusterServiceVersion, or add it to the CustomResourceDefinition.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The CustomResourceDefinition serves v1beta1.
+    /// owned: [{name: cluster.example.com, version: v1beta1, kind: Cluster}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same with `version: v1alpha1`.
+    ///
+    /// `message: owned CRD "cluster.example.com": version "v1alpha1" is not served by the CRD`
+    CSV_51: Warn {
+        on: [CSV: Create | Update, REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update],
+        reads: [CRDS],
+        source: "OCP 4.12 L20670-20680, L20753; OCP 4.15 L15122-15214",
+    }
+}
+
+fn served_by_cluster(csv: &mut Csv<'_, '_>) {
+    if !csv.is_on(&CSV_51) {
+        return;
+    }
+    let Some(owned) = Changed::first(csv, OWNED, &COLUMNS) else { return };
+    let mut known = Known::default();
+    let mut unserved = Findings::of(&CSV_51);
+    for (index, crd) in owned.new_by(&[0, 1]) {
+        let [name, version] = [0, 1].map(|column| crd.text_or_empty(column));
+        let Some(state) = known.state(csv, &CSV_51, name, version) else { return };
+        if state == State::Unserved {
+            unserved.add(csv, || not_served(index, name, version));
+        }
+        if unserved.is_full() {
+            return;
+        }
+    }
+}
+
+/// A CRD among the files of a bundle.
+#[derive(Debug)]
+pub(crate) struct Crd {
+    name: String,
+    served: HashSet<String>,
+}
+
+impl Crd {
+    /// What a manifest says, also one of `v1beta1`, which may have a single version.
+    pub(crate) fn of(manifest: &Document) -> Self {
+        let mut served: HashSet<_> = served_by(manifest).collect();
+        if manifest.length("/spec/versions").is_none_or(|count| count == 0) {
+            served.extend(manifest.text("/spec/version"));
+        }
+        Self { name: manifest.text_or_empty("/metadata/name"), served }
+    }
+}
+
+/// CSV-51 for a ClusterServiceVersion and the CRDs that are beside it.
+pub(crate) fn in_bundle(csv: &mut Csv<'_, '_>, crds: &[Crd]) {
+    let crds: HashMap<_, _> = crds.iter().map(|crd| (crd.name.as_str(), crd)).collect();
+    let owned = Entries::first(csv.object, OWNED, &COLUMNS);
+    let mut unserved = Findings::of(&CSV_51);
+    for (index, crd) in owned.iter() {
+        let [name, version] = [0, 1].map(|column| crd.text_or_empty(column));
+        let is_served = |crd: &&Crd| version.is_empty() || crd.served.contains(version);
+        if crds.get(name).is_some_and(|crd| !is_served(crd)) {
+            unserved.add(csv, || not_served(index, name, version));
+        }
+    }
+}
+
+fn not_served(index: usize, name: &str, version: &str) -> [String; 2] {
+    let (name, version) = (quote(name), quote(version));
+    let field = format!("spec.customresourcedefinitions.owned[{index}].version");
+    [field, format!("owned CRD {name}: version {version} is not served by the CRD")]
+}
+
+/// The versions that a CRD serves.
+fn served_by(crd: &Document) -> impl Iterator<Item = String> {
+    let versions = crd.rows("/spec/versions", &["/name", "/served"]);
+    let served = versions.iter().filter(|row| row.boolean(1) == Some(true));
+    served.map(|row| row.text_or_empty(0).to_owned()).collect::<Vec<_>>().into_iter()
+}
+
+/// What the cluster knows of a version of a CRD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Absent,
+    Unserved,
+    Served,
+}
+
+/// What the cluster was asked before.
+#[derive(Debug, Default)]
+struct Known<'r>(HashMap<[&'r str; 2], State>);
+
+impl<'r> Known<'r> {
+    /// The state of a version; none without a cluster, or after too many questions. An entry that
+    /// is incomplete is not judged.
+    fn state(
+        &mut self,
+        csv: &mut Csv<'_, '_>,
+        rule: &'static Rule,
+        name: &'r str,
+        version: &'r str,
+    ) -> Option<State> {
+        if name.is_empty() || version.is_empty() {
+            return Some(State::Served);
+        }
+        if let Some(state) = self.0.get(&[name, version]) {
+            return Some(*state);
+        }
+        if self.0.len() >= QUESTIONS {
+            return None;
+        }
+        let answer = CRDS.get("", name);
+        let crd = csv.report.answer(&[rule], "CustomResourceDefinitions", answer)?;
+        let state = match crd {
+            None => State::Absent,
+            Some(crd) if served_by(&crd).any(|served| served == version) => State::Served,
+            Some(_) => State::Unserved,
+        };
+        self.0.insert([name, version], state);
+        Some(state)
+    }
+}
