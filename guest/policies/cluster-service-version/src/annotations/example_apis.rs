@@ -1,0 +1,266 @@
+//! Examples and the APIs that a ClusterServiceVersion provides.
+//!
+//! ```text
+//! owned CRDs and API services ─▶ Provided (sorted) ◀── lookup ── examples
+//! ```
+//!
+//! Both can be tens of thousands, so neither is searched from the start.
+
+use opgate_sdk::{Kind, Report, Row, Rows, Shape, rule, rules};
+
+use super::examples::{EXAMPLES, Examples, column};
+use super::{Many, field};
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_56, CSV_57, CSV_58];
+
+const CRDS: &str = "/spec/customresourcedefinitions/owned";
+const SERVICES: &str = "/spec/apiservicedefinitions/owned";
+
+const OWNED_CRDS: Shape = Shape::List(&Shape::Struct(&[
+    ("name", Shape::Scalar),
+    ("version", Shape::Scalar),
+    ("kind", Shape::Scalar),
+]));
+const OWNED_SERVICES: Shape = Shape::List(&Shape::Struct(&[
+    ("group", Shape::Scalar),
+    ("version", Shape::Scalar),
+    ("kind", Shape::Scalar),
+]));
+
+/// Whether the provided APIs must be evaluated.
+pub(super) fn are_touched(csv: &Csv<'_, '_>) -> bool {
+    csv.touches(CRDS, &OWNED_CRDS) || csv.touches(SERVICES, &OWNED_SERVICES)
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>, examples: &Examples) {
+    if examples.is_new {
+        blocks(csv, examples);
+    }
+    let crds = csv.object.rows(CRDS, &["/name", "/version", "/kind"]);
+    let services = csv.object.rows(SERVICES, &["/group", "/version", "/kind"]);
+    let mut provided = Provided::of(&crds, &services);
+    strangers(csv, examples, &mut provided);
+    missing(csv, provided);
+}
+
+rule! {
+    /// an example has metadata and a spec
+    ///
+    /// Each element of `alm-examples`, or of `olm.examples` if that is absent, has objects
+    /// `metadata` and `spec`. They may be empty. The message says `alm-examples` for both
+    /// annotations. Copies are exempt. An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// The console uses the example as a template. Without a name and a spec, it is not one that a
+    /// user can create. The scorecard of the Operator SDK reports a missing spec.
+    ///
+    /// # Repair
+    ///
+    /// Write what a user needs to start with: a name and the smallest useful spec.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// alm-examples: >-
+    ///   [{"apiVersion":"etcd.database.coreos.com/v1beta2","kind":"EtcdCluster",
+    ///   "metadata":{"name":"example"},"spec":{"size":3}}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// alm-examples: '[{"apiVersion":"a/v1","kind":"A","metadata":{"name":"example"}}]'
+    /// ```
+    ///
+    /// `message: alm-examples[0] has no spec block`
+    CSV_56: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20767, L22176-22184; OCP 4.15 L16942-16960",
+    }
+}
+
+fn blocks(csv: &mut Csv<'_, '_>, examples: &Examples) {
+    let mut found = Many::of(&CSV_56);
+    for (index, row) in examples.rows.iter().enumerate() {
+        for (at, block) in [(column::METADATA, "metadata"), (column::SPEC, "spec")] {
+            if row.kind(at) != Kind::Object {
+                found.add(csv, || {
+                    let message = format!("{EXAMPLES}[{index}] has no {block} block");
+                    (format!("{}[{index}]", field(examples.name)), message)
+                });
+            }
+        }
+    }
+    found.finish(csv);
+}
+
+/// Group, version and kind.
+type Api<'a> = (&'a str, &'a str, &'a str);
+
+/// An owned API.
+struct Owned<'a> {
+    api: Api<'a>,
+    list: &'static str,
+    index: usize,
+    has_example: bool,
+}
+
+/// The APIs that a ClusterServiceVersion provides, each once, in the order of their names.
+struct Provided<'a> {
+    apis: Vec<Owned<'a>>,
+    /// Whether any are declared, if only with names that cannot be read.
+    are_declared: bool,
+}
+
+impl<'a> Provided<'a> {
+    fn of(crds: &'a Rows, services: &'a Rows) -> Self {
+        let mut apis = Vec::new();
+        let mut are_declared = false;
+        for (index, row) in crds.iter().enumerate() {
+            are_declared = true;
+            // A name without a group is for another rule.
+            if let Some((_, group)) = row.text_or_empty(0).split_once('.') {
+                let api = (group, row.text_or_empty(1), row.text_or_empty(2));
+                let list = "spec.customresourcedefinitions.owned";
+                apis.push(Owned { api, list, index, has_example: false });
+            }
+        }
+        for (index, row) in services.iter().enumerate() {
+            are_declared = true;
+            let api = (row.text_or_empty(0), row.text_or_empty(1), row.text_or_empty(2));
+            let list = "spec.apiservicedefinitions.owned";
+            apis.push(Owned { api, list, index, has_example: false });
+        }
+        // A stable sort: of several entries for an API the first stays.
+        apis.sort_by_key(|owned| owned.api);
+        apis.dedup_by_key(|owned| owned.api);
+        Self { apis, are_declared }
+    }
+
+    /// Notes an example. Says whether its API is provided.
+    fn has(&mut self, api: Api<'_>) -> bool {
+        let Ok(at) = self.apis.binary_search_by(|owned| owned.api.cmp(&api)) else { return false };
+        if let Some(owned) = self.apis.get_mut(at) {
+            owned.has_example = true;
+        }
+        true
+    }
+}
+
+/// The API of an example. Its `apiVersion` is known to be one.
+fn api_of<'r>(row: &Row<'r>) -> Api<'r> {
+    let api_version = row.text(column::API_VERSION).unwrap_or_default();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    (group, version, row.text(column::KIND).unwrap_or_default())
+}
+
+rule! {
+    /// an example is of an API that the ClusterServiceVersion provides
+    ///
+    /// If the ClusterServiceVersion owns custom resource definitions or API services, the group,
+    /// version and kind of each example are those of one of them. The group of a definition is what
+    /// follows the first dot of its name. The finding is at the first example of an API. Copies are
+    /// exempt. An UPDATE is judged by the annotation, and by name, version and kind (or group,
+    /// version and kind) of what is owned.
+    ///
+    /// # Why
+    ///
+    /// The console offers examples of the provided APIs only, and cannot create an object of an
+    /// API that nobody serves. The validators of operator-framework/api refuse the bundle.
+    ///
+    /// # Repair
+    ///
+    /// Correct `apiVersion` or `kind` of the example, add the definition to `owned`, or remove the
+    /// example.
+    ///
+    /// # Accepted
+    ///
+    /// An example `etcd.database.coreos.com/v1beta2`, `EtcdCluster`, where
+    /// `etcdclusters.etcd.database.coreos.com` with that version and kind is owned.
+    ///
+    /// # Rejected
+    ///
+    /// An example of kind `Foo` where only `EtcdCluster` is owned.
+    ///
+    /// `message: example must have a provided API`
+    CSV_57: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20764-20775; api pkg/validation/internal/csv.go",
+    }
+}
+
+fn strangers(csv: &mut Csv<'_, '_>, examples: &Examples, provided: &mut Provided<'_>) {
+    let mut found = Many::of(&CSV_57);
+    let mut first: Option<Vec<Api<'_>>> = Some(Vec::new());
+    for (index, row) in examples.rows.iter().enumerate() {
+        let api = api_of(&row);
+        if provided.has(api) || !provided.are_declared {
+            continue;
+        }
+        // Each API once, as upstream does, while there is room for findings.
+        if let Some(seen) = &mut first {
+            let Err(at) = seen.binary_search(&api) else { continue };
+            seen.insert(at, api);
+            if seen.len() >= Report::ROOM {
+                first = None;
+            }
+        }
+        found.add(csv, || {
+            (
+                format!("{}[{index}]", field(examples.name)),
+                "example must have a provided API".to_owned(),
+            )
+        });
+    }
+    found.finish(csv);
+}
+
+rule! {
+    /// every provided API has an example
+    ///
+    /// There is an example for each owned custom resource definition and API service: one with its
+    /// group, version and kind. Without `alm-examples` and `olm.examples` only CSV-52 applies.
+    /// Copies are exempt. An UPDATE is judged by the annotation, and by name, version and kind (or
+    /// group, version and kind) of what is owned.
+    ///
+    /// # Why
+    ///
+    /// The console fills the form for a custom resource with the example. Without one, a user starts
+    /// with an empty form.
+    ///
+    /// # Repair
+    ///
+    /// Add an example for the API to `alm-examples`.
+    ///
+    /// # Accepted
+    ///
+    /// One example of `EtcdCluster`, which is all that is owned.
+    ///
+    /// # Rejected
+    ///
+    /// `EtcdBackup` is owned, too.
+    ///
+    /// `message: provided API should have an example annotation`
+    CSV_58: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20764, L22577-22592; api pkg/validation/internal/csv.go",
+    }
+}
+
+fn missing(csv: &mut Csv<'_, '_>, provided: Provided<'_>) {
+    let mut missing = provided.apis;
+    missing.retain(|owned| !owned.has_example);
+    // As they stand in the object; the list of definitions comes first.
+    missing.sort_by(|one, other| (other.list, one.index).cmp(&(one.list, other.index)));
+    let mut found = Many::of(&CSV_58);
+    for Owned { list, index, .. } in missing {
+        found.add(csv, || {
+            let message = "provided API should have an example annotation";
+            (format!("{list}[{index}]"), message.to_owned())
+        });
+    }
+    found.finish(csv);
+}

@@ -1,0 +1,372 @@
+//! The annotation `alm-examples`, or `olm.examples` in its place: whether it can be read.
+//!
+//! ```text
+//! annotations ─▶ text ─▶ JSON? ─▶ what go-yaml takes? ─▶ Example of each element ─▶ example_apis
+//! ```
+//!
+//! Upstream checks that the text is JSON and then reads it as YAML, because it begins with `[`. What
+//! is JSON and no YAML is therefore refused like a list of something else than objects.
+
+use opgate_sdk::{Document, Kind, Row, Rows, rule, rules};
+use opgate_upstream::json::{self, Reading};
+
+use super::field;
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_52, CSV_53, CSV_54, CSV_55];
+
+/// The annotation with the examples.
+pub(super) const EXAMPLES: &str = "alm-examples";
+/// Read where the first is absent.
+const OTHER_EXAMPLES: &str = "olm.examples";
+
+/// Levels of lists and objects that Go's decoder reads.
+const GO_DEPTH: usize = 10_000;
+/// Longer messages are cut at 4,096 bytes, and the end of this one is its point.
+const LONGEST: usize = 4_000;
+/// Bytes before the mark that stay of a long text.
+const TAIL: usize = 1_000;
+
+/// Examples that can be read.
+pub(super) struct Examples {
+    /// The annotation.
+    pub(super) name: &'static str,
+    /// What each example says of itself, see [`column`].
+    pub(super) rows: Rows,
+    /// Whether the annotation must be evaluated.
+    pub(super) is_new: bool,
+}
+
+/// Judges the annotations. Returns the examples if they, or the APIs that are provided, must be
+/// evaluated.
+pub(super) fn judge(csv: &mut Csv<'_, '_>, apis_are_new: bool) -> Option<Examples> {
+    let (is_first, is_other) = (csv.has_annotation(EXAMPLES), csv.has_annotation(OTHER_EXAMPLES));
+    // What the first says has no effect on the other, but its absence has.
+    let is_first_new = csv.touches_annotation(EXAMPLES);
+    let is_new = is_first_new || csv.touches_annotation(OTHER_EXAMPLES);
+    presence(csv, is_first || is_other, is_new);
+    both(csv, is_first && is_other && is_new);
+    let (name, is_new) = if is_first { (EXAMPLES, is_first_new) } else { (OTHER_EXAMPLES, is_new) };
+    if !(is_first || is_other) || !(is_new || apis_are_new) {
+        return None;
+    }
+    // Go reads null as an empty text.
+    let text = csv.annotation(name).unwrap_or_default();
+    let rows = read(csv, name, &text, is_new)?;
+    Some(Examples { name, rows, is_new })
+}
+
+rule! {
+    /// a ClusterServiceVersion has annotations, and examples among them
+    ///
+    /// There is an annotation, and one of `alm-examples` and `olm.examples` is there. An empty text
+    /// counts as there. Copies are exempt. An UPDATE is judged by the annotations as a whole where
+    /// there are none, and by these two otherwise.
+    ///
+    /// # Why
+    ///
+    /// The console fills the form for a custom resource with the example. Without one, a user starts
+    /// with an empty form.
+    ///
+    /// # Repair
+    ///
+    /// Add `alm-examples` with an example for each owned API. `operator-sdk generate bundle` makes
+    /// it from `config/samples`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations:
+    ///     alm-examples: '[{"apiVersion":"etcd.database.coreos.com/v1beta2","kind":"EtcdCluster"}]'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   name: memcached-operator.v0.0.1
+    /// ```
+    ///
+    /// `message: annotations not found`
+    CSV_52: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L22672-22679; OCP 4.15 L17241-17400; api pkg/validation/internal/csv.go",
+    }
+}
+
+fn presence(csv: &mut Csv<'_, '_>, is_there: bool, is_new: bool) {
+    if csv.annotations().is_empty() {
+        if csv.touches_json("/metadata/annotations") {
+            csv.add(&CSV_52, "metadata.annotations", "annotations not found");
+        }
+    } else if !is_there && is_new {
+        csv.add(&CSV_52, "metadata.annotations", "example annotations not found");
+    }
+}
+
+rule! {
+    /// examples are in one annotation only
+    ///
+    /// `alm-examples` and `olm.examples` are not both there. If they are, the rules about examples
+    /// look at `alm-examples` only. Copies are exempt. An UPDATE is judged by these annotations.
+    ///
+    /// # Why
+    ///
+    /// Nobody reads the second annotation, so what it says gets out of date.
+    ///
+    /// # Repair
+    ///
+    /// Move the examples to `alm-examples`, and remove `olm.examples`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {alm-examples: '[]'}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {alm-examples: '[]', olm.examples: '[]'}}
+    /// ```
+    ///
+    /// message: ``both `alm-examples` and `olm.examples` are present. Checking only `alm-examples` ``
+    CSV_53: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "api pkg/validation/internal/csv.go",
+    }
+}
+
+fn both(csv: &mut Csv<'_, '_>, are_new: bool) {
+    if are_new {
+        let message =
+            "both `alm-examples` and `olm.examples` are present. Checking only `alm-examples`";
+        csv.add(&CSV_53, &field(OTHER_EXAMPLES), message);
+    }
+}
+
+rule! {
+    /// examples are JSON
+    ///
+    /// The annotation `alm-examples`, or `olm.examples` if that is absent, is empty or JSON. The
+    /// message has the number of bytes up to and with the first wrong one, and the text up to there;
+    /// of a long text the last 1,000 bytes. Copies are exempt. An UPDATE is judged by the
+    /// annotation.
+    ///
+    /// # Why
+    ///
+    /// Neither the console nor OLM can read the examples. The validators of operator-framework/api
+    /// refuse the bundle with this message.
+    ///
+    /// # Repair
+    ///
+    /// Correct the text at the mark. Often it is a comma before a closing bracket, or a comment.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {alm-examples: '[]'}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {alm-examples: '[{"apiVersion":"a/v1",}]'}}
+    /// ```
+    ///
+    /// `message: invalid character at 23\n [{"apiVersion":"a/v1",}<--(see the invalid character)`,
+    /// where `\n` is a line break
+    CSV_54: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19374-19378, L20764-20775; OCP 4.15 L14404, L15216-15342; \
+                 api pkg/validation/internal/csv.go",
+    }
+}
+
+/// The examples, unless the text cannot be read.
+fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<Rows> {
+    if text.is_empty() {
+        return Some(rows_of(&Document::parse("[]").ok()?));
+    }
+    let Ok(document) = Document::parse(text) else {
+        // The host does not say it in Go's words, and does not read as deep.
+        let reading = Reading { max_depth: GO_DEPTH, ..Reading::WHOLE };
+        if let Err(error) = json::check(text.as_bytes(), reading)
+            && is_new
+        {
+            csv.add(&CSV_54, &field(name), invalid(text, error.offset));
+        }
+        return None;
+    };
+    decoded(csv, name, text, &document, is_new)
+}
+
+/// Upstream's text. Its offset counts the wrong byte, unless the text ends too soon.
+fn invalid(text: &str, at: usize) -> String {
+    let offset = text.len().min(at.saturating_add(1));
+    let shown = text.as_bytes().get(..offset).unwrap_or_default();
+    let (cut, shown) = match shown.len().checked_sub(LONGEST) {
+        Some(_) => {
+            let start = shown.len().saturating_sub(TAIL);
+            let is_start = |at: &usize| text.is_char_boundary(*at);
+            let start = (start..shown.len()).find(is_start).unwrap_or(start);
+            ("…", shown.get(start..).unwrap_or_default())
+        }
+        None => ("", shown),
+    };
+    let shown = String::from_utf8_lossy(shown);
+    format!("invalid character at {offset}\n {cut}{shown}<--(see the invalid character)")
+}
+
+rule! {
+    /// examples are a list of objects with apiVersion and kind
+    ///
+    /// The annotation `alm-examples`, or `olm.examples` if that is absent, is a list. Each element
+    /// is an object with the strings `apiVersion` (`group/version` or `version`) and `kind`. An
+    /// empty annotation and `null` are accepted, as upstream does. Upstream reads the list as YAML,
+    /// so the escapes `\/` and `\ud800` to `\udfff` and control characters are refused, too.
+    /// Copies are exempt. An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// The console finds the example for an API by `apiVersion` and `kind`. The validators of
+    /// operator-framework/api cannot decode anything else.
+    ///
+    /// # Repair
+    ///
+    /// Put the objects into a list, and give each its `apiVersion` and `kind`. Write characters
+    /// instead of their escapes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// alm-examples: '[{"apiVersion":"etcd.database.coreos.com/v1beta2","kind":"EtcdBackup"}]'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// alm-examples: '[{"metadata":{"name":"example"}}]'
+    /// ```
+    ///
+    /// `message: error decoding example CustomResource`
+    CSV_55: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20764-20775; OCP 4.15 L15216-15342; api pkg/validation/internal/csv.go",
+    }
+}
+
+/// What each example says of itself.
+pub(super) mod column {
+    pub(crate) const API_VERSION: usize = 0;
+    pub(crate) const KIND: usize = 1;
+    pub(crate) const METADATA: usize = 2;
+    pub(crate) const SPEC: usize = 3;
+}
+
+fn rows_of(examples: &Document) -> Rows {
+    examples.rows("", &["/apiVersion", "/kind", "/metadata", "/spec"])
+}
+
+/// The examples, if upstream can decode them.
+fn decoded(
+    csv: &mut Csv<'_, '_>,
+    name: &str,
+    text: &str,
+    document: &Document,
+    is_new: bool,
+) -> Option<Rows> {
+    let is_list = matches!(document.kind(""), Kind::List | Kind::Null);
+    let rows = rows_of(document);
+    let is_object = |row: &Row<'_>| {
+        let api_version = row.text_or_empty(column::API_VERSION);
+        !row.text_or_empty(column::KIND).is_empty()
+            && !matches!(api_version, "" | "/")
+            && api_version.matches('/').count() <= 1
+    };
+    let wrong = if is_list && !is_refused_by_yaml(text) {
+        let index = rows.iter().position(|row| !is_object(&row));
+        index.map(|index| format!("{}[{index}]", field(name)))
+    } else {
+        Some(field(name))
+    };
+    let Some(wrong) = wrong else { return Some(rows) };
+    if is_new {
+        csv.add(&CSV_55, &wrong, "error decoding example CustomResource");
+    }
+    None
+}
+
+/// Whether go-yaml v2 refuses a text that is JSON: escapes that it does not know, surrogates, control
+/// characters, and a tab before anything else.
+fn is_refused_by_yaml(text: &str) -> bool {
+    let blank = text.trim_start_matches([' ', '\t', '\r', '\n']).len();
+    let blank = text.len().saturating_sub(blank);
+    text.get(..blank).is_some_and(|blank| blank.contains('\t'))
+        || has_odd_escape(text)
+        || text.contains(|c: char| {
+            matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
+        })
+}
+
+/// Whether a string has the escape `\/`, or one of a surrogate. In JSON a backslash is in a string.
+fn has_odd_escape(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once('\\') {
+        match after.as_bytes() {
+            [b'/', ..] | [b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..] => {
+                return true;
+            }
+            _ => {}
+        }
+        // The character that is escaped is ASCII.
+        rest = after.get(1..).unwrap_or_default();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_text_stays() {
+        for (text, at, starts, ends) in [
+            ("[1,]", 3, "invalid character at 4\n [1,]<--(", "[1,]<--(see the invalid character)"),
+            ("[", 1, "invalid character at 1\n [<--(", "\n [<--(see the invalid character)"),
+            (
+                "é",
+                0,
+                "invalid character at 1\n \u{fffd}<",
+                "\u{fffd}<--(see the invalid character)",
+            ),
+        ] {
+            let message = invalid(text, at);
+            assert!(message.starts_with(starts) && message.ends_with(ends), "{message:?}");
+        }
+        let text = format!("[\"{}\",]", "é".repeat(5_000));
+        let message = invalid(&text, text.len() - 1);
+        assert!(message.starts_with("invalid character at 10005\n …é"), "{message}");
+        assert!(message.ends_with("é\",]<--(see the invalid character)"), "{message}");
+        assert!(message.len() < 1_100);
+    }
+
+    #[test]
+    fn json_that_is_no_yaml_is_known() {
+        for (text, is_refused) in [
+            (r#"["a\\/b\\ud83d", "\u00e9\ue000\n\t\"\\"]"#, false),
+            (r#"["\/"]"#, true),
+            (r#"["\\\/"]"#, true),
+            (r#"["\ud83d\ude80"]"#, true),
+            (r#"["\uDFFF"]"#, true),
+            ("[\"\u{7f}\"]", true),
+            ("[\"🚀\"]", false),
+            (" \n\t[]", true),
+            ("[\t\n\t]", false),
+        ] {
+            assert_eq!(is_refused_by_yaml(text), is_refused, "{text}");
+        }
+    }
+}
