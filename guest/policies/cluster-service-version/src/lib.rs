@@ -40,6 +40,7 @@ opgate_sdk::policy! {
         install::APIS,
         annotations::examples::RULES,
         annotations::example_apis::RULES,
+        annotations::templates::RULES,
         images::RULES,
         webhooks::RULES,
         neighbours::required::RULES,

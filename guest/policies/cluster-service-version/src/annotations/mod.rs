@@ -12,6 +12,7 @@
 
 pub(crate) mod example_apis;
 pub(crate) mod examples;
+pub(crate) mod templates;
 
 use opgate_sdk::{Document, Kind, Report, Rows, Rule};
 
@@ -22,6 +23,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     if let Some(examples) = examples::judge(csv, apis_are_new) {
         example_apis::judge(csv, &examples);
     }
+    templates::judge(csv);
 }
 
 /// Bytes of a value that a message repeats.

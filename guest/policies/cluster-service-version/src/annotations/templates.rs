@@ -1,0 +1,236 @@
+//! Annotations with templates that the console offers: the first custom resource, and the namespace
+//! of the Operator.
+
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{Document, Kind, names, rule, rules};
+use opgate_yaml::Words;
+
+use super::{SHOWN, field};
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_59, CSV_60, CSV_61];
+
+const RESOURCE: &str = "operatorframework.io/initialization-resource";
+const NAMESPACE: &str = "operatorframework.io/suggested-namespace";
+const NAMESPACE_TEMPLATE: &str = "operatorframework.io/suggested-namespace-template";
+
+/// Bytes of YAML that are read: that takes a hundred times as long as JSON.
+const YAML: usize = 65_536;
+/// Bytes of JSON that YAML may become.
+const ROOM: usize = 262_144;
+
+const TOO_LARGE: &str = "the template is more than 64 KiB of YAML";
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    resource(csv);
+    namespace(csv);
+    namespace_template(csv);
+}
+
+/// What a template is.
+enum Template {
+    Object(Document),
+    /// Why it is none.
+    Wrong(String),
+    TooLarge,
+}
+
+impl Template {
+    /// Reads one object in JSON or YAML.
+    fn read(text: &str) -> Self {
+        let wrong = |why: &str| Self::Wrong(why.to_owned());
+        let document = match Document::parse(text) {
+            Ok(document) => document,
+            Err(_) if text.len() > YAML => return Self::TooLarge,
+            Err(_) => match opgate_yaml::documents(text, Words::All, ROOM).as_deref() {
+                Ok([]) => return wrong("it is empty"),
+                Ok([part]) => match Document::parse(&part.json) {
+                    Ok(document) => document,
+                    Err(why) => return Self::Wrong(why),
+                },
+                Ok(parts) => return Self::Wrong(format!("it has {} documents", parts.len())),
+                Err(error) => return Self::Wrong(error.upstream()),
+            },
+        };
+        if document.kind("") != Kind::Object {
+            return wrong("it is not an object");
+        }
+        for (pointer, name) in
+            [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")]
+        {
+            if document.text_or_empty(pointer).is_empty() {
+                return Self::Wrong(format!("{name} is missing"));
+            }
+        }
+        Self::Object(document)
+    }
+}
+
+rule! {
+    /// the resource to create after the installation is a complete object
+    ///
+    /// The annotation `operatorframework.io/initialization-resource` is one object in JSON or YAML
+    /// with the strings `apiVersion`, `kind` and `metadata.name`. In YAML it is one document. More
+    /// than 64 KiB of YAML are not read, and the rule is reported as not evaluated. Copies are
+    /// exempt. An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// After the installation the console asks the user to create this object. It can neither show
+    /// nor create anything else.
+    ///
+    /// # Repair
+    ///
+    /// Write the complete object, as in a file for `kubectl create`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// operatorframework.io/initialization-resource: >-
+    ///   {"apiVersion":"ocs.openshift.io/v1","kind":"StorageCluster",
+    ///   "metadata":{"name":"example-storagecluster"},"spec":{"manageNodes":false}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// operatorframework.io/initialization-resource: '[]'
+    /// ```
+    ///
+    /// `message: operatorframework.io/initialization-resource must include a template that contains
+    /// a complete YAML definition: it is not an object`
+    CSV_59: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L19383-19387, L20824-20892; OCP 4.15 L14405, L15216-15342",
+    }
+}
+
+fn resource(csv: &mut Csv<'_, '_>) {
+    let Some(text) = changed(csv, RESOURCE) else { return };
+    match Template::read(&text) {
+        Template::Object(_) => {}
+        Template::Wrong(why) => {
+            let message = format!(
+                "{RESOURCE} must include a template that contains a complete YAML definition: {why}"
+            );
+            csv.add(&CSV_59, &field(RESOURCE), message);
+        }
+        Template::TooLarge => csv.report.skip(&CSV_59, &field(RESOURCE), TOO_LARGE),
+    }
+}
+
+/// The text of an annotation that must be evaluated.
+fn changed(csv: &Csv<'_, '_>, name: &str) -> Option<String> {
+    csv.annotation(name).filter(|_| csv.touches_annotation(name))
+}
+
+rule! {
+    /// the suggested namespace is the name of a namespace
+    ///
+    /// The annotation `operatorframework.io/suggested-namespace` is a DNS-1123 label: at most 63
+    /// lower case letters, digits and hyphens, with a letter or digit at both ends. Copies are
+    /// exempt. An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// The console creates the Operator's namespace with this name, and the API server refuses any
+    /// other.
+    ///
+    /// # Repair
+    ///
+    /// Write the name of one namespace.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// operatorframework.io/suggested-namespace: openshift-storage
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// operatorframework.io/suggested-namespace: a,b
+    /// ```
+    ///
+    /// `message: operatorframework.io/suggested-namespace "a,b" is not a valid namespace name`
+    CSV_60: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19392-19396, L19947-19961; OCP 4.15 L14408, L14722-14738",
+    }
+}
+
+fn namespace(csv: &mut Csv<'_, '_>) {
+    let Some(name) = changed(csv, NAMESPACE) else { return };
+    if !names::label_errors(&name).is_empty() {
+        let shown = quote(&shortened(&name, SHOWN));
+        csv.add(
+            &CSV_60,
+            &field(NAMESPACE),
+            format!("{NAMESPACE} {shown} is not a valid namespace name"),
+        );
+    }
+}
+
+rule! {
+    /// the template of the suggested namespace is a Namespace
+    ///
+    /// The annotation `operatorframework.io/suggested-namespace-template` is one object in JSON or
+    /// YAML, of `apiVersion: v1` and `kind: Namespace`, with `metadata.name`. It takes the place of
+    /// `operatorframework.io/suggested-namespace`. More than 64 KiB of YAML are not read, and the
+    /// rule is reported as not evaluated. In files, the object itself may stand in the place of its
+    /// text. Copies are exempt. An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// The console creates the Operator's namespace from this template, and from nothing if it
+    /// cannot read it.
+    ///
+    /// # Repair
+    ///
+    /// Write the manifest of the namespace, with its labels and annotations.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// operatorframework.io/suggested-namespace-template: >-
+    ///   {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a",
+    ///   "annotations":{"openshift.io/node-selector":""}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// operatorframework.io/suggested-namespace-template: >-
+    ///   {"apiVersion":"v1","kind":"Project","metadata":{"name":"x"}}
+    /// ```
+    ///
+    /// `message: operatorframework.io/suggested-namespace-template is not a v1 Namespace manifest:
+    /// it is a v1 Project`
+    CSV_61: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        may_skip: true,
+        source: "OCP 4.15 L14409, L14740-14780",
+    }
+}
+
+fn namespace_template(csv: &mut Csv<'_, '_>) {
+    let Some(text) = changed(csv, NAMESPACE_TEMPLATE) else { return };
+    let why = match Template::read(&text) {
+        Template::Object(object) => {
+            let api_version = object.text_or_empty("/apiVersion");
+            let kind = object.text_or_empty("/kind");
+            if api_version == "v1" && kind == "Namespace" {
+                return;
+            }
+            shortened(&format!("it is a {api_version} {kind}"), SHOWN)
+        }
+        Template::Wrong(why) => why,
+        Template::TooLarge => {
+            return csv.report.skip(&CSV_61, &field(NAMESPACE_TEMPLATE), TOO_LARGE);
+        }
+    };
+    let message = format!("{NAMESPACE_TEMPLATE} is not a v1 Namespace manifest: {why}");
+    csv.add(&CSV_61, &field(NAMESPACE_TEMPLATE), message);
+}
