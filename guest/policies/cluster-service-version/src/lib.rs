@@ -41,6 +41,7 @@ opgate_sdk::policy! {
         annotations::examples::RULES,
         annotations::example_apis::RULES,
         annotations::templates::RULES,
+        annotations::features::RULES,
         images::RULES,
         webhooks::RULES,
         neighbours::required::RULES,

@@ -12,6 +12,7 @@
 
 pub(crate) mod example_apis;
 pub(crate) mod examples;
+pub(crate) mod features;
 pub(crate) mod templates;
 
 use opgate_sdk::{Document, Kind, Report, Rows, Rule};
@@ -24,6 +25,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         example_apis::judge(csv, &examples);
     }
     templates::judge(csv);
+    features::judge(csv);
 }
 
 /// Bytes of a value that a message repeats.

@@ -1,0 +1,294 @@
+//! Annotations about the infrastructure that an Operator supports: the list of the older editions,
+//! and one annotation for each feature.
+
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{rule, rules};
+
+use super::{Many, SHOWN, field, list, raw};
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_62, CSV_63, CSV_64, CSV_65, CSV_66];
+
+const INFRASTRUCTURE: &str = "operators.openshift.io/infrastructure-features";
+const VALUES: [&str; 6] = ["disconnected", "cnf", "cni", "csi", "fips", "proxy-aware"];
+
+/// The start of the name of each feature's annotation.
+const FEATURE: &str = "features.operators.openshift.io/";
+const FEATURES: [&str; 10] = [
+    "disconnected",
+    "fips-compliant",
+    "proxy-aware",
+    "tls-profiles",
+    "token-auth-aws",
+    "token-auth-azure",
+    "token-auth-gcp",
+    "cnf",
+    "cni",
+    "csi",
+];
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    infrastructure(csv);
+    features(csv);
+}
+
+rule! {
+    /// infrastructure features have the documented values
+    ///
+    /// The annotation `operators.openshift.io/infrastructure-features` is a JSON array, and each
+    /// element is exactly one of the strings `disconnected`, `cnf`, `cni`, `csi`, `fips` and
+    /// `proxy-aware`. What differs from one of them only in case is for CSV-63. Copies are exempt.
+    /// An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// The console filters Operators by these values. An Operator with another one is not found,
+    /// for example in a search for Operators that work in a disconnected cluster.
+    ///
+    /// # Repair
+    ///
+    /// Write a JSON array of the listed strings, and remove other values.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// operators.openshift.io/infrastructure-features: '["disconnected", "proxy-aware"]'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// operators.openshift.io/infrastructure-features: '["disconnected","foo"]'
+    /// ```
+    ///
+    /// `message: operators.openshift.io/infrastructure-features: Unsupported value: "foo": valid,
+    /// case-sensitive values are disconnected, cnf, cni, csi, fips, proxy-aware`
+    CSV_62: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19401-19433, L19465, L19489, L19785; OCP 4.15 L14375-14394",
+    }
+}
+
+rule! {
+    /// infrastructure features are written in lower case
+    ///
+    /// No element of the annotation `operators.openshift.io/infrastructure-features` equals a valid
+    /// value only if case is ignored. This is a warning because the documentation of OpenShift 4.5
+    /// prints `Disconnected`. Copies are exempt. An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// The values are case-sensitive: the console does not find the Operator by this feature.
+    ///
+    /// # Repair
+    ///
+    /// Write the value as the message says.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// operators.openshift.io/infrastructure-features: '["disconnected"]'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// operators.openshift.io/infrastructure-features: '["Disconnected"]'
+    /// ```
+    ///
+    /// `message: operators.openshift.io/infrastructure-features value "Disconnected" must be written
+    /// "disconnected" (case-sensitive)`
+    CSV_63: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19405; OCP 4.5 L6438-6443",
+    }
+}
+
+rule! {
+    /// infrastructure features are in annotations of their own
+    ///
+    /// The annotation `operators.openshift.io/infrastructure-features` is absent. The rule is off
+    /// unless a level is configured for it; configure one for clusters of OpenShift 4.14 and later.
+    /// Both kinds of annotations may be used together, so it only warns. Copies are exempt. An
+    /// UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// OpenShift 4.14 deprecated the annotation in favour of `features.operators.openshift.io/…`,
+    /// and a later version may no longer read it.
+    ///
+    /// # Repair
+    ///
+    /// Write an annotation for each feature. Keep the old one while the Operator is also for older
+    /// versions, and leave the rule off.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// features.operators.openshift.io/disconnected: "true"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// operators.openshift.io/infrastructure-features: '["fips"]'
+    /// ```
+    ///
+    /// `message: operators.openshift.io/infrastructure-features is deprecated; use the
+    /// features.operators.openshift.io annotations`
+    CSV_64: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        off_until: [],
+        source: "OCP 4.15 L14326, L14369-14394",
+    }
+}
+
+fn infrastructure(csv: &mut Csv<'_, '_>) {
+    let Some(text) = csv.annotation(INFRASTRUCTURE) else { return };
+    if !csv.touches_annotation(INFRASTRUCTURE) {
+        return;
+    }
+    let at = field(INFRASTRUCTURE);
+    let deprecated = "operators.openshift.io/infrastructure-features is deprecated; use the \
+                      features.operators.openshift.io annotations";
+    csv.add(&CSV_64, &at, deprecated);
+    let unsupported = |value: &str| {
+        let value = quote(&shortened(value, SHOWN));
+        let valid = VALUES.join(", ");
+        format!(
+            "{INFRASTRUCTURE}: Unsupported value: {value}: valid, case-sensitive values are {valid}"
+        )
+    };
+    let Some((list, rows)) = list(&text) else {
+        return csv.add(&CSV_62, &at, unsupported(&text));
+    };
+    let (mut unknown, mut other_case) = (Many::of(&CSV_62), Many::of(&CSV_63));
+    for (index, row) in rows.iter().enumerate() {
+        let element = || format!("{at}[{index}]");
+        let Some(value) = row.text(0) else {
+            unknown.add(csv, || (element(), unsupported(&raw(&list, &format!("/{index}")))));
+            continue;
+        };
+        match VALUES.iter().find(|known| known.eq_ignore_ascii_case(value)) {
+            Some(known) if *known == value => {}
+            Some(known) => other_case.add(csv, || {
+                let (value, known) = (quote(value), quote(known));
+                let message = format!(
+                    "{INFRASTRUCTURE} value {value} must be written {known} (case-sensitive)"
+                );
+                (element(), message)
+            }),
+            None => unknown.add(csv, || (element(), unsupported(value))),
+        }
+    }
+    unknown.finish(csv);
+    other_case.finish(csv);
+}
+
+rule! {
+    /// a feature is supported or not
+    ///
+    /// The annotations `features.operators.openshift.io/disconnected`, `fips-compliant`,
+    /// `proxy-aware`, `tls-profiles`, `token-auth-aws`, `token-auth-azure`, `token-auth-gcp`,
+    /// `cnf`, `cni` and `csi` are exactly `true` or `false`. Copies are exempt. An UPDATE is judged
+    /// by the annotation.
+    ///
+    /// # Why
+    ///
+    /// The console compares the value with these two words. An Operator with `yes` is not among
+    /// those that support the feature.
+    ///
+    /// # Repair
+    ///
+    /// Write `"true"` or `"false"`, with quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// features.operators.openshift.io/fips-compliant: "false"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// features.operators.openshift.io/disconnected: "yes"
+    /// ```
+    ///
+    /// `message: features.operators.openshift.io/disconnected: Unsupported value: "yes": supported
+    /// values: "true", "false"`
+    CSV_65: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.15 L14318-14360",
+    }
+}
+
+rule! {
+    /// feature annotations are documented ones
+    ///
+    /// Each annotation that starts with `features.operators.openshift.io/` ends with one of the
+    /// names that CSV-65 lists, or with one of the setting `csv.features`. The rule is off unless a
+    /// level is configured for it, because the documentation does not forbid others. Copies are
+    /// exempt. An UPDATE is judged by the annotation.
+    ///
+    /// # Why
+    ///
+    /// Nobody reads an annotation whose name has a spelling mistake, and the Operator appears not to
+    /// support the feature.
+    ///
+    /// # Repair
+    ///
+    /// Correct the name. If it is one of a newer OpenShift, add it to `csv.features`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// features.operators.openshift.io/cnf: "true"
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// features.operators.openshift.io/gpu: "true"
+    /// ```
+    ///
+    /// `message: features.operators.openshift.io/gpu is not a documented feature annotation`
+    CSV_66: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        off_until: [],
+        source: "OCP 4.15 L14328-14342",
+    }
+}
+
+fn features(csv: &mut Csv<'_, '_>) {
+    let names = csv.annotations();
+    let start = names.partition_point(|name| name.as_str() < FEATURE);
+    let found = names.get(start..).unwrap_or_default();
+    let found = found.iter().take_while(|name| name.starts_with(FEATURE));
+    let found: Vec<String> = found.filter(|name| csv.touches_annotation(name)).cloned().collect();
+    let is_strict = csv.is_on(&CSV_66);
+    let more = if is_strict { csv.review.settings.texts("/csv/features") } else { Vec::new() };
+    let mut undocumented = Many::of(&CSV_66);
+    for name in found {
+        let feature = name.strip_prefix(FEATURE).unwrap_or_default();
+        if FEATURES.contains(&feature) {
+            supported(csv, &name);
+        } else if is_strict && !more.iter().any(|known| known == feature) {
+            undocumented.add(csv, || {
+                let shown = shortened(&name, SHOWN);
+                (field(&name), format!("{shown} is not a documented feature annotation"))
+            });
+        }
+    }
+    undocumented.finish(csv);
+}
+
+fn supported(csv: &mut Csv<'_, '_>, name: &str) {
+    let Some(value) = csv.annotation(name) else { return };
+    if !matches!(value.as_str(), "true" | "false") {
+        let value = quote(&shortened(&value, SHOWN));
+        let message =
+            format!("{name}: Unsupported value: {value}: supported values: \"true\", \"false\"");
+        csv.add(&CSV_65, &field(name), message);
+    }
+}
