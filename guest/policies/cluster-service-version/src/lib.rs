@@ -42,6 +42,7 @@ opgate_sdk::policy! {
         annotations::example_apis::RULES,
         annotations::templates::RULES,
         annotations::features::RULES,
+        annotations::properties::RULES,
         images::RULES,
         webhooks::RULES,
         neighbours::required::RULES,

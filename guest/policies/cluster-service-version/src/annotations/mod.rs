@@ -13,6 +13,8 @@
 pub(crate) mod example_apis;
 pub(crate) mod examples;
 pub(crate) mod features;
+pub(crate) mod openshift;
+pub(crate) mod properties;
 pub(crate) mod templates;
 
 use opgate_sdk::{Document, Kind, Report, Rows, Rule};
@@ -26,6 +28,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     }
     templates::judge(csv);
     features::judge(csv);
+    properties::judge(csv);
 }
 
 /// Bytes of a value that a message repeats.

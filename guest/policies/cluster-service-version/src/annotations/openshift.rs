@@ -1,0 +1,156 @@
+//! The last OpenShift version that an Operator works on: the property `olm.maxOpenShiftVersion`.
+//!
+//! OLM takes it from its own annotation, in which it writes the properties of the bundle; authors
+//! write it into `olm.properties`. OLM counts 4.23 and 5.0 as one version.
+
+use opgate_sdk::go::shortened;
+use opgate_sdk::{Document, Kind, Rows};
+use opgate_upstream::version::Version;
+
+use super::{SHOWN, field};
+use crate::csv::annotation;
+
+/// The type of the property.
+pub(crate) const PROPERTY: &str = "olm.maxOpenShiftVersion";
+
+/// The annotations, and where their list of properties is.
+const ANNOTATIONS: [(&str, &str); 2] =
+    [("olm.properties", ""), ("operatorframework.io/properties", "/properties")];
+
+/// Major and minor number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Minor(u64, u64);
+
+impl From<&Version> for Minor {
+    fn from(version: &Version) -> Self {
+        match (version.major, version.minor) {
+            (4, 23) => Self(5, 0),
+            (major, minor) => Self(major, minor),
+        }
+    }
+}
+
+impl Minor {
+    /// Reads a version of a cluster, or the value of the property.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        // Nothing is not version 0.
+        let version = Version::parse_tolerant(text).ok().filter(|_| !text.trim().is_empty())?;
+        Some(Self::from(&version))
+    }
+}
+
+/// The last version that is supported.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Maximum {
+    pub(crate) minor: Minor,
+    /// As it is written.
+    pub(crate) text: String,
+    /// The annotation that has it.
+    pub(crate) annotation: &'static str,
+}
+
+impl Maximum {
+    /// The field that has it.
+    pub(crate) fn field(&self) -> String {
+        field(self.annotation)
+    }
+}
+
+/// The properties of a list: type and value.
+pub(super) fn properties(list: &Document, pointer: &str) -> Rows {
+    list.rows(pointer, &["/type", "/value"])
+}
+
+/// The last version that a ClusterServiceVersion supports: the lowest of those that it names. A
+/// value that is none has no effect.
+pub(crate) fn maximum(csv: &Document) -> Option<Maximum> {
+    let mut lowest: Option<Maximum> = None;
+    for (annotation, pointer) in ANNOTATIONS {
+        let Some(text) = text_of(csv, annotation) else { continue };
+        // An escape could hide it.
+        if !text.contains(PROPERTY) && !text.contains('\\') {
+            continue;
+        }
+        let Ok(list) = Document::parse(&text) else { continue };
+        for (index, row) in properties(&list, pointer).iter().enumerate() {
+            if row.text(0) != Some(PROPERTY) {
+                continue;
+            }
+            let value = match row.kind(1) {
+                Kind::Text => row.text_or_empty(1).to_owned(),
+                // OLM reads `4.9` like `"4.9"`.
+                Kind::Number => {
+                    let raw = list.raw(&format!("{pointer}/{index}/value"));
+                    raw.and_then(|raw| String::from_utf8(raw).ok()).unwrap_or_default()
+                }
+                _ => continue,
+            };
+            if let Some(minor) = Minor::parse(&value)
+                && lowest.as_ref().is_none_or(|lowest| minor < lowest.minor)
+            {
+                lowest = Some(Maximum { minor, text: shortened(&value, SHOWN), annotation });
+            }
+        }
+    }
+    lowest
+}
+
+/// In files, the list itself can stand in the place of its text.
+fn text_of(csv: &Document, name: &str) -> Option<String> {
+    let pointer = annotation(name);
+    match csv.kind(&pointer) {
+        Kind::Text => csv.text(&pointer),
+        Kind::List | Kind::Object => {
+            csv.raw(&pointer).and_then(|json| String::from_utf8(json).ok())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_maximum_counts() {
+        let max = |value: &str| format!(r#"{{"type":"olm.maxOpenShiftVersion","value":{value}}}"#);
+        let list = |values: &[&str]| {
+            format!("[{}]", values.iter().map(|v| max(v)).collect::<Vec<_>>().join(","))
+        };
+        for (own, olms, expected) in [
+            (list(&[r#""4.9""#]), None, Some("4.9")),
+            (list(&["4.8"]), None, Some("4.8")),
+            (list(&[r#""v4.10.0""#]), None, Some("v4.10.0")),
+            (list(&[r#""4.10""#, r#""4.9""#]), None, Some("4.9")),
+            (list(&[r#""four""#]), None, None),
+            (list(&[r#""""#]), None, None),
+            (list(&["null", "[]", r#""4.12""#]), None, Some("4.12")),
+            ("not json".to_owned(), None, None),
+            ("[]".to_owned(), Some(list(&[r#""4.11""#])), Some("4.11")),
+            (list(&[r#""4.12""#]), Some(list(&[r#""4.11""#])), Some("4.11")),
+            (
+                r#"[{"type":"olm\u002emaxOpenShiftVersion","value":"4.7"}]"#.into(),
+                None,
+                Some("4.7"),
+            ),
+        ] {
+            let mut annotations = serde_json::json!({"olm.properties": own});
+            if let Some(olms) = &olms {
+                let olms = format!(r#"{{"properties":{olms}}}"#);
+                annotations["operatorframework.io/properties"] = olms.into();
+            }
+            let csv = serde_json::json!({"metadata": {"annotations": annotations}}).to_string();
+            let found = maximum(&Document::parse(&csv).unwrap());
+            assert_eq!(found.map(|found| found.text).as_deref(), expected, "{csv}");
+        }
+    }
+
+    #[test]
+    fn one_release_has_two_names() {
+        let ascending = ["4.9", "4.10.3", "4.22.0-rc1", "4.23", "5.1"];
+        let minors: Vec<_> = ascending.iter().map(|text| Minor::parse(text).unwrap()).collect();
+        assert!(minors.is_sorted_by(|low, high| low < high));
+        assert_eq!(Minor::parse("4.23.7"), Minor::parse("5.0"));
+        assert_eq!(Minor::parse(" "), None);
+    }
+}
