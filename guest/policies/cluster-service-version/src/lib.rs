@@ -25,7 +25,7 @@ mod reads;
 mod targets;
 mod webhooks;
 
-use targets::{CATALOG, CSV, REGISTRY_BUNDLE};
+use targets::{CATALOG, CLUSTER_VERSION, CSV, REGISTRY_BUNDLE};
 
 opgate_sdk::policy! {
     name: "cluster-service-version",
@@ -46,12 +46,14 @@ opgate_sdk::policy! {
         images::RULES,
         webhooks::RULES,
         neighbours::required::RULES,
+        neighbours::cluster_version::RULES,
         neighbours::RULES,
     ],
     routes: [
         CSV => judge::request,
         REGISTRY_BUNDLE => files::bundle,
         CATALOG => files::catalog,
+        CLUSTER_VERSION => neighbours::cluster_version::request,
     ],
     settings: include_str!("settings.json"),
 }

@@ -10,6 +10,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     resource: "clusterserviceversions",
     fields: &[
         "/metadata/annotations/olm.properties",
+        "/metadata/annotations/operatorframework.io~1properties",
         "/metadata/annotations/operators.openshift.io~1infrastructure-features",
         "/metadata/annotations/features.operators.openshift.io~1disconnected",
         copies::OPERATOR_NAMESPACE,

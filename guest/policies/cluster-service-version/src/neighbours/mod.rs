@@ -4,6 +4,7 @@ use opgate_sdk::{Report, Review};
 
 use crate::csv::Csv;
 
+pub(crate) mod cluster_version;
 pub(crate) mod required;
 
 opgate_sdk::rules![];
@@ -11,6 +12,7 @@ opgate_sdk::rules![];
 /// The rules that compare a ClusterServiceVersion with others, and with the cluster.
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     required::judge(csv);
+    cluster_version::judge(csv);
 }
 
 /// A ClusterServiceVersion that is deleted.
