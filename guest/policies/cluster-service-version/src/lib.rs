@@ -47,6 +47,7 @@ opgate_sdk::policy! {
         webhooks::RULES,
         neighbours::required::RULES,
         neighbours::cluster_version::RULES,
+        neighbours::server_version::RULES,
         neighbours::RULES,
     ],
     routes: [

@@ -1,0 +1,137 @@
+//! The version of Kubernetes that a ClusterServiceVersion needs, and that of the cluster.
+
+use opgate_sdk::{Report, Review, rule, rules};
+
+use crate::csv::Csv;
+use crate::reads::SERVER_VERSIONS;
+use crate::targets::CSV;
+
+rules![CSV_23];
+
+/// The only object of the read.
+const SERVER: &str = "kubernetes";
+const FIELD: &str = "spec.minKubeVersion";
+
+rule! {
+    /// the cluster is as new as the ClusterServiceVersion needs
+    ///
+    /// `spec.minKubeVersion` is not newer than the version of the API server. As in OLM, a `v`
+    /// before either version does not count, and neither does a pre-release of the API server's:
+    /// `v1.25.4-eks-1` is 1.25.4. The version is that of the setting `csv.kubernetesVersion`, or
+    /// else the one that the API server reports. A minimum that is not a version is for CSV-22.
+    /// Copies are exempt. Only a new ClusterServiceVersion is evaluated.
+    ///
+    /// # Why
+    ///
+    /// OLM does not install the Operator: the ClusterServiceVersion stays pending with this message
+    /// until the cluster is updated.
+    ///
+    /// # Repair
+    ///
+    /// Install a version of the Operator for this cluster, or update the cluster first.
+    ///
+    /// # Accepted
+    ///
+    /// `minKubeVersion: 1.21.0` on Kubernetes 1.25.4
+    ///
+    /// # Rejected
+    ///
+    /// `minKubeVersion: 1.30.0` on Kubernetes 1.25.4
+    ///
+    /// `message: CSV version requirement not met: minKubeVersion (1.30.0) > server version (1.25.4)`
+    CSV_23: Warn {
+        on: [CSV: Create],
+        reads: [SERVER_VERSIONS],
+        source: "OLM pkg/controller/operators/olm/requirements.go",
+    }
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    if !csv.review.creates() || !csv.is_on(&CSV_23) {
+        return;
+    }
+    let minimum = csv.object.text_or_empty("/spec/minKubeVersion");
+    let Some(needed) = Version::parse(without_v(&minimum)) else { return };
+    let Some(server) = server(csv.review, csv.report) else { return };
+    // OLM drops a pre-release of the server's version.
+    let server = without_v(&server).split('-').next().unwrap_or_default();
+    let Some(version) = Version::parse(server) else {
+        return csv.report.skip(&CSV_23, FIELD, "the version of the API server is not one");
+    };
+    if needed.numbers > version.numbers {
+        let [major, minor, patch] = version.numbers;
+        let build = version.build;
+        let message = format!(
+            "CSV version requirement not met: minKubeVersion ({minimum}) > server version \
+             ({major}.{minor}.{patch}{build})"
+        );
+        csv.add(&CSV_23, FIELD, message);
+    }
+}
+
+/// The version of the setting or the API server.
+fn server(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
+    if let Some(version) = review.settings.text("/csv/kubernetesVersion") {
+        return Some(version);
+    }
+    let found = report.answer(&[&CSV_23], "ServerVersions", SERVER_VERSIONS.get("", SERVER))?;
+    let version = found.and_then(|server| server.text("/gitVersion"));
+    if version.is_none() {
+        report.skip(&CSV_23, FIELD, "the version of the API server is not known");
+    }
+    version
+}
+
+fn without_v(text: &str) -> &str {
+    text.strip_prefix('v').unwrap_or(text)
+}
+
+/// A version as `coreos/go-semver` reads it: with leading zeroes, and any identifiers. The minimum
+/// may be a pre-release. That never matters: it is less than the same version without, which is all
+/// that a server has.
+#[derive(Debug, PartialEq, Eq)]
+struct Version<'v> {
+    numbers: [i64; 3],
+    /// Build metadata with the plus sign.
+    build: &'v str,
+}
+
+impl<'v> Version<'v> {
+    fn parse(text: &'v str) -> Option<Self> {
+        let (version, build) = text.split_at(text.find('+').unwrap_or(text.len()));
+        let (version, pre) = version.split_once('-').unwrap_or((version, ""));
+        let is_identifier = |text: &str| {
+            text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        };
+        if !is_identifier(pre) || !is_identifier(build.strip_prefix('+').unwrap_or_default()) {
+            return None;
+        }
+        let mut numbers = [0; 3];
+        let mut parts = version.splitn(3, '.');
+        for number in &mut numbers {
+            *number = parts.next()?.parse().ok()?;
+        }
+        Some(Self { numbers, build: if build == "+" { "" } else { build } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_olm_reads_them() {
+        for (text, numbers, build) in [
+            ("1.25.4", [1, 25, 4], ""),
+            ("1.25.4+abc.d-e", [1, 25, 4], "+abc.d-e"),
+            ("01.2.3-rc.1", [1, 2, 3], ""),
+            ("1.2.3-a+b", [1, 2, 3], "+b"),
+            ("1.2.3+", [1, 2, 3], ""),
+        ] {
+            assert_eq!(Version::parse(text), Some(Version { numbers, build }), "{text}");
+        }
+        for text in ["", "1.21", "1.2.3.4", "1.b.3", "1.2.3-a_b", "1.2.3+a+b", "one"] {
+            assert_eq!(Version::parse(text), None, "{text}");
+        }
+    }
+}
