@@ -1,16 +1,19 @@
 //! The annotation `alm-examples`, or `olm.examples` in its place: whether it can be read.
 //!
 //! ```text
-//! annotations ─▶ text ─▶ JSON? ─▶ what go-yaml takes? ─▶ Example of each element ─▶ example_apis
+//! annotations ─▶ text ─▶ JSON? ─▶ what go-yaml takes? ─▶ Examples ─▶ example_apis
 //! ```
 //!
 //! Upstream checks that the text is JSON and then reads it as YAML, because it begins with `[`. What
 //! is JSON and no YAML is therefore refused like a list of something else than objects.
 
-use opgate_sdk::{Document, Kind, Row, Rows, rule, rules};
-use opgate_upstream::json::{self, Reading};
+use std::borrow::Cow;
+
+use opgate_sdk::{rule, rules};
+use opgate_upstream::json::Kind;
 
 use super::field;
+use super::lists::{self, Element, Part};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -21,8 +24,6 @@ pub(super) const EXAMPLES: &str = "alm-examples";
 /// Read where the first is absent.
 const OTHER_EXAMPLES: &str = "olm.examples";
 
-/// Levels of lists and objects that Go's decoder reads.
-const GO_DEPTH: usize = 10_000;
 /// Longer messages are cut at 4,096 bytes, and the end of this one is its point.
 const LONGEST: usize = 4_000;
 /// Bytes before the mark that stay of a long text.
@@ -32,10 +33,27 @@ const TAIL: usize = 1_000;
 pub(super) struct Examples {
     /// The annotation.
     pub(super) name: &'static str,
-    /// What each example says of itself, see [`column`].
-    pub(super) rows: Rows,
     /// Whether the annotation must be evaluated.
     pub(super) is_new: bool,
+    /// The examples, in order.
+    pub(super) all: Vec<Example>,
+    text: String,
+}
+
+/// What an example says of itself.
+pub(super) struct Example {
+    api_version: Part,
+    kind: Part,
+    pub(super) has_metadata: bool,
+    pub(super) has_spec: bool,
+}
+
+impl Examples {
+    /// `apiVersion` and `kind` of an example.
+    pub(super) fn api(&self, example: &Example) -> (Cow<'_, str>, Cow<'_, str>) {
+        let text = |part: &Part| part.text(&self.text).unwrap_or_default();
+        (text(&example.api_version), text(&example.kind))
+    }
 }
 
 /// Judges the annotations. Returns the examples if they, or the APIs that are provided, must be
@@ -53,8 +71,8 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, apis_are_new: bool) -> Option<Example
     }
     // Go reads null as an empty text.
     let text = csv.annotation(name).unwrap_or_default();
-    let rows = read(csv, name, &text, is_new)?;
-    Some(Examples { name, rows, is_new })
+    let all = read(csv, name, &text, is_new)?;
+    Some(Examples { name, is_new, all, text })
 }
 
 rule! {
@@ -185,22 +203,42 @@ rule! {
     }
 }
 
-/// The examples, unless the text cannot be read.
-fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<Rows> {
+/// The examples, unless upstream cannot read them.
+fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<Vec<Example>> {
+    let mut all = Vec::new();
+    let mut wrong = None;
     if text.is_empty() {
-        return Some(rows_of(&Document::parse("[]").ok()?));
+        return Some(all);
     }
-    let Ok(document) = Document::parse(text) else {
-        // The host does not say it in Go's words, and does not read as deep.
-        let reading = Reading { max_depth: GO_DEPTH, ..Reading::WHOLE };
-        if let Err(error) = json::check(text.as_bytes(), reading)
-            && is_new
-        {
-            csv.add(&CSV_54, &field(name), invalid(text, error.offset));
+    let visit = |element: Element<4>| {
+        if wrong.is_some() {
+            return;
         }
-        return None;
+        match example(&element, text) {
+            Some(example) => all.push(example),
+            None => wrong = Some(element.index),
+        }
     };
-    decoded(csv, name, text, &document, is_new)
+    let kind = match lists::each(text, ["apiVersion", "kind", "metadata", "spec"], visit) {
+        Ok(kind) => kind,
+        Err(error) => {
+            if is_new {
+                csv.add(&CSV_54, &field(name), invalid(text, error.offset));
+            }
+            return None;
+        }
+    };
+    let at = if !matches!(kind, Kind::List | Kind::Null) || is_refused_by_yaml(text) {
+        field(name)
+    } else if let Some(index) = wrong {
+        format!("{}[{index}]", field(name))
+    } else {
+        return Some(all);
+    };
+    if is_new {
+        csv.add(&CSV_55, &at, "error decoding example CustomResource");
+    }
+    None
 }
 
 /// Upstream's text. Its offset counts the wrong byte, unless the text ends too soon.
@@ -258,57 +296,34 @@ rule! {
     }
 }
 
-/// What each example says of itself.
-pub(super) mod column {
-    pub(crate) const API_VERSION: usize = 0;
-    pub(crate) const KIND: usize = 1;
-    pub(crate) const METADATA: usize = 2;
-    pub(crate) const SPEC: usize = 3;
-}
-
-fn rows_of(examples: &Document) -> Rows {
-    examples.rows("", &["/apiVersion", "/kind", "/metadata", "/spec"])
-}
-
-/// The examples, if upstream can decode them.
-fn decoded(
-    csv: &mut Csv<'_, '_>,
-    name: &str,
-    text: &str,
-    document: &Document,
-    is_new: bool,
-) -> Option<Rows> {
-    let is_list = matches!(document.kind(""), Kind::List | Kind::Null);
-    let rows = rows_of(document);
-    let is_object = |row: &Row<'_>| {
-        let api_version = row.text_or_empty(column::API_VERSION);
-        !row.text_or_empty(column::KIND).is_empty()
-            && !matches!(api_version, "" | "/")
-            && api_version.matches('/').count() <= 1
-    };
-    let wrong = if is_list && !is_refused_by_yaml(text) {
-        let index = rows.iter().position(|row| !is_object(&row));
-        index.map(|index| format!("{}[{index}]", field(name)))
-    } else {
-        Some(field(name))
-    };
-    let Some(wrong) = wrong else { return Some(rows) };
-    if is_new {
-        csv.add(&CSV_55, &wrong, "error decoding example CustomResource");
+/// An element that upstream takes for an object of some API.
+fn example(element: &Element<4>, text: &str) -> Option<Example> {
+    let is_object = |at: usize| element.member(at).is_some_and(|part| part.kind == Kind::Object);
+    let (api_version, kind) = (element.text(0, text)?, element.text(1, text)?);
+    let is_version = !matches!(&*api_version, "" | "/")
+        && api_version.bytes().filter(|b| *b == b'/').count() <= 1;
+    if kind.is_empty() || !is_version {
+        return None;
     }
-    None
+    Some(Example {
+        api_version: element.member(0)?.clone(),
+        kind: element.member(1)?.clone(),
+        has_metadata: is_object(2),
+        has_spec: is_object(3),
+    })
 }
 
 /// Whether go-yaml v2 refuses a text that is JSON: escapes that it does not know, surrogates, control
 /// characters, and a tab before anything else.
 fn is_refused_by_yaml(text: &str) -> bool {
-    let blank = text.trim_start_matches([' ', '\t', '\r', '\n']).len();
-    let blank = text.len().saturating_sub(blank);
-    text.get(..blank).is_some_and(|blank| blank.contains('\t'))
+    let before = text.split('[').next().unwrap_or_default();
+    // Nearly all texts have none of these bytes, with which all control characters begin.
+    let is_odd = |byte: u8| matches!(byte, 0x7f | 0xc2 | 0xef);
+    let is_control =
+        |c: char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
+    before.contains('\t')
         || has_odd_escape(text)
-        || text.contains(|c: char| {
-            matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
-        })
+        || text.bytes().any(is_odd) && text.contains(is_control)
 }
 
 /// Whether a string has the escape `\/`, or one of a surrogate. In JSON a backslash is in a string.

@@ -2,9 +2,11 @@
 //! and one annotation for each feature.
 
 use opgate_sdk::go::{quote, shortened};
-use opgate_sdk::{rule, rules};
+use opgate_sdk::{Report, Rule, rule, rules};
+use opgate_upstream::json::Kind;
 
-use super::{Many, SHOWN, field, list, raw};
+use super::lists;
+use super::{Many, SHOWN, field};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -160,30 +162,58 @@ fn infrastructure(csv: &mut Csv<'_, '_>) {
             "{INFRASTRUCTURE}: Unsupported value: {value}: valid, case-sensitive values are {valid}"
         )
     };
-    let Some((list, rows)) = list(&text) else {
+    let (mut unknown, mut other_case) = (Several::default(), Several::default());
+    let kind = lists::each(&text, [], |element| {
+        let value = element.part.text(&text);
+        let known = |value: &str| VALUES.iter().find(|known| known.eq_ignore_ascii_case(value));
+        match value.as_deref().and_then(known) {
+            Some(known) if value.as_deref() == Some(known) => {}
+            Some(_) => other_case.push(element),
+            None => unknown.push(element),
+        }
+    });
+    if kind != Ok(Kind::List) {
         return csv.add(&CSV_62, &at, unsupported(&text));
-    };
-    let (mut unknown, mut other_case) = (Many::of(&CSV_62), Many::of(&CSV_63));
-    for (index, row) in rows.iter().enumerate() {
-        let element = || format!("{at}[{index}]");
-        let Some(value) = row.text(0) else {
-            unknown.add(csv, || (element(), unsupported(&raw(&list, &format!("/{index}")))));
-            continue;
-        };
-        match VALUES.iter().find(|known| known.eq_ignore_ascii_case(value)) {
-            Some(known) if *known == value => {}
-            Some(known) => other_case.add(csv, || {
-                let (value, known) = (quote(value), quote(known));
-                let message = format!(
-                    "{INFRASTRUCTURE} value {value} must be written {known} (case-sensitive)"
-                );
-                (element(), message)
-            }),
-            None => unknown.add(csv, || (element(), unsupported(value))),
+    }
+    unknown.report(csv, &CSV_62, &at, |part| {
+        let value = part.text(&text);
+        unsupported(value.as_deref().unwrap_or_else(|| part.raw(&text)))
+    });
+    other_case.report(csv, &CSV_63, &at, |part| {
+        let value = part.text(&text).unwrap_or_default();
+        let (value, known) = (quote(&value), quote(&value.to_ascii_lowercase()));
+        format!("{INFRASTRUCTURE} value {value} must be written {known} (case-sensitive)")
+    });
+}
+
+/// Elements of a list, as many as a verdict has room for. Only when the whole list is read, it is
+/// one.
+#[derive(Default)]
+struct Several {
+    first: Vec<lists::Element<0>>,
+    count: usize,
+}
+
+impl Several {
+    fn push(&mut self, element: lists::Element<0>) {
+        self.count = self.count.saturating_add(1);
+        if self.first.len() < Report::ROOM {
+            self.first.push(element);
         }
     }
-    unknown.finish(csv);
-    other_case.finish(csv);
+
+    fn report(
+        self,
+        csv: &mut Csv<'_, '_>,
+        rule: &'static Rule,
+        at: &str,
+        message: impl Fn(&lists::Part) -> String,
+    ) {
+        csv.report.add_more(rule, self.count.saturating_sub(self.first.len()));
+        for element in self.first {
+            csv.add(rule, &format!("{at}[{}]", element.index), message(&element.part));
+        }
+    }
 }
 
 rule! {

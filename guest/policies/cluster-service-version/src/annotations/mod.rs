@@ -7,17 +7,18 @@
 //!      └─▶ properties ─▶ openshift    lists of strings, olm.properties, the last OpenShift version
 //! ```
 //!
-//! The text of an annotation is parsed by the host, and looked at as a table: an annotation can
-//! have more than a megabyte.
+//! The text of an annotation can have more than a megabyte. Lists in it are read in one pass
+//! ([`lists`]).
 
 pub(crate) mod example_apis;
 pub(crate) mod examples;
 pub(crate) mod features;
+mod lists;
 pub(crate) mod openshift;
 pub(crate) mod properties;
 pub(crate) mod templates;
 
-use opgate_sdk::{Document, Kind, Report, Rows, Rule};
+use opgate_sdk::{Report, Rule};
 
 use crate::csv::Csv;
 
@@ -62,18 +63,4 @@ impl Many {
     fn finish(self, csv: &mut Csv<'_, '_>) {
         csv.report.add_more(self.rule, self.count.saturating_sub(Report::ROOM));
     }
-}
-
-/// A list in JSON: the document, and its elements in the only column.
-fn list(text: &str) -> Option<(Document, Rows)> {
-    let list = Document::parse(text).ok().filter(|list| list.kind("") == Kind::List)?;
-    let rows = list.rows("", &[""]);
-    Some((list, rows))
-}
-
-/// The JSON of a value, for messages.
-fn raw(list: &Document, pointer: &str) -> String {
-    let raw = list.raw(pointer).unwrap_or_default();
-    let end = raw.len().min(SHOWN);
-    String::from_utf8_lossy(raw.get(..end).unwrap_or_default()).into_owned()
 }

@@ -4,18 +4,27 @@
 //! write it into `olm.properties`. OLM counts 4.23 and 5.0 as one version.
 
 use opgate_sdk::go::shortened;
-use opgate_sdk::{Document, Kind, Rows};
+use opgate_sdk::{Document, Kind};
+use opgate_upstream::json;
 use opgate_upstream::version::Version;
 
+use super::lists::{self, Element};
 use super::{SHOWN, field};
 use crate::csv::annotation;
 
 /// The type of the property.
-pub(crate) const PROPERTY: &str = "olm.maxOpenShiftVersion";
+const PROPERTY: &str = "olm.maxOpenShiftVersion";
 
 /// The annotations, and where their list of properties is.
-const ANNOTATIONS: [(&str, &str); 2] =
-    [("olm.properties", ""), ("operatorframework.io/properties", "/properties")];
+const ANNOTATIONS: [(&str, Option<&str>); 2] =
+    [("olm.properties", None), ("operatorframework.io/properties", Some("properties"))];
+
+/// The members of a property.
+pub(super) const MEMBERS: [&str; 2] = ["type", "value"];
+/// The place of the type among them.
+pub(super) const TYPE: usize = 0;
+/// The place of the value among them.
+pub(super) const VALUE: usize = 1;
 
 /// Major and minor number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,43 +65,54 @@ impl Maximum {
     }
 }
 
-/// The properties of a list: type and value.
-pub(super) fn properties(list: &Document, pointer: &str) -> Rows {
-    list.rows(pointer, &["/type", "/value"])
+/// Whether a property is the one.
+pub(super) fn is_maximum(property: &Element<2>, text: &str) -> bool {
+    property.text(TYPE, text).is_some_and(|name| name == PROPERTY)
 }
 
 /// The last version that a ClusterServiceVersion supports: the lowest of those that it names. A
 /// value that is none has no effect.
 pub(crate) fn maximum(csv: &Document) -> Option<Maximum> {
     let mut lowest: Option<Maximum> = None;
-    for (annotation, pointer) in ANNOTATIONS {
+    for (annotation, member) in ANNOTATIONS {
         let Some(text) = text_of(csv, annotation) else { continue };
         // An escape could hide it.
         if !text.contains(PROPERTY) && !text.contains('\\') {
             continue;
         }
-        let Ok(list) = Document::parse(&text) else { continue };
-        for (index, row) in properties(&list, pointer).iter().enumerate() {
-            if row.text(0) != Some(PROPERTY) {
-                continue;
+        let list = match member {
+            Some(name) => member_of(&text, name),
+            None => Some(text.as_str()),
+        };
+        let Some(list) = list else { continue };
+        let visit = |property: Element<2>| {
+            if !is_maximum(&property, list) {
+                return;
             }
-            let value = match row.kind(1) {
-                Kind::Text => row.text_or_empty(1).to_owned(),
-                // OLM reads `4.9` like `"4.9"`.
-                Kind::Number => {
-                    let raw = list.raw(&format!("{pointer}/{index}/value"));
-                    raw.and_then(|raw| String::from_utf8(raw).ok()).unwrap_or_default()
-                }
-                _ => continue,
-            };
+            // OLM reads `4.9` like `"4.9"`.
+            let Some(part) = property.member(VALUE) else { return };
+            let value = part.text(list).unwrap_or_else(|| part.raw(list).into());
             if let Some(minor) = Minor::parse(&value)
                 && lowest.as_ref().is_none_or(|lowest| minor < lowest.minor)
             {
                 lowest = Some(Maximum { minor, text: shortened(&value, SHOWN), annotation });
             }
-        }
+        };
+        // What comes before an error counts: another rule denies the list.
+        let _ = lists::each(list, MEMBERS, visit);
     }
     lowest
+}
+
+/// The JSON of a member.
+fn member_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let mut found = None;
+    let read = json::each_child(text.as_bytes(), |child| {
+        if child.is_named(name) {
+            found = Some(child.offset..child.offset.saturating_add(child.raw.len()));
+        }
+    });
+    found.filter(|_| read.is_ok()).and_then(|range| text.get(range))
 }
 
 /// In files, the list itself can stand in the place of its text.

@@ -1,11 +1,12 @@
 //! Annotations that hold lists: of strings, and of properties.
 
 use opgate_sdk::go::{quote, shortened};
-use opgate_sdk::{Document, Kind, Level, Row, Rows, rule, rules};
-use opgate_upstream::json::{self, Reading};
+use opgate_sdk::{Level, rule, rules};
+use opgate_upstream::json::Kind;
 use opgate_upstream::version::{Identifier, Version};
 
-use super::{SHOWN, field, list, openshift, raw};
+use super::lists::{self, Element, Part};
+use super::{SHOWN, field, openshift};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -67,12 +68,16 @@ fn strings(csv: &mut Csv<'_, '_>, name: &str) {
     if !csv.touches_annotation(name) {
         return;
     }
-    let wrong = match list(&text) {
-        Some((_, rows)) => {
-            let index = rows.iter().position(|row| row.kind(0) != Kind::Text);
-            index.map(|index| format!("{}[{index}]", field(name)))
+    let mut other = None;
+    let kind = lists::each(&text, [], |element| {
+        if element.part.kind != Kind::Text {
+            other.get_or_insert(element.index);
         }
-        None => Some(field(name)),
+    });
+    let wrong = match (kind, other) {
+        (Ok(Kind::List), None) => None,
+        (Ok(Kind::List), Some(index)) => Some(format!("{}[{index}]", field(name))),
+        _ => Some(field(name)),
     };
     if let Some(wrong) = wrong {
         csv.add(&CSV_78, &wrong, format!("annotation {name} is not a JSON array of strings"));
@@ -121,35 +126,39 @@ fn properties(csv: &mut Csv<'_, '_>) {
     if !csv.touches_annotation(PROPERTIES) {
         return;
     }
-    let list = match Document::parse(&text) {
-        Ok(list) => list,
-        Err(why) => {
-            // Go's words, unless the host is stricter.
-            let error = json::check(text.as_bytes(), Reading::WHOLE).err();
-            return wrong(csv, "", &error.map_or(why, |error| error.to_string()));
+    let mut not_one = None;
+    let mut maxima = Vec::new();
+    let read = lists::each(&text, openshift::MEMBERS, |element| {
+        if not_one.is_none() {
+            not_one = why_not(&element, &text).map(|why| (element.index, why));
         }
-    };
-    let kind = list.kind("");
-    if kind != Kind::List {
-        return wrong(csv, "", is_a(kind));
-    }
-    let rows = openshift::properties(&list, "");
-    for (index, row) in rows.iter().enumerate() {
-        let why = match (row.kind(0), row.text(0), row.kind(1)) {
-            (Kind::Missing, ..) => {
-                let kind = list.kind(&format!("/{index}"));
-                if kind == Kind::Object { "it has no type" } else { is_a(kind) }
-            }
-            (Kind::Text, Some(""), _) => "its type is empty",
-            (Kind::Text, _, Kind::Missing) => "it has no value",
-            (Kind::Text, ..) => continue,
-            _ => "its type is not a string",
-        };
+        // The third says no more than the second.
+        if maxima.len() < 2 && openshift::is_maximum(&element, &text) {
+            maxima.push(element);
+        }
+    });
+    match (read, not_one) {
+        (Err(error), _) => return wrong(csv, "", &error.to_string()),
+        (Ok(Kind::List), None) => {}
         // One is enough: the list cannot be read.
-        wrong(csv, &format!("[{index}]"), why);
-        break;
+        (Ok(Kind::List), Some((index, why))) => wrong(csv, &format!("[{index}]"), why),
+        (Ok(kind), _) => return wrong(csv, "", is_a(kind)),
     }
-    maximum(csv, &list, &rows);
+    maximum(csv, &maxima, &text);
+}
+
+/// Why an element is not a property.
+fn why_not(element: &Element<2>, text: &str) -> Option<&'static str> {
+    if element.part.kind != Kind::Object {
+        return Some(is_a(element.part.kind));
+    }
+    match element.member(openshift::TYPE).map(|part| part.text(text)) {
+        None => Some("it has no type"),
+        Some(None) => Some("its type is not a string"),
+        Some(Some(text)) if text.is_empty() => Some("its type is empty"),
+        Some(Some(_)) if element.member(openshift::VALUE).is_none() => Some("it has no value"),
+        Some(Some(_)) => None,
+    }
 }
 
 fn wrong(csv: &mut Csv<'_, '_>, place: &str, why: &str) {
@@ -161,7 +170,7 @@ fn wrong(csv: &mut Csv<'_, '_>, place: &str, why: &str) {
 
 fn is_a(kind: Kind) -> &'static str {
     match kind {
-        Kind::Missing | Kind::Null => "it is null",
+        Kind::Null => "it is null",
         Kind::Boolean => "it is a boolean",
         Kind::Number => "it is a number",
         Kind::Text => "it is a string",
@@ -208,23 +217,29 @@ rule! {
     }
 }
 
-fn maximum(csv: &mut Csv<'_, '_>, list: &Document, rows: &Rows) {
-    let is_maximum = |row: &Row<'_>| row.text(0) == Some(openshift::PROPERTY);
-    let mut maxima = rows.iter().enumerate().filter(|(_, row)| is_maximum(row));
-    let Some((index, row)) = maxima.next() else { return };
-    let at = format!("{}[{index}].value", field(PROPERTIES));
-    let text = row.text(1).map_or_else(|| raw(list, &format!("/{index}/value")), str::to_owned);
-    let is_version = row.kind(1) == Kind::Text && !text.trim().is_empty();
-    if let Some(version) = Version::parse_tolerant(&text).ok().filter(|_| is_version) {
-        truncated(csv, &at, &text, &version);
-    } else {
-        let shown = quote(&shortened(&text, SHOWN));
-        let message = format!("olm.maxOpenShiftVersion value {shown} is not a cluster version");
-        csv.add(&CSV_80, &at, message);
+fn maximum(csv: &mut Csv<'_, '_>, maxima: &[Element<2>], text: &str) {
+    let [first, more @ ..] = maxima else { return };
+    let at = |element: &Element<2>| format!("{}[{}]", field(PROPERTIES), element.index);
+    if let Some(part) = first.member(openshift::VALUE) {
+        value(csv, &format!("{}.value", at(first)), part, text);
     }
-    if let Some((index, _)) = maxima.next() {
+    if let [second, ..] = more {
         let message = "more than one olm.maxOpenShiftVersion property";
-        csv.add(&CSV_80, &format!("{}[{index}]", field(PROPERTIES)), message);
+        csv.add(&CSV_80, &at(second), message);
+    }
+}
+
+fn value(csv: &mut Csv<'_, '_>, at: &str, part: &Part, text: &str) {
+    let value = part.text(text).filter(|value| !value.trim().is_empty());
+    let version = value.as_ref().and_then(|value| Version::parse_tolerant(value).ok());
+    if let (Some(value), Some(version)) = (&value, version) {
+        truncated(csv, at, value, &version);
+    } else {
+        let said = part.text(text);
+        let shown = said.as_deref().unwrap_or_else(|| part.raw(text));
+        let shown = quote(&shortened(shown, SHOWN));
+        let message = format!("olm.maxOpenShiftVersion value {shown} is not a cluster version");
+        csv.add(&CSV_80, at, message);
     }
 }
 

@@ -1,0 +1,205 @@
+//! Lists in the text of an annotation, read in one pass.
+//!
+//! ```text
+//! text ─▶ opgate_upstream::json ─▶ each element: its kind, its place, and members by name
+//! ```
+//!
+//! Nothing is kept of an element: a list of a megabyte can have 700,000, and a table of them would
+//! take the host longer than this takes the guest, which is some 10 ns a byte.
+
+use std::ops::Range;
+
+use opgate_upstream::json::{self, Error, Kind, Reading, Sink};
+
+/// What Go's decoder reads.
+const GO: Reading = Reading { max_depth: 10_000, trailing: false };
+
+/// A value in the text.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) kind: Kind,
+    pub(super) range: Range<usize>,
+}
+
+impl Part {
+    /// What a string says. Nothing, if it is something else.
+    pub(super) fn text<'t>(&self, text: &'t str) -> Option<std::borrow::Cow<'t, str>> {
+        let raw = text.as_bytes().get(self.range.clone()).unwrap_or_default();
+        (self.kind == Kind::Text).then(|| json::decoded(raw))
+    }
+
+    /// As it is written.
+    pub(super) fn raw<'t>(&self, text: &'t str) -> &'t str {
+        text.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// An element of the list.
+#[derive(Debug)]
+pub(super) struct Element<const N: usize> {
+    pub(super) index: usize,
+    pub(super) part: Part,
+    /// The members that were asked for. Of several with one name the last counts.
+    pub(super) members: [Option<Part>; N],
+}
+
+impl<const N: usize> Element<N> {
+    /// A member by its place among those that were asked for.
+    pub(super) fn member(&self, at: usize) -> Option<&Part> {
+        self.members.get(at).and_then(Option::as_ref)
+    }
+
+    /// What a member says that is a string.
+    pub(super) fn text<'t>(&self, at: usize, text: &'t str) -> Option<std::borrow::Cow<'t, str>> {
+        self.member(at).and_then(|part| part.text(text))
+    }
+}
+
+/// Calls `visit` with each element of a list. Says what the value is, which may not be a list.
+///
+/// # Errors
+/// Where the text is not JSON, as Go says it. Elements before that place were visited.
+pub(super) fn each<const N: usize>(
+    text: &str,
+    names: [&str; N],
+    visit: impl FnMut(Element<N>),
+) -> Result<Kind, Error> {
+    let mut listing = Listing {
+        text,
+        names,
+        visit,
+        depth: 0,
+        kind: Kind::Null,
+        start: 0,
+        index: 0,
+        members: [const { None }; N],
+        member: None,
+    };
+    json::read(text.as_bytes(), GO, &mut listing)?;
+    Ok(listing.kind)
+}
+
+struct Listing<'t, const N: usize, V> {
+    text: &'t str,
+    names: [&'t str; N],
+    visit: V,
+    /// Lists and objects that are open.
+    depth: usize,
+    /// What the value is.
+    kind: Kind,
+    /// Where the open element starts.
+    start: usize,
+    index: usize,
+    members: [Option<Part>; N],
+    /// The member that comes next or is open, and where it starts.
+    member: Option<(usize, usize)>,
+}
+
+impl<const N: usize, V: FnMut(Element<N>)> Listing<'_, N, V> {
+    fn begin(&mut self, kind: Kind, at: usize) {
+        match self.depth {
+            0 => self.kind = kind,
+            1 => self.start = at,
+            2 => {
+                if let Some((_, start)) = &mut self.member {
+                    *start = at;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, kind: Kind, end: usize) {
+        match self.depth {
+            1 if self.kind == Kind::List => {
+                let members = std::mem::replace(&mut self.members, [const { None }; N]);
+                let part = Part { kind, range: self.start..end };
+                (self.visit)(Element { index: self.index, part, members });
+                self.index = self.index.saturating_add(1);
+            }
+            2 => {
+                if let Some((at, start)) = self.member.take()
+                    && let Some(member) = self.members.get_mut(at)
+                {
+                    *member = Some(Part { kind, range: start..end });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<const N: usize, V: FnMut(Element<N>)> Sink for Listing<'_, N, V> {
+    fn key(&mut self, key: Range<usize>) {
+        if self.depth == 2 && self.kind == Kind::List && N > 0 {
+            let key = json::decoded(self.text.as_bytes().get(key).unwrap_or_default());
+            self.member = self.names.iter().position(|name| *name == key).map(|at| (at, 0));
+        }
+    }
+
+    fn open(&mut self, kind: Kind, at: usize) {
+        self.begin(kind, at);
+        self.depth = self.depth.saturating_add(1);
+    }
+
+    fn close(&mut self, kind: Kind, end: usize) {
+        self.depth = self.depth.saturating_sub(1);
+        self.end(kind, end);
+    }
+
+    fn scalar(&mut self, kind: Kind, range: Range<usize>) {
+        self.begin(kind, range.start);
+        self.end(kind, range.end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_come_with_their_members() {
+        let text =
+            r#"[ 1, {"a":"x","b":{"a":[2]},"a":"\u0079"} , [{"a":3}], {"\u0061":null}, {}, "z"]"#;
+        let mut found = Vec::new();
+        let kind = each(text, ["a", "b"], |element| {
+            let members: Vec<_> =
+                (0..2).map(|at| element.member(at).map(|p| p.raw(text))).collect();
+            found.push((element.index, element.part.raw(text), members, element.text(0, text)));
+        });
+        assert_eq!(kind, Ok(Kind::List));
+        let expected = [
+            ("1", None, None, None),
+            (
+                r#"{"a":"x","b":{"a":[2]},"a":"\u0079"}"#,
+                Some(r#""\u0079""#),
+                Some(r#"{"a":[2]}"#),
+                Some("y"),
+            ),
+            (r#"[{"a":3}]"#, None, None, None),
+            (r#"{"\u0061":null}"#, Some("null"), None, None),
+            ("{}", None, None, None),
+            (r#""z""#, None, None, None),
+        ];
+        let expected: Vec<_> = expected
+            .into_iter()
+            .enumerate()
+            .map(|(index, (raw, a, b, text))| (index, raw, vec![a, b], text.map(Into::into)))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn other_values_have_no_elements() {
+        for (text, kind) in [
+            (r#"{"a":[1]}"#, Kind::Object),
+            ("null", Kind::Null),
+            ("\"[1]\"", Kind::Text),
+            ("[]", Kind::List),
+        ] {
+            let found = each(text, ["a"], |element| panic!("{text}: {element:?}"));
+            assert_eq!(found, Ok(kind), "{text}");
+        }
+        assert!(each("[", [], |_| {}).is_err());
+    }
+}
