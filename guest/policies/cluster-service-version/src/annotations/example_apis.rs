@@ -220,8 +220,8 @@ rule! {
     ///
     /// # Why
     ///
-    /// The console fills the form for a custom resource with the example. Without one, a user starts
-    /// with an empty form.
+    /// The console fills the form for a custom resource with the example. Without one, a user
+    /// starts with an empty form.
     ///
     /// # Repair
     ///

@@ -4,8 +4,8 @@
 //! annotations ─▶ text ─▶ JSON? ─▶ what go-yaml takes? ─▶ Examples ─▶ example_apis
 //! ```
 //!
-//! Upstream checks that the text is JSON and then reads it as YAML, because it begins with `[`. What
-//! is JSON and no YAML is therefore refused like a list of something else than objects.
+//! Upstream checks that the text is JSON and then reads it as YAML, because it begins with `[`.
+//! What is JSON and no YAML is therefore refused like a list of something else than objects.
 
 use std::borrow::Cow;
 
@@ -84,8 +84,8 @@ rule! {
     ///
     /// # Why
     ///
-    /// The console fills the form for a custom resource with the example. Without one, a user starts
-    /// with an empty form.
+    /// The console fills the form for a custom resource with the example. Without one, a user
+    /// starts with an empty form.
     ///
     /// # Repair
     ///
@@ -150,7 +150,8 @@ rule! {
     /// metadata: {annotations: {alm-examples: '[]', olm.examples: '[]'}}
     /// ```
     ///
-    /// message: ``both `alm-examples` and `olm.examples` are present. Checking only `alm-examples` ``
+    /// message: `` both `alm-examples` and `olm.examples` are present. Checking only
+    /// `alm-examples` ``
     CSV_53: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "api pkg/validation/internal/csv.go",
@@ -169,9 +170,9 @@ rule! {
     /// examples are JSON
     ///
     /// The annotation `alm-examples`, or `olm.examples` if that is absent, is empty or JSON. The
-    /// message has the number of bytes up to and with the first wrong one, and the text up to there;
-    /// of a long text the last 1,000 bytes. Copies are exempt. An UPDATE is judged by the
-    /// annotation.
+    /// message has the number of bytes up to and with the first wrong one, and the text up to
+    /// there; of more than 4,000 bytes the last 1,000. Copies are exempt. An UPDATE is judged by
+    /// the annotation.
     ///
     /// # Why
     ///
@@ -313,8 +314,8 @@ fn example(element: &Element<4>, text: &str) -> Option<Example> {
     })
 }
 
-/// Whether go-yaml v2 refuses a text that is JSON: escapes that it does not know, surrogates, control
-/// characters, and a tab before anything else.
+/// Whether go-yaml v2 refuses a text that is JSON: escapes that it does not know, surrogates,
+/// control characters, and a tab before anything else.
 fn is_refused_by_yaml(text: &str) -> bool {
     let before = text.split('[').next().unwrap_or_default();
     // Nearly all texts have none of these bytes, with which all control characters begin.

@@ -99,8 +99,8 @@ rule! {
     /// operators.openshift.io/infrastructure-features: '["Disconnected"]'
     /// ```
     ///
-    /// `message: operators.openshift.io/infrastructure-features value "Disconnected" must be written
-    /// "disconnected" (case-sensitive)`
+    /// `message: operators.openshift.io/infrastructure-features value "Disconnected" must be
+    /// written "disconnected" (case-sensitive)`
     CSV_63: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L19405; OCP 4.5 L6438-6443",
@@ -263,8 +263,8 @@ rule! {
     ///
     /// # Why
     ///
-    /// Nobody reads an annotation whose name has a spelling mistake, and the Operator appears not to
-    /// support the feature.
+    /// Nobody reads an annotation whose name has a spelling mistake, and the Operator appears not
+    /// to support the feature.
     ///
     /// # Repair
     ///

@@ -64,3 +64,58 @@ impl Many {
         csv.report.add_more(self.rule, self.count.saturating_sub(Report::ROOM));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use opgate_sdk::{Document, GroupVersionResource, Parts, Request};
+    use serde_json::json;
+
+    use super::*;
+
+    /// The texts of a rule's findings about a new object.
+    fn found(rule: &str, object: &serde_json::Value) -> Vec<String> {
+        let parts = Parts {
+            resource: GroupVersionResource {
+                group: "operators.coreos.com".to_owned(),
+                version: "v1alpha1".to_owned(),
+                resource: "clusterserviceversions".to_owned(),
+            },
+            ..Parts::default()
+        };
+        let request = Request::from(parts);
+        // Nothing else shares the room.
+        let rules = crate::POLICY.all_rules().into_iter().filter(|other| other.id != rule);
+        let rules: std::collections::BTreeMap<_, _> = rules.map(|r| (r.id, "off")).collect();
+        let settings = Document::parse(&json!({"rules": rules}).to_string()).unwrap();
+        let object = Document::parse(&object.to_string()).unwrap();
+        let routes = crate::POLICY.routes_of(&request, &settings);
+        let verdict = crate::POLICY.validate(&request, routes, Some(&object), None, &settings);
+        verdict.violations.into_iter().map(|violation| violation.message).collect()
+    }
+
+    #[test]
+    fn what_a_verdict_has_no_room_for_is_counted() {
+        let annotated = |name: &str, list: serde_json::Value| json!({"metadata": {"annotations": {name: list.to_string()}}});
+        let features = "operators.openshift.io/infrastructure-features";
+        let kinds: Vec<_> =
+            (0..1_000).map(|n| json!({"apiVersion": "a.b/v1", "kind": format!("K{n}")})).collect();
+        let mut strangers = annotated("alm-examples", json!(kinds));
+        strangers["spec"] = json!({"apiservicedefinitions": {"owned": [{}]}});
+        let owned: Vec<_> =
+            (0..1_000).map(|n| json!({"name": "a.b", "kind": format!("K{n}")})).collect();
+        let mut missing = annotated("alm-examples", json!([]));
+        missing["spec"] = json!({"customresourcedefinitions": {"owned": owned}});
+        for (rule, object, count) in [
+            ("CSV-62", annotated(features, json!(vec!["x"; 1_000])), 1_000),
+            ("CSV-63", annotated(features, json!(vec!["FIPS"; 1_000])), 1_000),
+            ("CSV-56", annotated("alm-examples", json!(kinds)), 2_000),
+            ("CSV-57", strangers, 1_000),
+            ("CSV-58", missing, 1_000),
+        ] {
+            let found = found(rule, &object);
+            assert_eq!(found.len(), Report::ROOM, "{rule}");
+            let more = format!("{} more findings of this rule", count - Report::ROOM);
+            assert!(found.last().unwrap().starts_with(&more), "{rule}: {:?}", found.last());
+        }
+    }
+}

@@ -38,7 +38,8 @@ rule! {
     ///
     /// `minKubeVersion: 1.30.0` on Kubernetes 1.25.4
     ///
-    /// `message: CSV version requirement not met: minKubeVersion (1.30.0) > server version (1.25.4)`
+    /// `message: CSV version requirement not met: minKubeVersion (1.30.0) > server version
+    /// (1.25.4)`
     CSV_23: Warn {
         on: [CSV: Create],
         reads: [SERVER_VERSIONS],
