@@ -8,11 +8,12 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::{Report, Rows, Shape, rule, rules};
+use opgate_sdk::{Report, Shape, rule, rules};
 
 use super::examples::{EXAMPLES, Examples};
 use super::{Many, field};
 use crate::csv::Csv;
+use crate::entries::Entries;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_56, CSV_57, CSV_58];
@@ -40,8 +41,8 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, examples: &Examples) {
     if examples.is_new {
         blocks(csv, examples);
     }
-    let crds = csv.object.rows(CRDS, &["/name", "/version", "/kind"]);
-    let services = csv.object.rows(SERVICES, &["/group", "/version", "/kind"]);
+    let crds = Entries::all(csv.object, CRDS, &["/name", "/version", "/kind"]);
+    let services = Entries::all(csv.object, SERVICES, &["/group", "/version", "/kind"]);
     let mut provided = Provided::of(&crds, &services);
     strangers(csv, examples, &mut provided);
     missing(csv, provided);
@@ -118,10 +119,10 @@ struct Provided<'a> {
 }
 
 impl<'a> Provided<'a> {
-    fn of(crds: &'a Rows, services: &'a Rows) -> Self {
+    fn of(crds: &'a Entries, services: &'a Entries) -> Self {
         let mut apis = Vec::new();
         let mut are_declared = false;
-        for (index, row) in crds.iter().enumerate() {
+        for (index, row) in crds.iter() {
             are_declared = true;
             // A name without a group is for another rule.
             if let Some((_, group)) = row.text_or_empty(0).split_once('.') {
@@ -130,7 +131,7 @@ impl<'a> Provided<'a> {
                 apis.push(Owned { api, list, index, has_example: false });
             }
         }
-        for (index, row) in services.iter().enumerate() {
+        for (index, row) in services.iter() {
             are_declared = true;
             let api = (row.text_or_empty(2), row.text_or_empty(0), row.text_or_empty(1));
             let list = "spec.apiservicedefinitions.owned";
