@@ -140,6 +140,9 @@ impl Identities {
 pub struct Configuration {
     /// The edition that applies.
     pub profile: Profile,
+    /// Whether the configuration names the edition. Policies get it only then: a rule can apply where
+    /// an edition was chosen, and not by default.
+    pub names_profile: bool,
     /// The users as which controllers run, if they differ from the profile.
     pub identities: Identities,
     /// Policies in the order in which they serve.
@@ -195,6 +198,7 @@ impl Configuration {
     pub fn builtin(profile: Profile, builtins: &'static [Builtin]) -> Self {
         Self {
             profile,
+            names_profile: profile != Profile::default(),
             identities: Identities::default(),
             policies: every(builtins),
             warnings_as_errors: false,
@@ -284,7 +288,8 @@ impl Configuration {
             }
         }
         errors.or(Self {
-            profile: file.profile,
+            profile: file.profile.unwrap_or_default(),
+            names_profile: file.profile.is_some(),
             identities,
             policies,
             warnings_as_errors: file.check.0.warnings_as_errors,

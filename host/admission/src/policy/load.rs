@@ -237,7 +237,7 @@ fn settings(
     let mut settings = config.settings.as_object().cloned().unwrap_or_default();
     let schema: Value = serde_json::from_str(&descriptor.settings_schema).unwrap_or_default();
     let has = |name: &str| schema.pointer(&format!("/properties/{name}")).is_some();
-    if has("profile") {
+    if configuration.names_profile && has("profile") {
         settings.entry("profile").or_insert_with(|| configuration.profile.as_str().into());
     }
     for (key, users) in configuration.identities.lists() {

@@ -111,9 +111,9 @@ rule! {
     /// infrastructure features are in annotations of their own
     ///
     /// The annotation `operators.openshift.io/infrastructure-features` is absent. The rule is off
-    /// unless a level is configured for it; configure one for clusters of OpenShift 4.14 and later.
-    /// Both kinds of annotations may be used together, so it only warns. Copies are exempt. An
-    /// UPDATE is judged by the annotation.
+    /// unless the configuration names the profile `ocp-4.15` or a level of the rule. Both kinds of
+    /// annotations may be used together, so it only warns. Copies are exempt. An UPDATE is judged
+    /// by the annotation.
     ///
     /// # Why
     ///
@@ -141,7 +141,7 @@ rule! {
     /// features.operators.openshift.io annotations`
     CSV_64: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: [],
+        off_until: ["/profile"],
         source: "OCP 4.15 L14326, L14369-14394",
     }
 }
@@ -154,7 +154,10 @@ fn infrastructure(csv: &mut Csv<'_, '_>) {
     let at = field(INFRASTRUCTURE);
     let deprecated = "operators.openshift.io/infrastructure-features is deprecated; use the \
                       features.operators.openshift.io annotations";
-    csv.add(&CSV_64, &at, deprecated);
+    let profile = csv.review.settings.text_or_empty("/profile");
+    if profile == "ocp-4.15" || csv.report.is_configured(&CSV_64) {
+        csv.add(&CSV_64, &at, deprecated);
+    }
     let unsupported = |value: &str| {
         let value = quote(&shortened(value, SHOWN));
         let valid = VALUES.join(", ");

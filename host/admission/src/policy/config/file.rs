@@ -27,8 +27,7 @@ pub(super) struct Origin {
 pub(super) struct File {
     pub(super) api_version: String,
     pub(super) kind: String,
-    #[serde(default)]
-    pub(super) profile: Profile,
+    pub(super) profile: Option<Profile>,
     #[serde(default)]
     pub(super) identities: Object<Identities>,
     pub(super) policies: Option<Vec<Object<PolicyEntry>>>,
