@@ -1,7 +1,179 @@
-//! PLACEHOLDER webhooks
+//! Webhook definitions of a ClusterServiceVersion, `spec.webhookdefinitions`.
+//!
+//! ```text
+//! spec.webhookdefinitions ─▶ Definition ─┬─ definitions  types, members, deployments
+//!                                        ├─ names        unique, subdomains
+//!                                        ├─ rules        what webhooks may intercept
+//!                                        └─ conversion   the CRDs of conversion webhooks
+//! ```
+//!
+//! OLM checks one definition after the other: first whether its name is new, then its rules. The
+//! findings have that order. A property `olm.csv.metadata` has no webhook definitions.
+
+pub(crate) mod conversion;
+pub(crate) mod definitions;
+mod intercepted;
+pub(crate) mod names;
+pub(crate) mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::{Document, Kind, Row};
 
 use crate::csv::Csv;
+use crate::entries::Entries;
 
-opgate_sdk::rules![];
+const LIST: &str = "/spec/webhookdefinitions";
+const COLUMNS: [&str; 8] = [
+    "/type",
+    "/generateName",
+    "/deploymentName",
+    "/admissionReviewVersions",
+    "/sideEffects",
+    "/containerPort",
+    "/rules",
+    "/conversionCRDs",
+];
+/// Members that the schema requires, each with its column.
+const REQUIRED: [(&str, usize); 4] =
+    [("admissionReviewVersions", 3), ("generateName", 1), ("sideEffects", 4), ("type", 0)];
 
-pub(crate) fn judge(_csv: &mut Csv<'_, '_>) {}
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    let definitions = Definitions::of(csv);
+    if definitions.list.is_empty() {
+        return;
+    }
+    definitions::members(csv, &definitions);
+    definitions::deployments(csv, &definitions);
+    let mut names = names::Names::of(&definitions);
+    let mut rules = rules::Rules::of(csv);
+    for definition in &definitions.list {
+        names.judge(csv, definition);
+        rules.judge(csv, &definitions, definition);
+    }
+    names::subdomains(csv, &definitions);
+    conversion::judge(csv, &definitions);
+}
+
+/// One element of the list.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    index: usize,
+    /// Kind of the member `type`.
+    kind: Kind,
+    /// The member `type`; empty unless it is a text.
+    webhook: String,
+    /// `generateName`; empty unless it is a text.
+    name: String,
+    /// `deploymentName`; empty unless it is a text.
+    deployment: String,
+    /// Which of the [`REQUIRED`] members have no value.
+    lacks: [bool; 4],
+    has_port: bool,
+    has_rules: bool,
+    has_crds: bool,
+}
+
+impl Definition {
+    fn of((index, row): (usize, Row<'_>)) -> Self {
+        let [webhook, name, deployment] = [0, 1, 2].map(|at| row.text_or_empty(at).to_owned());
+        let has = |column: usize| {
+            row.kind(column) == Kind::List && row.length(column).is_some_and(|length| length > 0)
+        };
+        let is_there = |column: usize| !matches!(row.kind(column), Kind::Missing | Kind::Null);
+        let lacks = REQUIRED.map(|(member, column)| match row.kind(column) {
+            Kind::Missing | Kind::Null => true,
+            Kind::List => !has(column),
+            // An empty type is not one of the types.
+            Kind::Text => member != "type" && row.text_or_empty(column).is_empty(),
+            _ => false,
+        });
+        Self {
+            index,
+            kind: row.kind(0),
+            webhook,
+            name,
+            deployment,
+            lacks,
+            has_port: is_there(5),
+            has_rules: has(6),
+            has_crds: has(7),
+        }
+    }
+
+    /// Whether it is of type `ConversionWebhook`.
+    fn converts(&self) -> bool {
+        self.webhook == "ConversionWebhook"
+    }
+
+    /// The pointer of a member, `/type`.
+    fn pointer(&self, member: &str) -> String {
+        format!("{LIST}/{}{member}", self.index)
+    }
+
+    /// The field of a member, `.type`.
+    fn field(&self, member: &str) -> String {
+        format!("spec.webhookdefinitions[{}]{member}", self.index)
+    }
+}
+
+/// The definitions of an object.
+fn all(csv: &Document) -> Vec<Definition> {
+    if csv.length(LIST).is_none_or(|length| length == 0) {
+        return Vec::new();
+    }
+    Entries::all(csv, LIST, &COLUMNS).iter().map(Definition::of).collect()
+}
+
+/// The definitions of a ClusterServiceVersion, and those before an UPDATE.
+///
+/// A definition is what the one of the same name was, so that others can be removed. One with a new
+/// name is what the one in its place was, if nothing has that name any more.
+pub(crate) struct Definitions<'a> {
+    list: Vec<Definition>,
+    before: Option<Before<'a>>,
+}
+
+struct Before<'a> {
+    csv: &'a Document,
+    list: Vec<Definition>,
+    by_name: BTreeMap<String, usize>,
+    /// Names that definitions have now.
+    now: BTreeSet<String>,
+}
+
+impl<'a> Definitions<'a> {
+    fn of(csv: &Csv<'a, '_>) -> Self {
+        let list = all(csv.object);
+        let before = csv.review.spares().filter(|_| !list.is_empty()).map(|csv| {
+            let now = list.iter().map(|definition| definition.name.clone()).collect();
+            let list = all(csv);
+            let names = list.iter().rev().map(|d| (d.name.clone(), d.index));
+            Before { csv, by_name: names.collect(), list, now }
+        });
+        Self { list, before }
+    }
+
+    /// The object before an UPDATE, and the definition as it was there; none for a new one.
+    fn before(&self, definition: &Definition) -> Option<(&'a Document, &Definition)> {
+        let before = self.before.as_ref()?;
+        let in_place = before.list.get(definition.index);
+        let found = in_place
+            .filter(|old| old.name == definition.name)
+            .or_else(|| before.list.get(*before.by_name.get(&definition.name)?))
+            .or_else(|| in_place.filter(|old| !before.now.contains(&old.name)))?;
+        Some((before.csv, found))
+    }
+
+    /// Whether a definition is new, or differs from what it was.
+    fn is_new(&self, definition: &Definition, differs: impl Fn(&Definition) -> bool) -> bool {
+        self.before(definition).is_none_or(|(_, old)| differs(old))
+    }
+
+    /// Whether a definition is new, or a list or scalar in it differs from what it was.
+    fn is_new_at(&self, csv: &Csv<'_, '_>, definition: &Definition, member: &str) -> bool {
+        self.before(definition).is_none_or(|(before, old)| {
+            !csv.object.equal(&definition.pointer(member), before, &old.pointer(member))
+        })
+    }
+}

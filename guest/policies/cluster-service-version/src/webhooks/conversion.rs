@@ -1,0 +1,378 @@
+//! Conversion webhooks: the install modes of their CSV, and the CRDs that they convert.
+//!
+//! ```text
+//! definitions ─▶ modes
+//!      └─ type ConversionWebhook ─▶ Target (definition, CRD) ─▶ owned, once
+//!                                     └─▶ neighbours::conversion  the CRDs and CSVs of the cluster
+//! ```
+//!
+//! The API of OLM lets other webhooks have `conversionCRDs`, too. OLM does not read them there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::{Document, Shape, go, rule, rules};
+
+use super::{Definition, Definitions};
+use crate::csv::Csv;
+use crate::entries::{Entries, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_92, CSV_93, CSV_94, CSV_96];
+
+const MODES: &str = "/spec/installModes";
+const MODE: Shape =
+    Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
+const OWNED: &str = "/spec/customresourcedefinitions/owned";
+const OWNED_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
+/// Bytes of a text that many messages repeat.
+const SHOWN: usize = 256;
+/// CRDs that are looked at. OLM takes one after the other and stops at the first one that is not in
+/// the cluster, so those after thousands have no effect.
+const MOST: usize = 5_000;
+/// Names of definitions in a message.
+const MOST_NAMES: usize = 16;
+
+/// A CRD that a definition of type `ConversionWebhook` lists.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// Index of the definition.
+    definition: usize,
+    /// Place in its list.
+    at: usize,
+    /// Name of the CRD.
+    pub(crate) name: String,
+    /// Whether the definition is new, or an UPDATE changed it.
+    pub(crate) is_new: bool,
+}
+
+impl Target {
+    pub(crate) fn field(&self) -> String {
+        format!("spec.webhookdefinitions[{}].conversionCRDs[{}]", self.definition, self.at)
+    }
+}
+
+/// The CRDs that the conversion webhooks of a ClusterServiceVersion convert.
+pub(crate) fn targets(csv: &Csv<'_, '_>) -> Vec<Target> {
+    targets_of(csv, &Definitions::of(csv))
+}
+
+fn targets_of(csv: &Csv<'_, '_>, definitions: &Definitions<'_>) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for definition in definitions.list.iter().filter(|d| d.converts() && d.has_crds) {
+        if targets.len() >= MOST {
+            break;
+        }
+        let is_new = is_new(csv, definitions, definition);
+        let crds = Entries::first(csv.object, &definition.pointer("/conversionCRDs"), &[""]);
+        let names = crds.iter().filter_map(|(at, crd)| Some((at, crd.text(0)?.to_owned())));
+        let definition = definition.index;
+        targets.extend(names.map(|(at, name)| Target { definition, at, name, is_new }));
+    }
+    targets.truncate(MOST);
+    targets
+}
+
+/// Whether an UPDATE changed what a definition converts.
+fn is_new(csv: &Csv<'_, '_>, definitions: &Definitions<'_>, definition: &Definition) -> bool {
+    definitions.is_new(definition, |old| old.webhook != definition.webhook)
+        || definitions.is_new_at(csv, definition, "/conversionCRDs")
+}
+
+/// The field of the first conversion webhook.
+pub(crate) fn first(csv: &Document) -> Option<String> {
+    super::all(csv).iter().find(|definition| definition.converts()).map(|d| d.field(".type"))
+}
+
+/// The names of the CRDs that another ClusterServiceVersion converts.
+pub(crate) fn names(csv: &Document) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for definition in super::all(csv).iter().filter(|d| d.converts() && d.has_crds) {
+        let crds = Entries::first(csv, &definition.pointer("/conversionCRDs"), &[""]);
+        names.extend(crds.iter().filter_map(|(_, crd)| crd.text(0).map(str::to_owned)));
+        if names.len() >= MOST {
+            break;
+        }
+    }
+    names
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+    modes(csv, definitions);
+    let mut findings = Findings::of(&CSV_93);
+    for definition in definitions.list.iter().filter(|d| d.converts() && !d.has_crds) {
+        // Of a list that was empty, Go writes none.
+        let differs = |old: &Definition| !old.converts() || old.has_crds;
+        if definitions.is_new(definition, differs) {
+            findings.add(csv, || {
+                let message = "unable to manager conversion webhook: conversion webhook must have at least one CRD specified";
+                [definition.field(".conversionCRDs"), message.to_owned()]
+            });
+        }
+    }
+    if !csv.is_on(&CSV_94) && !csv.is_on(&CSV_96) {
+        return;
+    }
+    let targets = targets_of(csv, definitions);
+    if !targets.is_empty() {
+        owned(csv, &targets);
+        once(csv, definitions, &targets);
+    }
+}
+
+rule! {
+    /// a CSV with a conversion webhook supports AllNamespaces only
+    ///
+    /// If an entry of `spec.webhookdefinitions` has the type `ConversionWebhook`, or any
+    /// `conversionCRDs`, then no entry of `spec.installModes` with another type than
+    /// `AllNamespaces` has `supported: true`, and none with this type has `supported: false`. A
+    /// CSV without install modes passes. With the setting `csv.conversionRequiresModes`
+    /// `AllNamespaces` must be there with `supported: true`, as OLM v1 asks. One finding for each
+    /// such definition. An UPDATE is judged by the definitions that it changes, and by all of them
+    /// if it changes the install modes.
+    ///
+    /// # Why
+    ///
+    /// A CRD has one conversion webhook for the whole cluster, so an Operator that serves only some
+    /// namespaces cannot have it (OpenShift 4.12, Operators, *Conversion webhook constraints*).
+    ///
+    /// # Repair
+    ///
+    /// Set `supported: false` for the other install modes, and `supported: true` for
+    /// `AllNamespaces`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   installModes:
+    ///   - {type: OwnNamespace, supported: false}
+    ///   - {type: AllNamespaces, supported: true}
+    ///   webhookdefinitions: [{type: ConversionWebhook, conversionCRDs: [a.example.com]}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   installModes:
+    ///   - {type: OwnNamespace, supported: true}
+    ///   - {type: AllNamespaces, supported: true}
+    ///   webhookdefinitions: [{type: ConversionWebhook, conversionCRDs: [a.example.com]}]
+    /// ```
+    ///
+    /// `message: only AllNamespaces InstallModeType is supported when conversionCRDs is present`
+    CSV_92: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20286-20289, L20120-20128; OCP 4.15 L14861-15012; api pkg/validation/internal/csv.go; OLM pkg/controller/install/webhook.go",
+    }
+}
+
+fn modes(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+    let concerned = || definitions.list.iter().filter(|d| d.converts() || d.has_crds);
+    if !csv.is_on(&CSV_92) || concerned().next().is_none() || is_singleton(csv) {
+        return;
+    }
+    let mut findings = Findings::of(&CSV_92);
+    let are_new = csv.touches(MODES, &MODE);
+    for definition in concerned() {
+        let is_spared = || !are_new && !is_new(csv, definitions, definition);
+        if !findings.is_full() && is_spared() {
+            continue;
+        }
+        findings.add(csv, || {
+            let member = if definition.has_crds { ".conversionCRDs" } else { ".type" };
+            let message =
+                "only AllNamespaces InstallModeType is supported when conversionCRDs is present";
+            [definition.field(member), message.to_owned()]
+        });
+    }
+}
+
+/// Whether a ClusterServiceVersion supports all namespaces and nothing else.
+fn is_singleton(csv: &Csv<'_, '_>) -> bool {
+    let must_say_so = csv.review.settings.boolean("/csv/conversionRequiresModes") == Some(true);
+    let modes = Entries::all(csv.object, MODES, &["/type", "/supported"]);
+    let mut says_so = false;
+    for (_, mode) in modes.iter() {
+        let (is_all, is_on) =
+            (mode.text(0) == Some("AllNamespaces"), mode.boolean(1) == Some(true));
+        if is_all != is_on {
+            return false;
+        }
+        says_so |= is_all;
+    }
+    says_so || !must_say_so
+}
+
+rule! {
+    /// a conversion webhook lists a CRD
+    ///
+    /// Every entry of `spec.webhookdefinitions` with the type `ConversionWebhook` has at least one
+    /// entry in `conversionCRDs`. An UPDATE is judged by the definitions that it changes.
+    ///
+    /// # Why
+    ///
+    /// OLM writes the webhook into the CRDs that the definition lists. Without one there is nothing
+    /// to do, and the CSV fails (OLM `pkg/controller/install/webhook.go`).
+    ///
+    /// # Repair
+    ///
+    /// List the CRDs that the webhook converts, `<plural>.<group>`, or remove the definition.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - {type: ConversionWebhook, conversionCRDs: [webhooktests.webhook.operators.coreos.io]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {webhookdefinitions: [{type: ConversionWebhook, generateName: cwebhooktest.kb.io}]}
+    /// ```
+    ///
+    /// `message: unable to manager conversion webhook: conversion webhook must have at least one
+    /// CRD specified`
+    CSV_93: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20182-20190, L20295; OLM pkg/controller/install/webhook.go",
+    }
+}
+
+rule! {
+    /// a conversion webhook converts CRDs that the CSV owns
+    ///
+    /// Every entry of `conversionCRDs` in a definition of type `ConversionWebhook` is the `name` of
+    /// an entry of `spec.customresourcedefinitions.owned`. OLM ignores `conversionCRDs` of other
+    /// webhooks. An UPDATE is judged by the definitions that it changes, and by all of them if
+    /// it changes the names of owned CRDs.
+    ///
+    /// # Why
+    ///
+    /// The webhook gets every object of the CRD, of all versions. OLM does not let an Operator
+    /// take over the objects of another one (OpenShift 4.12, Operators, *Conversion webhook
+    /// constraints*; OLM `pkg/controller/install/webhook.go`).
+    ///
+    /// # Repair
+    ///
+    /// Add the CRD to the owned ones, or remove it from `conversionCRDs`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   customresourcedefinitions: {owned: [{name: a.example.com, version: v1, kind: A}]}
+    ///   webhookdefinitions: [{type: ConversionWebhook, conversionCRDs: [a.example.com]}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: a.v1.0.0}
+    /// spec: {webhookdefinitions: [{type: ConversionWebhook, conversionCRDs: [b.example.com]}]}
+    /// ```
+    ///
+    /// `message: csv a.v1.0.0 does not own CRD b.example.com`
+    CSV_94: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20190, L20295; OCP 4.15 L14861-15012; OLM pkg/controller/install/webhook.go",
+    }
+}
+
+fn owned(csv: &mut Csv<'_, '_>, targets: &[Target]) {
+    if !csv.is_on(&CSV_94) {
+        return;
+    }
+    let wanted: BTreeSet<&str> = targets.iter().map(|target| &*target.name).collect();
+    let rows = Entries::all(csv.object, OWNED, &["/name"]);
+    let names = rows.iter().filter_map(|(_, row)| row.text(0));
+    let owned: BTreeSet<&str> = names.filter(|name| wanted.contains(name)).collect();
+    let are_new = csv.touches(OWNED, &OWNED_NAMES);
+    let own = go::shortened(&csv.name, SHOWN);
+    let mut findings = Findings::of(&CSV_94);
+    for target in targets.iter().filter(|target| !owned.contains(target.name.as_str())) {
+        if are_new || target.is_new {
+            findings.add(csv, || {
+                [target.field(), format!("csv {own} does not own CRD {}", target.name)]
+            });
+        }
+    }
+}
+
+rule! {
+    /// a CRD has one conversion webhook in a CSV
+    ///
+    /// No CRD is listed more than once in `conversionCRDs` of the definitions of type
+    /// `ConversionWebhook`, neither in two of them nor in one. The message has the names of the
+    /// definitions in their order, one finding for each CRD. An UPDATE is judged by the CRDs of
+    /// definitions that it changes.
+    ///
+    /// # Why
+    ///
+    /// A CRD has room for one conversion webhook: the last definition would win (OpenShift 4.12,
+    /// Operators, *Conversion webhook constraints*). OLM v1 refuses such a bundle
+    /// (operator-controller `rukpak/render/registryv1/validators/validator.go`).
+    ///
+    /// # Repair
+    ///
+    /// Remove the CRD from all definitions but one.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - {type: ConversionWebhook, generateName: a, conversionCRDs: [foos.example.com]}
+    ///   - {type: ConversionWebhook, generateName: b, conversionCRDs: [bars.example.com]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - {type: ConversionWebhook, generateName: a, conversionCRDs: [foos.example.com]}
+    ///   - {type: ConversionWebhook, generateName: b, conversionCRDs: [foos.example.com]}
+    /// ```
+    ///
+    /// `message: conversion webhooks [a,b] reference same custom resource definition
+    /// 'foos.example.com'`
+    CSV_96: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20298; operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go",
+    }
+}
+
+fn once(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>, targets: &[Target]) {
+    // Sorted once: names can be long, and listed for many CRDs.
+    let mut by_name: Vec<&Definition> = definitions.list.iter().collect();
+    by_name.sort_by(|left, right| left.name.cmp(&right.name));
+    let ranks: BTreeMap<usize, usize> =
+        by_name.iter().enumerate().map(|(rank, definition)| (definition.index, rank)).collect();
+    let mut listed: BTreeMap<&str, Vec<&Target>> = BTreeMap::new();
+    for target in targets {
+        listed.entry(&target.name).or_default().push(target);
+    }
+    let mut findings = Findings::of(&CSV_96);
+    for (crd, listings) in listed {
+        let [_, second, ..] = listings.as_slice() else { continue };
+        if !listings.iter().any(|target| target.is_new) {
+            continue;
+        }
+        findings.add(csv, || {
+            let mut order: Vec<usize> =
+                listings.iter().filter_map(|t| ranks.get(&t.definition).copied()).collect();
+            order.sort_unstable();
+            let in_order = order.iter().filter_map(|&rank| by_name.get(rank));
+            let names: Vec<_> =
+                in_order.take(MOST_NAMES).map(|d| go::shortened(&d.name, SHOWN)).collect();
+            let names = names.join(",");
+            let message = format!(
+                "conversion webhooks [{names}] reference same custom resource definition '{crd}'"
+            );
+            [second.field(), message]
+        });
+    }
+}

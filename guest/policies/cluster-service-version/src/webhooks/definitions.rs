@@ -1,0 +1,281 @@
+//! What every webhook definition must have: a type, the members of its schema, a deployment.
+
+use opgate_sdk::{Kind, Shape, go, rule, rules};
+
+use super::{Definition, Definitions, REQUIRED};
+use crate::csv::Csv;
+use crate::entries::{Entries, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_83, CSV_84, CSV_85, CSV_86];
+
+const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
+const DEPLOYMENT_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
+const TYPES: [&str; 3] =
+    ["ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"];
+/// Bytes of a value that a message repeats.
+const SHOWN: usize = 256;
+
+rule! {
+    /// a webhook definition has a type that OLM knows
+    ///
+    /// `spec.webhookdefinitions[].type` is `ValidatingAdmissionWebhook`,
+    /// `MutatingAdmissionWebhook` or `ConversionWebhook`, in this spelling. A definition without a
+    /// type is CSV-84. An UPDATE is judged by the types that it changes.
+    ///
+    /// # Why
+    ///
+    /// The schema of ClusterServiceVersions refuses any other type, and OLM creates no webhook for
+    /// it (OpenShift 4.12, Operators, *Webhook considerations for OLM*).
+    ///
+    /// # Repair
+    ///
+    /// Write one of the three types.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {webhookdefinitions: [{type: ValidatingAdmissionWebhook, generateName: v.kb.io}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {webhookdefinitions: [{type: AdmissionWebhook, generateName: v.kb.io}]}
+    /// ```
+    ///
+    /// `message: spec.webhookdefinitions[0].type: Unsupported value: "AdmissionWebhook": supported
+    /// values: "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"`
+    CSV_83: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20096, L20247; OCP 4.15 L14861-15012; OCP 4.5 L2144-2146; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+rule! {
+    /// a webhook definition has the members that its schema requires
+    ///
+    /// Every entry of `spec.webhookdefinitions` has `admissionReviewVersions`, `generateName`,
+    /// `sideEffects` and `type`. An empty list or text counts as none, except for `type` (CSV-83).
+    /// If `containerPort` is there, it is an integer from 1 to 65535. Other members are not
+    /// judged, so an `objectSelector` without `matchLabels` and `matchExpressions` passes. An
+    /// UPDATE is judged by the members that it changes.
+    ///
+    /// # Why
+    ///
+    /// The schema of ClusterServiceVersions requires these members, because OLM copies them to the
+    /// webhook configuration, which cannot be without them (OpenShift 4.12, Operators, *Defining
+    /// webhooks with Operator Lifecycle Manager*).
+    ///
+    /// # Repair
+    ///
+    /// Add the member that the message names, or correct the port. Without `containerPort` the
+    /// port is 443.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - type: ConversionWebhook
+    ///     generateName: c.kb.io
+    ///     sideEffects: None
+    ///     admissionReviewVersions: [v1]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - {type: ConversionWebhook, sideEffects: None, admissionReviewVersions: [v1]}
+    /// ```
+    ///
+    /// `message: spec.webhookdefinitions[0].generateName: Required value`
+    CSV_84: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20129-20183; OCP 4.5 L2109-2143; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+/// Types and members.
+pub(super) fn members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+    if !csv.is_on(&CSV_83) && !csv.is_on(&CSV_84) {
+        return;
+    }
+    let (mut types, mut members) = (Findings::of(&CSV_83), Findings::of(&CSV_84));
+    for definition in &definitions.list {
+        let has_type = !matches!(definition.kind, Kind::Missing | Kind::Null);
+        let differs =
+            |old: &Definition| old.kind != definition.kind || old.webhook != definition.webhook;
+        if has_type
+            && !TYPES.contains(&definition.webhook.as_str())
+            && definitions.is_new(definition, differs)
+        {
+            let value = match definition.kind {
+                Kind::Text => go::quote(&go::shortened(&definition.webhook, SHOWN)),
+                _ => written(csv, &definition.pointer("/type")),
+            };
+            types.add(csv, || {
+                let field = definition.field(".type");
+                let message = format!(
+                    "{field}: Unsupported value: {value}: supported values: \"ValidatingAdmissionWebhook\", \"MutatingAdmissionWebhook\", \"ConversionWebhook\""
+                );
+                [field, message]
+            });
+        }
+        for (at, (member, _)) in REQUIRED.iter().enumerate() {
+            let lacks = |it: &Definition| it.lacks.get(at) == Some(&true);
+            if lacks(definition) && definitions.is_new(definition, |old| !lacks(old)) {
+                members.add(csv, || {
+                    let field = definition.field(&format!(".{member}"));
+                    let message = format!("{field}: Required value");
+                    [field, message]
+                });
+            }
+        }
+        if definition.has_port && !members.is_full() {
+            port(csv, definitions, definition, &mut members);
+        }
+    }
+}
+
+fn port(
+    csv: &mut Csv<'_, '_>,
+    definitions: &Definitions<'_>,
+    definition: &Definition,
+    findings: &mut Findings,
+) {
+    let pointer = definition.pointer("/containerPort");
+    let is_port = csv.object.integer(&pointer).is_some_and(|port| (1..=65_535).contains(&port));
+    if is_port || !definitions.is_new_at(csv, definition, "/containerPort") {
+        return;
+    }
+    let value = written(csv, &pointer);
+    findings.add(csv, || {
+        let field = definition.field(".containerPort");
+        let must = "must be between 1 and 65535, inclusive";
+        let message = format!("{field}: Invalid value: {value}: {must}");
+        [field, message]
+    });
+}
+
+/// The beginning of a value, as it is written.
+fn written(csv: &Csv<'_, '_>, pointer: &str) -> String {
+    let json = csv.object.raw(pointer).unwrap_or_default();
+    go::shortened(&String::from_utf8_lossy(&json), SHOWN)
+}
+
+rule! {
+    /// a webhook definition names a deployment of the CSV
+    ///
+    /// If `spec.install.spec.deployments` has entries, `deploymentName` of every entry of
+    /// `spec.webhookdefinitions` is the `name` of one of them. A CSV without deployments is
+    /// CSV-86. An UPDATE is judged by the names that it changes, and by all of them if it changes
+    /// the names of the deployments.
+    ///
+    /// # Why
+    ///
+    /// OLM mounts the certificates into this deployment and makes the Service of the webhook for
+    /// it. Without it the CSV fails (OpenShift 4.12, Operators, *Webhook considerations for OLM*;
+    /// OLM `pkg/controller/operators/olm/apiservices.go`).
+    ///
+    /// # Repair
+    ///
+    /// Name the deployment that serves the webhook.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   install: {spec: {deployments: [{name: webhook-operator-webhook}]}}
+    ///   webhookdefinitions: [{generateName: v.kb.io, deploymentName: webhook-operator-webhook}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   install: {spec: {deployments: [{name: webhook-operator-webhook}]}}
+    ///   webhookdefinitions: [{generateName: v.kb.io, deploymentName: x}]
+    /// ```
+    ///
+    /// `message: strategyDetailsDeployment is missing deployment x for WebhookDescription v.kb.io`
+    CSV_85: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20244-20250; OCP 4.15 L14861-15012; OCP 4.5 L2147-2148; OLM pkg/controller/operators/olm/apiservices.go",
+    }
+}
+
+rule! {
+    /// a CSV with webhook definitions has deployments
+    ///
+    /// A CSV with entries in `spec.webhookdefinitions` has at least one entry in
+    /// `spec.install.spec.deployments`. The rule only warns: the documentation prints such a CSV
+    /// as an excerpt. An UPDATE is judged by the names of deployments that it changes, and by all
+    /// of them if it changes the deployments.
+    ///
+    /// # Why
+    ///
+    /// The Operator has no pod that could answer the API server: the webhook is never ready, and
+    /// the CSV is never installed (OpenShift 4.12, Operators, *Webhook considerations for OLM*).
+    ///
+    /// # Repair
+    ///
+    /// Add the deployment that serves the webhook, or remove the definition.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {install: {strategy: deployment}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - {generateName: example.webhook.com, deploymentName: example-webhook-deployment}
+    /// ```
+    ///
+    /// `message: webhook definition example.webhook.com names deployment
+    /// "example-webhook-deployment" but the CSV contains no deployments`
+    CSV_86: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20250; OCP 4.5 L2109-2148",
+    }
+}
+
+pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+    if !csv.is_on(&CSV_85) && !csv.is_on(&CSV_86) {
+        return;
+    }
+    let deployments = Entries::all(csv.object, DEPLOYMENTS, &["/name"]);
+    let mut known: Vec<&str> = deployments.iter().map(|(_, row)| row.text_or_empty(0)).collect();
+    known.sort_unstable();
+    let is_none = known.is_empty();
+    let are_new = csv.touches(DEPLOYMENTS, &DEPLOYMENT_NAMES);
+    let mut findings = Findings::of(if is_none { &CSV_86 } else { &CSV_85 });
+    for definition in &definitions.list {
+        let (name, deployment) = (&definition.name, &definition.deployment);
+        let is_known = !deployment.is_empty() && known.binary_search(&&**deployment).is_ok();
+        if is_known
+            || !are_new && !definitions.is_new(definition, |old| old.deployment != *deployment)
+        {
+            continue;
+        }
+        findings.add(csv, || {
+            let message = if is_none {
+                let deployment = go::quote(deployment);
+                format!(
+                    "webhook definition {name} names deployment {deployment} but the CSV contains no deployments"
+                )
+            } else {
+                format!(
+                    "strategyDetailsDeployment is missing deployment {deployment} for WebhookDescription {name}"
+                )
+            };
+            [definition.field(".deploymentName"), message]
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! Names of webhook definitions: each its own, and of characters that OLM v1 takes.
+
+use std::collections::BTreeMap;
+
+use opgate_sdk::{names, rule, rules};
+
+use super::{Definition, Definitions};
+use crate::csv::Csv;
+use crate::entries::Findings;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_90, CSV_91];
+
+rule! {
+    /// names of webhook definitions are unique
+    ///
+    /// No two entries of `spec.webhookdefinitions` have the same `generateName`, whatever their
+    /// types. Two entries without a name have the same one. Every entry after the first with its
+    /// name is a finding. An UPDATE is judged where more entries have a name than before.
+    ///
+    /// # Why
+    ///
+    /// OLM finds the configuration of a webhook by this name. It checks the name of each
+    /// definition before its rules, and lets the CSV fail with the reason
+    /// `InvalidWebhookDescription` (OLM `pkg/controller/operators/olm/operator.go`).
+    ///
+    /// # Repair
+    ///
+    /// Give each definition a name of its own.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {webhookdefinitions: [{generateName: v.kb.io}, {generateName: m.kb.io}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {webhookdefinitions: [{generateName: v.kb.io}, {generateName: v.kb.io}]}
+    /// ```
+    ///
+    /// `message: CSV contains repeated WebhookDescription name`
+    CSV_90: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OLM pkg/controller/install/webhook.go, test/e2e/webhook_e2e_test.go",
+    }
+}
+
+/// How many definitions so far have a name, and how many had it before an UPDATE.
+pub(super) struct Names<'d> {
+    now: BTreeMap<&'d str, usize>,
+    before: BTreeMap<&'d str, usize>,
+    findings: Findings,
+}
+
+impl<'d> Names<'d> {
+    pub(super) fn of(definitions: &'d Definitions<'_>) -> Self {
+        let mut before = BTreeMap::new();
+        for definition in definitions.before.iter().flat_map(|before| &before.list) {
+            *before.entry(definition.name.as_str()).or_default() += 1;
+        }
+        Self { now: BTreeMap::new(), before, findings: Findings::of(&CSV_90) }
+    }
+
+    pub(super) fn judge(&mut self, csv: &mut Csv<'_, '_>, definition: &'d Definition) {
+        let name = definition.name.as_str();
+        let count = self.now.entry(name).or_insert(0_usize);
+        *count += 1;
+        if *count < 2 || self.before.get(name).is_some_and(|before| before >= count) {
+            return;
+        }
+        self.findings.add(csv, || {
+            let message = "CSV contains repeated WebhookDescription name";
+            [definition.field(".generateName"), message.to_owned()]
+        });
+    }
+}
+
+rule! {
+    /// the name of a webhook definition is a DNS-1123 subdomain
+    ///
+    /// `spec.webhookdefinitions[].generateName` has at most 253 characters: lower case letters,
+    /// digits, `-` and `.`, with a letter or digit at the beginning and end of each part. This is a
+    /// check of OLM v1, so the rule is off unless a level is configured. One finding for each type
+    /// and name, in the order of both. An UPDATE is judged by the names that it changes.
+    ///
+    /// # Why
+    ///
+    /// OLM v1 makes the name of the webhook configuration from it and refuses a bundle with any
+    /// other name (operator-controller `rukpak/render/registryv1/validators/validator.go`).
+    ///
+    /// # Repair
+    ///
+    /// Use a name such as `vwebhooktest.kb.io`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {webhookdefinitions: [{generateName: vwebhooktest.kb.io}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {webhookdefinitions: [{type: ConversionWebhook, generateName: -bad-name}]}
+    /// ```
+    ///
+    /// `message: webhook of type 'ConversionWebhook' has invalid name '-bad-name': a lowercase RFC
+    /// 1123 subdomain must consist of lower case alphanumeric characters, …`
+    CSV_91: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        off_until: [],
+        source: "operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go",
+    }
+}
+
+pub(super) fn subdomains(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+    if !csv.is_on(&CSV_91) {
+        return;
+    }
+    let mut wrong = BTreeMap::new();
+    for definition in &definitions.list {
+        let name = definition.name.as_str();
+        let is_wrong = !names::is_subdomain(name) || name.len() > 253;
+        if is_wrong && definitions.is_new(definition, |old| old.name != name) {
+            wrong.entry((definition.webhook.as_str(), name)).or_insert(definition);
+        }
+    }
+    let mut findings = Findings::of(&CSV_91);
+    for ((webhook, name), definition) in wrong {
+        findings.add(csv, || {
+            let mut errors = names::subdomain_errors(name);
+            errors.sort_unstable();
+            let errors = errors.join(",");
+            let message =
+                format!("webhook of type '{webhook}' has invalid name '{name}': {errors}");
+            [definition.field(".generateName"), message]
+        });
+    }
+}
