@@ -53,6 +53,11 @@ impl Entries {
         Self { tables, are_most: length <= MOST }
     }
 
+    /// Whether the list is not very long. If it is, [`Entries::first`] has the first entries only.
+    pub(crate) fn are_most(&self) -> bool {
+        self.are_most
+    }
+
     /// The entries, each with its index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Row<'_>)> {
         self.tables.iter().flat_map(Rows::iter).enumerate()

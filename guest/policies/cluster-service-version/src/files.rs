@@ -6,7 +6,7 @@
 use opgate_sdk::{Report, Review, Row};
 
 use crate::csv::{Csv, Source};
-use crate::neighbours::required;
+use crate::neighbours::{conversion, required};
 
 /// The files of a bundle. The registry reads the first document of each file in `manifests/`.
 pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
@@ -25,9 +25,12 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
     };
     let crds: Vec<_> =
         manifests("CustomResourceDefinition").map(|(crd, _)| required::Crd::of(&crd)).collect();
+    let preserving =
+        conversion::preserving(manifests("CustomResourceDefinition").map(|(crd, _)| crd));
     for (object, place) in manifests("ClusterServiceVersion") {
         let mut csv = Csv::of(review, &object, Source::Object(place), report);
         required::in_bundle(&mut csv, &crds);
+        conversion::in_bundle(&mut csv, &preserving);
     }
 }
 

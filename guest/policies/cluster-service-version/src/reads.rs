@@ -37,6 +37,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     ],
     labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
+        Index { name: "word", field: "/metadata/name", separator: "." },
         Index { name: "replaces", field: "/spec/replaces", separator: "" },
         Index { name: "crd", field: "/spec/customresourcedefinitions/owned/*/name", separator: "" },
         Index {
@@ -63,7 +64,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// CustomResourceDefinitions: the versions that they serve.
+/// CRDs: the versions that they serve.
 pub(crate) static CRDS: ClusterRead = ClusterRead {
     group: "apiextensions.k8s.io",
     version: "v1",

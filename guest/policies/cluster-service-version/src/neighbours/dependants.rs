@@ -1,0 +1,211 @@
+//! ClusterServiceVersions that need others, and those that others need.
+//!
+//! ```text
+//! UPDATE, DELETE ─▶ APIs that are gone ─▶ CSVS that require them ─▶ CSVS that still own them
+//! CREATE in a namespace of a tenant ────▶ required APIs, conversion webhooks
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::cluster::ReadError;
+use opgate_sdk::{Document, Operation, Report, Review, is_terminating, rule, rules};
+
+use super::apis::{self, Api, Apis, Place, Role};
+use crate::csv::Csv;
+use crate::reads::CSVS;
+use crate::targets::CSV;
+use crate::webhooks;
+
+rules![CSV_100, CSV_101];
+
+const OWNED: [&str; 2] =
+    ["/spec/customresourcedefinitions/owned", "/spec/apiservicedefinitions/owned"];
+
+rule! {
+    /// the Operator of a tenant needs no other Operator and converts nothing
+    ///
+    /// In the namespaces that the setting `operatorGroup.tenantNamespaces` lists, by name or as
+    /// `prefix*`, a new CSV has no entry in `spec.customresourcedefinitions.required` and in
+    /// `spec.apiservicedefinitions.required`, and no definition of type `ConversionWebhook`. The
+    /// rule finds nothing while the setting is missing, even where `rules` gives it a level.
+    ///
+    /// # Why
+    ///
+    /// Such an Operator is installed once for each tenant. OLM resolves dependencies for a whole
+    /// namespace, and a CRD has one conversion webhook for the cluster, so both work for one
+    /// instance only (OpenShift 4.12, Operators, *Operators in multitenant clusters*).
+    ///
+    /// # Repair
+    ///
+    /// Install the Operator once for all tenants, in a namespace that the setting does not list.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The setting is [team1-operator].
+    /// metadata: {name: etcdoperator.v0.9.4, namespace: team1-operator}
+    /// spec: {customresourcedefinitions: {owned: [{name: a.example.com, version: v1, kind: A}]}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: vault.v0.1.0, namespace: team1-operator}
+    /// spec: {customresourcedefinitions: {required: [{name: etcdclusters.database.coreos.com}]}}
+    /// ```
+    ///
+    /// `message: multiple instances of an Operator: the Operator cannot have dependencies on other
+    /// Operators`
+    CSV_100: Deny {
+        on: [CSV: Create],
+        off_until: ["/operatorGroup/tenantNamespaces"],
+        source: "OCP 4.12 L4747-4756; OCP 4.15 L2946-2979",
+    }
+}
+
+pub(super) fn tenant(csv: &mut Csv<'_, '_>) {
+    let setting = "/operatorGroup/tenantNamespaces";
+    let own = csv.review.namespace();
+    let covers = |pattern: &String| match pattern.strip_suffix('*') {
+        Some(prefix) => own.starts_with(prefix),
+        None => own == pattern,
+    };
+    if csv.review.operation() != Operation::Create
+        || !csv.is_on(&CSV_100)
+        || !csv.review.settings.texts(setting).iter().any(covers)
+    {
+        return;
+    }
+    let has = |list: &&&str| csv.object.length(list).is_some_and(|length| length > 0);
+    let lists =
+        ["/spec/customresourcedefinitions/required", "/spec/apiservicedefinitions/required"];
+    if let Some(list) = lists.iter().find(has) {
+        let field = format!("{}[0]", list.trim_start_matches('/').replace('/', "."));
+        let message = "multiple instances of an Operator: the Operator cannot have dependencies on other Operators";
+        csv.add(&CSV_100, &field, message);
+    }
+    if let Some(field) = webhooks::conversion::first(csv.object) {
+        let message =
+            "multiple instances of an Operator: the Operator cannot ship a CRD conversion webhook";
+        csv.add(&CSV_100, &field, message);
+    }
+}
+
+rule! {
+    /// an API that another CSV requires keeps a provider
+    ///
+    /// If an UPDATE removes an owned API from a CSV, or if a CSV is deleted, then no other CSV of
+    /// the cluster that is not being deleted requires an API that no other such CSV owns. An API is
+    /// a version of a CRD (name, version and kind) or of an API service (group, version and kind).
+    /// A successor that owns the API is a provider like any other. Copies are exempt, as the
+    /// provider (label `olm.copiedFrom`, reason `Copied`, or the annotation `olm.operatorNamespace`
+    /// with another namespace), and as the CSV that requires it (label). The rule only warns: an
+    /// Operator is uninstalled by deleting its CSV. The message names the first CSV that requires
+    /// the API, one finding for each API. The rule reads CSVs.
+    ///
+    /// # Why
+    ///
+    /// The other Operator stops working, or stays pending from then on (OpenShift 4.12, Operators,
+    /// *Dependency resolution*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the Operator that requires the API first, or install another provider.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # Deleted, and no other CSV requires the API:
+    /// spec: {customresourcedefinitions: {owned: [{name: as.example.com, version: v1, kind: A}]}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Deleted, and operators/b.v1.0.0 requires the API:
+    /// spec: {customresourcedefinitions: {owned: [{name: as.example.com, version: v1, kind: A}]}}
+    /// ```
+    ///
+    /// `message: A.v1.example.com is required by ClusterServiceVersion operators/b.v1.0.0 and would
+    /// have no provider`
+    CSV_101: Warn {
+        on: [CSV: Update | Delete],
+        reads: [CSVS],
+        source: "OCP 4.12 L2571-2577, L3182-3237, L7075; OCP 4.5 L780-781",
+    }
+}
+
+/// The APIs that an UPDATE removes.
+pub(super) fn updated(csv: &mut Csv<'_, '_>) {
+    let Some(old) = csv.review.updates_from() else { return };
+    let is_same = |list: &str| csv.object.equal(list, old, list);
+    if !csv.is_on(&CSV_101) || OWNED.iter().all(|list| is_same(list)) {
+        return;
+    }
+    let (before, after) = (Apis::of(old, Role::Owned), Apis::of(csv.object, Role::Owned));
+    if !after.are_all {
+        csv.report.skip(&CSV_101, "spec", "the CSV owns too many APIs to compare them");
+        return;
+    }
+    let after = after.by_api();
+    let mut gone = before.by_api();
+    gone.retain(|api, _| !after.contains_key(api));
+    let own = (csv.review.namespace(), csv.name.as_str());
+    // The element is gone: its list is the place.
+    missed(own, &gone, Place::list, csv.report);
+}
+
+/// A version that is deleted, with all its APIs.
+pub(super) fn removed(review: &Review<'_>, old: &Document, report: &mut Report<'_>) {
+    let name = review.name(old);
+    let gone = Apis::of(old, Role::Owned).by_api();
+    missed((review.namespace(), &name), &gone, Place::element, report);
+}
+
+fn missed(
+    own: (&str, &str),
+    gone: &BTreeMap<Api, Place>,
+    field: impl Fn(Place) -> String,
+    report: &mut Report<'_>,
+) {
+    if gone.is_empty() || !report.is_on(&CSV_101) {
+        return;
+    }
+    let found = without_provider(own, &gone.keys().cloned().collect());
+    let Some(found) = report.answer(&[&CSV_101], "ClusterServiceVersions", found) else { return };
+    report.add_more(&CSV_101, found.len().saturating_sub(Report::ROOM));
+    for (api, (namespace, name)) in found.iter().take(Report::ROOM) {
+        let field = gone.get(api).map(|place| field(*place)).unwrap_or_default();
+        let message = format!(
+            "{api} is required by ClusterServiceVersion {namespace}/{name} and would have no provider"
+        );
+        report.add(&CSV_101, field, message);
+    }
+}
+
+/// Those of the APIs that others require and nobody else owns, with the first one that does.
+fn without_provider(
+    own: (&str, &str),
+    gone: &BTreeSet<Api>,
+) -> Result<BTreeMap<Api, (String, String)>, ReadError> {
+    let is_other = |other: &Document, (namespace, name): &(String, String)| {
+        (namespace.as_str(), name.as_str()) != own && !is_terminating(other)
+    };
+    let mut required: BTreeMap<Api, (String, String)> = BTreeMap::new();
+    apis::each(Role::Required, gone, |other, shared| {
+        let key = apis::key(other);
+        if is_other(other, &key) {
+            for api in shared {
+                required.entry(api).or_insert_with(|| key.clone());
+            }
+        }
+        true
+    })?;
+    apis::each(Role::Owned, &required.keys().cloned().collect(), |other, shared| {
+        if is_other(other, &apis::key(other)) {
+            required.retain(|api, _| !shared.contains(api));
+        }
+        !required.is_empty()
+    })?;
+    Ok(required)
+}

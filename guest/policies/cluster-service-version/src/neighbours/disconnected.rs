@@ -1,0 +1,113 @@
+//! Dependencies of an Operator that claims to run without a connection to the Internet.
+//!
+//! ```text
+//! claims? ─▶ required APIs ─▶ CSVS that own them ─▶ claim, too?
+//! ```
+
+use std::collections::BTreeMap;
+
+use opgate_sdk::{Document, Operation, rule, rules};
+
+use super::apis::{self, Apis, Role};
+use crate::csv::{Csv, annotation};
+use crate::entries::Findings;
+use crate::reads::CSVS;
+use crate::targets::CSV;
+
+rules![CSV_70];
+
+const FEATURES: &str = "operators.openshift.io/infrastructure-features";
+const DISCONNECTED: &str = "features.operators.openshift.io/disconnected";
+
+rule! {
+    /// the dependencies of a disconnected Operator are disconnected, too
+    ///
+    /// A new CSV that claims disconnected support requires only APIs whose other providers in the
+    /// cluster claim it, too. A provider is a CSV that owns the version of the CRD
+    /// (`spec.customresourcedefinitions`: name, version and kind) or API service
+    /// (`spec.apiservicedefinitions`: group, version and kind). The claim is `disconnected` in the
+    /// annotation `operators.openshift.io/infrastructure-features`, or `"true"` in
+    /// `features.operators.openshift.io/disconnected`; for the new CSV also the setting
+    /// `csv.disconnected`. An API without provider passes. One finding for each provider. The rule
+    /// reads CSVs.
+    ///
+    /// # Why
+    ///
+    /// The Operator does not work where its dependency cannot be mirrored or needs the Internet
+    /// (OpenShift 4.12, Operators, *Operator requirements for supporting disconnected mode*).
+    ///
+    /// # Repair
+    ///
+    /// Ask the authors of the dependency for a version that supports disconnected mode, or remove
+    /// the claim.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The CSV that owns the required API:
+    /// metadata:
+    ///   annotations: {operators.openshift.io/infrastructure-features: '["disconnected"]'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The CSV that owns the required API:
+    /// metadata: {name: etcdoperator.v0.9.4}
+    /// ```
+    ///
+    /// `message: dependency etcdoperator.v0.9.4 does not declare support for running in
+    /// disconnected mode`
+    CSV_70: Warn {
+        on: [CSV: Create],
+        reads: [CSVS],
+        source: "OCP 4.12 L19541; OCP 4.15 L14452",
+    }
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    if csv.review.operation() != Operation::Create || !csv.is_on(&CSV_70) {
+        return;
+    }
+    let is_set = csv.review.settings.boolean("/csv/disconnected") == Some(true);
+    if !is_set && !claims([FEATURES, DISCONNECTED].map(|name| csv.annotation(name))) {
+        return;
+    }
+    let required = Apis::of(csv.object, Role::Required).by_api();
+    let own = (csv.review.namespace().to_owned(), csv.name.clone());
+    let mut silent = BTreeMap::new();
+    let found = apis::each(Role::Owned, &required.keys().cloned().collect(), |provider, shared| {
+        let key = apis::key(provider);
+        if key != own && !silent.contains_key(&key) && !provider_claims(provider) {
+            let place = shared.first().and_then(|api| required.get(api));
+            silent.insert(key, place.map(|place| place.element()).unwrap_or_default());
+        }
+        true
+    });
+    if csv.report.answer(&[&CSV_70], "ClusterServiceVersions", found).is_none() {
+        return;
+    }
+    let mut findings = Findings::of(&CSV_70);
+    for ((_, name), field) in silent {
+        findings.add(csv, || {
+            let message = format!(
+                "dependency {name} does not declare support for running in disconnected mode"
+            );
+            [field, message]
+        });
+    }
+}
+
+/// Whether a ClusterServiceVersion of the cluster claims disconnected support.
+fn provider_claims(csv: &Document) -> bool {
+    claims([FEATURES, DISCONNECTED].map(|name| csv.text(&annotation(name))))
+}
+
+/// Whether the two annotations claim disconnected support.
+fn claims([features, disconnected]: [Option<String>; 2]) -> bool {
+    let features = features.and_then(|json| Document::parse(&json).ok());
+    // The documentation of OpenShift 4.5 prints "Disconnected" (decision E-7).
+    let is_claim = |feature: &String| feature.eq_ignore_ascii_case("disconnected");
+    disconnected.is_some_and(|text| text == "true")
+        || features.is_some_and(|features| features.texts("").iter().any(is_claim))
+}
