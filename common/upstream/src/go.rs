@@ -5,6 +5,9 @@
 
 pub mod base64;
 pub mod duration;
+pub mod ip;
+pub mod mail;
+pub mod url;
 
 use std::fmt::Write as _;
 
@@ -26,16 +29,38 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// A byte as the JSON decoder names it in `invalid character 'x'`: it takes bytes for characters.
+/// [`quote`] of a text that need not be UTF-8: other bytes become `\x` escapes.
 #[must_use]
-pub fn quote_byte(byte: u8) -> String {
+pub fn quote_bytes(bytes: &[u8]) -> String {
+    let mut quoted = String::with_capacity(bytes.len() + 2);
+    quoted.push('"');
+    for chunk in bytes.utf8_chunks() {
+        let valid = quote(chunk.valid());
+        quoted.push_str(valid.get(1..valid.len().saturating_sub(1)).unwrap_or_default());
+        for byte in chunk.invalid() {
+            let _ = write!(quoted, "\\x{byte:02x}");
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// `%q` of a character, with single quotes.
+#[must_use]
+pub fn quote_char(c: char) -> String {
     let mut quoted = String::from("'");
-    match byte {
-        b'\'' => quoted.push_str("\\'"),
-        b => escape(char::from(b), &mut quoted),
+    match c {
+        '\'' => quoted.push_str("\\'"),
+        c => escape(c, &mut quoted),
     }
     quoted.push('\'');
     quoted
+}
+
+/// A byte as the JSON decoder names it in `invalid character 'x'`: it takes bytes for characters.
+#[must_use]
+pub fn quote_byte(byte: u8) -> String {
+    quote_char(char::from(byte))
 }
 
 fn escape(c: char, quoted: &mut String) {
@@ -137,6 +162,13 @@ mod tests {
         ];
         for (text, quoted) in cases {
             assert_eq!(quote(text), quoted);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_escaped() {
+        for (bytes, quoted) in [(&b"%a\xc3"[..], r#""%a\xc3""#), (b"a\"\n", r#""a\"\n""#)] {
+            assert_eq!(quote_bytes(bytes), quoted);
         }
     }
 

@@ -1,11 +1,11 @@
 //! What Operators, bundles and messages owe to Go and to Kubernetes: rules and texts that must agree
 //! with upstream byte for byte, without any I/O.
 //!
-//! * [`go`]: quoting, paths, names that fold, base64.
 //! * [`kinds`]: kinds and resources.
 //! * [`json`]: JSON as Go's decoder reads it, of any depth.
 //! * [`image`]: references to images.
-//! * [`go`]: quoting, paths, names that fold, base64, durations.
+//! * [`go`]: quoting, paths, names that fold, base64, durations, addresses of mail, URLs
+//!   and IP addresses.
 //! * [`labels`]: label selectors.
 //! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.

@@ -88,6 +88,10 @@ pub fn group_version_kind(group: &str, version: &str, kind: &str) -> String {
 /// What is wrong with the key of a label or an annotation, `IsQualifiedName`.
 #[must_use]
 pub fn label_key_error(key: &str) -> Option<String> {
+    // Nearly all: objects may have very many.
+    if key.len() <= 63 && is_qualified(key) {
+        return None;
+    }
     let mut errors = Vec::new();
     let name = match key.splitn(3, '/').collect::<Vec<_>>().as_slice() {
         [name] => *name,
@@ -121,9 +125,16 @@ pub fn label_key_error(key: &str) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// What is wrong with the value of a label, `IsValidLabelValue`.
+/// What is wrong with the value of a label, in one text.
 #[must_use]
 pub fn label_value_error(value: &str) -> Option<String> {
+    let errors = label_value_errors(value);
+    (!errors.is_empty()).then(|| errors.join("; "))
+}
+
+/// What is wrong with the value of a label, `IsValidLabelValue`.
+#[must_use]
+pub fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > 63 {
         errors.push("must be no more than 63 bytes".to_owned());
@@ -133,7 +144,7 @@ pub fn label_value_error(value: &str) -> Option<String> {
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character {VALUE_EXAMPLES}"
         ));
     }
-    (!errors.is_empty()).then(|| errors.join("; "))
+    errors
 }
 
 fn is_qualified(text: &str) -> bool {

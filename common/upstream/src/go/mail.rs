@@ -1,0 +1,427 @@
+//! Addresses of mail as Go's `net/mail` reads them, with its texts.
+//!
+//! ```text
+//! Name <local@domain> (comment)      the name may be quoted, or encoded as RFC 2047 says
+//! Group: a@example.com, b@example.com;
+//! ```
+
+use super::ip::Ip;
+use super::{base64, folds_to, quote, quote_char};
+
+/// `mail.ParseAddress`: whether a text is one address.
+///
+/// # Errors
+/// Go's text.
+pub fn check_address(text: &str) -> Result<(), String> {
+    let mut parser = Parser { rest: text };
+    let count = parser.address(true)?;
+    parser.skip_comments()?;
+    if !parser.rest.is_empty() {
+        return Err(format!("mail: expected single address, got {}", quote(parser.rest)));
+    }
+    match count {
+        0 => wrong("empty group"),
+        1 => Ok(()),
+        _ => wrong("group with multiple addresses"),
+    }
+}
+
+fn wrong<T>(why: &str) -> Result<T, String> {
+    Err(format!("mail: {why}"))
+}
+
+const COMMENT: &str = "misformatted parenthetical comment";
+
+fn is_visible(c: char) -> bool {
+    c.is_ascii_graphic() || !c.is_ascii()
+}
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
+/// A character of an atom, or the dot between two.
+fn is_of_atom(c: char) -> bool {
+    is_visible(c) && !r#"()<>[]:;@\,""#.contains(c)
+}
+
+struct Parser<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Parser<'t> {
+    fn skip_space(&mut self) {
+        self.rest = self.rest.trim_start_matches(is_space);
+    }
+
+    fn take(&mut self, c: char) -> bool {
+        let after = self.rest.strip_prefix(c);
+        self.rest = after.unwrap_or(self.rest);
+        after.is_some()
+    }
+
+    fn skip_comments(&mut self) -> Result<(), String> {
+        self.skip_space();
+        while self.take('(') {
+            if self.comment().is_none() {
+                return wrong(COMMENT);
+            }
+            self.skip_space();
+        }
+        Ok(())
+    }
+
+    /// One address, or a group where there may be one. Gives the number of addresses.
+    fn address(&mut self, may_be_group: bool) -> Result<usize, String> {
+        self.skip_space();
+        if self.rest.is_empty() {
+            return wrong("no address");
+        }
+        let start = self.rest;
+        if self.spec().is_ok() {
+            self.skip_space();
+            if self.take('(') {
+                self.named_by_comment()?;
+            }
+            return Ok(1);
+        }
+        self.rest = start;
+        let name = if start.starts_with('<') { String::new() } else { self.phrase()? };
+        self.skip_space();
+        if may_be_group && self.take(':') {
+            return self.group();
+        }
+        if !self.take('<') {
+            return if name.chars().all(is_of_atom) {
+                wrong("missing '@' or angle-addr")
+            } else {
+                wrong("no angle-addr")
+            };
+        }
+        self.spec()?;
+        if self.take('>') { Ok(1) } else { wrong("unclosed angle-addr") }
+    }
+
+    fn group(&mut self) -> Result<usize, String> {
+        self.skip_space();
+        if self.take(';') {
+            self.skip_comments()?;
+            return Ok(0);
+        }
+        let mut count = 0;
+        loop {
+            self.skip_space();
+            count += self.address(false)?;
+            self.skip_comments()?;
+            if self.take(';') {
+                self.skip_comments()?;
+                return Ok(count);
+            }
+            if !self.take(',') {
+                return wrong("expected comma");
+            }
+        }
+    }
+
+    /// `local@domain`.
+    fn spec(&mut self) -> Result<(), String> {
+        self.skip_space();
+        if self.rest.is_empty() {
+            return wrong("no addr-spec");
+        }
+        if self.rest.starts_with('"') {
+            if self.quoted().unwrap_or_default().is_empty() {
+                return wrong("empty quoted string in addr-spec");
+            }
+        } else {
+            self.atom(false)?;
+        }
+        if !self.take('@') {
+            return wrong("missing @ in addr-spec");
+        }
+        self.skip_space();
+        if self.rest.is_empty() {
+            return wrong("no domain in addr-spec");
+        }
+        if self.take('[') { self.literal() } else { self.atom(false).map(drop) }
+    }
+
+    /// The words of a name. An error after the first word ends the name.
+    fn phrase(&mut self) -> Result<String, String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut encoded = String::new();
+        let mut error = None;
+        loop {
+            if !words.is_empty() {
+                self.skip_comments()?;
+            }
+            self.skip_space();
+            if self.rest.is_empty() {
+                break;
+            }
+            let word = if self.rest.starts_with('"') {
+                self.quoted().map(Word::Plain)
+            } else {
+                self.atom(true).and_then(decode)
+            };
+            match word {
+                Ok(Word::Encoded(word)) => encoded.push_str(&word),
+                Ok(Word::Plain(word)) => {
+                    if !encoded.is_empty() {
+                        words.push(std::mem::take(&mut encoded));
+                    }
+                    words.push(word);
+                }
+                Err(why) => {
+                    error = Some(why);
+                    break;
+                }
+            }
+        }
+        if !encoded.is_empty() {
+            words.push(encoded);
+        }
+        match error {
+            Some(why) if words.is_empty() => wrong(&format!("missing word in phrase: {why}")),
+            _ => Ok(words.join(" ")),
+        }
+    }
+
+    /// What stands between two quotes, of which the first is next.
+    fn quoted(&mut self) -> Result<String, String> {
+        let mut text = String::new();
+        let mut is_escaped = false;
+        for (index, c) in self.rest.char_indices().skip(1) {
+            let is_known = is_visible(c) || is_space(c);
+            match c {
+                _ if is_escaped && is_known => {
+                    text.push(c);
+                    is_escaped = false;
+                }
+                '"' if !is_escaped => {
+                    self.rest = self.rest.get(index + 1..).unwrap_or_default();
+                    return Ok(text);
+                }
+                '\\' if !is_escaped => is_escaped = true,
+                c if is_known => text.push(c),
+                c => return wrong(&format!("bad character in quoted-string: {}", quote_char(c))),
+            }
+        }
+        wrong("unclosed quoted-string")
+    }
+
+    /// Characters of an atom and dots; in a name they may stand anywhere.
+    fn atom(&mut self, is_permissive: bool) -> Result<&'t str, String> {
+        let end = self.rest.find(|c| !is_of_atom(c)).unwrap_or(self.rest.len());
+        let (atom, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        if atom.is_empty() {
+            return wrong("invalid string");
+        }
+        self.rest = rest;
+        if is_permissive {
+            return Ok(atom);
+        }
+        if atom.starts_with('.') {
+            return wrong("leading dot in atom");
+        }
+        if atom.contains("..") {
+            return wrong("double dot in atom");
+        }
+        if atom.ends_with('.') {
+            return wrong("trailing dot in atom");
+        }
+        Ok(atom)
+    }
+
+    /// An IP address in the place of a domain, after the bracket.
+    fn literal(&mut self) -> Result<(), String> {
+        let is_end = |c| matches!(c, '[' | ']' | '\\') || !is_visible(c);
+        let end = self.rest.find(is_end).unwrap_or(self.rest.len());
+        let (text, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        if !self.take(']') {
+            return match rest.chars().next() {
+                None => wrong("unclosed domain-literal"),
+                Some(c) => wrong(&format!("bad character in domain-literal: {}", quote_char(c))),
+            };
+        }
+        match text.strip_prefix("IPv6:") {
+            Some(address) if Ip::kind_of(address).is_none() => {
+                wrong(&format!("invalid IPv6 address in domain-literal: {}", quote(text)))
+            }
+            None if Ip::kind_of(text) != Some(true) => {
+                wrong(&format!("invalid IP address in domain-literal: {}", quote(text)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A comment after the address is its name.
+    fn named_by_comment(&mut self) -> Result<(), String> {
+        let Some(comment) = self.comment() else { return wrong(COMMENT) };
+        comment.split(is_space).try_for_each(|word| decode(word).map(drop))
+    }
+
+    /// What stands between two parentheses, of which the first was read; none where the last is
+    /// missing.
+    fn comment(&mut self) -> Option<String> {
+        let mut text = String::new();
+        let mut depth = 1_usize;
+        let mut characters = self.rest.char_indices();
+        while let Some((index, c)) = characters.next() {
+            match c {
+                '\\' => match characters.next() {
+                    Some((_, escaped)) => text.push(escaped),
+                    None => break,
+                },
+                '(' => {
+                    depth += 1;
+                    text.push(c);
+                }
+                ')' if depth == 1 => {
+                    self.rest = self.rest.get(index + 1..).unwrap_or_default();
+                    return Some(text);
+                }
+                ')' => {
+                    depth -= 1;
+                    text.push(c);
+                }
+                c => text.push(c),
+            }
+        }
+        None
+    }
+}
+
+/// A word of a name.
+enum Word {
+    Plain(String),
+    Encoded(String),
+}
+
+/// A word that may be encoded: `=?utf-8?q?J=C3=B6rg?=`. What is not quite that is a word as it is.
+fn decode(word: &str) -> Result<Word, String> {
+    let decoded = || {
+        let inner = word.strip_prefix("=?")?.strip_suffix("?=")?;
+        if word.len() < 8 || word.matches('?').count() != 4 {
+            return None;
+        }
+        let (charset, rest) = inner.split_once('?').filter(|(charset, _)| !charset.is_empty())?;
+        let (encoding, text) = rest.split_once('?')?;
+        let mut bytes = Vec::with_capacity(text.len());
+        match encoding {
+            "B" | "b" => base64::decode(text, &mut bytes).ok()?,
+            "Q" | "q" => unquote(text, &mut bytes)?,
+            _ => return None,
+        }
+        Some((charset, bytes))
+    };
+    let Some((charset, bytes)) = decoded() else { return Ok(Word::Plain(word.to_owned())) };
+    let is = |name| folds_to(charset, name);
+    if is("utf-8") {
+        return Ok(Word::Encoded(String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    if is("iso-8859-1") {
+        return Ok(Word::Encoded(bytes.into_iter().map(char::from).collect()));
+    }
+    if is("us-ascii") {
+        let ascii =
+            |byte: u8| if byte.is_ascii() { byte.into() } else { char::REPLACEMENT_CHARACTER };
+        return Ok(Word::Encoded(bytes.into_iter().map(ascii).collect()));
+    }
+    Err(format!("charset not supported: {}", quote(&charset.to_lowercase())))
+}
+
+/// The encoding Q of RFC 2047.
+fn unquote(text: &str, into: &mut Vec<u8>) -> Option<()> {
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        into.push(match byte {
+            b'_' => b' ',
+            b'=' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? << 4 | digit()?).ok()?
+            }
+            b' '..=b'~' | b'\n' | b'\r' | b'\t' => byte,
+            _ => return None,
+        });
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_valid_is_what_go_accepts() {
+        for text in [
+            "jdoe@machine.example",
+            " \tjdoe@machine.example",
+            "John Doe <jdoe@machine.example>",
+            "<jdoe@machine.example>",
+            "\"Joe \\\"Q.\\\" Public\" <john.q.public@example.com>",
+            "John (middle) Doe <jdoe@machine.example>",
+            "jdoe@machine.example (John Doe) (again)",
+            "\"john doe\"@example.com",
+            "A. . Person <a@b>",
+            "=?iso-8859-1?q?J=F6rg_Doe?= <joerg@example.com>",
+            "=?utf-8?b?SsO2cmc=?= =?us-ascii?q?Doe=e9?= <joerg@example.com>",
+            "Jörg <jörg@exämple.com>",
+            "cfws@example.com (CFWS (cfws)) \t (another\\) one)",
+            "dev@[192.168.0.1]",
+            "dev@[::ffff:1.2.3.4]",
+            "dev@[IPv6:::1]",
+            "A group: one@example.com;",
+            "A group: One <one@example.com> (x); (y)",
+        ] {
+            assert_eq!(check_address(text), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_are_those_of_go() {
+        for (text, error) in [
+            ("", "mail: no address"),
+            (" \t", "mail: no address"),
+            ("invalidemail", "mail: missing '@' or angle-addr"),
+            ("foo.bar", "mail: missing '@' or angle-addr"),
+            ("John Doe", "mail: no angle-addr"),
+            ("=?utf-8?q?a_b?=", "mail: no angle-addr"),
+            ("@example.com", "mail: missing word in phrase: mail: invalid string"),
+            ("cfws@example.com (", "mail: misformatted parenthetical comment"),
+            ("cfws@example.com (a\\)", "mail: misformatted parenthetical comment"),
+            ("a@b c", "mail: expected single address, got \"c\""),
+            ("jdoe@[[192.168.0.1]", "mail: missing '@' or angle-addr"),
+            ("<jdoe@[[192.168.0.1]>", "mail: bad character in domain-literal: '['"),
+            ("<jdoe@[192.168.0.1", "mail: unclosed domain-literal"),
+            ("<jdoe@[1.2.3]>", "mail: invalid IP address in domain-literal: \"1.2.3\""),
+            ("<jdoe@[::1]>", "mail: invalid IP address in domain-literal: \"::1\""),
+            ("<jdoe@[IPv6:x]>", "mail: invalid IPv6 address in domain-literal: \"IPv6:x\""),
+            ("<jdoe@b", "mail: unclosed angle-addr"),
+            ("<jdoe>", "mail: missing @ in addr-spec"),
+            ("<jdoe@", "mail: no domain in addr-spec"),
+            ("<", "mail: no addr-spec"),
+            ("<.a@b>", "mail: leading dot in atom"),
+            ("<a..b@c>", "mail: double dot in atom"),
+            ("<a@b.>", "mail: trailing dot in atom"),
+            ("<\"\"@b>", "mail: empty quoted string in addr-spec"),
+            (
+                "\"\\\u{1}\" <a@b>",
+                "mail: missing word in phrase: mail: bad character in quoted-string: '\\x01'",
+            ),
+            ("\"Jo", "mail: missing word in phrase: mail: unclosed quoted-string"),
+            (
+                "=?windows-1250?q?a?= <a@b>",
+                "mail: missing word in phrase: charset not supported: \"windows-1250\"",
+            ),
+            ("a@b (=?X?q?a?=)", "charset not supported: \"x\""),
+            ("empty group: ;", "mail: empty group"),
+            ("root group: embed group: null@example.com;", "mail: no angle-addr"),
+            ("group: one@b two@c;", "mail: expected comma"),
+            ("group: one@b, two@c;", "mail: group with multiple addresses"),
+        ] {
+            assert_eq!(check_address(text).unwrap_err(), error, "{text}");
+        }
+    }
+}
