@@ -31,21 +31,20 @@ pub(crate) enum Source {
 }
 
 /// Members of `spec` that a property `olm.csv.metadata` has too, with its names for them.
-pub(crate) const IN_METADATA: [(&str, &str); 14] = [
+/// Its `labels` are those of the metadata, and the version is in the property `olm.package`.
+pub(crate) const IN_METADATA: [(&str, &str); 12] = [
     ("apiservicedefinitions", "apiServiceDefinitions"),
     ("customresourcedefinitions", "crdDescriptions"),
     ("description", "description"),
     ("displayName", "displayName"),
     ("installModes", "installModes"),
     ("keywords", "keywords"),
-    ("labels", "labels"),
     ("links", "links"),
     ("maintainers", "maintainers"),
     ("maturity", "maturity"),
     ("minKubeVersion", "minKubeVersion"),
     ("nativeAPIs", "nativeAPIs"),
     ("provider", "provider"),
-    ("version", "version"),
 ];
 
 /// A ClusterServiceVersion, and the report about it.

@@ -1,7 +1,74 @@
-//! PLACEHOLDER about
+//! What a ClusterServiceVersion says about itself: its name and versions, and what people read.
+//!
+//! ```text
+//! Csv ─┬─ names      its name, and the versions that it replaces
+//!      ├─ versions   its version and release
+//!      ├─ kube       the Kubernetes that it needs
+//!      ├─ required   what the documents want every version to say
+//!      ├─ contacts   maintainers and links
+//!      ├─ looks      maturity, icon, selector
+//!      └─ metadata   annotations
+//! files ─ header     apiVersion and kind
+//! ```
+
+pub(crate) mod contacts;
+pub(crate) mod header;
+pub(crate) mod kube;
+pub(crate) mod looks;
+pub(crate) mod metadata;
+pub(crate) mod names;
+pub(crate) mod required;
+pub(crate) mod versions;
+
+use opgate_sdk::{Document, Kind, Report, Rule};
 
 use crate::csv::Csv;
 
-opgate_sdk::rules![];
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    names::judge(csv);
+    versions::judge(csv);
+    kube::judge(csv);
+    required::judge(csv);
+    contacts::judge(csv);
+    looks::judge(csv);
+    metadata::judge(csv);
+}
 
-pub(crate) fn judge(_csv: &mut Csv<'_, '_>) {}
+/// Adds findings: each is a field and a message as long as a verdict has room for them, and is
+/// counted afterwards. A list in an object can have hundreds of thousands of wrong elements.
+fn add_each<T>(
+    csv: &mut Csv<'_, '_>,
+    rule: &'static Rule,
+    found: impl IntoIterator<Item = T>,
+    say: impl Fn(T) -> (String, String),
+) {
+    let mut found = found.into_iter();
+    for thing in found.by_ref().take(Report::ROOM) {
+        let (field, message) = say(thing);
+        csv.add(rule, &field, message);
+    }
+    csv.report.add_more(rule, found.count());
+}
+
+/// Whether a value is missing, or the zero value of its type.
+fn is_blank(object: &Document, pointer: &str) -> bool {
+    match object.kind(pointer) {
+        Kind::Missing | Kind::Null => true,
+        // Two bytes are the quotes of an empty text.
+        Kind::Text => object.size(pointer) == Some(2),
+        Kind::List | Kind::Object => object.length(pointer) == Some(0),
+        Kind::Boolean | Kind::Number => false,
+    }
+}
+
+/// Whether one of the validators that are optional upstream is to run: the setting
+/// `bundle.optional` selects it by its label, or its rule has a configured level.
+pub(crate) fn is_selected(csv: &Csv<'_, '_>, rule: &Rule, validators: &[&str]) -> bool {
+    let is_label = |label: &String| {
+        let name = label.strip_prefix("name=").unwrap_or(label);
+        label == "suite=operatorframework" || validators.contains(&name)
+    };
+    csv.is_on(rule)
+        && (csv.report.is_configured(rule)
+            || csv.review.settings.texts("/bundle/optional").iter().any(is_label))
+}

@@ -1,0 +1,162 @@
+//! Whom and where to ask about an Operator.
+
+use opgate_sdk::go::{mail, url};
+use opgate_sdk::{Shape, rule, rules};
+
+use super::{add_each, is_blank};
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_12, CSV_18];
+
+const MAINTAINERS: &str = "/spec/maintainers";
+const LINKS: &str = "/spec/links";
+
+const MAINTAINER: &[(&str, Shape)] = &[("name", Shape::Scalar), ("email", Shape::Scalar)];
+const LINK: &[(&str, Shape)] = &[("name", Shape::Scalar), ("url", Shape::Scalar)];
+
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    maintainers(csv);
+    links(csv);
+}
+
+/// What is wrong with an element.
+enum Wrong {
+    Incomplete(usize),
+    Invalid(usize, String),
+}
+
+/// What is wrong with each element of a list of names, each with a contact.
+fn look(csv: &Csv<'_, '_>, list: &str, contact: &str, check: Check) -> Vec<Wrong> {
+    let rows = csv.object.rows(list, &["/name", contact]);
+    let mut found = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let (name, contact) = (row.text_or_empty(0), row.text_or_empty(1));
+        if name.is_empty() || contact.is_empty() {
+            found.push(Wrong::Incomplete(index));
+        }
+        if !contact.is_empty()
+            && let Err(why) = check(contact)
+        {
+            found.push(Wrong::Invalid(index, format!("{contact} is invalid: {why}")));
+        }
+    }
+    found
+}
+
+type Check = fn(&str) -> Result<(), String>;
+
+rule! {
+    /// maintainers have a name and an address of mail
+    ///
+    /// `spec.maintainers` has at least one element, and each has a `name` and an `email`. The
+    /// address is one that Go's `net/mail` reads, as the validators of operator-framework/api do:
+    /// `dev@example.com`, or `Name <dev@example.com>`. The setting `csv.requiredFields: deny` makes
+    /// this rule deny. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
+    /// maintainers.
+    ///
+    /// # Why
+    ///
+    /// The documents list the field as required (OpenShift 4.12, Operators, *Manually-defined CSV
+    /// fields*). OperatorHub does not accept a maintainer without a name, or without an address.
+    ///
+    /// # Repair
+    ///
+    /// Add the people or the organization that maintain the Operator.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {maintainers: [{name: Example, email: dev@example.com}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {maintainers: [{name: Example}]}
+    /// ```
+    ///
+    /// `message: csv.Spec.Maintainers elements should contain both name and email`
+    ///
+    /// For `email: invalidemail`: `message: csv.Spec.Maintainers email invalidemail is invalid:
+    /// mail: missing '@' or angle-addr`
+    CSV_12: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L19185, L19238-19242; OCP 4.15 L14285; api pkg/validation/internal/operatorhub.go",
+    }
+}
+
+fn maintainers(csv: &mut Csv<'_, '_>) {
+    const INCOMPLETE: &str = "csv.Spec.Maintainers elements should contain both name and email";
+    let shape = Shape::List(&Shape::Struct(MAINTAINER));
+    if !csv.knows("maintainers") || !csv.touches(MAINTAINERS, &shape) {
+        return;
+    }
+    if is_blank(csv.object, MAINTAINERS) {
+        return csv.add(&CSV_12, "spec.maintainers", INCOMPLETE);
+    }
+    let found = look(csv, MAINTAINERS, "/email", mail::check_address);
+    add_each(csv, &CSV_12, found, |wrong| match wrong {
+        Wrong::Incomplete(index) => (format!("spec.maintainers[{index}]"), INCOMPLETE.to_owned()),
+        Wrong::Invalid(index, why) => (
+            format!("spec.maintainers[{index}].email"),
+            format!("csv.Spec.Maintainers email {why}"),
+        ),
+    });
+}
+
+rule! {
+    /// links have a name and a URL
+    ///
+    /// Each element of `spec.links` has a `name` and a `url`. The URL is one that Go's `net/url`
+    /// reads as that of a request, as the validators of operator-framework/api do: it has a scheme,
+    /// or is an absolute path. Copies that OLM makes are exempt. An UPDATE is judged where it
+    /// changes the links.
+    ///
+    /// # Why
+    ///
+    /// The console shows the links by their names (OpenShift 4.12, Operators, *Manually-defined
+    /// CSV fields*). OperatorHub does not accept other links.
+    ///
+    /// # Repair
+    ///
+    /// Complete the link, with `https://` before the host, or remove it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {links: [{name: Docs, url: "https://example.com"}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {links: [{name: Docs}]}
+    /// ```
+    ///
+    /// `message: csv.Spec.Links elements should contain both name and url`
+    ///
+    /// For `url: https//example.com`: `message: csv.Spec.Links url https//example.com is invalid:
+    /// parse "https//example.com": invalid URI for request`
+    CSV_18: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19309-19313; OCP 4.15 L14297; api pkg/validation/internal/operatorhub.go",
+    }
+}
+
+fn links(csv: &mut Csv<'_, '_>) {
+    if !csv.touches(LINKS, &Shape::List(&Shape::Struct(LINK))) {
+        return;
+    }
+    let found = look(csv, LINKS, "/url", url::check_request_uri);
+    add_each(csv, &CSV_18, found, |wrong| match wrong {
+        Wrong::Incomplete(index) => {
+            let message = "csv.Spec.Links elements should contain both name and url";
+            (format!("spec.links[{index}]"), message.to_owned())
+        }
+        Wrong::Invalid(index, why) => {
+            (format!("spec.links[{index}].url"), format!("csv.Spec.Links url {why}"))
+        }
+    });
+}

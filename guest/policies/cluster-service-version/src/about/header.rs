@@ -1,0 +1,104 @@
+//! The first two lines of a manifest: `apiVersion` and `kind`.
+//!
+//! A manifest without them is no request of its own, so it is judged where it is found: among the
+//! files of a bundle, or in a catalog.
+
+use opgate_sdk::{Document, rule, rules};
+
+use crate::targets::{CATALOG, REGISTRY_BUNDLE};
+
+rules![CSV_27];
+
+/// The kind.
+pub(crate) const KIND: &str = "ClusterServiceVersion";
+/// The group.
+const GROUP: &str = "operators.coreos.com";
+/// What no other kind of the group has in its spec.
+const MEMBERS: [&str; 5] = [
+    "/spec/install",
+    "/spec/installModes",
+    "/spec/customresourcedefinitions",
+    "/spec/apiservicedefinitions",
+    "/spec/webhookdefinitions",
+];
+
+rule! {
+    /// a ClusterServiceVersion in a file has apiVersion and kind
+    ///
+    /// A manifest that is meant to be a ClusterServiceVersion has an `apiVersion` with a version in
+    /// it, and a `kind`. It is meant to be one if its kind is `ClusterServiceVersion`, or if it has
+    /// no kind but the name of its file contains `clusterserviceversion`, or its spec has members
+    /// that only a ClusterServiceVersion has. In a bundle the first document of each file in
+    /// `manifests/` is judged (RBF-32), in a catalog the objects of kind ClusterServiceVersion.
+    ///
+    /// # Why
+    ///
+    /// Kubernetes and OLM find out by these two members what an object is. The validators of
+    /// operator-framework/api refuse a ClusterServiceVersion without them; operator-registry cannot
+    /// parse the manifest either (RBF-12).
+    ///
+    /// # Repair
+    ///
+    /// Start the file with the lines below.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: operators.coreos.com/v1alpha1
+    /// kind: ClusterServiceVersion
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// kind: ClusterServiceVersion
+    /// metadata: {name: etcdoperator.v0.9.4}
+    /// ```
+    ///
+    /// `message: 'apiVersion' is missing`
+    pub(crate) CSV_27: Deny {
+        on: [REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update],
+        source: "api pkg/validation/internal/csv.go",
+    }
+}
+
+/// What is missing in a manifest: the member, and the message.
+pub(crate) fn missing(manifest: &Document, path: &str) -> Vec<(&'static str, &'static str)> {
+    let api_version = manifest.text_or_empty("/apiVersion");
+    let (group, version) = parse(&api_version);
+    let kind = manifest.text_or_empty("/kind");
+    let mut missing = Vec::new();
+    if kind != KIND && !(kind.is_empty() && is_meant(manifest, group, path)) {
+        return missing;
+    }
+    if version.is_empty() {
+        missing.push(("apiVersion", "'apiVersion' is missing"));
+    }
+    if kind.is_empty() {
+        missing.push(("kind", "'kind' is missing"));
+    }
+    missing
+}
+
+/// Whether a manifest without a kind is meant to be a ClusterServiceVersion.
+fn is_meant(manifest: &Document, group: &str, path: &str) -> bool {
+    (group.is_empty() || group == GROUP)
+        && (path.to_ascii_lowercase().contains("clusterserviceversion")
+            || MEMBERS.iter().any(|member| manifest.has(member)))
+}
+
+/// `schema.ParseGroupVersion`: group and version, both empty where there are more parts.
+fn parse(api_version: &str) -> (&str, &str) {
+    match api_version.split_once('/') {
+        None => ("", api_version),
+        Some((_, rest)) if rest.contains('/') => ("", ""),
+        Some(parts) => parts,
+    }
+}
+
+/// Whether an object is a ClusterServiceVersion to OLM, or would be one with an `apiVersion`.
+pub(crate) fn is_csv(object: &Document) -> bool {
+    let api_version = object.text_or_empty("/apiVersion");
+    let (group, version) = parse(&api_version);
+    object.text_or_empty("/kind") == KIND && (group == GROUP || version.is_empty())
+}

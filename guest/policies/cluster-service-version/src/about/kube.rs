@@ -1,0 +1,107 @@
+//! The Kubernetes that an Operator needs.
+
+use opgate_sdk::{Shape, rule, rules};
+use opgate_upstream::version::Version;
+
+use super::is_blank;
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_21, CSV_22];
+
+const MIN_KUBE: &str = "/spec/minKubeVersion";
+
+rule! {
+    /// spec.minKubeVersion is set
+    ///
+    /// `spec.minKubeVersion` is there, and is not blank. Copies that OLM makes are exempt. An
+    /// UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// Without it, OLM installs the Operator on every cluster, also on one whose Kubernetes is too
+    /// old for it. The validators of operator-framework/api warn as well.
+    ///
+    /// # Repair
+    ///
+    /// Set the oldest version of Kubernetes that you test with, as `MAJOR.MINOR.PATCH`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {minKubeVersion: 1.25.0}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {displayName: etcd}
+    /// ```
+    ///
+    /// `message: csv.Spec.minKubeVersion is not informed. It is recommended you provide this
+    /// information. Otherwise, it would mean that your operator project can be distributed and
+    /// installed in any cluster version available, which is not necessarily the case for all
+    /// projects.`
+    CSV_21: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "api pkg/validation/internal/csv.go",
+    }
+}
+
+rule! {
+    /// spec.minKubeVersion is a strict semantic version
+    ///
+    /// `spec.minKubeVersion`, where it is not blank, is `MAJOR.MINOR.PATCH` with an optional
+    /// pre-release and optional build metadata, without a `v` and without spaces. Copies that OLM
+    /// makes are exempt. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// OLM compares the version with that of the cluster. One that it cannot read keeps the
+    /// ClusterServiceVersion from being installed, and the validators of operator-framework/api
+    /// refuse it.
+    ///
+    /// # Repair
+    ///
+    /// Write all three numbers. Quote a version in YAML that looks like a number.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {minKubeVersion: 1.21.0}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {minKubeVersion: "1.21"}
+    /// ```
+    ///
+    /// `message: csv.Spec.MinKubeVersion has an invalid value: 1.21`
+    CSV_22: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go",
+    }
+}
+
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    const UNSET: &str = "csv.Spec.minKubeVersion is not informed. It is recommended you provide this information. Otherwise, it would mean that your operator project can be distributed and installed in any cluster version available, which is not necessarily the case for all projects.";
+    if !csv.touches(MIN_KUBE, &Shape::Scalar) {
+        return;
+    }
+    let (text, is_text) = match csv.object.text(MIN_KUBE) {
+        Some(text) => (text, true),
+        None if is_blank(csv.object, MIN_KUBE) => (String::new(), true),
+        // A number, most likely: it cannot be decoded, whatever it looks like.
+        None => {
+            let raw = csv.object.raw(MIN_KUBE).unwrap_or_default();
+            (String::from_utf8_lossy(&raw).into_owned(), false)
+        }
+    };
+    if text.trim().is_empty() {
+        csv.add(&CSV_21, "spec.minKubeVersion", UNSET);
+    } else if !is_text || Version::parse(&text).is_err() {
+        let message = format!("csv.Spec.MinKubeVersion has an invalid value: {text}");
+        csv.add(&CSV_22, "spec.minKubeVersion", message);
+    }
+}

@@ -1,0 +1,253 @@
+//! How mature an Operator is, what it looks like, and what belongs to it.
+
+use opgate_sdk::go::{base64, quote};
+use opgate_sdk::{Kind, Selector, Shape, names, rule, rules};
+use opgate_upstream::json::{self, Child};
+
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_17, CSV_19, CSV_20];
+
+const MATURITY: &str = "/spec/maturity";
+const ICON: &str = "/spec/icon";
+const SELECTOR: &str = "/spec/selector";
+
+const LEVELS: [&str; 8] =
+    ["planning", "pre-alpha", "alpha", "beta", "stable", "mature", "inactive", "deprecated"];
+const MEDIA_TYPES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/svg+xml"];
+
+/// Go writes both fields of an icon, with or without a value.
+const IMAGE: &[(&str, Shape)] = &[("base64data", Shape::Scalar), ("mediatype", Shape::Scalar)];
+
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    if csv.touches(MATURITY, &Shape::Scalar) {
+        maturity(csv);
+    }
+    if csv.touches(ICON, &Shape::List(&Shape::Struct(IMAGE))) {
+        icon(csv);
+    }
+    if csv.object.has(SELECTOR) && csv.touches_json(SELECTOR) {
+        selector(csv);
+    }
+}
+
+rule! {
+    /// spec.maturity is one of the documented levels
+    ///
+    /// `spec.maturity`, where it is set, is `planning`, `pre-alpha`, `alpha`, `beta`, `stable`,
+    /// `mature`, `inactive` or `deprecated`. Copies that OLM makes are exempt. An UPDATE is judged
+    /// where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The documents list these levels (OpenShift 4.12, Operators, *Manually-defined CSV fields*).
+    /// People compare Operators by them. OLM does not read the field.
+    ///
+    /// # Repair
+    ///
+    /// Choose the level that fits this version, or remove the field.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {maturity: alpha}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {maturity: ga}
+    /// ```
+    ///
+    /// `message: spec.maturity "ga" is not one of planning, pre-alpha, alpha, beta, stable, mature,
+    /// inactive, deprecated`
+    CSV_17: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19336-19340; OCP 4.15 L14300",
+    }
+}
+
+fn maturity(csv: &mut Csv<'_, '_>) {
+    let level = csv.object.text_or_empty(MATURITY);
+    if !level.is_empty() && !LEVELS.contains(&level.as_str()) {
+        let message =
+            format!("spec.maturity {} is not one of {}", quote(&level), LEVELS.join(", "));
+        csv.add(&CSV_17, "spec.maturity", message);
+    }
+}
+
+rule! {
+    /// spec.icon is one image
+    ///
+    /// `spec.icon`, where it is there, has one element. Its `base64data` is not empty and valid
+    /// base64, and its `mediatype` is `image/gif`, `image/jpeg`, `image/png` or `image/svg+xml`. Of
+    /// several icons the first is looked at. Copies that OLM makes are exempt. An UPDATE is judged
+    /// where it changes the icon.
+    ///
+    /// # Why
+    ///
+    /// The console shows the icon (OpenShift 4.12, Operators, *Manually-defined CSV fields*). One
+    /// that it cannot decode is no image, and OperatorHub does not accept it.
+    ///
+    /// # Repair
+    ///
+    /// Encode one image with `base64 -w0`, and name its type.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {icon: [{base64data: aGVsbG8=, mediatype: image/png}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {icon: [{base64data: "%%%", mediatype: image/png}]}
+    /// ```
+    ///
+    /// `message: csv.Spec.Icon elements should contain both data and mediatype`
+    ///
+    /// For `mediatype: image/webp`: `message: csv.Spec.Icon image/webp does not have a valid
+    /// mediatype`. For two icons: `message: csv.Spec.Icon should only have one element`
+    CSV_19: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19327-19331; OCP 4.15 L14299; api pkg/validation/internal/operatorhub.go, crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+fn icon(csv: &mut Csv<'_, '_>) {
+    const INCOMPLETE: &str = "csv.Spec.Icon elements should contain both data and mediatype";
+    if csv.object.kind(ICON) != Kind::List {
+        return;
+    }
+    let count = csv.object.length(ICON).unwrap_or_default();
+    if count != 1 {
+        csv.add(&CSV_19, "spec.icon", "csv.Spec.Icon should only have one element");
+    }
+    if count == 0 {
+        return;
+    }
+    let media_type = csv.object.text_or_empty("/spec/icon/0/mediatype");
+    let data = csv.object.text_or_empty("/spec/icon/0/base64data");
+    if media_type.is_empty() || data.is_empty() {
+        csv.add(&CSV_19, "spec.icon[0]", INCOMPLETE);
+    } else if csv.is_on(&CSV_19) && base64::decode(&data, &mut Vec::new()).is_err() {
+        csv.add(&CSV_19, "spec.icon[0].base64data", INCOMPLETE);
+    }
+    if !media_type.is_empty() && !MEDIA_TYPES.contains(&media_type.as_str()) {
+        let message = format!("csv.Spec.Icon {media_type} does not have a valid mediatype");
+        csv.add(&CSV_19, "spec.icon[0].mediatype", message);
+    }
+}
+
+rule! {
+    /// spec.selector is a label selector
+    ///
+    /// `spec.selector`, where it is there, is a label selector that Kubernetes accepts: keys and
+    /// values of labels are valid, operators are `In`, `NotIn`, `Exists` or `DoesNotExist`, and
+    /// there are values exactly for the first two. The first error is reported. Copies that OLM
+    /// makes are exempt. An UPDATE is judged where it changes the selector.
+    ///
+    /// # Why
+    ///
+    /// The Operator finds its resources with the selector (OpenShift 4.12, Operators,
+    /// *Manually-defined CSV fields*). One that cannot be read selects nothing.
+    ///
+    /// # Repair
+    ///
+    /// Correct the key, the operator or the value that the message names.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {selector: {matchLabels: {alm-owner-etcd: etcdoperator}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {selector: {matchExpressions: [{key: a, operator: Equals}]}}
+    /// ```
+    ///
+    /// `message: spec.selector is not a valid label selector: "Equals" is not a valid label
+    /// selector operator`
+    CSV_20: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19318-19322; OCP 4.15 L14298",
+    }
+}
+
+fn selector(csv: &mut Csv<'_, '_>) {
+    // Read at once: a selector may have very many labels.
+    let json = csv.object.raw(SELECTOR).unwrap_or_default();
+    if let Some((place, why)) = selector_error(&json) {
+        let message = format!("spec.selector is not a valid label selector: {why}");
+        csv.add(&CSV_20, &format!("spec.selector{place}"), message);
+    }
+}
+
+/// The first error in a selector, and its place.
+fn selector_error(selector: &[u8]) -> Option<(String, String)> {
+    let mut found = None;
+    let mut find = |place: &dyn Fn() -> String, error: Option<String>| {
+        if found.is_none()
+            && let Some(why) = error
+        {
+            found = Some((place(), why));
+        }
+    };
+    if json::kind(selector) != Some(json::Kind::Object) {
+        let kind = json::kind(selector).map_or("value", json::Kind::word);
+        return Some((String::new(), format!("it is a {kind}")));
+    }
+    for_each(selector, |member| {
+        if member.is_named("matchLabels") {
+            for_each(member.raw, |label| {
+                let key = label.key.map(json::decoded).unwrap_or_default();
+                find(&|| format!(".matchLabels[{key}]"), label_error(&key, label));
+            });
+        } else if member.is_named("matchExpressions") {
+            let mut index = 0_usize;
+            for_each(member.raw, |expression| {
+                let place = || format!(".matchExpressions[{index}]");
+                find(&place, expression_error(expression.raw));
+                index += 1;
+            });
+        }
+    });
+    found
+}
+
+/// What was read before is JSON.
+fn for_each<'j>(value: &'j [u8], visit: impl FnMut(Child<'j>)) {
+    let _ = json::each_child(value, visit);
+}
+
+fn text(child: Child<'_>) -> Option<String> {
+    (child.kind == json::Kind::Text).then(|| json::text(child.raw))
+}
+
+fn label_error(key: &str, label: Child<'_>) -> Option<String> {
+    let value = json::decoded(label.raw);
+    let is_valid = label.kind == json::Kind::Text
+        && names::label_key_error(key).is_none()
+        && names::label_value_error(&value).is_none();
+    if is_valid { None } else { Selector::default().label(key, &value).err() }
+}
+
+fn expression_error(expression: &[u8]) -> Option<String> {
+    let (mut key, mut operator, mut values) = (None, None, Vec::new());
+    for_each(expression, |member| {
+        if member.is_named("key") {
+            key = text(member);
+        } else if member.is_named("operator") {
+            operator = text(member);
+        } else if member.is_named("values") {
+            values.clear();
+            for_each(member.raw, |value| values.extend(text(value)));
+        }
+    });
+    let (key, operator) = (key.unwrap_or_default(), operator.unwrap_or_default());
+    Selector::default().expression(&key, &operator, values.iter().map(String::as_str)).err()
+}

@@ -1,0 +1,332 @@
+//! Annotations of a ClusterServiceVersion that say what it is.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{rule, rules};
+use opgate_upstream::range::Range;
+
+use super::{add_each, is_selected};
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_15, CSV_16, CSV_25, CSV_26, CSV_28];
+
+const CAPABILITIES: &str = "capabilities";
+const CATEGORIES: &str = "categories";
+const PROPERTIES: &str = "olm.properties";
+const SKIP_RANGE: &str = "olm.skipRange";
+/// The setting with categories in the place of the standard ones.
+const CUSTOM: &str = "/csv/categories";
+
+const LEVELS: [&str; 5] =
+    ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
+
+const STANDARD: [&str; 16] = [
+    "AI/Machine Learning",
+    "Application Runtime",
+    "Big Data",
+    "Cloud Provider",
+    "Developer Tools",
+    "Database",
+    "Integration & Delivery",
+    "Logging & Tracing",
+    "Monitoring",
+    "Modernization & Migration",
+    "Networking",
+    "OpenShift Optional",
+    "Security",
+    "Storage",
+    "Streaming & Messaging",
+    "Observability",
+];
+
+/// Names of annotations that OLM reads in exactly this case.
+const SENSITIVE: [&str; 5] = [
+    "olm.operatorGroup",
+    "olm.operatorNamespace",
+    "olm.targetNamespaces",
+    "olm.providedAPIs",
+    SKIP_RANGE,
+];
+
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    if csv.touches_annotation(CAPABILITIES) {
+        capabilities(csv);
+    }
+    if csv.has_annotation(CATEGORIES)
+        && (csv.is_on(&CSV_16) && csv.review.settings.has(CUSTOM)
+            || is_selected(csv, &CSV_16, &["operatorhub"]))
+        && csv.touches_annotation(CATEGORIES)
+    {
+        categories(csv);
+    }
+    spelling(csv);
+    if csv.has_annotation(PROPERTIES) && csv.is_on(&CSV_26) && csv.touches_annotation(PROPERTIES) {
+        let message = "found olm.properties annotation, please define these properties in metadata/properties.yaml instead";
+        csv.add(&CSV_26, &field(PROPERTIES), message);
+    }
+    if csv.has_annotation(SKIP_RANGE) && csv.touches_annotation(SKIP_RANGE) {
+        skip_range(csv);
+    }
+}
+
+fn field(annotation: &str) -> String {
+    format!("metadata.annotations[{annotation}]")
+}
+
+rule! {
+    /// the annotation capabilities is a level of the Operator maturity model
+    ///
+    /// The annotation `capabilities` is there, and is `Basic Install`, `Seamless Upgrades`, `Full
+    /// Lifecycle`, `Deep Insights` or `Auto Pilot`. The documents call it `metadata.capabilities`.
+    /// The setting `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes are
+    /// exempt. An UPDATE is judged where it changes the annotation.
+    ///
+    /// # Why
+    ///
+    /// The documents list the level as required (OpenShift 4.12, Operators, *Manually-defined CSV
+    /// fields*). The console shows it and filters by it; the validators of operator-framework/api
+    /// refuse other values.
+    ///
+    /// # Repair
+    ///
+    /// Set the level that the Operator has reached, exactly as it is written above.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {capabilities: Full Lifecycle}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {capabilities: Level 5}}
+    /// ```
+    ///
+    /// `message: csv.Metadata.Annotations.Capabilities "Level 5" is not a valid capabilities level`
+    CSV_15: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L19202-19206; OCP 4.15 L14281; OCP 4.5 L6246-6250; api pkg/validation/internal/standardcapabilities.go",
+    }
+}
+
+fn capabilities(csv: &mut Csv<'_, '_>) {
+    let level = csv.annotation(CAPABILITIES).unwrap_or_default();
+    if !LEVELS.contains(&level.as_str()) {
+        let level = quote(&level);
+        let message = format!(
+            "csv.Metadata.Annotations.Capabilities {level} is not a valid capabilities level"
+        );
+        csv.add(&CSV_15, &field(CAPABILITIES), message);
+    }
+}
+
+rule! {
+    /// the annotation categories lists standard categories
+    ///
+    /// The annotation `categories`, split at commas and trimmed, lists categories of OperatorHub:
+    /// AI/Machine Learning, Application Runtime, Big Data, Cloud Provider, Database, Developer
+    /// Tools, Integration & Delivery, Logging & Tracing, Modernization & Migration, Monitoring,
+    /// Networking, Observability, OpenShift Optional, Security, Storage, and Streaming & Messaging.
+    /// The rule is off. A configured level turns it on, or `operatorhub` (or
+    /// `suite=operatorframework`) in the setting `bundle.optional`, or the setting
+    /// `csv.categories`, which replaces the list. Copies that OLM makes are exempt. An UPDATE is
+    /// judged where it changes the annotation.
+    ///
+    /// # Why
+    ///
+    /// OperatorHub has these categories, and its validator refuses others. In a catalog of your
+    /// own, any text is a category.
+    ///
+    /// # Repair
+    ///
+    /// Use one of the categories above, or list your own in `csv.categories`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {categories: "Database,Storage"}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {categories: Games}}
+    /// ```
+    ///
+    /// `message: csv.Metadata.Annotations["categories"] value "Games" is not in the set of standard
+    /// categories`
+    CSV_16: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        off_until: ["/bundle/optional", "/csv/categories"],
+        source: "api pkg/validation/internal/standardcategories.go",
+    }
+}
+
+fn categories(csv: &mut Csv<'_, '_>) {
+    let Some(categories) = csv.annotation(CATEGORIES) else { return };
+    let settings = csv.review.settings;
+    let own = settings.has(CUSTOM).then(|| settings.texts(CUSTOM));
+    let is_known = |category: &str| match &own {
+        Some(own) => own.iter().any(|known| known == category),
+        None => STANDARD.contains(&category),
+    };
+    // The text is the one before it is trimmed, as upstream prints it.
+    let unknown = categories.split(',').filter(|category| !is_known(category.trim()));
+    add_each(csv, &CSV_16, unknown, |category| {
+        let category = quote(category);
+        let message = format!(
+            "csv.Metadata.Annotations[\"categories\"] value {category} is not in the set of standard categories"
+        );
+        (field(CATEGORIES), message)
+    });
+}
+
+rule! {
+    /// names of OLM's annotations are written in their case
+    ///
+    /// No annotation differs from `olm.operatorGroup`, `olm.operatorNamespace`,
+    /// `olm.targetNamespaces`, `olm.providedAPIs` or `olm.skipRange` in the case of its letters
+    /// only. Copies that OLM makes are exempt. An UPDATE is judged by those annotations that it
+    /// adds or changes.
+    ///
+    /// # Why
+    ///
+    /// OLM reads the exact name. Under another one, the annotation has no effect, and nothing says
+    /// so: with `olm.skiprange`, for example, no update skips a version. The validators of
+    /// operator-framework/api refuse it.
+    ///
+    /// # Repair
+    ///
+    /// Write the name as the message says.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.skipRange: ">=4.1.0 <4.1.2"}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.skiprange: ">=4.1.0 <4.1.2"}}
+    /// ```
+    ///
+    /// `message: provided annotation olm.skiprange uses wrong case and should be olm.skipRange
+    /// instead`
+    CSV_25: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go",
+    }
+}
+
+fn spelling(csv: &mut Csv<'_, '_>) {
+    let mut found = Vec::new();
+    for name in csv.annotations() {
+        let known = SENSITIVE.iter().find(|known| is_same_in_lower_case(name, known));
+        if let Some(known) = known.filter(|known| *known != name)
+            && csv.touches_annotation(name)
+        {
+            found.push((name.clone(), *known));
+        }
+    }
+    for (name, known) in found {
+        let message =
+            format!("provided annotation {name} uses wrong case and should be {known} instead");
+        csv.add(&CSV_25, &field(&name), message);
+    }
+}
+
+/// As `strings.ToLower` makes one character of each.
+fn is_same_in_lower_case(name: &str, known: &str) -> bool {
+    let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
+    name.chars().map(lower).eq(known.chars().map(lower))
+}
+
+rule! {
+    /// properties are in metadata/properties.yaml
+    ///
+    /// There is no annotation `olm.properties`. The rule is off: the documents tell authors to set
+    /// the annotation for `olm.maxOpenShiftVersion` (OpenShift 4.12, Operators, *Controlling
+    /// Operator compatibility with OpenShift Container Platform versions*). A configured level
+    /// turns it on. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
+    /// annotation.
+    ///
+    /// # Why
+    ///
+    /// Tools that build catalogs read properties from `metadata/properties.yaml` of a bundle. The
+    /// validators of operator-framework/api warn of the annotation.
+    ///
+    /// # Repair
+    ///
+    /// Move the properties to `metadata/properties.yaml`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {capabilities: Full Lifecycle}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.properties: "[]"}}
+    /// ```
+    ///
+    /// `message: found olm.properties annotation, please define these properties in
+    /// metadata/properties.yaml instead`
+    CSV_26: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        off_until: [],
+        source: "OCP 4.12 L21700-21721; api pkg/validation/internal/csv.go",
+    }
+}
+
+rule! {
+    /// the annotation olm.skipRange is a range of versions
+    ///
+    /// The annotation `olm.skipRange`, where it is there and not empty, is a range that the library
+    /// `blang/semver` parses: comparators such as `>=4.1.0 <4.1.2`, and alternatives between `||`.
+    /// CON-10 warns of ranges that do not mean what they say. Copies that OLM makes are exempt. An
+    /// UPDATE is judged where it changes the annotation.
+    ///
+    /// # Why
+    ///
+    /// OLM updates every version in the range directly to this one. A range that it cannot parse
+    /// skips nothing, or breaks the channel (OpenShift 4.12, Operators, *Skipping multiple
+    /// Operators*).
+    ///
+    /// # Repair
+    ///
+    /// Write versions with three numbers, each after an operator.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.skipRange: ">=4.1.0 <4.1.2"}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {olm.skipRange: 4.1.x to 4.1.2}}
+    /// ```
+    ///
+    /// `message: invalid olm.skipRange "4.1.x to 4.1.2": Could not get version from string: "to"`
+    CSV_28: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L2478-2482, L2508-2514; OCP 4.15 L1742-1850",
+    }
+}
+
+fn skip_range(csv: &mut Csv<'_, '_>) {
+    let range = csv.annotation(SKIP_RANGE).unwrap_or_default();
+    if range.is_empty() {
+        return;
+    }
+    if let Err(why) = Range::parse(&range) {
+        let message = format!("invalid olm.skipRange {}: {why}", quote(&range));
+        csv.add(&CSV_28, &field(SKIP_RANGE), message);
+    }
+}

@@ -1,0 +1,191 @@
+//! What the documents want every ClusterServiceVersion to say.
+
+use opgate_sdk::{Shape, rule, rules};
+
+use super::is_blank;
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_09, CSV_10, CSV_11, CSV_13];
+
+const PROVIDER: &str = "/spec/provider/name";
+
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    if is_missing(csv, "displayName") {
+        csv.add(&CSV_09, "spec.displayName", "required field missing: Spec.DisplayName");
+    }
+    if is_missing(csv, "description") {
+        let message = "spec.description is required: A short description of the functionality of the Operator";
+        csv.add(&CSV_10, "spec.description", message);
+    }
+    for member in ["keywords", "labels"] {
+        if is_missing(csv, member) {
+            let field = format!("spec.{member}");
+            csv.add(&CSV_11, &field, format!("{field} is required"));
+        }
+    }
+    if csv.knows("provider")
+        && csv.object.text_or_empty(PROVIDER).trim().is_empty()
+        && csv.touches(PROVIDER, &Shape::Scalar)
+    {
+        csv.add(&CSV_13, "spec.provider.name", "csv.Spec.Provider.Name not specified");
+    }
+}
+
+/// Whether a member of the spec is missing or empty, and was not so before.
+fn is_missing(csv: &Csv<'_, '_>, member: &str) -> bool {
+    let pointer = format!("/spec/{member}");
+    csv.knows(member)
+        && is_blank(csv.object, &pointer)
+        && csv.review.spares().is_none_or(|old| !is_blank(old, &pointer))
+}
+
+rule! {
+    /// spec.displayName is set
+    ///
+    /// `spec.displayName` is there and is not empty. The setting `csv.requiredFields: deny` makes
+    /// this rule deny. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
+    /// field.
+    ///
+    /// # Why
+    ///
+    /// The documents list the field as required, and say that the Operator SDK warns where it is
+    /// missing; some ClusterServiceVersions in the documents do not have it (OpenShift 4.12,
+    /// Operators, *Manually-defined CSV fields*). The console shows this name, and the validators
+    /// of operator-framework/api report an error.
+    ///
+    /// # Repair
+    ///
+    /// Set the public name of the Operator.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {displayName: etcd}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: webhook-operator.v0.0.1}
+    /// spec: {description: Webhook Operator}
+    /// ```
+    ///
+    /// `message: required field missing: Spec.DisplayName`
+    CSV_09: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L19185, L19211-19215, L20102-20183; OCP 4.15 L14273, L14282; api pkg/validation/internal/csv.go, crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+rule! {
+    /// spec.description is set
+    ///
+    /// `spec.description` is there and is not empty. The setting `csv.requiredFields: deny` makes
+    /// this rule deny. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
+    /// field.
+    ///
+    /// # Why
+    ///
+    /// The documents list the field as required (OpenShift 4.12, Operators, *Manually-defined CSV
+    /// fields*). The console shows it, in Markdown, to those who choose an Operator.
+    ///
+    /// # Repair
+    ///
+    /// Describe what the Operator does.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {description: Etcd Operator}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {displayName: etcd}
+    /// ```
+    ///
+    /// `message: spec.description is required: A short description of the functionality of the
+    /// Operator`
+    CSV_10: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L19185, L19220-19224; OCP 4.15 L14283",
+    }
+}
+
+rule! {
+    /// spec.keywords and spec.labels are set
+    ///
+    /// `spec.keywords` has at least one keyword, and `spec.labels` at least one label. The setting
+    /// `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes are exempt. An UPDATE
+    /// is judged by those of the two fields that it changes.
+    ///
+    /// # Why
+    ///
+    /// The documents list both fields as required (OpenShift 4.12, Operators, *Manually-defined CSV
+    /// fields*). People find an Operator in the console by its keywords. The labels are for the
+    /// Operator itself.
+    ///
+    /// # Repair
+    ///
+    /// Add the words that people search for, and a label with the name of the Operator.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {keywords: [etcd], labels: {name: etcdoperator}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {labels: {name: etcdoperator}}
+    /// ```
+    ///
+    /// `message: spec.keywords is required`
+    CSV_11: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L19185, L19229-19233, L19256-19260; OCP 4.15 L14284, L14287",
+    }
+}
+
+rule! {
+    /// spec.provider has a name
+    ///
+    /// `spec.provider.name` is there and is not blank. The setting `csv.requiredFields: deny` makes
+    /// this rule deny. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
+    /// name.
+    ///
+    /// # Why
+    ///
+    /// The documents list the provider as required, usually an organization (OpenShift 4.12,
+    /// Operators, *Manually-defined CSV fields*). OperatorHub does not accept a bundle without
+    /// its name.
+    ///
+    /// # Repair
+    ///
+    /// Name who provides the Operator.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {provider: {name: Red Hat}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {provider: {}}
+    /// ```
+    ///
+    /// `message: csv.Spec.Provider.Name not specified`
+    CSV_13: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L19185, L19247-19251; OCP 4.15 L14286; api pkg/validation/internal/operatorhub.go",
+    }
+}

@@ -1,0 +1,336 @@
+//! The version of an Operator, and its release.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Shape, rule, rules};
+use opgate_upstream::json;
+use opgate_upstream::version::Version;
+
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_06, CSV_07, CSV_08, CSV_14, CSV_24];
+
+pub(crate) const VERSION: &str = "/spec/version";
+const RELEASE: &str = "/spec/release";
+
+/// Characters of a release.
+const LONGEST: usize = 20;
+
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    if touches(csv) {
+        version(csv);
+        changed(csv);
+    }
+    if csv.touches(RELEASE, &Shape::Scalar) {
+        release(csv);
+    }
+}
+
+/// Whether the version must be evaluated. OLM writes the version back as it reads it: `v1.0`
+/// becomes `1.0.0`, and none becomes `0.0.0`.
+pub(crate) fn touches(csv: &Csv<'_, '_>) -> bool {
+    csv.review.spares().is_none_or(|old| !is_same(csv.object, old))
+}
+
+fn is_same(object: &Document, old: &Document) -> bool {
+    object.equal(VERSION, old, VERSION) || {
+        let (new, old) = (read(object), read(old));
+        new.is_some() && new == old
+    }
+}
+
+/// The version as OLM writes it; none where it cannot read it.
+fn read(object: &Document) -> Option<String> {
+    if object.kind(VERSION) == Kind::Missing {
+        return Some("0.0.0".to_owned());
+    }
+    let text = object.text(VERSION)?;
+    let Version { major, minor, patch, .. } = Version::parse_tolerant(&text).ok()?;
+    let rest = text.trim().find(['-', '+']).and_then(|at| text.trim().get(at..));
+    Some(format!("{major}.{minor}.{patch}{}", rest.unwrap_or_default()))
+}
+
+rule! {
+    /// spec.version is a version that OLM can read
+    ///
+    /// `spec.version`, where it is there, is a text that OLM reads as a semantic version. OLM
+    /// tolerates spaces around it, a `v` before it, missing minor and patch numbers, and leading
+    /// zeros; CSV-07 warns of that. Copies that OLM makes are exempt. An UPDATE is judged where it
+    /// changes the version.
+    ///
+    /// # Why
+    ///
+    /// Everything that decodes the ClusterServiceVersion fails on the whole object: OLM, the
+    /// validators of operator-framework/api and the tools that build catalogs
+    /// (`pkg/lib/version/version.go`).
+    ///
+    /// # Repair
+    ///
+    /// Write `MAJOR.MINOR.PATCH`. Quote a version in YAML that looks like a number.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {version: 1.0.0-rc.1+build.5}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {version: latest}
+    /// ```
+    ///
+    /// `message: spec.version: Invalid value: "latest": Invalid character(s) found in major number
+    /// "0latest"`
+    CSV_06: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19170, L19265-19269; OCP 4.15 L14288; api pkg/lib/version/version.go",
+    }
+}
+
+rule! {
+    /// spec.version is a strict semantic version
+    ///
+    /// `spec.version`, where OLM can read it (CSV-06), is `MAJOR.MINOR.PATCH`, with an optional
+    /// pre-release and optional build metadata, as semver.org defines it. Copies that OLM makes
+    /// are exempt. An UPDATE is judged where it changes the version.
+    ///
+    /// # Why
+    ///
+    /// OLM tolerates more, but other tools read the version, too, and must not guess. The
+    /// documents ask for a semantic version (OpenShift 4.12, Operators, *Manually-defined CSV
+    /// fields*).
+    ///
+    /// # Repair
+    ///
+    /// Write all three numbers, without a `v` and without leading zeros.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {version: 0.1.1}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {version: "1.0"}
+    /// ```
+    ///
+    /// `message: spec.version "1.0" is not a strict semantic version: No Major.Minor.Patch elements
+    /// found`
+    CSV_07: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19265-19269",
+    }
+}
+
+rule! {
+    /// spec.version is there
+    ///
+    /// `spec.version` is there, and is not `0.0.0`, which is how OLM writes a version that is
+    /// missing. The setting `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes
+    /// are exempt. An UPDATE is judged where it changes the version.
+    ///
+    /// # Why
+    ///
+    /// The documents list the field as required (OpenShift 4.12, Operators, *Manually-defined CSV
+    /// fields*). Dependencies on versions and `olm.skipRange` have no effect on an Operator without
+    /// one, and OperatorHub does not accept it.
+    ///
+    /// # Repair
+    ///
+    /// Set the semantic version of the Operator.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {version: 0.0.1}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {displayName: etcd}
+    /// ```
+    ///
+    /// `message: csv.Spec.Version must be set`
+    CSV_14: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/csv/requiredFields"],
+        source: "OCP 4.12 L19185, L19265-19269; OCP 4.15 L14288; api pkg/validation/internal/operatorhub.go",
+    }
+}
+
+fn version(csv: &mut Csv<'_, '_>) {
+    const UNSET: &str = "csv.Spec.Version must be set";
+    let text = match csv.object.kind(VERSION) {
+        Kind::Missing if !csv.knows("version") => return,
+        Kind::Missing => return csv.add(&CSV_14, "spec.version", UNSET),
+        Kind::Null => String::new(),
+        Kind::Text => csv.object.text_or_empty(VERSION),
+        _ => {
+            let raw = csv.object.raw(VERSION).unwrap_or_default();
+            let word = json::kind(&raw).map_or("value", json::Kind::word);
+            let message = format!(
+                "spec.version: Invalid value: {}: json: cannot unmarshal {word} into Go value of type string",
+                quote(&String::from_utf8_lossy(&raw))
+            );
+            return csv.add(&CSV_06, "spec.version", message);
+        }
+    };
+    match Version::parse_tolerant(&text) {
+        Err(why) => {
+            let message = format!("spec.version: Invalid value: {}: {why}", quote(&text));
+            csv.add(&CSV_06, "spec.version", message);
+        }
+        Ok(version) => {
+            if (version.major, version.minor, version.patch) == (0, 0, 0) && version.pre.is_empty()
+            {
+                csv.add(&CSV_14, "spec.version", UNSET);
+            }
+            if let Err(why) = Version::parse(&text) {
+                let text = quote(&text);
+                let message =
+                    format!("spec.version {text} is not a strict semantic version: {why}");
+                csv.add(&CSV_07, "spec.version", message);
+            }
+        }
+    }
+}
+
+rule! {
+    /// the version of a ClusterServiceVersion does not change
+    ///
+    /// An UPDATE leaves `spec.version` as it is. The same version in another form, for example
+    /// `1.0.0` for `v1.0`, is no change, and neither is a version where there was none. Copies that
+    /// OLM makes are exempt.
+    ///
+    /// # Why
+    ///
+    /// A new version of an Operator is a new ClusterServiceVersion, which replaces the previous one
+    /// (OpenShift 4.12, Operators, *Version management*). OLM does not notice another version in
+    /// the same object: the catalog and the cluster differ from then on.
+    ///
+    /// # Repair
+    ///
+    /// Create a ClusterServiceVersion with the new version in its name, and with `spec.replaces`.
+    ///
+    /// # Accepted
+    ///
+    /// An UPDATE that changes `spec.description` only:
+    ///
+    /// ```yaml
+    /// spec: {version: 0.1.1, description: A better text}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// An UPDATE from version 0.1.1:
+    ///
+    /// ```yaml
+    /// spec: {version: 0.1.2}
+    /// ```
+    ///
+    /// `message: spec.version changed from "0.1.1" to "0.1.2"; generate a new ClusterServiceVersion
+    /// instead`
+    CSV_08: Warn {
+        on: [CSV: Update],
+        source: "OCP 4.12 L19173; OCP 4.15 L14267",
+    }
+}
+
+fn changed(csv: &mut Csv<'_, '_>) {
+    let Some(old) = csv.review.updates_from().filter(|old| !is_same(csv.object, old)) else {
+        return;
+    };
+    let (before, now) = (old.text_or_empty(VERSION), csv.object.text_or_empty(VERSION));
+    if before.is_empty() || read(old).is_some_and(|version| version == "0.0.0") {
+        return;
+    }
+    let message = format!(
+        "spec.version changed from {} to {}; generate a new ClusterServiceVersion instead",
+        quote(&before),
+        quote(&now)
+    );
+    csv.add(&CSV_08, "spec.version", message);
+}
+
+rule! {
+    /// spec.release has the form of a pre-release
+    ///
+    /// `spec.release`, where it is there, has at most 20 characters: identifiers of letters, digits
+    /// and `-`, with dots between them. An identifier of digits only has no leading zero. Copies
+    /// that OLM makes are exempt. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The release tells builds of one version apart, and is compared like a pre-release. The CRD
+    /// of ClusterServiceVersions refuses other values, so that a bundle with one cannot be
+    /// installed.
+    ///
+    /// # Repair
+    ///
+    /// Use a counter (`1`, `2`) or words with dots between them (`1.alpha`). Quote it in YAML.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {release: 1.alpha}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {release: "01"}
+    /// ```
+    ///
+    /// `message: numeric identifiers in release version must not have leading zeros`
+    ///
+    /// For `1_2`: `message: release version must be composed of dot-separated identifiers
+    /// containing only alphanumerics and hyphens`
+    CSV_24: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+/// What the schema of the CRD says. Its rules are not evaluated where the value is too long.
+fn release(csv: &mut Csv<'_, '_>) {
+    let kind = match csv.object.kind(RELEASE) {
+        Kind::Missing => return,
+        Kind::Text => return release_text(csv),
+        Kind::Null => "null",
+        Kind::Boolean => "boolean",
+        Kind::Number if csv.object.integer(RELEASE).is_some() => "integer",
+        Kind::Number => "number",
+        Kind::List => "array",
+        Kind::Object => "object",
+    };
+    let message = format!(
+        "spec.release: Invalid value: \"{kind}\": spec.release in body must be of type string: \"{kind}\""
+    );
+    csv.add(&CSV_24, "spec.release", message);
+}
+
+fn release_text(csv: &mut Csv<'_, '_>) {
+    let text = csv.object.text_or_empty(RELEASE);
+    if text.chars().nth(LONGEST).is_some() {
+        let message = format!("spec.release: Too long: may not be longer than {LONGEST}");
+        return csv.add(&CSV_24, "spec.release", message);
+    }
+    let is_identifier = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    if !text.split('.').all(is_identifier) {
+        let message = "release version must be composed of dot-separated identifiers containing only alphanumerics and hyphens";
+        csv.add(&CSV_24, "spec.release", message);
+    }
+    let has_zero = |part: &str| {
+        part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit())
+    };
+    if text.split('.').any(has_zero) {
+        let message = "numeric identifiers in release version must not have leading zeros";
+        csv.add(&CSV_24, "spec.release", message);
+    }
+}
