@@ -7,6 +7,7 @@ pub mod base64;
 pub mod duration;
 pub mod ip;
 pub mod mail;
+mod mime;
 pub mod url;
 
 use std::fmt::Write as _;

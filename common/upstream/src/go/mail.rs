@@ -6,7 +6,7 @@
 //! ```
 
 use super::ip::Ip;
-use super::{base64, folds_to, quote, quote_char};
+use super::{mime, quote, quote_char};
 
 /// `mail.ParseAddress`: whether a text is one address.
 ///
@@ -42,7 +42,9 @@ fn is_space(c: char) -> bool {
 
 /// A character of an atom, or the dot between two.
 fn is_of_atom(c: char) -> bool {
-    is_visible(c) && !r#"()<>[]:;@\,""#.contains(c)
+    let is_special =
+        matches!(c, '(' | ')' | '<' | '>' | '[' | ']' | ':' | ';' | '@' | '\\' | ',' | '"');
+    is_visible(c) && !is_special
 }
 
 struct Parser<'t> {
@@ -86,13 +88,13 @@ impl<'t> Parser<'t> {
             return Ok(1);
         }
         self.rest = start;
-        let name = if start.starts_with('<') { String::new() } else { self.phrase()? };
+        let is_atom = start.starts_with('<') || self.phrase()?;
         self.skip_space();
         if may_be_group && self.take(':') {
             return self.group();
         }
         if !self.take('<') {
-            return if name.chars().all(is_of_atom) {
+            return if is_atom {
                 wrong("missing '@' or angle-addr")
             } else {
                 wrong("no angle-addr")
@@ -130,7 +132,7 @@ impl<'t> Parser<'t> {
             return wrong("no addr-spec");
         }
         if self.rest.starts_with('"') {
-            if self.quoted().unwrap_or_default().is_empty() {
+            if !self.quoted().is_ok_and(|text| !text.is_empty) {
                 return wrong("empty quoted string in addr-spec");
             }
         } else {
@@ -146,31 +148,38 @@ impl<'t> Parser<'t> {
         if self.take('[') { self.literal() } else { self.atom(false).map(drop) }
     }
 
-    /// The words of a name. An error after the first word ends the name.
-    fn phrase(&mut self) -> Result<String, String> {
-        let mut words: Vec<String> = Vec::new();
-        let mut encoded = String::new();
+    /// The words of a name. An error after the first word ends the name. Says whether all of the name
+    /// is one atom; what words are encoded one after the other make one word.
+    fn phrase(&mut self) -> Result<bool, String> {
+        let (mut words, mut is_atom) = (0_usize, true);
+        let mut encoded: Option<bool> = None;
         let mut error = None;
         loop {
-            if !words.is_empty() {
+            if words > 0 {
                 self.skip_comments()?;
             }
             self.skip_space();
             if self.rest.is_empty() {
                 break;
             }
+            // The text of an encoded word, or whether a plain one is an atom.
             let word = if self.rest.starts_with('"') {
-                self.quoted().map(Word::Plain)
+                self.quoted().map(|text| Err(text.is_atom))
             } else {
-                self.atom(true).and_then(decode)
+                self.atom(true).and_then(|atom| Ok(mime::decode(atom)?.ok_or(true)))
             };
             match word {
-                Ok(Word::Encoded(word)) => encoded.push_str(&word),
-                Ok(Word::Plain(word)) => {
-                    if !encoded.is_empty() {
-                        words.push(std::mem::take(&mut encoded));
+                Ok(Ok(text)) => {
+                    if !text.is_empty() {
+                        let is_atom = text.chars().all(is_of_atom);
+                        encoded = Some(is_atom && encoded.unwrap_or(true));
                     }
-                    words.push(word);
+                }
+                Ok(Err(plain)) => {
+                    for word in encoded.take().into_iter().chain([plain]) {
+                        words += 1;
+                        is_atom &= word;
+                    }
                 }
                 Err(why) => {
                     error = Some(why);
@@ -178,32 +187,33 @@ impl<'t> Parser<'t> {
                 }
             }
         }
-        if !encoded.is_empty() {
-            words.push(encoded);
+        if let Some(word) = encoded {
+            words += 1;
+            is_atom &= word;
         }
         match error {
-            Some(why) if words.is_empty() => wrong(&format!("missing word in phrase: {why}")),
-            _ => Ok(words.join(" ")),
+            Some(why) if words == 0 => wrong(&format!("missing word in phrase: {why}")),
+            // Between two words is a space.
+            _ => Ok(is_atom && words < 2),
         }
     }
 
     /// What stands between two quotes, of which the first is next.
-    fn quoted(&mut self) -> Result<String, String> {
-        let mut text = String::new();
+    fn quoted(&mut self) -> Result<Quoted, String> {
+        let mut text = Quoted { is_empty: true, is_atom: true };
         let mut is_escaped = false;
         for (index, c) in self.rest.char_indices().skip(1) {
             let is_known = is_visible(c) || is_space(c);
             match c {
-                _ if is_escaped && is_known => {
-                    text.push(c);
-                    is_escaped = false;
-                }
                 '"' if !is_escaped => {
                     self.rest = self.rest.get(index + 1..).unwrap_or_default();
                     return Ok(text);
                 }
                 '\\' if !is_escaped => is_escaped = true,
-                c if is_known => text.push(c),
+                c if is_known => {
+                    text = Quoted { is_empty: false, is_atom: text.is_atom && is_of_atom(c) };
+                    is_escaped = false;
+                }
                 c => return wrong(&format!("bad character in quoted-string: {}", quote_char(c))),
             }
         }
@@ -259,7 +269,7 @@ impl<'t> Parser<'t> {
     /// A comment after the address is its name.
     fn named_by_comment(&mut self) -> Result<(), String> {
         let Some(comment) = self.comment() else { return wrong(COMMENT) };
-        comment.split(is_space).try_for_each(|word| decode(word).map(drop))
+        comment.split(is_space).try_for_each(|word| mime::decode(word).map(drop))
     }
 
     /// What stands between two parentheses, of which the first was read; none where the last is
@@ -293,60 +303,10 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// A word of a name.
-enum Word {
-    Plain(String),
-    Encoded(String),
-}
-
-/// A word that may be encoded: `=?utf-8?q?J=C3=B6rg?=`. What is not quite that is a word as it is.
-fn decode(word: &str) -> Result<Word, String> {
-    let decoded = || {
-        let inner = word.strip_prefix("=?")?.strip_suffix("?=")?;
-        if word.len() < 8 || word.matches('?').count() != 4 {
-            return None;
-        }
-        let (charset, rest) = inner.split_once('?').filter(|(charset, _)| !charset.is_empty())?;
-        let (encoding, text) = rest.split_once('?')?;
-        let mut bytes = Vec::with_capacity(text.len());
-        match encoding {
-            "B" | "b" => base64::decode(text, &mut bytes).ok()?,
-            "Q" | "q" => unquote(text, &mut bytes)?,
-            _ => return None,
-        }
-        Some((charset, bytes))
-    };
-    let Some((charset, bytes)) = decoded() else { return Ok(Word::Plain(word.to_owned())) };
-    let is = |name| folds_to(charset, name);
-    if is("utf-8") {
-        return Ok(Word::Encoded(String::from_utf8_lossy(&bytes).into_owned()));
-    }
-    if is("iso-8859-1") {
-        return Ok(Word::Encoded(bytes.into_iter().map(char::from).collect()));
-    }
-    if is("us-ascii") {
-        let ascii =
-            |byte: u8| if byte.is_ascii() { byte.into() } else { char::REPLACEMENT_CHARACTER };
-        return Ok(Word::Encoded(bytes.into_iter().map(ascii).collect()));
-    }
-    Err(format!("charset not supported: {}", quote(&charset.to_lowercase())))
-}
-
-/// The encoding Q of RFC 2047.
-fn unquote(text: &str, into: &mut Vec<u8>) -> Option<()> {
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        into.push(match byte {
-            b'_' => b' ',
-            b'=' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                u8::try_from(digit()? << 4 | digit()?).ok()?
-            }
-            b' '..=b'~' | b'\n' | b'\r' | b'\t' => byte,
-            _ => return None,
-        });
-    }
-    Some(())
+/// A text that was in quotes.
+struct Quoted {
+    is_empty: bool,
+    is_atom: bool,
 }
 
 #[cfg(test)]

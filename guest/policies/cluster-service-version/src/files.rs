@@ -114,8 +114,7 @@ impl Package<'_> {
         }
         if let Some(property) = metadata.filter(|_| !is_found) {
             let value = format!("{blob}/properties/{property}/value");
-            let name = self.catalog.text_or_empty(&format!("{blob}/name"));
-            if let Some(object) = self.metadata(&value, &name) {
+            if let Some(object) = self.metadata(&value, &format!("{blob}/name")) {
                 let value = format!("{field}.properties[{property}].value");
                 self.judge(&object, Source::Metadata { blob: field, value }, report);
             }
@@ -143,7 +142,7 @@ impl Package<'_> {
         header::is_csv(&object).then_some(object)
     }
 
-    /// The value of a property as a ClusterServiceVersion.
+    /// The value of a property as a ClusterServiceVersion. Its name is that of the bundle.
     fn metadata(&mut self, value: &str, name: &str) -> Option<Document> {
         let size = self.catalog.size(value)?;
         self.read = self.read.saturating_add(size);
@@ -151,7 +150,12 @@ impl Package<'_> {
             return None;
         }
         let raw = self.catalog.raw(value)?;
-        compose(&raw, name, &mut self.bytes);
+        let name = self
+            .catalog
+            .size(name)
+            .filter(|size| *size <= LARGEST)
+            .and_then(|_| self.catalog.raw(name));
+        compose(&raw, name.as_deref().unwrap_or(b"null"), &mut self.bytes);
         Document::parse(std::str::from_utf8(&self.bytes).ok()?).ok()
     }
 
@@ -175,11 +179,11 @@ fn from_yaml(text: &str) -> Option<Document> {
     Document::parse(std::str::from_utf8(&json).ok()?).ok()
 }
 
-/// Writes the members of a property `olm.csv.metadata` to where an object has them.
-fn compose(metadata: &[u8], name: &str, object: &mut Vec<u8>) {
+/// Writes the members of a property `olm.csv.metadata` to where an object has them. The name is JSON.
+fn compose(metadata: &[u8], name: &[u8], object: &mut Vec<u8>) {
     object.clear();
     object.extend_from_slice(br#"{"metadata":{"name":"#);
-    quote(name, object);
+    object.extend_from_slice(name);
     each(metadata, |member, child| {
         if matches!(member, "annotations" | "labels") {
             object.extend_from_slice(b",");
@@ -208,27 +212,10 @@ fn each<'j>(object: &'j [u8], mut visit: impl FnMut(&str, Child<'j>)) {
 }
 
 fn write(member: &str, child: Child<'_>, into: &mut Vec<u8>) {
-    quote(member, into);
-    into.push(b':');
+    into.push(b'"');
+    into.extend_from_slice(member.as_bytes());
+    into.extend_from_slice(br#"":"#);
     into.extend_from_slice(child.raw);
-}
-
-/// A JSON string.
-fn quote(text: &str, into: &mut Vec<u8>) {
-    into.push(b'"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => {
-                into.push(b'\\');
-                into.extend(u8::try_from(c));
-            }
-            c if c.is_control() => {
-                into.extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes());
-            }
-            c => into.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-    }
-    into.push(b'"');
 }
 
 #[cfg(test)]
@@ -243,10 +230,10 @@ mod tests {
         for (metadata, name, expected) in [
             (
                 &metadata[..],
-                "a\"\\\u{1}é",
-                r#"{"metadata":{"name":"a\"\\\u0001é","annotations":{"a": "b"},"labels":{"c": "d"}},"spec":{"displayName":"e","customresourcedefinitions":{"owned": []}}}"#,
+                &b"\"a\\u0001\""[..],
+                r#"{"metadata":{"name":"a\u0001","annotations":{"a": "b"},"labels":{"c": "d"}},"spec":{"displayName":"e","customresourcedefinitions":{"owned": []}}}"#,
             ),
-            (b"{}", "", r#"{"metadata":{"name":""},"spec":{}}"#),
+            (b"{}", b"null", r#"{"metadata":{"name":null},"spec":{}}"#),
         ] {
             compose(metadata, name, &mut object);
             assert_eq!(std::str::from_utf8(&object).unwrap(), expected);

@@ -1,9 +1,9 @@
 //! Whom and where to ask about an Operator.
 
 use opgate_sdk::go::{mail, url};
-use opgate_sdk::{Shape, rule, rules};
+use opgate_sdk::{Kind, Shape, rule, rules};
 
-use super::{add_each, is_blank};
+use super::{ELEMENTS, add_each, is_blank};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -22,21 +22,21 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
 
 /// What is wrong with an element.
 enum Wrong {
-    Incomplete(usize),
-    Invalid(usize, String),
+    Incomplete(u32),
+    Invalid(u32, String),
 }
 
 /// What is wrong with each element of a list of names, each with a contact.
 fn look(csv: &Csv<'_, '_>, list: &str, contact: &str, check: Check) -> Vec<Wrong> {
-    let rows = csv.object.rows(list, &["/name", contact]);
     let mut found = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        let (name, contact) = (row.text_or_empty(0), row.text_or_empty(1));
+    for index in 0..csv.object.length(list).unwrap_or_default().min(ELEMENTS) {
+        let text = |member: &str| csv.object.text_or_empty(&format!("{list}/{index}/{member}"));
+        let (name, contact) = (text("name"), text(contact));
         if name.is_empty() || contact.is_empty() {
             found.push(Wrong::Incomplete(index));
         }
         if !contact.is_empty()
-            && let Err(why) = check(contact)
+            && let Err(why) = check(&contact)
         {
             found.push(Wrong::Invalid(index, format!("{contact} is invalid: {why}")));
         }
@@ -93,10 +93,10 @@ fn maintainers(csv: &mut Csv<'_, '_>) {
     if !csv.knows("maintainers") || !csv.touches(MAINTAINERS, &shape) {
         return;
     }
-    if is_blank(csv.object, MAINTAINERS) {
+    if is_blank(csv.object, MAINTAINERS) || csv.object.kind(MAINTAINERS) != Kind::List {
         return csv.add(&CSV_12, "spec.maintainers", INCOMPLETE);
     }
-    let found = look(csv, MAINTAINERS, "/email", mail::check_address);
+    let found = look(csv, MAINTAINERS, "email", mail::check_address);
     add_each(csv, &CSV_12, found, |wrong| match wrong {
         Wrong::Incomplete(index) => (format!("spec.maintainers[{index}]"), INCOMPLETE.to_owned()),
         Wrong::Invalid(index, why) => (
@@ -149,7 +149,7 @@ fn links(csv: &mut Csv<'_, '_>) {
     if !csv.touches(LINKS, &Shape::List(&Shape::Struct(LINK))) {
         return;
     }
-    let found = look(csv, LINKS, "/url", url::check_request_uri);
+    let found = look(csv, LINKS, "url", url::check_request_uri);
     add_each(csv, &CSV_18, found, |wrong| match wrong {
         Wrong::Incomplete(index) => {
             let message = "csv.Spec.Links elements should contain both name and url";

@@ -3,7 +3,7 @@
 use opgate_sdk::{Shape, rule, rules};
 use opgate_upstream::version::Version;
 
-use super::is_blank;
+use super::{LONGEST, is_blank};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -100,7 +100,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     };
     if text.trim().is_empty() {
         csv.add(&CSV_21, "spec.minKubeVersion", UNSET);
-    } else if !is_text || Version::parse(&text).is_err() {
+    } else if !is_text || text.len() > LONGEST || Version::parse(&text).is_err() {
         let message = format!("csv.Spec.MinKubeVersion has an invalid value: {text}");
         csv.add(&CSV_22, "spec.minKubeVersion", message);
     }

@@ -4,6 +4,7 @@ use opgate_sdk::go::{base64, quote};
 use opgate_sdk::{Kind, Selector, Shape, names, rule, rules};
 use opgate_upstream::json::{self, Child};
 
+use super::ELEMENTS;
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -208,10 +209,12 @@ fn selector_error(selector: &[u8]) -> Option<(String, String)> {
                 find(&|| format!(".matchLabels[{key}]"), label_error(&key, label));
             });
         } else if member.is_named("matchExpressions") {
-            let mut index = 0_usize;
+            let mut index = 0;
             for_each(member.raw, |expression| {
                 let place = || format!(".matchExpressions[{index}]");
-                find(&place, expression_error(expression.raw));
+                if index < ELEMENTS {
+                    find(&place, expression_error(expression.raw));
+                }
                 index += 1;
             });
         }
@@ -245,7 +248,13 @@ fn expression_error(expression: &[u8]) -> Option<String> {
             operator = text(member);
         } else if member.is_named("values") {
             values.clear();
-            for_each(member.raw, |value| values.extend(text(value)));
+            let mut room = ELEMENTS;
+            for_each(member.raw, |value| {
+                if room > 0 {
+                    values.extend(text(value));
+                    room -= 1;
+                }
+            });
         }
     });
     let (key, operator) = (key.unwrap_or_default(), operator.unwrap_or_default());

@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{rule, rules};
 use opgate_upstream::range::Range;
 
-use super::{add_each, is_selected};
+use super::{LONGEST, add_each, is_selected, start};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -16,6 +16,9 @@ const PROPERTIES: &str = "olm.properties";
 const SKIP_RANGE: &str = "olm.skipRange";
 /// The setting with categories in the place of the standard ones.
 const CUSTOM: &str = "/csv/categories";
+
+/// Bytes of all annotations together that Kubernetes accepts: what is longer is created nowhere.
+const ALL: usize = 256 << 10;
 
 const LEVELS: [&str; 5] =
     ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
@@ -165,7 +168,8 @@ rule! {
 }
 
 fn categories(csv: &mut Csv<'_, '_>) {
-    let Some(categories) = csv.annotation(CATEGORIES) else { return };
+    let categories = csv.annotation(CATEGORIES).filter(|text| text.len() <= ALL);
+    let Some(categories) = categories else { return };
     let settings = csv.review.settings;
     let own = settings.has(CUSTOM).then(|| settings.texts(CUSTOM));
     let is_known = |category: &str| match &own {
@@ -223,7 +227,10 @@ rule! {
 
 fn spelling(csv: &mut Csv<'_, '_>) {
     let mut found = Vec::new();
-    for name in csv.annotations() {
+    // Nothing else folds to these letters.
+    let is_olms =
+        |name: &&String| name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("olm."));
+    for name in csv.annotations().iter().filter(is_olms) {
         let known = SENSITIVE.iter().find(|known| is_same_in_lower_case(name, known));
         if let Some(known) = known.filter(|known| *known != name)
             && csv.touches_annotation(name)
@@ -324,6 +331,10 @@ fn skip_range(csv: &mut Csv<'_, '_>) {
     let range = csv.annotation(SKIP_RANGE).unwrap_or_default();
     if range.is_empty() {
         return;
+    }
+    if range.len() > LONGEST {
+        let message = format!("invalid olm.skipRange {}: more than {LONGEST} bytes", start(&range));
+        return csv.add(&CSV_28, &field(SKIP_RANGE), message);
     }
     if let Err(why) = Range::parse(&range) {
         let message = format!("invalid olm.skipRange {}: {why}", quote(&range));

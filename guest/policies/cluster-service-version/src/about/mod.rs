@@ -20,9 +20,18 @@ pub(crate) mod names;
 pub(crate) mod required;
 pub(crate) mod versions;
 
+use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Document, Kind, Report, Rule};
 
 use crate::csv::Csv;
+
+/// Elements of a list that are looked at. No ClusterServiceVersion that people write has a hundredth
+/// of it, and an object has room for hundreds of thousands.
+const ELEMENTS: u32 = 4_096;
+
+/// Bytes of a version or a range of versions that are parsed: that takes up to fifty times as much
+/// memory, and a version is written into names of at most 63 bytes.
+const LONGEST: usize = 16 << 10;
 
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     names::judge(csv);
@@ -35,7 +44,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
 }
 
 /// Adds findings: each is a field and a message as long as a verdict has room for them, and is
-/// counted afterwards. A list in an object can have hundreds of thousands of wrong elements.
+/// counted afterwards.
 fn add_each<T>(
     csv: &mut Csv<'_, '_>,
     rule: &'static Rule,
@@ -48,6 +57,11 @@ fn add_each<T>(
         csv.add(rule, &field, message);
     }
     csv.report.add_more(rule, found.count());
+}
+
+/// A text for a message about its length.
+fn start(text: &str) -> String {
+    quote(&shortened(text, 64))
 }
 
 /// Whether a value is missing, or the zero value of its type.

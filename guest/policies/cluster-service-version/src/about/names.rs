@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Shape, names, rule, rules};
 use opgate_upstream::version::Version;
 
-use super::{add_each, is_selected, versions};
+use super::{ELEMENTS, add_each, is_selected, versions};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -189,12 +189,15 @@ fn skipped(csv: &mut Csv<'_, '_>) {
         Kind::List => {}
         _ => return csv.add(&CSV_03, "spec.skips", NO_LIST),
     }
-    let rows = csv.object.rows(SKIPS, &[""]);
-    let name = csv.name.clone();
-    let found = rows.iter().enumerate().filter_map(|(index, row)| match row.text(0) {
-        None | Some("") => Some((index, NO_LIST)),
-        Some(skips) => (skips == name).then_some((index, "spec.skips names the CSV itself")),
-    });
+    let mut found = Vec::new();
+    for index in 0..csv.object.length(SKIPS).unwrap_or_default().min(ELEMENTS) {
+        match csv.object.text(&format!("{SKIPS}/{index}")) {
+            Some(name) if name.is_empty() => found.push((index, NO_LIST)),
+            Some(name) if name != csv.name => {}
+            Some(_) => found.push((index, "spec.skips names the CSV itself")),
+            None => found.push((index, NO_LIST)),
+        }
+    }
     add_each(csv, &CSV_03, found, |(index, message)| {
         (format!("spec.skips[{index}]"), message.to_owned())
     });

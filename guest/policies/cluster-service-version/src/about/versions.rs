@@ -5,6 +5,7 @@ use opgate_sdk::{Document, Kind, Shape, rule, rules};
 use opgate_upstream::json;
 use opgate_upstream::version::Version;
 
+use super::{LONGEST, start};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -14,7 +15,7 @@ pub(crate) const VERSION: &str = "/spec/version";
 const RELEASE: &str = "/spec/release";
 
 /// Characters of a release.
-const LONGEST: usize = 20;
+const RELEASE_LENGTH: usize = 20;
 
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     if touches(csv) {
@@ -44,7 +45,7 @@ fn read(object: &Document) -> Option<String> {
     if object.kind(VERSION) == Kind::Missing {
         return Some("0.0.0".to_owned());
     }
-    let text = object.text(VERSION)?;
+    let text = object.text(VERSION).filter(|text| text.len() <= LONGEST)?;
     let Version { major, minor, patch, .. } = Version::parse_tolerant(&text).ok()?;
     let rest = text.trim().find(['-', '+']).and_then(|at| text.trim().get(at..));
     Some(format!("{major}.{minor}.{patch}{}", rest.unwrap_or_default()))
@@ -179,23 +180,29 @@ fn version(csv: &mut Csv<'_, '_>) {
             return csv.add(&CSV_06, "spec.version", message);
         }
     };
-    match Version::parse_tolerant(&text) {
-        Err(why) => {
-            let message = format!("spec.version: Invalid value: {}: {why}", quote(&text));
-            csv.add(&CSV_06, "spec.version", message);
-        }
-        Ok(version) => {
-            if (version.major, version.minor, version.patch) == (0, 0, 0) && version.pre.is_empty()
-            {
-                csv.add(&CSV_14, "spec.version", UNSET);
+    // What is strict is tolerable as well, and means the same.
+    if text.len() > LONGEST {
+        let message =
+            format!("spec.version: Invalid value: {}: more than {LONGEST} bytes", start(&text));
+        return csv.add(&CSV_06, "spec.version", message);
+    }
+    let (version, slack) = match Version::parse(&text) {
+        Ok(version) => (version, None),
+        Err(why) => match Version::parse_tolerant(&text) {
+            Ok(version) => (version, Some(why)),
+            Err(why) => {
+                let message = format!("spec.version: Invalid value: {}: {why}", quote(&text));
+                return csv.add(&CSV_06, "spec.version", message);
             }
-            if let Err(why) = Version::parse(&text) {
-                let text = quote(&text);
-                let message =
-                    format!("spec.version {text} is not a strict semantic version: {why}");
-                csv.add(&CSV_07, "spec.version", message);
-            }
-        }
+        },
+    };
+    if (version.major, version.minor, version.patch) == (0, 0, 0) && version.pre.is_empty() {
+        csv.add(&CSV_14, "spec.version", UNSET);
+    }
+    if let Some(why) = slack {
+        let message =
+            format!("spec.version {} is not a strict semantic version: {why}", quote(&text));
+        csv.add(&CSV_07, "spec.version", message);
     }
 }
 
@@ -315,8 +322,8 @@ fn release(csv: &mut Csv<'_, '_>) {
 
 fn release_text(csv: &mut Csv<'_, '_>) {
     let text = csv.object.text_or_empty(RELEASE);
-    if text.chars().nth(LONGEST).is_some() {
-        let message = format!("spec.release: Too long: may not be longer than {LONGEST}");
+    if text.chars().nth(RELEASE_LENGTH).is_some() {
+        let message = format!("spec.release: Too long: may not be longer than {RELEASE_LENGTH}");
         return csv.add(&CSV_24, "spec.release", message);
     }
     let is_identifier = |part: &str| {
