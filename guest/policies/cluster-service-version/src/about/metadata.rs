@@ -247,6 +247,10 @@ fn spelling(csv: &mut Csv<'_, '_>) {
 
 /// As `strings.ToLower` makes one character of each.
 fn is_same_in_lower_case(name: &str, known: &str) -> bool {
+    // Of the same length, unless a character is one of the few that fold to ASCII.
+    if name.len() != known.len() && name.is_ascii() {
+        return false;
+    }
     let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
     name.chars().map(lower).eq(known.chars().map(lower))
 }

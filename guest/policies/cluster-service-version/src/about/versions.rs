@@ -306,8 +306,8 @@ rule! {
 fn release(csv: &mut Csv<'_, '_>) {
     let kind = match csv.object.kind(RELEASE) {
         Kind::Missing => return,
-        Kind::Text => return release_text(csv),
-        Kind::Null => "null",
+        // Upstream reads `null` as an empty text.
+        Kind::Text | Kind::Null => return release_text(csv),
         Kind::Boolean => "boolean",
         Kind::Number if csv.object.integer(RELEASE).is_some() => "integer",
         Kind::Number => "number",
