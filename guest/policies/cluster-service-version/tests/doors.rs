@@ -1,0 +1,129 @@
+//! One ClusterServiceVersion, three doors: an object of its own, `olm.bundle.object` of a catalog, and
+//! `olm.csv.metadata` of a catalog. All objects of the cases go through each.
+#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests may panic")]
+
+use std::collections::BTreeSet;
+
+use opgate_cases::Case;
+use opgate_cases::native::{cases, verdict};
+use opgate_cluster_service_version::POLICY;
+use serde_json::{Map, Value, json};
+
+/// Rule, message, and the field in the object.
+type Finding = (String, String, String);
+
+/// Members of the spec, and their names in `olm.csv.metadata`.
+const MEMBERS: [(&str, &str); 12] = [
+    ("apiservicedefinitions", "apiServiceDefinitions"),
+    ("customresourcedefinitions", "crdDescriptions"),
+    ("description", "description"),
+    ("displayName", "displayName"),
+    ("installModes", "installModes"),
+    ("keywords", "keywords"),
+    ("links", "links"),
+    ("maintainers", "maintainers"),
+    ("maturity", "maturity"),
+    ("minKubeVersion", "minKubeVersion"),
+    ("nativeAPIs", "nativeAPIs"),
+    ("provider", "provider"),
+];
+
+/// What rules find that look at catalogs.
+fn findings(case: &Case, place: &str) -> BTreeSet<Finding> {
+    let in_catalogs = |id: &str| {
+        let rules = POLICY.all_rules();
+        let rule = rules.into_iter().find(|rule| rule.id == id).expect("a rule of the policy");
+        rule.on.iter().any(|(target, _)| target.kind == "FileBasedCatalog")
+    };
+    let found = verdict(&POLICY, case).violations.into_iter();
+    let found = found.filter(|found| in_catalogs(&found.rule));
+    found
+        .map(|found| {
+            let field = found.field.strip_prefix(place).unwrap_or(&found.field);
+            (found.rule, found.message, field.trim_start_matches('.').to_owned())
+        })
+        .collect()
+}
+
+/// The case with a catalog of one bundle in the place of its object.
+fn in_catalog(case: &Case, name: &Value, property: &Value) -> Case {
+    let blob = json!({"schema": "olm.bundle", "name": name, "properties": [property]});
+    let catalog = json!({
+        "apiVersion": "opgate.dev/v1alpha1",
+        "kind": "FileBasedCatalog",
+        "metadata": {"name": "p"},
+        "spec": {"package": "p", "blobs": [{"value": blob}]},
+    });
+    Case { object: Some(catalog), ..case.clone() }
+}
+
+/// New objects that say nothing of being copies, and are judged without a cluster.
+fn objects() -> Vec<(Case, Value)> {
+    let mut found = Vec::new();
+    for case in cases(&POLICY, env!("CARGO_MANIFEST_DIR")) {
+        let Some(object) = case.object.clone() else { continue };
+        let is_new = case.operation == "CREATE" && case.cluster.is_none();
+        let claims = object["metadata"]["labels"].get("olm.copiedFrom").is_some()
+            || object["metadata"]["annotations"].get("olm.operatorNamespace").is_some()
+            || object["status"]["reason"] == "Copied";
+        let is_named = case.request.name.is_none() && case.request.sub_resource.is_none();
+        if object["kind"] == "ClusterServiceVersion" && is_new && !claims && is_named {
+            found.push((case, object));
+        }
+    }
+    assert!(found.len() > 100, "{} objects", found.len());
+    found
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let index = usize::try_from(bits >> (18 - 6 * digit) & 63).expect("six bits");
+            let is_there = digit <= chunk.len();
+            text.push(if is_there { char::from(DIGITS[index]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[test]
+fn an_object_in_a_catalog_is_judged_as_by_itself() {
+    let place = "spec.blobs[0].value.properties[0].value.data";
+    let mut count = 0;
+    for (case, object) in objects() {
+        let data = base64(object.to_string().as_bytes());
+        let property = json!({"type": "olm.bundle.object", "value": {"data": data}});
+        let catalog = in_catalog(&case, &json!("p.v1.0.0"), &property);
+        let (expected, found) = (findings(&case, ""), findings(&catalog, place));
+        assert_eq!(found, expected, "{}: {}", case.rule, case.name);
+        count += found.len();
+    }
+    assert!(count > 100, "{count} findings");
+}
+
+#[test]
+fn metadata_in_a_catalog_show_nothing_that_the_object_does_not() {
+    for (case, object) in objects() {
+        let mut metadata = Map::new();
+        for member in ["annotations", "labels"] {
+            metadata.insert(member.to_owned(), object["metadata"][member].clone());
+        }
+        for (member, name) in MEMBERS {
+            if let Some(value) = object["spec"].get(member) {
+                metadata.insert(name.to_owned(), value.clone());
+            }
+        }
+        let property = json!({"type": "olm.csv.metadata", "value": metadata});
+        let catalog = in_catalog(&case, &object["metadata"]["name"], &property);
+        let expected = findings(&case, "");
+        let known: BTreeSet<_> = expected.iter().map(|(rule, text, _)| (rule, text)).collect();
+        for (rule, text, field) in &findings(&catalog, "") {
+            let what = format!("{}: {}: {rule} at {field}: {text}", case.rule, case.name);
+            assert!(known.contains(&(rule, text)), "{what}");
+        }
+    }
+}
