@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ClusterServiceVersion ─▶ judge ─▶ Csv ─┬─ about        who it is, versions, what people read
-//! FileBasedCatalog ──────▶ files ─▶ Csv ─┤─ install      modes, deployments, APIs
+//! FileBasedCatalog ────▶ catalog ─▶ Csv ─┤─ install      modes, deployments, APIs
 //! RegistryBundle ────────▶ files         ├─ annotations  examples, templates, features
 //!                                        ├─ images       digests, architectures, probes
 //!                                        ├─ webhooks     webhook definitions
@@ -14,6 +14,7 @@
 
 mod about;
 mod annotations;
+mod catalog;
 mod csv;
 mod entries;
 mod files;
@@ -66,7 +67,7 @@ opgate_sdk::policy! {
     routes: [
         CSV => judge::request,
         REGISTRY_BUNDLE => files::bundle,
-        CATALOG => files::catalog,
+        CATALOG => catalog::judge,
         CLUSTER_VERSION => neighbours::cluster_version::request,
     ],
     settings: include_str!("settings.json"),

@@ -1,0 +1,206 @@
+//! ClusterServiceVersions in catalogs.
+//!
+//! ```text
+//! olm.bundle ─┬─ olm.bundle.object ─▶ base64 ─▶ JSON or YAML ─┬─▶ judge::all
+//!             └─ olm.csv.metadata ──▶ an object made of it ───┘
+//! ```
+//!
+//! Where a bundle has the object, that counts: `olm.csv.metadata` has less. A package has thousands of
+//! bundles, and memory of a call is never given back: what is read of one package has a limit, and
+//! what is beyond it is judged when it is created in a cluster.
+
+use opgate_sdk::go::base64;
+use opgate_sdk::{Document, Kind, Report, Review};
+use opgate_upstream::json::{self, Child};
+
+use crate::about::header::{self, CSV_27};
+use crate::csv::{Csv, IN_METADATA, Source};
+use crate::judge;
+
+/// Base64 that is decoded for one package. The policy for catalogs decodes no more either, and says
+/// so (FBC-41).
+const DECODED: u32 = 12 << 20;
+/// Properties `olm.csv.metadata` that are read for one package, in bytes: those of thousands of
+/// bundles.
+const METADATA: u32 = 64 << 20;
+/// One object: the host passes no more than 4 MiB at once.
+const LARGEST: u32 = 4_000_000;
+
+/// The blobs of a package in a catalog.
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(catalog) = review.subject() else { return };
+    report.explain_with(opgate_sdk::catalog::about);
+    // What was published before is no earlier state of the same object.
+    let review = Review { old: None, ..*review };
+    let mut package = Package { catalog, review, decoded: 0, read: 0, bytes: Vec::new() };
+    let schemas = catalog.rows("/spec/blobs", &["/value/schema"]);
+    for (index, schema) in schemas.iter().enumerate() {
+        if schema.text(0) == Some("olm.bundle") {
+            package.bundle(index, report);
+        }
+    }
+}
+
+/// The package under review, and what was read of it so far.
+struct Package<'d> {
+    catalog: &'d Document,
+    review: Review<'d>,
+    decoded: u32,
+    read: u32,
+    /// For each object in its turn.
+    bytes: Vec<u8>,
+}
+
+impl Package<'_> {
+    /// The ClusterServiceVersion of a bundle.
+    fn bundle(&mut self, index: usize, report: &mut Report<'_>) {
+        let blob = format!("/spec/blobs/{index}/value");
+        let field = format!("spec.blobs[{index}].value");
+        let types = self.catalog.rows(&format!("{blob}/properties"), &["/type"]);
+        let (mut metadata, mut is_found) = (None, false);
+        for (property, row) in types.iter().enumerate() {
+            match row.text(0) {
+                Some("olm.bundle.object") => {
+                    let data = format!("{blob}/properties/{property}/value/data");
+                    if let Some(object) = self.object(&data) {
+                        let place = format!("{field}.properties[{property}].value.data");
+                        is_found = true;
+                        for (member, message) in header::missing(&object, "") {
+                            report.add(&CSV_27, format!("{place}.{member}"), message);
+                        }
+                        self.judge(&object, Source::Object(place), report);
+                    }
+                }
+                Some("olm.csv.metadata") => metadata = metadata.or(Some(property)),
+                _ => {}
+            }
+        }
+        if let Some(property) = metadata.filter(|_| !is_found) {
+            let value = format!("{blob}/properties/{property}/value");
+            if let Some(object) = self.metadata(&value, &format!("{blob}/name")) {
+                let value = format!("{field}.properties[{property}].value");
+                self.judge(&object, Source::Metadata { blob: field, value }, report);
+            }
+        }
+    }
+
+    /// The object in base64, if it is a ClusterServiceVersion. What cannot be read is reported by
+    /// the policy for catalogs (FBC-41).
+    fn object(&mut self, data: &str) -> Option<Document> {
+        let size = self.catalog.size(data)?;
+        self.decoded = self.decoded.saturating_add(size);
+        if self.decoded > DECODED || size > LARGEST {
+            return None;
+        }
+        let data = self.catalog.text(data)?;
+        self.bytes.clear();
+        base64::decode(&data, &mut self.bytes).ok()?;
+        let text = std::str::from_utf8(&self.bytes).ok()?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        // Most objects are others. An escape may hide the name of the kind.
+        if ![header::KIND, "\\u", "\\x"].iter().any(|word| text.contains(word)) {
+            return None;
+        }
+        let object = if is_json(text) { Document::parse(text).ok()? } else { from_yaml(text)? };
+        header::is_csv(&object).then_some(object)
+    }
+
+    /// The value of a property as a ClusterServiceVersion. Its name is that of the bundle.
+    fn metadata(&mut self, value: &str, name: &str) -> Option<Document> {
+        let size = self.catalog.size(value)?;
+        self.read = self.read.saturating_add(size);
+        if self.read > METADATA || size > LARGEST || self.catalog.kind(value) != Kind::Object {
+            return None;
+        }
+        let raw = self.catalog.raw(value)?;
+        let name = self
+            .catalog
+            .size(name)
+            .filter(|size| *size <= LARGEST)
+            .and_then(|_| self.catalog.raw(name));
+        compose(&raw, name.as_deref().unwrap_or(b"null"), &mut self.bytes);
+        Document::parse(std::str::from_utf8(&self.bytes).ok()?).ok()
+    }
+
+    fn judge(&self, object: &Document, source: Source, report: &mut Report<'_>) {
+        let mut csv = Csv::of(&self.review, object, source, report);
+        // The request has the name of the package.
+        csv.name = object.text_or_empty("/metadata/name");
+        judge::all(&mut csv);
+    }
+}
+
+/// `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
+fn is_json(text: &str) -> bool {
+    let inner = text.trim_start().strip_prefix('{');
+    inner.is_some_and(|inner| inner.trim_start().starts_with(['"', '}']))
+}
+
+fn from_yaml(text: &str) -> Option<Document> {
+    let most = usize::try_from(LARGEST).ok()?;
+    let json = opgate_yaml::strict(text, most).ok()?;
+    Document::parse(std::str::from_utf8(&json).ok()?).ok()
+}
+
+/// Writes the members of a property `olm.csv.metadata` to where an object has them. The name is JSON.
+fn compose(metadata: &[u8], name: &[u8], object: &mut Vec<u8>) {
+    object.clear();
+    object.extend_from_slice(br#"{"metadata":{"name":"#);
+    object.extend_from_slice(name);
+    each(metadata, |member, child| {
+        if matches!(member, "annotations" | "labels") {
+            object.extend_from_slice(b",");
+            write(member, child, object);
+        }
+    });
+    object.extend_from_slice(br#"},"spec":{"#);
+    let mut comma: &[u8] = b"";
+    each(metadata, |member, child| {
+        if let Some((member, _)) = IN_METADATA.iter().find(|(_, known)| *known == member) {
+            object.extend_from_slice(comma);
+            write(member, child, object);
+            comma = b",";
+        }
+    });
+    object.extend_from_slice(b"}}");
+}
+
+fn each<'j>(object: &'j [u8], mut visit: impl FnMut(&str, Child<'j>)) {
+    // It is JSON: the host has read it.
+    let _ = json::each_child(object, |child| {
+        if let Some(key) = child.key {
+            visit(&json::decoded(key), child);
+        }
+    });
+}
+
+fn write(member: &str, child: Child<'_>, into: &mut Vec<u8>) {
+    into.push(b'"');
+    into.extend_from_slice(member.as_bytes());
+    into.extend_from_slice(br#"":"#);
+    into.extend_from_slice(child.raw);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_become_an_object() {
+        let metadata = br#"{"annotations": {"a": "b"}, "labels": {"c": "d"}, "displayName": "e",
+            "crdDescriptions": {"owned": []}, "unknown": 1, "version": "1.0.0"}"#;
+        let mut object = Vec::new();
+        for (metadata, name, expected) in [
+            (
+                &metadata[..],
+                &b"\"a\\u0001\""[..],
+                r#"{"metadata":{"name":"a\u0001","annotations":{"a": "b"},"labels":{"c": "d"}},"spec":{"displayName":"e","customresourcedefinitions":{"owned": []}}}"#,
+            ),
+            (b"{}", b"null", r#"{"metadata":{"name":null},"spec":{}}"#),
+        ] {
+            compose(metadata, name, &mut object);
+            assert_eq!(std::str::from_utf8(&object).unwrap(), expected);
+            assert!(Document::parse(expected).is_ok());
+        }
+    }
+}
