@@ -15,6 +15,15 @@ pub fn error(reference: &str) -> Option<String> {
     parse(reference).err()
 }
 
+/// The digest of a reference that is valid and has one, whether it has a tag or not: the tag does not
+/// count beside it.
+#[must_use]
+pub fn digest(reference: &str) -> Option<&str> {
+    // Cheap first: a list of images can be long.
+    let (_, digest) = reference.split_once('@')?;
+    parse(reference).is_ok().then_some(digest)
+}
+
 fn parse(reference: &str) -> Result<(), String> {
     if reference.len() == 64 && reference.bytes().all(is_lower_hex) {
         return Err(format!(
@@ -178,6 +187,29 @@ mod tests {
             ),
         ] {
             assert_eq!(error(reference).as_deref(), Some(why), "{reference}");
+            assert_eq!(digest(reference), None, "{reference}");
+        }
+    }
+
+    #[test]
+    fn digests() {
+        let hex = "abcd1234".repeat(8);
+        let sha256 = format!("sha256:{hex}");
+        let sha512 = format!("sha512:{hex}{hex}");
+        for (reference, expected) in [
+            (format!("a@{sha256}"), Some(&sha256)),
+            (format!("localhost:5000/a/b:v1.0.0@{sha256}"), Some(&sha256)),
+            (format!("quay.io/a@{sha512}"), Some(&sha512)),
+            ("localhost:5000/a".to_owned(), None),
+            ("quay.io/a:sha256".to_owned(), None),
+            ("quay.io/a@sha256".to_owned(), None),
+            ("quay.io/a@latest".to_owned(), None),
+            (format!("@{sha256}"), None),
+            (sha256.clone(), None),
+            (format!("a@{sha256}@{sha256}"), None),
+            (format!("a@{sha512}00"), None),
+        ] {
+            assert_eq!(digest(&reference), expected.map(String::as_str), "{reference}");
         }
     }
 }

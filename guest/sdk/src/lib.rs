@@ -83,10 +83,12 @@ mod document;
 pub mod hub;
 pub mod identities;
 pub mod log;
+pub mod pods;
 mod policy;
 pub mod printed;
 #[cfg(feature = "json")]
 mod raw;
+pub mod rbac;
 mod reads;
 mod report;
 mod request;

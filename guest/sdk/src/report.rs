@@ -123,6 +123,14 @@ impl<'r> Report<'r> {
         }
     }
 
+    /// Whether the report has as many findings of a rule as a verdict has room for: texts of further
+    /// ones are not shown, and need not be made. See [`Report::add_more`].
+    #[must_use]
+    pub fn is_full(&self, rule: &Rule) -> bool {
+        let own = self.found.iter().filter(|found| std::ptr::eq(found.rule, rule));
+        own.map(|found| found.first.len()).sum::<usize>() >= Self::ROOM
+    }
+
     /// Counts findings of a rule after those that were added with their texts. If there can be more
     /// than [`Report::ROOM`] at once, make the texts of so many and count the others.
     pub fn add_more(&mut self, rule: &'static Rule, more: usize) {

@@ -1,0 +1,231 @@
+//! Specs of pods, wherever an object has them, and the containers in these.
+//!
+//! ```text
+//! ClusterServiceVersion ─▶ in_csv ──▶ one PodSpec for each deployment ─┐
+//! Pod, workload ─────────▶ in_object ▶ one PodSpec ────────────────────┴─▶ each ─▶ Container
+//! ```
+//!
+//! The lists of containers are read as tables: a hundred thousand containers are one call of the
+//! host, and a deployment costs one call for each of its lists that is not empty. Places are made
+//! only for what a rule reports.
+
+use crate::{Document, Row};
+
+const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
+const SPEC: &str = "/spec/template/spec";
+const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+/// A longer list is none that an API server accepts: each container has a name, and 3 MiB, the
+/// maximum of a request, have room for 262,144 of `{"name":""},`. Its table would need more memory
+/// than a call has.
+const CONTAINERS: u32 = 262_144;
+/// The same for deployments, which have a name and a spec with a selector and a template.
+const DEPLOYMENT_COUNT: u32 = 65_536;
+
+/// The spec of a pod, or of the pods that a template makes.
+#[derive(Debug, Clone)]
+pub struct PodSpec {
+    /// Name of the deployment, or of the object.
+    pub name: String,
+    place: Place,
+    /// Number of containers in each of the lists.
+    lengths: [u32; 3],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// Index of the deployment in a `ClusterServiceVersion`.
+    Deployment(u32),
+    /// A pointer.
+    At(&'static str),
+}
+
+/// The pod templates of the deployments of a `ClusterServiceVersion`.
+#[must_use]
+pub fn in_csv(csv: &Document) -> Vec<PodSpec> {
+    if csv.length(DEPLOYMENTS).is_none_or(|length| length > DEPLOYMENT_COUNT) {
+        return Vec::new();
+    }
+    let columns = [
+        "/name",
+        "/spec/template/spec/containers",
+        "/spec/template/spec/initContainers",
+        "/spec/template/spec/ephemeralContainers",
+    ];
+    let spec = |(index, row): (u32, Row<'_>)| PodSpec {
+        name: row.text_or_empty(0).to_owned(),
+        place: Place::Deployment(index),
+        lengths: [1, 2, 3].map(|column| row.length(column).unwrap_or_default()),
+    };
+    (0..).zip(csv.rows(DEPLOYMENTS, &columns).iter()).map(spec).collect()
+}
+
+/// The spec of a Pod, or of the template of a `Deployment`, `DaemonSet`, `StatefulSet`, `ReplicaSet`,
+/// Job or `CronJob`. None for other kinds.
+#[must_use]
+pub fn in_object(object: &Document, kind: &str) -> Option<PodSpec> {
+    let pointer = match kind {
+        "Pod" => "/spec",
+        "Deployment" | "DaemonSet" | "StatefulSet" | "ReplicaSet" | "Job" => SPEC,
+        "CronJob" => "/spec/jobTemplate/spec/template/spec",
+        _ => return None,
+    };
+    let lengths = LISTS.map(|list| object.length(&format!("{pointer}/{list}")).unwrap_or_default());
+    let name = object.text_or_empty("/metadata/name");
+    Some(PodSpec { name, place: Place::At(pointer), lengths })
+}
+
+impl PodSpec {
+    /// Where it is, as a JSON pointer.
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        match self.place {
+            Place::Deployment(index) => format!("{DEPLOYMENTS}/{index}{SPEC}"),
+            Place::At(pointer) => pointer.to_owned(),
+        }
+    }
+
+    /// The field.
+    #[must_use]
+    pub fn field(&self) -> String {
+        match self.place {
+            Place::Deployment(index) => {
+                format!("spec.install.spec.deployments[{index}].spec.template.spec")
+            }
+            Place::At(pointer) => pointer.trim_start_matches('/').replace('/', "."),
+        }
+    }
+
+    /// Calls `visit` with each container, init container and ephemeral container, and the values at
+    /// the columns, pointers relative to a container. Ask for few columns at once, and only for what
+    /// a rule needs of every container: each takes 8 bytes for each container.
+    pub fn each(
+        &self,
+        document: &Document,
+        columns: &[&str],
+        mut visit: impl FnMut(Container<'_>),
+    ) {
+        for (list, length) in LISTS.into_iter().zip(self.lengths) {
+            if length == 0 || length > CONTAINERS {
+                continue;
+            }
+            let rows = document.rows(&format!("{}/{list}", self.pointer()), columns);
+            for (index, row) in (0..).zip(rows.iter()) {
+                visit(Container { of: self, list, index, row });
+            }
+        }
+    }
+
+    /// Whether there is a container.
+    #[must_use]
+    pub fn has_containers(&self) -> bool {
+        self.lengths.iter().any(|length| *length > 0)
+    }
+}
+
+/// A container, init container or ephemeral container.
+#[derive(Debug, Clone, Copy)]
+pub struct Container<'c> {
+    /// The spec that it is in.
+    pub of: &'c PodSpec,
+    /// `containers`, `initContainers` or `ephemeralContainers`.
+    pub list: &'static str,
+    /// Its index in the list.
+    pub index: u32,
+    /// The values that were asked for.
+    pub row: Row<'c>,
+}
+
+impl Container<'_> {
+    /// Where it is, as a JSON pointer.
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        format!("{}/{}/{}", self.of.pointer(), self.list, self.index)
+    }
+
+    /// The field.
+    #[must_use]
+    pub fn field(&self) -> String {
+        format!("{}.{}[{}]", self.of.field(), self.list, self.index)
+    }
+
+    /// Whether it is among `containers`, and neither an init container nor an ephemeral one.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
+        self.list == "containers"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(specs: &[PodSpec], document: &Document) -> Vec<String> {
+        let mut found = Vec::new();
+        for spec in specs {
+            spec.each(document, &["/image", "/name"], |container| {
+                assert_eq!(
+                    document.text(&format!("{}/name", container.pointer())).as_deref(),
+                    container.row.text(1)
+                );
+                let image = container.row.text_or_empty(0);
+                found.push(format!("{}: {} {image}", spec.name, container.field()));
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn containers_of_a_csv_have_their_places() {
+        let csv = Document::parse(
+            r#"{"spec":{"install":{"spec":{"deployments":[
+                {"name":"a","spec":{"template":{"spec":{
+                    "containers":[{"name":"x","image":"i"},{"name":"y"},7,null],
+                    "initContainers":[{"name":"z","image":"j"}]}}}},
+                {"spec":{"template":{"spec":{"containers":{"name":"x"}}}}}, 3,
+                {"name":"b","spec":{"template":{"spec":{"ephemeralContainers":[{"image":"k"}]}}}}
+            ]}}}}"#,
+        )
+        .unwrap();
+        let of = |deployment: u32, rest: &str| {
+            format!("spec.install.spec.deployments[{deployment}].spec.template.spec.{rest}")
+        };
+        assert_eq!(
+            found(&in_csv(&csv), &csv),
+            [
+                format!("a: {} i", of(0, "containers[0]")),
+                format!("a: {} ", of(0, "containers[1]")),
+                format!("a: {} ", of(0, "containers[2]")),
+                format!("a: {} ", of(0, "containers[3]")),
+                format!("a: {} j", of(0, "initContainers[0]")),
+                format!("b: {} k", of(3, "ephemeralContainers[0]")),
+            ]
+        );
+        for none in ["{}", r#"{"spec":{"install":{"spec":{"deployments":{"a":1}}}}}"#, "[]"] {
+            assert!(found(&in_csv(&Document::parse(none).unwrap()), &csv).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn pods_and_workloads_have_a_spec_each() {
+        for (kind, object, field) in [
+            ("Pod", r#"{"metadata":{"name":"p"},"spec":SPEC}"#, "spec.containers[0]"),
+            (
+                "Job",
+                r#"{"metadata":{"name":"p"},"spec":{"template":{"spec":SPEC}}}"#,
+                "spec.template.spec.containers[0]",
+            ),
+            (
+                "CronJob",
+                r#"{"metadata":{"name":"p"},"spec":{"jobTemplate":{"spec":{"template":{"spec":SPEC}}}}}"#,
+                "spec.jobTemplate.spec.template.spec.containers[0]",
+            ),
+        ] {
+            let object = object.replace("SPEC", r#"{"containers":[{"name":"c","image":"i"}]}"#);
+            let object = Document::parse(&object).unwrap();
+            let spec = in_object(&object, kind).unwrap();
+            assert_eq!(found(&[spec], &object), [format!("p: {field} i")]);
+        }
+        assert!(in_object(&Document::parse("{}").unwrap(), "Service").is_none());
+    }
+}
