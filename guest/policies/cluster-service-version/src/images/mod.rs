@@ -1,7 +1,43 @@
-//! PLACEHOLDER images
+//! What the deployments of a `ClusterServiceVersion` run, and where they can run.
+//!
+//! ```text
+//! features (annotations) ─┬─▶ disconnected   digests, CSV-67 to CSV-69
+//!                         ├─▶ architectures  labels, CSV-73 to CSV-77
+//!                         └─▶ credentials    permissions for tokens, CSV-98
+//! relatedImages ────────────▶ related        CSV-71, CSV-72
+//! pod templates ─┬──────────▶ probes         CSV-102
+//!                └──────────▶ practices      CSV-103
+//! ```
+
+pub(crate) mod architectures;
+pub(crate) mod credentials;
+pub(crate) mod disconnected;
+mod features;
+pub(crate) mod practices;
+pub(crate) mod probes;
+pub(crate) mod related;
+
+use opgate_sdk::{Rule, pods};
 
 use crate::csv::Csv;
 
-opgate_sdk::rules![];
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    let specs = pods::in_csv(csv.object);
+    disconnected::judge(csv, &specs);
+    related::judge(csv);
+    architectures::judge(csv);
+    credentials::judge(csv);
+    probes::judge(csv, &specs);
+    practices::judge(csv, &specs);
+}
 
-pub(crate) fn judge(_csv: &mut Csv<'_, '_>) {}
+/// Adds a finding of a rule that can have a hundred thousand: the texts are made only for those that a
+/// verdict has room for.
+fn add(csv: &mut Csv<'_, '_>, rule: &'static Rule, texts: impl FnOnce() -> (String, String)) {
+    if csv.report.is_full(rule) {
+        csv.report.add_more(rule, 1);
+    } else {
+        let (field, message) = texts();
+        csv.add(rule, &field, message);
+    }
+}

@@ -1,0 +1,297 @@
+//! Labels that say on which architectures and operating systems an Operator manages workloads.
+//!
+//! On UPDATE a rule looks at labels that change, because OLM adds labels of its own to the object.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Shape, escape, rule, rules};
+
+use super::features;
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_73, CSV_74, CSV_75, CSV_76, CSV_77];
+
+const ARCH: &str = "operatorframework.io/arch.";
+const OS: &str = "operatorframework.io/os.";
+const SUPPORTED: &str = "supported";
+
+const ARCHES: [&str; 4] = ["amd64", "arm64", "ppc64le", "s390x"];
+const SYSTEMS: [&str; 2] = ["linux", "zos"];
+/// What a CSV without such labels stands for.
+const DEFAULT_ARCH: &str = "amd64";
+const DEFAULT_OS: &str = "linux";
+/// Architectures with cryptographic libraries that are validated.
+const FIPS: [&str; 3] = ["amd64", "ppc64le", "s390x"];
+
+rule! {
+    /// labels of architectures and operating systems have the value supported
+    ///
+    /// The value of each label `operatorframework.io/arch.<arch>` and `operatorframework.io/os.<os>`
+    /// is `supported`. On UPDATE, a label whose value does not change is not judged.
+    ///
+    /// # Why
+    ///
+    /// Operators are filtered by these labels with exactly this value (OpenShift 4.12, Operators,
+    /// *Enabling your Operator for multiple architectures and operating systems*). With any other
+    /// value the label has no effect.
+    ///
+    /// # Repair
+    ///
+    /// Set the value to `supported`, or remove the label.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/arch.amd64: supported, operatorframework.io/os.linux: supported}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/arch.amd64: "true"}
+    /// ```
+    ///
+    /// `message: label operatorframework.io/arch.amd64 must have the value supported`
+    CSV_73: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19801-19813, L19850-19856; OCP 4.15 L14635-14692",
+    }
+}
+
+rule! {
+    /// labels of architectures name architectures that are supported
+    ///
+    /// `<arch>` of each label `operatorframework.io/arch.<arch>` is one of the setting `csv.arches`:
+    /// `amd64`, `arm64`, `ppc64le` and `s390x` unless set. OpenShift before 4.15 does not list
+    /// `arm64`; leave it out of the setting for such clusters. On UPDATE, a label that the old object
+    /// has is not judged.
+    ///
+    /// # Why
+    ///
+    /// Operators are filtered by these strings (OpenShift 4.12, Operators, *Architecture and
+    /// operating system support for Operators*). `x86_64` or `aarch64` match no node.
+    ///
+    /// # Repair
+    ///
+    /// Use the string for the architecture: `amd64` for x86-64, `ppc64le` for IBM Power, `s390x` for
+    /// IBM Z.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/arch.ppc64le: supported, operatorframework.io/arch.amd64: supported}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/arch.x86_64: supported}
+    /// ```
+    ///
+    /// `message: "x86_64" is not a supported architecture string`
+    CSV_74: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19808, L19878-19905, L19937; OCP 4.15 L14700-14708, L14720; OCP 4.5 L6499-6517",
+    }
+}
+
+rule! {
+    /// labels of operating systems name operating systems that are supported
+    ///
+    /// `<os>` of each label `operatorframework.io/os.<os>` is one of the setting `csv.oses`: `linux`
+    /// and `zos` unless set. On UPDATE, a label that the old object has is not judged.
+    ///
+    /// # Why
+    ///
+    /// Operators are filtered by these strings (OpenShift 4.12, Operators, *Architecture and
+    /// operating system support for Operators*). A cluster has no nodes for other ones.
+    ///
+    /// # Repair
+    ///
+    /// Use `linux` or `zos`, or add the operating system to the setting.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/os.zos: supported, operatorframework.io/os.linux: supported}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/os.windows: supported}
+    /// ```
+    ///
+    /// `message: "windows" is not a supported operating system string`
+    CSV_75: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19813, L19912-19937; OCP 4.15 L14710-14720; OCP 4.5 L6519-6534",
+    }
+}
+
+rule! {
+    /// a ClusterServiceVersion that adds a platform keeps the default ones
+    ///
+    /// If a label `operatorframework.io/arch.<arch>` names another architecture than `amd64`, or a
+    /// label `operatorframework.io/os.<os>` another operating system than `linux`, both labels
+    /// `operatorframework.io/os.linux` and `operatorframework.io/arch.amd64` are there. With the
+    /// setting `csv.archDefaults: family`, another architecture needs only `arch.amd64`, and another
+    /// operating system only `os.linux`. No such labels, or only the default ones, are fine. On
+    /// UPDATE, the rule looks at these labels if they change.
+    ///
+    /// # Why
+    ///
+    /// OLM assumes the default platform only where no label says anything (OpenShift 4.12,
+    /// Operators, *Enabling your Operator for multiple architectures and operating systems*). With
+    /// the first label the Operator disappears from clusters with default nodes.
+    ///
+    /// # Repair
+    ///
+    /// Add the label of the default platform. If the Operator does not support it, ignore the
+    /// warning.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/os.linux: supported}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// labels: {operatorframework.io/arch.s390x: supported}
+    /// ```
+    ///
+    /// `message: after adding an architecture or operating system, include the default os.linux
+    /// variant explicitly`, and the same for `arch.amd64`
+    CSV_76: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19824-19832, L19850-19859; OCP 4.15 L14658-14692",
+    }
+}
+
+rule! {
+    /// a ClusterServiceVersion that claims FIPS lists architectures that have FIPS libraries
+    ///
+    /// A CSV claims FIPS if the JSON list in its annotation
+    /// `operators.openshift.io/infrastructure-features` has `fips`, or if its annotation
+    /// `features.operators.openshift.io/fips-compliant` is `"true"`. Then no label
+    /// `operatorframework.io/arch.<arch>` with the value `supported` names another architecture than
+    /// `amd64` (x86-64), `ppc64le` and `s390x`. On UPDATE, a label that the old object has is not
+    /// judged unless the claim is new.
+    ///
+    /// # Why
+    ///
+    /// OpenShift supports validated cryptographic libraries on these architectures only (OpenShift
+    /// 4.12, Operators, *Infrastructure features*). The claim does not hold on nodes of other ones.
+    ///
+    /// # Repair
+    ///
+    /// Remove the label, or the claim.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// annotations: {features.operators.openshift.io/fips-compliant: "true"}
+    /// labels: {operatorframework.io/arch.amd64: supported}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// annotations: {features.operators.openshift.io/fips-compliant: "true"}
+    /// labels: {operatorframework.io/arch.arm64: supported}
+    /// ```
+    ///
+    /// `message: FIPS libraries are only supported on x86_64, ppc64le and s390x; label
+    /// operatorframework.io/arch.arm64 found`
+    CSV_77: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L19421-19428; OCP 4.15 L14332, L14384",
+    }
+}
+
+fn claims_fips(csv: &Document) -> bool {
+    features::claims(csv, "fips", "fips-compliant")
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    let is_platform = |name: &&String| name.starts_with(ARCH) || name.starts_with(OS);
+    let labels: Vec<String> = csv.labels().iter().filter(is_platform).cloned().collect();
+    if labels.is_empty() {
+        return;
+    }
+    let object = csv.object;
+    let settings = csv.review.settings;
+    let is_one_of = |pointer: &str, defaults: &[&str], name: &str| {
+        if settings.has(pointer) {
+            settings.texts(pointer).iter().any(|known| known == name)
+        } else {
+            defaults.contains(&name)
+        }
+    };
+    let is_fips = claims_fips(object);
+    let is_fips_new = is_fips && csv.review.spares().is_none_or(|old| !claims_fips(old));
+    for label in &labels {
+        let pointer = pointer(label);
+        let field = format!("metadata.labels[{label}]");
+        let is_new = csv.touches(&pointer, &Shape::Scalar);
+        let is_supported = object.text(&pointer).is_some_and(|value| value == SUPPORTED);
+        if is_new && !is_supported {
+            csv.add(&CSV_73, &field, format!("label {label} must have the value supported"));
+        }
+        if let Some(arch) = label.strip_prefix(ARCH) {
+            if is_new && !is_one_of("/csv/arches", &ARCHES, arch) {
+                let message = format!("{} is not a supported architecture string", quote(arch));
+                csv.add(&CSV_74, &field, message);
+            }
+            if (is_new || is_fips_new) && is_fips && is_supported && !FIPS.contains(&arch) {
+                let message = format!(
+                    "FIPS libraries are only supported on x86_64, ppc64le and s390x; label {label} found"
+                );
+                csv.add(&CSV_77, &field, message);
+            }
+        }
+        if let Some(os) = label.strip_prefix(OS)
+            && is_new
+            && !is_one_of("/csv/oses", &SYSTEMS, os)
+        {
+            let message = format!("{} is not a supported operating system string", quote(os));
+            csv.add(&CSV_75, &field, message);
+        }
+    }
+    defaults(csv, &labels);
+}
+
+/// CSV-76.
+fn defaults(csv: &mut Csv<'_, '_>, labels: &[String]) {
+    let old = csv.review.spares();
+    let before = old.map(|old| old.keys("/metadata/labels")).unwrap_or_default();
+    let before = before.iter().filter(|name| name.starts_with(ARCH) || name.starts_with(OS));
+    if old.is_some() && before.eq(labels) {
+        return;
+    }
+    let adds = |prefix: &str, default: &str| {
+        labels.iter().filter_map(|label| label.strip_prefix(prefix)).any(|name| name != default)
+    };
+    let (arch, os) = (adds(ARCH, DEFAULT_ARCH), adds(OS, DEFAULT_OS));
+    let is_literal = csv.review.settings.text_or_empty("/csv/archDefaults") != "family";
+    let any = is_literal && (arch || os);
+    for (is_needed, prefix, variant) in [
+        (os || any, OS, format!("os.{DEFAULT_OS}")),
+        (arch || any, ARCH, format!("arch.{DEFAULT_ARCH}")),
+    ] {
+        let name = variant.split_once('.').map_or("", |(_, name)| name);
+        if is_needed && !labels.iter().any(|label| label.strip_prefix(prefix) == Some(name)) {
+            let message = format!(
+                "after adding an architecture or operating system, include the default {variant} variant explicitly"
+            );
+            csv.add(&CSV_76, "metadata.labels", message);
+        }
+    }
+}
+
+/// The pointer of a label.
+fn pointer(label: &str) -> String {
+    format!("/metadata/labels/{}", escape(label))
+}

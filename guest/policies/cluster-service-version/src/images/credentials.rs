@@ -1,0 +1,108 @@
+//! Permissions of Operators that get their credentials for a cloud as tokens.
+
+use opgate_sdk::rbac::{self, Permissions};
+use opgate_sdk::{Document, rule, rules};
+
+use super::features;
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_98];
+
+const GROUP: &str = "cloudcredential.openshift.io";
+const RESOURCE: &str = "credentialsrequests";
+const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+const FEATURES: [&str; 2] = ["token-auth-aws", "token-auth-azure"];
+
+rule! {
+    /// a ClusterServiceVersion that gets tokens for a cloud may manage CredentialsRequests
+    ///
+    /// If the annotation `features.operators.openshift.io/token-auth-aws` or
+    /// `features.operators.openshift.io/token-auth-azure` is `"true"`, the rules of
+    /// `spec.install.spec.clusterPermissions` grant the verbs `create`, `delete`, `get`, `list`,
+    /// `patch`, `update` and `watch` on `credentialsrequests` of `cloudcredential.openshift.io`. The
+    /// verbs may be in several rules; `*` counts, and a rule with `resourceNames` does not. Each
+    /// annotation gets its warning, with the verbs that are missing. On UPDATE, the rule looks at an
+    /// annotation that is new, and at permissions that change.
+    ///
+    /// # Why
+    ///
+    /// The Operator creates a CredentialsRequest, and the Cloud Credential Operator answers with a
+    /// Secret (OpenShift 4.15, Operators, *CCO-based workflow for OLM-managed Operators*). Without
+    /// the permission the Operator gets no credentials. Users can create the CredentialsRequest
+    /// themselves, so this is a warning.
+    ///
+    /// # Repair
+    ///
+    /// Add the rule below, or describe how users create the CredentialsRequest.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// clusterPermissions:
+    /// - rules:
+    ///   - apiGroups: [cloudcredential.openshift.io]
+    ///     resources: [credentialsrequests]
+    ///     verbs: [create, delete, get, list, patch, update, watch]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// annotations: {features.operators.openshift.io/token-auth-azure: "true"}
+    /// ```
+    ///
+    /// `message: the CSV declares features.operators.openshift.io/token-auth-azure but
+    /// clusterPermissions do not grant create, delete, get, list, patch, update, watch on
+    /// cloudcredential.openshift.io credentialsrequests`
+    CSV_98: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.15 L16202-16255, L16637-16656, L16708-16755",
+    }
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    let object = csv.object;
+    let mut declared = FEATURES.into_iter().filter(|feature| features::declares(object, feature));
+    let Some(first) = declared.next() else { return };
+    // A catalog's description of a CSV has no permissions.
+    if !csv.is_on(&CSV_98) || !csv.knows("install") {
+        return;
+    }
+    let are_permissions_new = csv.touches_json("/spec/install/spec/clusterPermissions");
+    let old = csv.review.spares();
+    let is_new = |feature: &&str| {
+        are_permissions_new || old.is_none_or(|old| !features::declares(old, feature))
+    };
+    let judged: Vec<&str> = [first].into_iter().chain(declared).filter(is_new).collect();
+    if judged.is_empty() {
+        return;
+    }
+    let missing = missing(object);
+    if missing.is_empty() {
+        return;
+    }
+    for feature in judged {
+        let annotation = format!("{}{feature}", features::PREFIX);
+        let message = format!(
+            "the CSV declares {annotation} but clusterPermissions do not grant {} on {GROUP} {RESOURCE}",
+            missing.join(", ")
+        );
+        csv.add(&CSV_98, &format!("metadata.annotations[{annotation}]"), message);
+    }
+}
+
+/// Verbs that no rule grants.
+fn missing(csv: &Document) -> Vec<&'static str> {
+    let mut missing = VERBS.to_vec();
+    rbac::each(csv, Permissions::Cluster, |rule| {
+        let is_about = rule.has_group(&[GROUP, "*"])
+            && rule.has_resource(&[RESOURCE, "*"])
+            && rule.is_unnamed();
+        if is_about {
+            missing.retain(|verb| !rule.has_verb(&[verb, "*"]));
+        }
+        !missing.is_empty()
+    });
+    missing
+}

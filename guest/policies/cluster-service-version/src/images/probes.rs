@@ -1,0 +1,107 @@
+//! Probes of the containers in deployments.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::pods::{Container, PodSpec};
+use opgate_sdk::{Document, Kind, Level, Shape, rule, rules};
+
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_102];
+
+const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
+const COLUMNS: [&str; 6] = [
+    "/livenessProbe/timeoutSeconds",
+    "/livenessProbe/periodSeconds",
+    "/readinessProbe/timeoutSeconds",
+    "/readinessProbe/periodSeconds",
+    "/startupProbe/timeoutSeconds",
+    "/startupProbe/periodSeconds",
+];
+/// What Kubernetes takes where a probe says nothing, or 0.
+const TIMEOUT: i64 = 1;
+const PERIOD: i64 = 10;
+
+rule! {
+    /// a probe times out before the next one is due
+    ///
+    /// In each `livenessProbe`, `readinessProbe` and `startupProbe` of the containers and init
+    /// containers in the pod templates of `spec.install.spec.deployments`, `timeoutSeconds` is lower
+    /// than `periodSeconds`. Where they are absent or 0 they count as Kubernetes reads them: 1 and
+    /// 10. In profile `ocp-4.5` the rule denies, in all others it warns. On UPDATE, a probe whose two
+    /// numbers do not change is not judged.
+    ///
+    /// # Why
+    ///
+    /// A probe that may take as long as the time between two probes is always under way, and failures
+    /// are noticed late (OpenShift 4.5, Operators, *Enabling your Operator for restricted network
+    /// environments*). Later editions do not have the sentence.
+    ///
+    /// # Repair
+    ///
+    /// Lower `timeoutSeconds`, or raise `periodSeconds`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// livenessProbe: {initialDelaySeconds: 10, periodSeconds: 30}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// readinessProbe: {timeoutSeconds: 10}
+    /// ```
+    ///
+    /// `message: probe readinessProbe of container "etcd-operator": timeoutSeconds 10 must be lower
+    /// than periodSeconds 10`
+    CSV_102: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.5 L6434-6437",
+    }
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
+    if !csv.is_on(&CSV_102) {
+        return;
+    }
+    for spec in specs {
+        spec.each(csv.object, &COLUMNS, |container| {
+            let row = container.row;
+            for (probe, column) in PROBES.iter().zip((0..).step_by(2)) {
+                // With what Kubernetes takes for both, all is well.
+                if row.kind(column) == Kind::Number || row.kind(column + 1) == Kind::Number {
+                    timing(csv, &container, probe);
+                }
+            }
+        });
+    }
+}
+
+fn timing(csv: &mut Csv<'_, '_>, container: &Container<'_>, probe: &str) {
+    let pointer = format!("{}/{probe}", container.pointer());
+    let members = ["timeoutSeconds", "periodSeconds"];
+    let [timeout, period] = [(members[0], TIMEOUT), (members[1], PERIOD)]
+        .map(|(member, default)| seconds(csv.object, &format!("{pointer}/{member}"), default));
+    if timeout < period {
+        return;
+    }
+    let is_new = |member: &&str| csv.touches(&format!("{pointer}/{member}"), &Shape::Scalar);
+    if csv.report.is_full(&CSV_102) || !members.iter().any(is_new) {
+        return;
+    }
+    let name = quote(&csv.object.text_or_empty(&format!("{}/name", container.pointer())));
+    let message = format!(
+        "probe {probe} of container {name}: timeoutSeconds {timeout} must be lower than periodSeconds {period}"
+    );
+    let says_timeout = csv.object.has(&format!("{pointer}/{}", members[0]));
+    let member = if says_timeout { members[0] } else { members[1] };
+    let field = format!("{}.{probe}.{member}", container.field());
+    let is_strict = csv.review.settings.text_or_empty("/profile") == "ocp-4.5";
+    let level = if is_strict { Level::Deny } else { Level::Warn };
+    csv.add_as(level, &CSV_102, &field, message);
+}
+
+fn seconds(csv: &Document, pointer: &str, default: i64) -> i64 {
+    csv.integer(pointer).filter(|seconds| *seconds != 0).unwrap_or(default)
+}

@@ -1,0 +1,152 @@
+//! `spec.relatedImages`: references to images, and their names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::go::quote;
+use opgate_sdk::image;
+use opgate_sdk::{Document, Kind, rule, rules};
+
+use super::add;
+use crate::csv::Csv;
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_71, CSV_72];
+
+const LIST: &str = "/spec/relatedImages";
+
+rule! {
+    /// related images are references to images
+    ///
+    /// Each `spec.relatedImages[].image` is not empty, and is a reference as container tools write
+    /// it: `[DOMAIN/]PATH[:TAG][@DIGEST]` in the grammar of the distribution project. Tag, digest,
+    /// both or none are accepted, and so is a name without a domain. Names of repositories are lower
+    /// case; digests are sha256, sha384 or sha512 of full length. On UPDATE, an image that the old
+    /// object listed is not judged.
+    ///
+    /// # Why
+    ///
+    /// Tools that mirror catalogs read the list, and one reference that they cannot parse stops
+    /// them. The validator of bundles refuses it with the same text (`pkg/validation/internal/bundle.go`
+    /// of operator-framework/api).
+    ///
+    /// # Repair
+    ///
+    /// Correct the reference, or remove the entry.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// relatedImages: [{name: img, image: quay.io/org/img}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// relatedImages: [{name: a, image: ""}, {name: b, image: quay.io/Org/Img with spaces}]
+    /// ```
+    ///
+    /// `message: relatedImages[0] has an empty image field`
+    ///
+    /// `message: relatedImages[1] has an invalid image pullspec "quay.io/Org/Img with spaces": invalid
+    /// reference format: repository name must be lowercase`
+    CSV_71: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "api pkg/validation/internal/bundle.go, pkg/validation/internal/bundle_test.go",
+    }
+}
+
+rule! {
+    /// related images have names of their own
+    ///
+    /// Each `spec.relatedImages[].name` is not empty, and no earlier entry has the same name. On
+    /// UPDATE, a name that the old object had as often, or was empty as often, is not judged.
+    ///
+    /// # Why
+    ///
+    /// The name identifies the image (OpenShift 4.5, Operators, *Enabling your Operator for
+    /// restricted network environments*), and the CRD of CSVs requires it. Nothing breaks at once
+    /// where two entries share one, so this is a warning.
+    ///
+    /// # Repair
+    ///
+    /// Give each related image a name that no other one has.
+    ///
+    /// # Accepted
+    ///
+    /// Names `etcd-operator` and `etcd-image`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// relatedImages: [{name: etcd, image: quay.io/a/b}, {name: etcd, image: quay.io/a/c}]
+    /// ```
+    ///
+    /// `message: spec.relatedImages[1].name "etcd" is not a unique identifier for the image`
+    CSV_72: Warn {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.5 L6352-6366; api crds/operators.coreos.com_clusterserviceversions.yaml",
+    }
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+    // Most have no related images at all.
+    if csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
+        return;
+    }
+    let old = csv.review.spares();
+    let images_before: BTreeSet<String> = old.map(images).unwrap_or_default();
+    let names_before = old.map(names).unwrap_or_default();
+    let mut names_so_far: BTreeMap<String, usize> = BTreeMap::new();
+    let rows = csv.object.rows(LIST, &["/image", "/name"]);
+    for (index, row) in rows.iter().enumerate() {
+        // Where it is no text, the API server refuses it, and a file does not parse as a CSV.
+        if matches!(row.kind(0), Kind::Text | Kind::Missing | Kind::Null) {
+            let image = row.text_or_empty(0);
+            if !images_before.contains(image) {
+                reference(csv, index, image);
+            }
+        }
+        let name = row.text_or_empty(1);
+        let count = names_so_far.entry(name.to_owned()).or_default();
+        *count += 1;
+        let was_so = names_before.get(name).is_some_and(|before| *before >= *count);
+        if (name.is_empty() || *count > 1) && !was_so {
+            add(csv, &CSV_72, || {
+                let field = format!("spec.relatedImages[{index}].name");
+                let name = quote(name);
+                let message = format!("{field} {name} is not a unique identifier for the image");
+                (field, message)
+            });
+        }
+    }
+}
+
+fn reference(csv: &mut Csv<'_, '_>, index: usize, image: &str) {
+    let wrong = if image.is_empty() { Some(String::new()) } else { image::error(image) };
+    let Some(why) = wrong else { return };
+    add(csv, &CSV_71, || {
+        let field = format!("spec.relatedImages[{index}].image");
+        let message = if image.is_empty() {
+            format!("relatedImages[{index}] has an empty image field")
+        } else {
+            let image = quote(image);
+            format!("relatedImages[{index}] has an invalid image pullspec {image}: {why}")
+        };
+        (field, message)
+    });
+}
+
+/// The images, with an empty one for an entry without.
+fn images(csv: &Document) -> BTreeSet<String> {
+    let rows = csv.rows(LIST, &["/image"]);
+    rows.iter().map(|row| row.text_or_empty(0).to_owned()).collect()
+}
+
+/// How often there is each name.
+fn names(csv: &Document) -> BTreeMap<String, usize> {
+    let mut names = BTreeMap::new();
+    for row in csv.rows(LIST, &["/name"]).iter() {
+        *names.entry(row.text_or_empty(0).to_owned()).or_default() += 1;
+    }
+    names
+}
