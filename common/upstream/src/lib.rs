@@ -8,6 +8,7 @@
 //!   and IP addresses.
 //! * [`labels`]: label selectors.
 //! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
+//! * [`openshift`]: versions of OpenShift that a bundle names.
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.
 
 pub mod go;
@@ -16,5 +17,6 @@ pub mod json;
 pub mod kinds;
 pub mod labels;
 pub mod names;
+pub mod openshift;
 pub mod range;
 pub mod version;

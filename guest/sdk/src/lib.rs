@@ -120,7 +120,7 @@ pub use bindings::opgate::policy::types::{
 };
 pub use document::{Document, Items, escape};
 pub use opgate_upstream::labels::Selector;
-pub use opgate_upstream::{go, image, names};
+pub use opgate_upstream::{go, image, names, openshift};
 #[doc(hidden)]
 pub use policy::any_settings;
 pub use policy::{Policy, Route};

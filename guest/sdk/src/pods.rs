@@ -1,8 +1,8 @@
 //! Specs of pods, wherever an object has them, and the containers in these.
 //!
 //! ```text
-//! ClusterServiceVersion ─▶ in_csv ──▶ one PodSpec for each deployment ─┐
-//! Pod, workload ─────────▶ in_object ▶ one PodSpec ────────────────────┴─▶ each ─▶ Container
+//! ClusterServiceVersion ─▶ in_csv ───▶ one PodSpec for each deployment ─┬─▶ each ───────────▶ fields
+//! Pod, workload ─────────▶ in_object ▶ one PodSpec ─────────────────────┴─▶ PodSpec::each ──▶ Container
 //! ```
 //!
 //! The lists of containers are read as tables: a hundred thousand containers are one call of the
@@ -73,6 +73,29 @@ pub fn in_object(object: &Document, kind: &str) -> Option<PodSpec> {
     let lengths = LISTS.map(|list| object.length(&format!("{pointer}/{list}")).unwrap_or_default());
     let name = object.text_or_empty("/metadata/name");
     Some(PodSpec { name, place: Place::At(pointer), lengths })
+}
+
+/// Calls `visit` with each of the specs and the values at the columns, pointers relative to a spec.
+/// One call of the host for all templates of a `ClusterServiceVersion`.
+pub fn each(
+    document: &Document,
+    specs: &[PodSpec],
+    columns: &[&str],
+    mut visit: impl FnMut(&PodSpec, Row<'_>),
+) {
+    let rows = match specs.first().map(|spec| spec.place) {
+        None => return,
+        Some(Place::At(pointer)) => document.fields(pointer, columns),
+        Some(Place::Deployment(_)) => {
+            let columns: Vec<String> =
+                columns.iter().map(|column| format!("{SPEC}{column}")).collect();
+            let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+            document.rows(DEPLOYMENTS, &columns)
+        }
+    };
+    for (spec, row) in specs.iter().zip(rows.iter()) {
+        visit(spec, row);
+    }
 }
 
 impl PodSpec {
@@ -204,6 +227,27 @@ mod tests {
         for none in ["{}", r#"{"spec":{"install":{"spec":{"deployments":{"a":1}}}}}"#, "[]"] {
             assert!(found(&in_csv(&Document::parse(none).unwrap()), &csv).is_empty(), "{none}");
         }
+    }
+
+    #[test]
+    fn fields_of_specs_are_asked_for_together() {
+        let csv = Document::parse(
+            r#"{"spec":{"install":{"spec":{"deployments":[
+                {"name":"a","spec":{"template":{"spec":{"hostPID":true,"serviceAccountName":"x"}}}},
+                7, {"name":"b","spec":{"template":{"spec":{"serviceAccountName":"y"}}}}
+            ]}}}}"#,
+        )
+        .unwrap();
+        let pod = Document::parse(r#"{"spec":{"serviceAccountName":"z"}}"#).unwrap();
+        let mut found = Vec::new();
+        let pods = in_object(&pod, "Pod");
+        for (document, specs) in [(&csv, in_csv(&csv)), (&pod, pods.into_iter().collect())] {
+            each(document, &specs, &["/hostPID", "/serviceAccountName"], |spec, row| {
+                let account = row.text_or_empty(1);
+                found.push(format!("{}: {:?} {account}", spec.name, row.boolean(0)));
+            });
+        }
+        assert_eq!(found, ["a: Some(true) x", ": None ", "b: None y", ": None z"]);
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! A rule is four lists of texts, and an Operator can have thousands of rules: a call of the host
 //! for each list would cost more than to walk the text once. Nothing is copied.
 
+use std::borrow::Cow;
+
 use opgate_upstream::json::{self, Child};
 
 use crate::Document;
@@ -93,10 +95,10 @@ impl PolicyRule<'_> {
         format!("spec.install.spec.{list}[{}].rules[{}]", self.permission, self.index)
     }
 
-    /// Whether it is for this service account. A permission without one is for none.
+    /// The service account that gets it, empty if the permission names none.
     #[must_use]
-    pub fn is_for(&self, account: &str) -> bool {
-        self.account.starts_with(b"\"") && json::says(self.account, account)
+    pub fn account(&self) -> Cow<'_, str> {
+        if self.account.starts_with(b"\"") { json::decoded(self.account) } else { "".into() }
     }
 
     /// Whether it is about all objects, and not about those of certain names.
@@ -151,7 +153,7 @@ mod tests {
         let mut found = Vec::new();
         each(&csv, Permissions::Cluster, |rule| {
             let has = [
-                rule.is_for("a"),
+                rule.account() == "a",
                 rule.has_group(&["apps"]),
                 rule.has_resource(&["pods", "nodes"]),
                 rule.has_verb(&["get"]),

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
+use opgate_sdk::openshift;
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
+use crate::ascii;
 use crate::folder::{BUNDLE, Content, File, Folder, METADATA};
-use crate::{ascii, versions};
 
 rules![RBF_02, RBF_03, RBF_04, RBF_05, RBF_21, RBF_27];
 
@@ -334,7 +335,7 @@ pub(crate) fn openshift_versions(
         return;
     }
     let Some(value) = annotations.get(OPENSHIFT_VERSIONS) else { return };
-    if !versions::is_openshift_range(value) {
+    if openshift::earliest(value).is_none() {
         let message = format!(
             "{OPENSHIFT_VERSIONS} {} is not a version or a range of versions",
             quote(value)

@@ -1,4 +1,4 @@
-//! Versions: those of Kubernetes that are compared, and those of OpenShift that a bundle names.
+//! Versions of Kubernetes that are compared.
 
 /// Whether a version, as `semver.ParseTolerant` reads it, is that minor version of 1 or later.
 pub(crate) fn is_at_least(version: &str, minor: u64) -> bool {
@@ -25,30 +25,6 @@ fn parse(version: &str) -> Option<([u64; 3], bool)> {
     Some((numbers, before.is_none()))
 }
 
-/// `vX.Y`, `=vX.Y`, `vX.Y-vX.Y` in order, or a list of versions with commas (decision J-9).
-pub(crate) fn is_openshift_range(text: &str) -> bool {
-    let text = text.trim();
-    if let Some((from, to)) = text.split_once('-') {
-        return match (openshift(from), openshift(to)) {
-            (Some(from), Some(to)) => from <= to,
-            _ => false,
-        };
-    }
-    if let Some(exact) = text.strip_prefix('=') {
-        return openshift(exact).is_some();
-    }
-    text.split(',').all(|version| openshift(version).is_some())
-}
-
-fn openshift(version: &str) -> Option<(u32, u32)> {
-    let (major, minor) = version.trim().strip_prefix('v')?.split_once('.')?;
-    let number = |text: &str| {
-        let is_digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if is_digits { text.parse().ok() } else { None }
-    };
-    Some((number(major)?, number(minor)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,28 +36,6 @@ mod tests {
         }
         for version in ["", "1.24.9", "1.25.0-rc.1", "x", "1.x", "1", "1.25.+1", "1..0"] {
             assert!(!is_at_least(version, 25), "{version}");
-        }
-    }
-
-    #[test]
-    fn openshift_versions_are_versions_or_ranges() {
-        for text in ["v4.7", "v4.7-v4.9", "=v4.8", "v4.5,v4.6", "v4.5, v4.6", "v4.9-v4.9"] {
-            assert!(is_openshift_range(text), "{text}");
-        }
-        for text in [
-            "",
-            "latest",
-            "v4.9-v4.7",
-            "4.7",
-            "v4",
-            "v4.7.1",
-            "<versions>",
-            "v4.7-",
-            "v4.7,",
-            "=",
-            "v4.x",
-        ] {
-            assert!(!is_openshift_range(text), "{text}");
         }
     }
 }

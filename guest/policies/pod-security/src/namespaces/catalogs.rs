@@ -1,0 +1,175 @@
+//! Namespaces with catalogs whose pods need more than the level `restricted` allows.
+
+use opgate_sdk::cluster::{Query, ReadError};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, rule, rules};
+
+use super::{Labelled, SYNC, field};
+use crate::level::{ENFORCE, RESTRICTED};
+use crate::reads::CATALOG_SOURCES;
+use crate::targets::NAMESPACE;
+
+rules![PSA_06, PSA_07];
+
+const NEEDED: &str = "CatalogSources";
+const CONFIG: &str = "/spec/grpcPodConfig/securityContextConfig";
+
+rule! {
+    /// a Namespace with a legacy CatalogSource does not enforce restricted
+    ///
+    /// An UPDATE does not set `pod-security.kubernetes.io/enforce: restricted` on a Namespace with a
+    /// CatalogSource that runs as legacy: of type `grpc`, with a pod of its own (an `image`, or no
+    /// `address`), and with `spec.grpcPodConfig.securityContextConfig` `legacy` or absent. In profile
+    /// `upstream`, an absent value does not count: OLM then follows the level of the namespace. A
+    /// label that does not change is not judged. The rule reads CatalogSources.
+    ///
+    /// # Why
+    ///
+    /// The pod of such a catalog sets no security context, and the level `restricted` does not admit
+    /// it (OpenShift 4.12, Operators, *Configuring catalogs to run with elevated permissions*). When
+    /// the pod is next replaced, the catalog is gone.
+    ///
+    /// # Repair
+    ///
+    /// Enforce `baseline` or `privileged`. Or set `securityContextConfig: restricted` if the image of
+    /// the catalog can run with it, as file-based catalogs can.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels: {pod-security.kubernetes.io/enforce: baseline}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The namespace my-ns has the CatalogSource my-catsrc with securityContextConfig: legacy.
+    /// labels: {pod-security.kubernetes.io/enforce: restricted}
+    /// ```
+    ///
+    /// `message: namespace "my-ns" holds catalog source "my-catsrc" with legacy security context; set
+    /// enforce to baseline or privileged`
+    PSA_06: Warn {
+        on: [NAMESPACE: Update],
+        reads: [CATALOG_SOURCES],
+        source: "OCP 4.12 L9214-9220, L9269-9294; OCP 4.15 L6592-6611",
+    }
+}
+
+rule! {
+    /// a Namespace with a legacy CatalogSource turns the synchronisation off and enforces baseline
+    ///
+    /// A Namespace with a CatalogSource that runs as legacy (PSA-06; an absent value counts in every
+    /// profile here), and with `pod-security.kubernetes.io/enforce` `baseline` or `privileged`, has
+    /// the label `security.openshift.io/scc.podSecurityLabelSync: "false"`. It enforces `baseline`
+    /// rather than `privileged`. On UPDATE, the rule looks at the two labels if one of them changes.
+    /// It reads CatalogSources.
+    ///
+    /// # Why
+    ///
+    /// The synchronisation may replace the level that the catalog needs (OpenShift 4.12, Operators,
+    /// *Configuring catalogs to run with elevated permissions*). The pod of a catalog does with
+    /// `baseline`, and `privileged` would admit much more than it.
+    ///
+    /// # Repair
+    ///
+    /// Add the label, and use `baseline` unless other workloads of the namespace need `privileged`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels:
+    ///   security.openshift.io/scc.podSecurityLabelSync: "false"
+    ///   pod-security.kubernetes.io/enforce: baseline
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// labels: {pod-security.kubernetes.io/enforce: privileged}
+    /// ```
+    ///
+    /// `message: turn off pod security label synchronization by adding the
+    /// security.openshift.io/scc.podSecurityLabelSync=false label`, and `use the baseline pod security
+    /// profile unless other workloads in the namespace require a privileged profile`
+    PSA_07: Warn {
+        on: [NAMESPACE: Create | Update],
+        reads: [CATALOG_SOURCES],
+        source: "OCP 4.12 L9269-9294; OCP 4.15 L6592-6611",
+    }
+}
+
+pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+    match namespace.get(ENFORCE).as_deref() {
+        Some(RESTRICTED) if namespace.is_new(ENFORCE) && !namespace.review.creates() => {
+            restricted(namespace, report);
+        }
+        Some(level @ ("baseline" | "privileged"))
+            if namespace.is_new(ENFORCE) || namespace.is_new(SYNC) =>
+        {
+            elevated(namespace, level, report);
+        }
+        _ => {}
+    }
+}
+
+/// PSA-06.
+fn restricted(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+    if !report.is_on(&PSA_06) {
+        return;
+    }
+    let follows = namespace.review.settings.text_or_empty("/profile") == "upstream";
+    let found = legacy(&namespace.name, |catalog| catalog.has(CONFIG) || !follows);
+    for catalog in report.answer(&[&PSA_06], NEEDED, found).unwrap_or_default() {
+        let message = format!(
+            "namespace {} holds catalog source {} with legacy security context; set enforce to baseline or privileged",
+            quote(&namespace.name),
+            quote(&catalog)
+        );
+        report.add(&PSA_06, field(ENFORCE), message);
+    }
+}
+
+/// PSA-07.
+fn elevated(namespace: &Labelled<'_>, level: &str, report: &mut Report<'_>) {
+    let is_synchronised = namespace.get(SYNC).as_deref() != Some("false");
+    let is_privileged = level == "privileged";
+    if !report.is_on(&PSA_07) || !(is_synchronised || is_privileged) {
+        return;
+    }
+    let found = legacy(&namespace.name, |_| true);
+    if report.answer(&[&PSA_07], NEEDED, found).is_none_or(|catalogs| catalogs.is_empty()) {
+        return;
+    }
+    if is_synchronised {
+        let message = "turn off pod security label synchronization by adding the security.openshift.io/scc.podSecurityLabelSync=false label";
+        report.add(&PSA_07, field(SYNC), message);
+    }
+    if is_privileged {
+        let message = "use the baseline pod security profile unless other workloads in the namespace require a privileged profile";
+        report.add(&PSA_07, field(ENFORCE), message);
+    }
+}
+
+/// The names of the catalogs of a namespace that run as legacy.
+fn legacy(namespace: &str, counts: impl Fn(&Document) -> bool) -> Result<Vec<String>, ReadError> {
+    let mut found: Vec<String> = Vec::new();
+    CATALOG_SOURCES.each(Query { namespace: Some(namespace), ..Query::default() }, |catalog| {
+        let has = |pointer: &str| !catalog.text_or_empty(pointer).is_empty();
+        let runs_a_pod = has("/spec/image") || !has("/spec/address");
+        let config = catalog.text_or_empty(CONFIG);
+        if catalog.text_or_empty("/spec/sourceType") == "grpc"
+            && runs_a_pod
+            && matches!(config.as_str(), "" | "legacy")
+            && counts(&catalog)
+        {
+            let name = catalog.text_or_empty("/metadata/name");
+            // While a change is under way, an object can be in the answer twice.
+            if found.last() != Some(&name) {
+                found.push(name);
+            }
+        }
+        true
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,110 @@
+//! Values of the labels, and namespaces whose level cannot be changed.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Report, rule, rules};
+
+use super::{Labelled, MODES, field};
+use crate::targets::NAMESPACE;
+
+rules![PSA_01, PSA_02];
+
+const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
+/// Namespaces that are always privileged.
+const PRIVILEGED: [&str; 3] = ["default", "kube-public", "kube-system"];
+
+rule! {
+    /// labels of pod security name a level that exists
+    ///
+    /// The values of the labels `pod-security.kubernetes.io/enforce`,
+    /// `pod-security.kubernetes.io/audit` and `pod-security.kubernetes.io/warn` of a Namespace are
+    /// `privileged`, `baseline` or `restricted`, in lower case. On UPDATE, a label that does not
+    /// change is not judged.
+    ///
+    /// # Why
+    ///
+    /// There are three levels (OpenShift 4.15, Operators, *Pod security admission profiles*).
+    /// Kubernetes evaluates pods by `restricted` where the value is none of them, so that a typing
+    /// error stops the workloads of the namespace.
+    ///
+    /// # Repair
+    ///
+    /// Use one of the three levels, or remove the label.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels: {pod-security.kubernetes.io/enforce: baseline}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// labels: {pod-security.kubernetes.io/enforce: strict}
+    /// ```
+    ///
+    /// `message: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "strict": must be
+    /// one of privileged, baseline, restricted`
+    PSA_01: Deny {
+        on: [NAMESPACE: Create | Update],
+        source: "OCP 4.15 L15917-15939; OCP 4.12 L9096, L9282, L9294, L21837, L21857",
+    }
+}
+
+rule! {
+    /// the namespaces default, kube-public and kube-system stay privileged
+    ///
+    /// An UPDATE of the Namespace `default`, `kube-public` or `kube-system` does not set
+    /// `pod-security.kubernetes.io/enforce`, `pod-security.kubernetes.io/audit` or
+    /// `pod-security.kubernetes.io/warn` to anything but `privileged`. Labels that do not change are
+    /// not judged, and removing one is fine.
+    ///
+    /// # Why
+    ///
+    /// These namespaces have components of the cluster that need the level `privileged`, and the
+    /// level cannot be changed (OpenShift 4.15, Operators, *Privileged namespaces*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the label. Move workloads that must be restricted to a namespace of their own.
+    ///
+    /// # Accepted
+    ///
+    /// An UPDATE of other labels of `kube-system`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   name: default
+    ///   labels: {pod-security.kubernetes.io/enforce: restricted}
+    /// ```
+    ///
+    /// `message: the pod security profile of namespace "default" cannot be changed from privileged`
+    PSA_02: Deny {
+        on: [NAMESPACE: Update],
+        source: "OCP 4.15 L15941-15949",
+    }
+}
+
+pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+    let is_fixed = !namespace.review.creates() && PRIVILEGED.contains(&namespace.name.as_str());
+    for label in MODES.into_iter().filter(|label| namespace.is_new(label)) {
+        let Some(level) = namespace.get(label) else { continue };
+        if !LEVELS.contains(&level.as_str()) {
+            let field = field(label);
+            let message = format!(
+                "{field}: Invalid value: {}: must be one of {}",
+                quote(&level),
+                LEVELS.join(", ")
+            );
+            report.add(&PSA_01, field, message);
+        }
+        if is_fixed && level != LEVELS[0] {
+            let name = quote(&namespace.name);
+            let message = format!(
+                "the pod security profile of namespace {name} cannot be changed from privileged"
+            );
+            report.add(&PSA_02, field(label), message);
+        }
+    }
+}

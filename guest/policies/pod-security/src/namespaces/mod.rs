@@ -1,0 +1,61 @@
+//! Labels of Namespaces for pod security admission.
+//!
+//! ```text
+//! labels ─┬─▶ levels     values, and namespaces whose level is fixed, PSA-01, PSA-02
+//!         ├─▶ sync       who keeps the labels, PSA-03 to PSA-05
+//!         └─▶ catalogs   catalogs that need more than restricted, PSA-06, PSA-07
+//! ```
+
+pub(crate) mod catalogs;
+pub(crate) mod levels;
+pub(crate) mod sync;
+
+use opgate_sdk::{Document, Report, Review, Shape, escape};
+
+use crate::level::{ENFORCE, label};
+
+/// Label that turns the synchronisation of the other labels on and off.
+const SYNC: &str = "security.openshift.io/scc.podSecurityLabelSync";
+/// Labels of the modes.
+const MODES: [&str; 3] =
+    [ENFORCE, "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"];
+
+/// A Namespace under evaluation.
+struct Labelled<'a> {
+    review: &'a Review<'a>,
+    object: &'a Document,
+    name: String,
+}
+
+impl Labelled<'_> {
+    /// The value of a label.
+    fn get(&self, name: &str) -> Option<String> {
+        label(self.object, name)
+    }
+
+    /// Whether a label is new or changes.
+    fn is_new(&self, name: &str) -> bool {
+        self.review.touches(
+            self.object,
+            &format!("/metadata/labels/{}", escape(name)),
+            &Shape::Scalar,
+        )
+    }
+}
+
+/// The field of a label.
+fn field(label: &str) -> String {
+    format!("metadata.labels[{label}]")
+}
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    let namespace = Labelled { review, object, name: review.name(object) };
+    // Most writes of namespaces are about other things.
+    if !MODES.into_iter().chain([SYNC]).any(|label| namespace.is_new(label)) {
+        return;
+    }
+    levels::judge(&namespace, report);
+    sync::judge(&namespace, report);
+    catalogs::judge(&namespace, report);
+}

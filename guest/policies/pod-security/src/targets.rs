@@ -1,0 +1,149 @@
+//! The kinds of objects that the policy evaluates.
+//!
+//! Pods and workloads are in it several times, for rules that concern different ones. Each target
+//! says with labels of namespaces or with conditions which requests matter to its rules, and its
+//! function judges by those rules only.
+
+use opgate_sdk::Target;
+
+const OLM: &[&str] = &["operators.coreos.com"];
+const CORE: &[&str] = &[""];
+const APPS: &[&str] = &["apps"];
+const BATCH: &[&str] = &["batch"];
+const V1: &[&str] = &["v1"];
+
+pub(crate) static NAMESPACE: Target = Target {
+    groups: CORE,
+    versions: V1,
+    resources: &["namespaces"],
+    kind: "Namespace",
+    conditions: &[(
+        "pod-security-labels",
+        "has(object.metadata.labels) && object.metadata.labels.exists(label, label.startsWith('pod-security.kubernetes.io/') || label == 'security.openshift.io/scc.podSecurityLabelSync')",
+    )],
+    ..Target::EMPTY
+};
+
+pub(crate) static CSV: Target = Target {
+    groups: OLM,
+    versions: &["v1alpha1"],
+    resources: &["clusterserviceversions"],
+    kind: "ClusterServiceVersion",
+    ..Target::EMPTY
+};
+
+pub(crate) static REGISTRY_BUNDLE: Target =
+    Target::of_files("RegistryBundle", &["registrybundles"]);
+
+pub(crate) static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
+
+/// The projects that are default by their names.
+const BY_NAME: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["default","kube-public","kube-system","openshift","openshift-infra","openshift-node"]}]}"#;
+/// The projects that are default by their run level.
+const BY_RUN_LEVEL: &str =
+    r#"{"matchExpressions":[{"key":"openshift.io/run-level","operator":"In","values":["0","1"]}]}"#;
+
+/// PSA-08 only warns.
+const fn in_project(
+    groups: &'static [&'static str],
+    versions: &'static [&'static str],
+    resources: &'static [&'static str],
+    kind: &'static str,
+    namespace_labels: &'static str,
+) -> Target {
+    Target { groups, versions, resources, kind, namespace_labels, advisory: true, ..Target::EMPTY }
+}
+
+/// Targets of the same kinds, in one module for each way to be a default project.
+macro_rules! projects {
+    ($($module:ident: $labels:ident, $doc:literal;)*) => {$(
+        #[doc = $doc]
+        pub(crate) mod $module {
+            use super::{APPS, BATCH, CORE, OLM, Target, V1, $labels, in_project};
+
+            pub(crate) static POD: Target = in_project(CORE, V1, &["pods"], "Pod", $labels);
+            pub(crate) static DEPLOYMENT: Target =
+                in_project(APPS, V1, &["deployments"], "Deployment", $labels);
+            pub(crate) static DAEMON_SET: Target =
+                in_project(APPS, V1, &["daemonsets"], "DaemonSet", $labels);
+            pub(crate) static STATEFUL_SET: Target =
+                in_project(APPS, V1, &["statefulsets"], "StatefulSet", $labels);
+            pub(crate) static JOB: Target = in_project(BATCH, V1, &["jobs"], "Job", $labels);
+            pub(crate) static CRON_JOB: Target =
+                in_project(BATCH, &["v1", "v1beta1"], &["cronjobs"], "CronJob", $labels);
+            pub(crate) static SUBSCRIPTION: Target =
+                in_project(OLM, &["v1alpha1"], &["subscriptions"], "Subscription", $labels);
+            pub(crate) static OPERATOR_GROUP: Target =
+                in_project(OLM, &["v1", "v1alpha2"], &["operatorgroups"], "OperatorGroup", $labels);
+        }
+    )*};
+}
+
+projects! {
+    by_name: BY_NAME, "What may run in a default project, by its name.";
+    by_run_level: BY_RUN_LEVEL, "What may run in a default project, by its run level.";
+}
+
+/// Namespaces that enforce the level `restricted`.
+const RESTRICTED: &str = r#"{"matchLabels":{"pod-security.kubernetes.io/enforce":"restricted"}}"#;
+
+const IN_POD: &[(&str, &str)] =
+    &[("node-affinity", "has(object.spec.affinity) && has(object.spec.affinity.nodeAffinity)")];
+const IN_TEMPLATE: &[(&str, &str)] = &[(
+    "node-affinity",
+    "has(object.spec.template.spec) && has(object.spec.template.spec.affinity) && has(object.spec.template.spec.affinity.nodeAffinity)",
+)];
+
+/// The API server checks what PSA-16 checks, and the other rules are advice for clusters that ask for
+/// it: no pod waits for this server.
+const fn workload(
+    groups: &'static [&'static str],
+    versions: &'static [&'static str],
+    resources: &'static [&'static str],
+    kind: &'static str,
+) -> Target {
+    Target { groups, versions, resources, kind, advisory: true, ..Target::EMPTY }
+}
+
+const POD: Target = workload(CORE, V1, &["pods"], "Pod");
+const DEPLOYMENT: Target = workload(APPS, V1, &["deployments"], "Deployment");
+const DAEMON_SET: Target = workload(APPS, V1, &["daemonsets"], "DaemonSet");
+const STATEFUL_SET: Target = workload(APPS, V1, &["statefulsets"], "StatefulSet");
+const JOB: Target = workload(BATCH, V1, &["jobs"], "Job");
+const CRON_JOB: Target = workload(BATCH, &["v1", "v1beta1"], &["cronjobs"], "CronJob");
+
+/// Pods and workloads with a node affinity, for PSA-16.
+pub(crate) mod with_affinity {
+    use super::{IN_POD, IN_TEMPLATE, Target};
+
+    pub(crate) static POD: Target = Target { conditions: IN_POD, ..super::POD };
+    pub(crate) static DEPLOYMENT: Target = Target { conditions: IN_TEMPLATE, ..super::DEPLOYMENT };
+    pub(crate) static DAEMON_SET: Target = Target { conditions: IN_TEMPLATE, ..super::DAEMON_SET };
+    pub(crate) static STATEFUL_SET: Target =
+        Target { conditions: IN_TEMPLATE, ..super::STATEFUL_SET };
+}
+
+/// All pods and workloads, for PSA-15, which is off by default.
+pub(crate) mod all {
+    use super::Target;
+
+    pub(crate) static POD: Target = super::POD;
+    pub(crate) static DEPLOYMENT: Target = super::DEPLOYMENT;
+    pub(crate) static DAEMON_SET: Target = super::DAEMON_SET;
+    pub(crate) static STATEFUL_SET: Target = super::STATEFUL_SET;
+}
+
+/// Pods and workloads in namespaces that enforce `restricted`, for PSA-09 with `psa.checkWorkloads`.
+pub(crate) mod restricted {
+    use super::{RESTRICTED, Target};
+
+    pub(crate) static POD: Target = Target { namespace_labels: RESTRICTED, ..super::POD };
+    pub(crate) static DEPLOYMENT: Target =
+        Target { namespace_labels: RESTRICTED, ..super::DEPLOYMENT };
+    pub(crate) static DAEMON_SET: Target =
+        Target { namespace_labels: RESTRICTED, ..super::DAEMON_SET };
+    pub(crate) static STATEFUL_SET: Target =
+        Target { namespace_labels: RESTRICTED, ..super::STATEFUL_SET };
+    pub(crate) static JOB: Target = Target { namespace_labels: RESTRICTED, ..super::JOB };
+    pub(crate) static CRON_JOB: Target = Target { namespace_labels: RESTRICTED, ..super::CRON_JOB };
+}

@@ -1,0 +1,35 @@
+//! Pods and workloads. Each function judges by the rules of its targets.
+
+use opgate_sdk::{Report, Review, pods};
+
+use crate::csv::Subject;
+use crate::{affinity, restricted};
+
+/// PSA-16.
+pub(crate) fn with_affinity(review: &Review<'_>, report: &mut Report<'_>) {
+    judge(review, report, |subject, _| affinity::terms(subject));
+}
+
+/// PSA-15.
+pub(crate) fn all(review: &Review<'_>, report: &mut Report<'_>) {
+    judge(review, report, |subject, kind| affinity::required(subject, kind == "Pod"));
+}
+
+/// PSA-09, if it shall be about more than Operators.
+pub(crate) fn restricted(review: &Review<'_>, report: &mut Report<'_>) {
+    if review.settings.boolean("/psa/checkWorkloads") == Some(true) {
+        judge(review, report, |subject, kind| restricted::workload(subject, kind == "Pod"));
+    }
+}
+
+fn judge(
+    review: &Review<'_>,
+    report: &mut Report<'_>,
+    by: impl FnOnce(&mut Subject<'_, '_>, &str),
+) {
+    let Some(object) = review.subject() else { return };
+    let kind = review.request.kind().kind.as_str();
+    let Some(spec) = pods::in_object(object, kind) else { return };
+    let specs = [spec];
+    by(&mut Subject { review, object, specs: &specs, kind, report, place: "" }, kind);
+}
