@@ -9,7 +9,7 @@
 //! host, and a deployment costs one call for each of its lists that is not empty. Places are made
 //! only for what a rule reports.
 
-use crate::{Document, Row};
+use crate::{Document, Kind, Row};
 
 const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 const SPEC: &str = "/spec/template/spec";
@@ -21,6 +21,8 @@ const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"]
 const CONTAINERS: u32 = 262_144;
 /// The same for deployments, which have a name and a spec with a selector and a template.
 const DEPLOYMENT_COUNT: u32 = 65_536;
+/// Nobody writes so many containers.
+const LONG: u32 = 256;
 
 /// The spec of a pod, or of the pods that a template makes.
 #[derive(Debug, Clone)]
@@ -55,7 +57,10 @@ pub fn in_csv(csv: &Document) -> Vec<PodSpec> {
     let spec = |(index, row): (u32, Row<'_>)| PodSpec {
         name: row.text_or_empty(0).to_owned(),
         place: Place::Deployment(index),
-        lengths: [1, 2, 3].map(|column| row.length(column).unwrap_or_default()),
+        lengths: [1, 2, 3].map(|column| {
+            let is_list = row.kind(column) == Kind::List;
+            row.length(column).filter(|_| is_list).unwrap_or_default()
+        }),
     };
     (0..).zip(csv.rows(DEPLOYMENTS, &columns).iter()).map(spec).collect()
 }
@@ -70,7 +75,11 @@ pub fn in_object(object: &Document, kind: &str) -> Option<PodSpec> {
         "CronJob" => "/spec/jobTemplate/spec/template/spec",
         _ => return None,
     };
-    let lengths = LISTS.map(|list| object.length(&format!("{pointer}/{list}")).unwrap_or_default());
+    let length = |list: &str| {
+        let list = format!("{pointer}/{list}");
+        object.length(&list).filter(|_| object.kind(&list) == Kind::List).unwrap_or_default()
+    };
+    let lengths = LISTS.map(length);
     let name = object.text_or_empty("/metadata/name");
     Some(PodSpec { name, place: Place::At(pointer), lengths })
 }
@@ -98,6 +107,35 @@ pub fn each(
     }
 }
 
+/// Calls `visit` with each container of the specs, like [`PodSpec::each`]. Deployments that run a single
+/// container, as most do, are read together, in one call of the host for all of them.
+pub fn each_container(
+    document: &Document,
+    specs: &[PodSpec],
+    columns: &[&str],
+    mut visit: impl FnMut(usize, Container<'_>),
+) {
+    let is_single = |spec: &PodSpec| spec.lengths == [1, 0, 0];
+    if !specs.iter().any(is_single) {
+        for (number, spec) in specs.iter().enumerate() {
+            spec.each(document, columns, |container| visit(number, container));
+        }
+        return;
+    }
+    let of_first: Vec<String> =
+        columns.iter().map(|column| format!("/containers/0{column}")).collect();
+    let of_first: Vec<&str> = of_first.iter().map(String::as_str).collect();
+    let mut number = 0;
+    each(document, specs, &of_first, |spec, row| {
+        if is_single(spec) {
+            visit(number, Container { of: spec, list: LISTS[0], index: 0, row });
+        } else {
+            spec.each(document, columns, |container| visit(number, container));
+        }
+        number += 1;
+    });
+}
+
 impl PodSpec {
     /// Where it is, as a JSON pointer.
     #[must_use]
@@ -120,8 +158,8 @@ impl PodSpec {
     }
 
     /// Calls `visit` with each container, init container and ephemeral container, and the values at
-    /// the columns, pointers relative to a container. Ask for few columns at once, and only for what
-    /// a rule needs of every container: each takes 8 bytes for each container.
+    /// the columns, pointers relative to a container. Ask for few columns at once: each takes 8 bytes
+    /// for each container.
     pub fn each(
         &self,
         document: &Document,
@@ -132,9 +170,14 @@ impl PodSpec {
             if length == 0 || length > CONTAINERS {
                 continue;
             }
-            let rows = document.rows(&format!("{}/{list}", self.pointer()), columns);
-            for (index, row) in (0..).zip(rows.iter()) {
-                visit(Container { of: self, list, index, row });
+            let pointer = format!("{}/{list}", self.pointer());
+            let mut visit =
+                |index: u32, row: Row<'_>| visit(Container { of: self, list, index, row });
+            match shared(columns).filter(|_| length > LONG) {
+                Some(member) => {
+                    each_sparse(document, &pointer, length, member, columns, &mut visit)
+                }
+                None => each_row(document, &pointer, columns, &mut visit),
             }
         }
     }
@@ -143,6 +186,54 @@ impl PodSpec {
     #[must_use]
     pub fn has_containers(&self) -> bool {
         self.lengths.iter().any(|length| *length > 0)
+    }
+}
+
+/// The member of a container that all columns are in, as a pointer.
+fn shared<'c>(columns: &[&'c str]) -> Option<&'c str> {
+    let member = |column: &&'c str| {
+        let (first, _) = column.strip_prefix('/')?.split_once('/')?;
+        column.get(..=first.len())
+    };
+    let first = columns.first().and_then(member)?;
+    columns.iter().all(|column| member(column) == Some(first)).then_some(first)
+}
+
+fn each_row(
+    document: &Document,
+    list: &str,
+    columns: &[&str],
+    visit: &mut impl FnMut(u32, Row<'_>),
+) {
+    for (index, row) in (0..).zip(document.rows(list, columns).iter()) {
+        visit(index, row);
+    }
+}
+
+/// The same for a long list, if all columns are in one member: the list is asked first who has it. So
+/// many containers are small, and have hardly anything.
+fn each_sparse(
+    document: &Document,
+    list: &str,
+    length: u32,
+    member: &str,
+    columns: &[&str],
+    visit: &mut impl FnMut(u32, Row<'_>),
+) {
+    let members = document.rows(list, &[member]);
+    let has_it = |row: &Row<'_>| row.kind(0) == Kind::Object;
+    let count = members.iter().filter(has_it).count();
+    // A row of its own costs as much as eight rows of a table.
+    if u32::try_from(count).is_ok_and(|count| count > length / 8) {
+        return each_row(document, list, columns, visit);
+    }
+    for (index, row) in (0..).zip(members.iter()) {
+        if has_it(&row) {
+            let fields = document.fields(&format!("{list}/{index}"), columns);
+            visit(index, fields.iter().next().unwrap_or(Row::EMPTY));
+        } else {
+            visit(index, Row::EMPTY);
+        }
     }
 }
 
@@ -184,17 +275,23 @@ mod tests {
     use super::*;
 
     fn found(specs: &[PodSpec], document: &Document) -> Vec<String> {
+        let columns = ["/image", "/name"];
         let mut found = Vec::new();
+        each_container(document, specs, &columns, |number, container| {
+            assert_eq!(
+                document.text(&format!("{}/name", container.pointer())).as_deref(),
+                container.row.text(1)
+            );
+            assert_eq!(specs[number].name, container.of.name);
+            let image = container.row.text_or_empty(0);
+            found.push(format!("{}: {} {image}", container.of.name, container.field()));
+        });
+        let mut alone = Vec::new();
         for spec in specs {
-            spec.each(document, &["/image", "/name"], |container| {
-                assert_eq!(
-                    document.text(&format!("{}/name", container.pointer())).as_deref(),
-                    container.row.text(1)
-                );
-                let image = container.row.text_or_empty(0);
-                found.push(format!("{}: {} {image}", spec.name, container.field()));
-            });
+            spec.each(document, &columns, |container| alone.push(container.field()));
         }
+        assert!(found.iter().zip(&alone).all(|(found, field)| found.contains(field)));
+        assert_eq!(found.len(), alone.len());
         found
     }
 
@@ -206,7 +303,8 @@ mod tests {
                     "containers":[{"name":"x","image":"i"},{"name":"y"},7,null],
                     "initContainers":[{"name":"z","image":"j"}]}}}},
                 {"spec":{"template":{"spec":{"containers":{"name":"x"}}}}}, 3,
-                {"name":"b","spec":{"template":{"spec":{"ephemeralContainers":[{"image":"k"}]}}}}
+                {"name":"b","spec":{"template":{"spec":{"ephemeralContainers":[{"image":"k"}]}}}},
+                {"name":"c","spec":{"template":{"spec":{"containers":[{"image":"l"}]}}}}
             ]}}}}"#,
         )
         .unwrap();
@@ -222,10 +320,43 @@ mod tests {
                 format!("a: {} ", of(0, "containers[3]")),
                 format!("a: {} j", of(0, "initContainers[0]")),
                 format!("b: {} k", of(3, "ephemeralContainers[0]")),
+                format!("c: {} l", of(4, "containers[0]")),
             ]
         );
         for none in ["{}", r#"{"spec":{"install":{"spec":{"deployments":{"a":1}}}}}"#, "[]"] {
             assert!(found(&in_csv(&Document::parse(none).unwrap()), &csv).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn long_lists_are_read_like_short_ones() {
+        for every in [1, 2, 100, 10_000] {
+            let container = |n: usize| match n % every {
+                0 => format!(r#"{{"name":"c{n}","s":{{"a":{n},"b":"b{n}"}}}}"#),
+                1 => r#"{"s":7}"#.to_owned(),
+                _ => "{}".to_owned(),
+            };
+            let containers: Vec<_> = (0..300).map(container).collect();
+            let pod = format!(r#"{{"spec":{{"containers":[{}]}}}}"#, containers.join(","));
+            let pod = Document::parse(&pod).unwrap();
+            let spec = in_object(&pod, "Pod").unwrap();
+            let mut number = 0;
+            // With and without a member that all columns are in.
+            for columns in [&["/s/a", "/s/b"][..], &["/s/a", "/s/b", "/name"]] {
+                spec.each(&pod, columns, |container| {
+                    let n = number % 300;
+                    assert_eq!(container.index, n);
+                    let has_it = usize::try_from(n).unwrap() % every == 0;
+                    let kind = if has_it { Kind::Number } else { Kind::Missing };
+                    let text = has_it.then(|| format!("b{n}"));
+                    assert_eq!(
+                        (container.row.kind(0), container.row.text(1)),
+                        (kind, text.as_deref())
+                    );
+                    number += 1;
+                });
+            }
+            assert_eq!(number, 600);
         }
     }
 

@@ -36,6 +36,9 @@ impl Rows {
 }
 
 impl<'r> Row<'r> {
+    /// A row in which all columns are missing.
+    pub(crate) const EMPTY: Self = Self { cells: &[], texts: "" };
+
     /// Bytes of the texts before a column.
     fn before(&self, column: usize) -> usize {
         let length = |cell: &Cell| match cell {

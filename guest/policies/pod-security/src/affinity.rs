@@ -6,7 +6,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::{Document, Kind, Row, rule, rules};
 
-use crate::csv::Subject;
+use crate::csv::{Faults, Subject};
 use crate::level::label;
 use crate::targets::{CATALOG, CSV, all, with_affinity};
 
@@ -175,24 +175,24 @@ pub(crate) fn platforms(subject: &mut Subject<'_, '_>) {
     if arches.len() < 2 || !subject.report.is_on(&PSA_14) {
         return;
     }
-    let found = unrequired(subject.object, subject.specs, &arches);
-    if found.is_empty() {
-        return;
-    }
-    let old = subject.review.spares().filter(|old| labelled(old) == arches);
-    let before = old.map(|old| unrequired(old, &subject.specs_of(old), &arches));
-    let before = before.unwrap_or_default();
-    let specs = subject.specs;
-    for number in found.difference(&before) {
-        let Some(spec) = specs.get(*number) else { continue };
-        subject.add(&PSA_14, || {
+    // With other labels, every deployment is judged.
+    let same_labels = subject.review.spares().is_some_and(|old| labelled(old) == arches);
+    let object = subject.object;
+    subject.add_new(
+        &PSA_14,
+        |document, specs| {
+            let is_old = !std::ptr::eq(document, object);
+            if is_old && !same_labels { Faults::new() } else { unrequired(document, specs, &arches) }
+        },
+        |_, spec, _| {
             let message = format!(
                 "deployment {}: set required node affinity rules for {ARCH} and {OS} to support multi-architecture compute machines",
                 quote(&spec.name)
             );
             (format!("{}.affinity", spec.field()), message)
-        });
-    }
+        },
+        |number| *number,
+    );
 }
 
 /// The architectures that the labels of a CSV name, if there are several labels.
@@ -206,13 +206,13 @@ fn labelled(csv: &Document) -> BTreeSet<String> {
 }
 
 /// The templates that do not require all of these architectures.
-fn unrequired(object: &Document, specs: &[PodSpec], arches: &BTreeSet<String>) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
+fn unrequired(object: &Document, specs: &[PodSpec], arches: &BTreeSet<String>) -> Faults<usize> {
+    let mut found = Faults::new();
     let mut number = 0;
     pods::each(object, specs, &[TERMS], |spec, row| {
         let is_list = row.kind(0) == Kind::List;
         if !is_list || !requires(object, spec, Some(arches)) {
-            found.insert(number);
+            found.push(number);
         }
         number += 1;
     });
@@ -306,19 +306,7 @@ pub(crate) fn terms(subject: &mut Subject<'_, '_>) {
     if !subject.report.is_on(&PSA_16) {
         return;
     }
-    let found = wrong(subject.object, subject.specs);
-    if found.is_empty() {
-        return;
-    }
-    let before: BTreeSet<Wrong> = match subject.review.spares() {
-        Some(old) => wrong(old, &subject.specs_of(old)).into_iter().collect(),
-        None => BTreeSet::new(),
-    };
-    let specs = subject.specs;
-    for wrong in found.into_iter().filter(|wrong| !before.contains(wrong)) {
-        let Some(spec) = specs.get(wrong.spec) else { continue };
-        subject.add(&PSA_16, || texts(spec, &wrong));
-    }
+    subject.add_new(&PSA_16, wrong, |_, spec, wrong| texts(spec, wrong), |wrong| wrong.spec);
 }
 
 fn texts(spec: &PodSpec, wrong: &Wrong) -> (String, String) {
@@ -345,9 +333,9 @@ fn texts(spec: &PodSpec, wrong: &Wrong) -> (String, String) {
 }
 
 /// What Kubernetes refuses, in the order of the object.
-fn wrong(object: &Document, specs: &[PodSpec]) -> Vec<Wrong> {
+fn wrong(object: &Document, specs: &[PodSpec]) -> Faults<Wrong> {
     let columns = ["/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution", TERMS];
-    let mut found = Vec::new();
+    let mut found = Faults::new();
     let mut spec_number = 0;
     pods::each(object, specs, &columns, |spec, row| {
         let [preferred, required] = [0, 1].map(|column| row.kind(column) == Kind::List);
@@ -368,7 +356,7 @@ fn wrong(object: &Document, specs: &[PodSpec]) -> Vec<Wrong> {
 struct Search<'s> {
     object: &'s Document,
     spec: usize,
-    found: &'s mut Vec<Wrong>,
+    found: &'s mut Faults<Wrong>,
 }
 
 impl Search<'_> {

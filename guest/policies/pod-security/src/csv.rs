@@ -26,6 +26,44 @@ static COPIES: Comparison = Comparison {
 const INSTALL: &str = "/spec/install";
 const LABELS: &str = "/metadata/labels";
 
+/// More faults than this are no accident. They are not kept one by one, and an UPDATE of an object with
+/// so many is judged like a new one.
+const MANY: usize = 16_384;
+
+/// What one rule finds in an object: the first ones, and how many there are.
+#[derive(Debug)]
+pub(crate) struct Faults<T> {
+    first: Vec<T>,
+    count: usize,
+}
+
+impl<T: Ord> Faults<T> {
+    pub(crate) fn new() -> Self {
+        Self { first: Vec::new(), count: 0 }
+    }
+
+    pub(crate) fn push(&mut self, fault: T) {
+        self.count += 1;
+        if self.count <= MANY {
+            self.first.push(fault);
+        }
+    }
+
+    /// Whether it depends on the old object what of them is reported.
+    pub(crate) fn may_be_old(&self) -> bool {
+        (1..=MANY).contains(&self.count)
+    }
+
+    /// Those that are new, and how many more there are.
+    pub(crate) fn since(mut self, mut before: Self) -> (Vec<T>, usize) {
+        if self.may_be_old() {
+            before.first.sort_unstable();
+            self.first.retain(|fault| before.first.binary_search(fault).is_err());
+        }
+        (self.first, self.count.saturating_sub(MANY))
+    }
+}
+
 /// An object with specs of pods, and the report about it.
 pub(crate) struct Subject<'a, 'r> {
     /// The request. Its old object is one that was evaluated before.
@@ -50,6 +88,28 @@ impl Subject<'_, '_> {
             let (field, message) = texts();
             self.report.add(rule, format!("{}{field}", self.place), message);
         }
+    }
+
+    /// Adds a finding for each fault that the old object does not have. `search` finds the faults of an
+    /// object, `texts` gives field and message.
+    pub(crate) fn add_new<T: Ord>(
+        &mut self,
+        rule: &'static Rule,
+        search: impl Fn(&Document, &[PodSpec]) -> Faults<T>,
+        texts: impl Fn(&Document, &PodSpec, &T) -> (String, String),
+        spec_of: impl Fn(&T) -> usize,
+    ) {
+        let found = search(self.object, self.specs);
+        let old = self.review.spares().filter(|_| found.may_be_old());
+        let before = old.map_or_else(Faults::new, |old| search(old, &self.specs_of(old)));
+        let (object, specs) = (self.object, self.specs);
+        let (new, more) = found.since(before);
+        for fault in new {
+            if let Some(spec) = specs.get(spec_of(&fault)) {
+                self.add(rule, || texts(object, spec, &fault));
+            }
+        }
+        self.report.add_more(rule, more);
     }
 
     /// The specs in another object of this kind.

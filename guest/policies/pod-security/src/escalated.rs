@@ -1,13 +1,14 @@
 //! Operators that need more than the level `restricted` allows, and may use it.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::pods::{self, PodSpec};
+use opgate_sdk::pods::{self, Container, PodSpec};
 use opgate_sdk::rbac::{self, Permissions};
-use opgate_sdk::{Document, Kind, rule, rules};
+use opgate_sdk::{Document, Kind, Row, rule, rules};
 
-use crate::csv::Subject;
+use crate::csv::{Faults, Subject};
 use crate::targets::{CATALOG, CSV};
 
 rules![PSA_13];
@@ -65,6 +66,7 @@ rule! {
 }
 
 /// A deployment that needs more than it may use.
+#[derive(Debug)]
 struct Escalated {
     /// Index of the deployment.
     number: usize,
@@ -73,44 +75,58 @@ struct Escalated {
     cause: String,
 }
 
+impl Escalated {
+    /// What makes it the same one. Another cause is no other fault.
+    fn key(&self) -> (usize, &str) {
+        (self.number, &self.account)
+    }
+}
+
+impl PartialEq for Escalated {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Escalated {}
+
+impl PartialOrd for Escalated {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Escalated {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
 pub(crate) fn judge(subject: &mut Subject<'_, '_>) {
     if !subject.report.is_on(&PSA_13) || !subject.touches_json("/spec/install/spec") {
         return;
     }
-    let found = escalated(subject.object, subject.specs);
-    if found.is_empty() {
-        return;
-    }
-    let before: BTreeSet<(usize, String)> = match subject.review.spares() {
-        Some(old) => {
-            let found = escalated(old, &subject.specs_of(old)).into_iter();
-            found.map(|escalated| (escalated.number, escalated.account)).collect()
-        }
-        None => BTreeSet::new(),
-    };
-    let specs = subject.specs;
-    for Escalated { number, account, cause } in found {
-        let Some(spec) = specs.get(number) else { continue };
-        let key = (number, account);
-        if before.contains(&key) {
-            continue;
-        }
-        subject.add(&PSA_13, || {
+    subject.add_new(
+        &PSA_13,
+        escalated,
+        |_, spec, Escalated { account, cause, .. }| {
             let message = format!(
                 "deployment {} requires escalated permissions but no rule grants use of a security context constraint to service account {}",
                 quote(&spec.name),
-                quote(&key.1)
+                quote(account)
             );
             (format!("{}.{cause}", spec.field()), message)
-        });
-    }
+        },
+        |fault| fault.number,
+    );
 }
 
-const POD: [&str; 7] = [
+const POD: [&str; 8] = [
     "/hostNetwork",
     "/hostPID",
     "/hostIPC",
     "/volumes",
+    "/volumes/0/hostPath",
     "/securityContext/runAsUser",
     "/serviceAccountName",
     "/serviceAccount",
@@ -125,93 +141,98 @@ const CONTAINER: [&str; 5] = [
 ];
 
 /// The deployments that need more than they may use.
-fn escalated(csv: &Document, specs: &[PodSpec]) -> Vec<Escalated> {
-    let mut found: Vec<Escalated> = Vec::new();
-    let mut number = 0;
+fn escalated(csv: &Document, specs: &[PodSpec]) -> Faults<Escalated> {
+    let mut pods: Vec<(String, Option<String>)> = Vec::new();
     pods::each(csv, specs, &POD, |spec, row| {
-        let of_pod = NAMESPACES
-            .into_iter()
-            .enumerate()
-            .find(|(column, _)| row.boolean(*column) == Some(true))
-            .map(|(_, member)| member.to_owned());
-        let cause = of_pod
-            .or_else(|| {
-                let pointer = format!("{}/securityContext/runAsUser", spec.pointer());
-                let is_root = row.kind(4) == Kind::Number && csv.integer(&pointer) == Some(0);
-                is_root.then(|| "securityContext.runAsUser".to_owned())
-            })
-            .or_else(|| {
-                let has_volumes = row.length(3).is_some_and(|length| length > 0);
-                let volumes = format!("{}/volumes", spec.pointer());
-                let rows = has_volumes.then(|| csv.rows(&volumes, &["/hostPath"]))?;
-                let is_on_host = |kind| !matches!(kind, Kind::Missing | Kind::Null);
-                let index = rows.iter().position(|row| is_on_host(row.kind(0)))?;
-                Some(format!("volumes[{index}].hostPath"))
-            })
-            .or_else(|| of_containers(csv, spec));
-        if let Some(cause) = cause {
-            let named = [5, 6].map(|column| row.text_or_empty(column));
-            let account = named.into_iter().find(|name| !name.is_empty()).unwrap_or("default");
-            found.push(Escalated { number, account: account.to_owned(), cause });
-        }
-        number += 1;
+        let named = [6, 7].map(|column| row.text_or_empty(column));
+        let account = named.into_iter().find(|name| !name.is_empty()).unwrap_or("default");
+        pods.push((account.to_owned(), of_pod(csv, spec, row)));
     });
-    if found.is_empty() {
-        return found;
+    pods::each_container(csv, specs, &CONTAINER, |number, container| {
+        if let Some((_, cause @ None)) = pods.get_mut(number) {
+            *cause = of_container(csv, &container);
+        }
+    });
+    let mut accounts: BTreeSet<String> = BTreeSet::new();
+    for (account, _) in pods.iter().filter(|(_, cause)| cause.is_some()) {
+        if !accounts.contains(account) {
+            accounts.insert(account.clone());
+        }
     }
-    let accounts: BTreeSet<&str> = found.iter().map(|found| found.account.as_str()).collect();
-    let granted = granted(csv, &accounts);
-    found.retain(|found| !granted.contains(&found.account));
-    found
+    let mut faults = Faults::new();
+    if accounts.is_empty() {
+        return faults;
+    }
+    without_grants(csv, &mut accounts);
+    for (number, (account, cause)) in pods.into_iter().enumerate() {
+        if let Some(cause) = cause.filter(|_| accounts.contains(&account)) {
+            faults.push(Escalated { number, account, cause });
+        }
+    }
+    faults
 }
 
-/// The first field of a container that needs more than `restricted` allows.
-fn of_containers(csv: &Document, spec: &PodSpec) -> Option<String> {
-    let mut cause = None;
-    spec.each(csv, &CONTAINER, |container| {
-        if cause.is_some() {
-            return;
+/// The first field of a pod that needs more than `restricted` allows.
+fn of_pod(csv: &Document, spec: &PodSpec, row: Row<'_>) -> Option<String> {
+    let shares = |(column, _): &(usize, &str)| row.boolean(*column) == Some(true);
+    if let Some((_, member)) = NAMESPACES.into_iter().enumerate().find(shares) {
+        return Some(member.to_owned());
+    }
+    if row.kind(5) == Kind::Number
+        && csv.integer(&format!("{}/securityContext/runAsUser", spec.pointer())) == Some(0)
+    {
+        return Some("securityContext.runAsUser".to_owned());
+    }
+    let is_on_host = |kind| !matches!(kind, Kind::Missing | Kind::Null);
+    let index = match row.length(3).filter(|_| row.kind(3) == Kind::List)? {
+        0 => None,
+        1 => is_on_host(row.kind(4)).then_some(0),
+        _ => {
+            let volumes = csv.rows(&format!("{}/volumes", spec.pointer()), &["/hostPath"]);
+            volumes.iter().position(|row| is_on_host(row.kind(0)))
         }
-        let row = container.row;
-        let pointer = || format!("{}/securityContext", container.pointer());
-        let member = if row.boolean(0) == Some(true) {
-            "privileged"
-        } else if row.boolean(1) == Some(true) {
-            "allowPrivilegeEscalation"
-        } else if row.kind(2) == Kind::Number
-            && csv.integer(&format!("{}/runAsUser", pointer())) == Some(0)
-        {
-            "runAsUser"
-        } else if row.text(4).is_some_and(|first| first != ALLOWED)
-            || row.length(3).is_some_and(|length| length > 1)
-                && adds_more(csv, &format!("{}/capabilities/add", pointer()))
-        {
-            "capabilities.add"
-        } else {
-            return;
-        };
-        cause = Some(format!("{}[{}].securityContext.{member}", container.list, container.index));
-    });
-    cause
+    };
+    index.map(|index| format!("volumes[{index}].hostPath"))
+}
+
+/// The same for a container.
+fn of_container(csv: &Document, container: &Container<'_>) -> Option<String> {
+    let row = container.row;
+    let pointer = || format!("{}/securityContext", container.pointer());
+    let member = if row.boolean(0) == Some(true) {
+        "privileged"
+    } else if row.boolean(1) == Some(true) {
+        "allowPrivilegeEscalation"
+    } else if row.kind(2) == Kind::Number
+        && csv.integer(&format!("{}/runAsUser", pointer())) == Some(0)
+    {
+        "runAsUser"
+    } else if row.text(4).is_some_and(|first| first != ALLOWED)
+        || row.length(3).is_some_and(|length| length > 1)
+            && adds_more(csv, &format!("{}/capabilities/add", pointer()))
+    {
+        "capabilities.add"
+    } else {
+        return None;
+    };
+    Some(format!("{}[{}].securityContext.{member}", container.list, container.index))
 }
 
 fn adds_more(csv: &Document, list: &str) -> bool {
     csv.rows(list, &[""]).iter().filter_map(|row| row.text(0)).any(|name| name != ALLOWED)
 }
 
-/// The service accounts that may use a constraint.
-fn granted(csv: &Document, accounts: &BTreeSet<&str>) -> BTreeSet<String> {
-    let mut granted = BTreeSet::new();
+/// Takes away the service accounts that may use a constraint.
+fn without_grants(csv: &Document, accounts: &mut BTreeSet<String>) {
     for list in [Permissions::Namespaced, Permissions::Cluster] {
         rbac::each(csv, list, |rule| {
             if rule.has_group(&[GROUP, "*"])
                 && rule.has_resource(&[RESOURCE, "*"])
                 && rule.has_verb(&[VERB, "*"])
             {
-                granted.insert(rule.account().into_owned());
+                accounts.remove(&*rule.account());
             }
-            accounts.iter().any(|account| !granted.contains(*account))
+            !accounts.is_empty()
         });
     }
-    granted
 }

@@ -5,19 +5,16 @@
 //!                                                 └─▶ faults of the old object ─┴─▶ new ones ─▶ findings
 //! ```
 //!
-//! A fault is small and in the order of the object, so that what an UPDATE does not change is found
-//! without a call of the host for each container.
+//! What an UPDATE does not change is found without a call of the host for each container.
 //!
 //! Each check is part of the level since a version of Kubernetes, and some do not apply to pods for
 //! Windows or to pods in a user namespace (`policy/check_*.go` of kubernetes/pod-security-admission).
-
-use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
 use opgate_sdk::pods::{self, Container, PodSpec};
 use opgate_sdk::{Document, Kind, Row, Rule, rule, rules};
 
-use crate::csv::Subject;
+use crate::csv::{Faults, Subject};
 use crate::level::Restricted;
 use crate::reads::{CSVS, NAMESPACES};
 use crate::targets::{CSV, restricted as workloads};
@@ -208,34 +205,33 @@ const LACKS: [&str; 3] = [
     "securityContext.capabilities.drop=[\"ALL\"]",
 ];
 
-/// What the level does not allow.
+/// Something that the level does not allow, with what of the object is wrong: the user, for PSA-09;
+/// which of [`LACKS`], for PSA-10; whether another profile is set or none, for PSA-11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
-    /// A user, PSA-09.
-    User(i64),
-    /// Which of [`LACKS`], PSA-10.
-    Lacks([bool; 3]),
-    /// A seccomp profile that the level does not allow, PSA-11.
-    Unconfined,
-    /// A container without a profile, and none from its pod, PSA-11. Once for a pod.
-    NoProfile,
-}
-
-/// Something that the level does not allow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Fault {
+struct Fault<W> {
     /// Index of the spec.
     spec: usize,
     /// The list, and the index in it; none for the pod.
     container: Option<(&'static str, u32)>,
-    what: What,
+    what: W,
+}
+
+/// What is wrong with a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Profile {
+    /// It is one that the level does not allow.
+    Other,
+    /// There is none for a container, and none for its pod. Once for a pod.
+    None,
 }
 
 /// What the rules need to know of a pod.
 struct Pod {
     non_root: Option<bool>,
-    /// Whether it has a seccomp profile that the level allows.
-    is_confined: bool,
+    /// Whether the level allows its seccomp profile, if it has one.
+    profile: Option<bool>,
+    /// Whether a container has no profile of its own.
+    needs_profile: bool,
     is_windows: bool,
     /// Whether its users are not those of the node.
     is_apart: bool,
@@ -245,7 +241,8 @@ impl Pod {
     fn of(row: Row<'_>, level: &Restricted) -> Self {
         Self {
             non_root: row.boolean(NON_ROOT),
-            is_confined: is_confined(row),
+            profile: (row.kind(PROFILE) == Kind::Text).then(|| is_confined(row)),
+            needs_profile: false,
             is_windows: row.text(OS) == Some("windows") && level.has_since(WINDOWS),
             is_apart: row.boolean(HOST_USERS) == Some(false) && level.has_since(USER_NAMESPACES),
         }
@@ -261,58 +258,61 @@ fn is_unconfined(row: Row<'_>) -> bool {
     row.kind(PROFILE) == Kind::Text && !is_confined(row)
 }
 
-/// Collects the faults of an object.
+/// What the rules look for in an object.
 struct Search<'s> {
     object: &'s Document,
     level: &'s Restricted,
-    /// Whether more than users count.
-    is_operator: bool,
-    faults: Vec<Fault>,
+    pods: Vec<Pod>,
+    users: Faults<Fault<i64>>,
+    lacks: Faults<Fault<[bool; 3]>>,
+    profiles: Faults<Fault<Profile>>,
 }
 
-impl Search<'_> {
-    fn run(mut self, specs: &[PodSpec]) -> Vec<Fault> {
-        let mut number = 0;
-        let object = self.object;
-        let columns: &[&str] = if self.is_operator { &CONTAINER } else { &CONTAINER[..1] };
-        pods::each(object, specs, &POD, |spec, row| {
-            let pod = Pod::of(row, self.level);
-            let of = |what| Fault { spec: number, container: None, what };
-            if let Some(user) = self.user(row, &pod, || spec.pointer()) {
-                self.faults.push(of(What::User(user)));
+impl<'s> Search<'s> {
+    /// Looks at the users, and with `is_operator` at all else.
+    fn run(
+        object: &'s Document,
+        specs: &[PodSpec],
+        level: &'s Restricted,
+        is_operator: bool,
+    ) -> Self {
+        let mut search = Self {
+            object,
+            level,
+            pods: Vec::new(),
+            users: Faults::new(),
+            lacks: Faults::new(),
+            profiles: Faults::new(),
+        };
+        pods::each(object, specs, &POD, |spec, row| search.pod(spec, row));
+        let columns = CONTAINER.get(..1).filter(|_| !is_operator).unwrap_or(&CONTAINER);
+        pods::each_container(object, specs, columns, |spec, container| {
+            search.user_of(spec, &container);
+            if is_operator {
+                search.container(spec, &container);
             }
-            let needs_profile =
-                self.is_operator && !pod.is_windows && self.level.has_since(SECCOMP);
-            if needs_profile && is_unconfined(row) {
-                self.faults.push(of(What::Unconfined));
-            }
-            let mut lacks_profile = false;
-            spec.each(object, columns, |container| {
-                let of =
-                    |what| Fault { container: Some((container.list, container.index)), ..of(what) };
-                if let Some(user) = self.user(container.row, &pod, || container.pointer()) {
-                    self.faults.push(of(What::User(user)));
-                }
-                if !self.is_operator {
-                    return;
-                }
-                let lacks = self.lacks(&container, &pod);
-                if lacks.contains(&true) {
-                    self.faults.push(of(What::Lacks(lacks)));
-                }
-                if needs_profile && is_unconfined(container.row) {
-                    self.faults.push(of(What::Unconfined));
-                } else {
-                    lacks_profile |= !pod.is_confined && !is_confined(container.row);
-                }
-            });
-            // A pod that sets another profile has been reported for that.
-            if needs_profile && lacks_profile && !is_unconfined(row) {
-                self.faults.push(of(What::NoProfile));
-            }
-            number += 1;
         });
-        self.faults
+        if is_operator {
+            search.without_profile();
+        }
+        search
+    }
+
+    fn pod(&mut self, spec: &PodSpec, row: Row<'_>) {
+        let pod = Pod::of(row, self.level);
+        let fault = |what| Fault { spec: self.pods.len(), container: None, what };
+        if let Some(user) = self.user(row, &pod, || spec.pointer()) {
+            self.users.push(fault(user));
+        }
+        self.pods.push(pod);
+    }
+
+    fn user_of(&mut self, spec: usize, container: &Container<'_>) {
+        let Some(pod) = self.pods.get(spec) else { return };
+        if let Some(user) = self.user(container.row, pod, || container.pointer()) {
+            let container = Some((container.list, container.index));
+            self.users.push(Fault { spec, container, what: user });
+        }
     }
 
     /// The user that a security context sets, if it must not.
@@ -324,7 +324,26 @@ impl Search<'_> {
         (!self.level.assigns(user)).then_some(user)
     }
 
-    fn lacks(&self, container: &Container<'_>, pod: &Pod) -> [bool; 3] {
+    fn container(&mut self, spec: usize, container: &Container<'_>) {
+        let has_profiles = self.level.has_since(SECCOMP);
+        let Some(pod) = self.pods.get(spec) else { return };
+        let lacks = self.missing(container, pod);
+        let place = Some((container.list, container.index));
+        if lacks.contains(&true) {
+            self.lacks.push(Fault { spec, container: place, what: lacks });
+        }
+        if !has_profiles || pod.is_windows || is_confined(container.row) {
+            return;
+        }
+        if is_unconfined(container.row) {
+            self.profiles.push(Fault { spec, container: place, what: Profile::Other });
+        } else if let Some(pod) = self.pods.get_mut(spec) {
+            pod.needs_profile = true;
+        }
+    }
+
+    /// What of [`LACKS`] a container lacks.
+    fn missing(&self, container: &Container<'_>, pod: &Pod) -> [bool; 3] {
         let row = container.row;
         let is_non_root = row.boolean(NON_ROOT).or(pod.non_root) == Some(true);
         let has_since = |minor| self.level.has_since(minor) && !pod.is_windows;
@@ -346,6 +365,22 @@ impl Search<'_> {
         }
         let list = format!("{}/securityContext/capabilities/drop", container.pointer());
         self.object.rows(&list, &[""]).iter().any(|row| row.text(0) == Some("ALL"))
+    }
+
+    /// Pods whose profile does not make up for that of their containers.
+    fn without_profile(&mut self) {
+        if !self.level.has_since(SECCOMP) {
+            return;
+        }
+        for (spec, pod) in self.pods.iter().enumerate().filter(|(_, pod)| !pod.is_windows) {
+            let what = match pod.profile {
+                Some(true) => continue,
+                Some(false) => Profile::Other,
+                None if pod.needs_profile => Profile::None,
+                None => continue,
+            };
+            self.profiles.push(Fault { spec, container: None, what });
+        }
     }
 }
 
@@ -372,62 +407,66 @@ fn judge(subject: &mut Subject<'_, '_>, rules: &[&'static Rule], is_pod: bool) {
     // OpenShift assigns users to pods, not to templates.
     let level = if is_pod { level } else { level.of_templates() };
     let is_operator = rules.len() > 1;
-    let search = |object| Search { object, level: &level, is_operator, faults: Vec::new() };
-    let faults = search(subject.object).run(subject.specs);
-    if faults.is_empty() {
-        return;
-    }
-    let before: BTreeSet<Fault> = match subject.review.spares() {
-        Some(old) => search(old).run(&subject.specs_of(old)).into_iter().collect(),
-        None => BTreeSet::new(),
+    let found = Search::run(subject.object, subject.specs, &level, is_operator);
+    let is_open =
+        found.users.may_be_old() || found.lacks.may_be_old() || found.profiles.may_be_old();
+    let old = subject.review.spares().filter(|_| is_open);
+    let before = match old {
+        Some(old) => Search::run(old, &subject.specs_of(old), &level, is_operator),
+        None => Search::run(subject.object, &[], &level, is_operator),
     };
-    for fault in faults.into_iter().filter(|fault| !before.contains(fault)) {
-        report(subject, fault);
-    }
+    report(subject, &PSA_09, found.users.since(before.users), "runAsUser", |who, user| {
+        format!("you must leave the runAsUser field empty: {who} sets runAsUser {user}")
+    });
+    report(subject, &PSA_10, found.lacks.since(before.lacks), "", |who, lacks| {
+        let fields = listed(*lacks);
+        format!("{who} should set {fields} to run under the restricted pod security level")
+    });
+    let (profiles, more) = found.profiles.since(before.profiles);
+    let (others, none): (Vec<_>, Vec<_>) =
+        profiles.into_iter().partition(|fault| fault.what == Profile::Other);
+    let message = |_: &str, _: &Profile| {
+        "it is recommended that you set the seccomp profile type to RuntimeDefault".to_owned()
+    };
+    report(subject, &PSA_11, (others, more), "seccompProfile.type", message);
+    report(subject, &PSA_11, (none, 0), "", message);
 }
 
-fn report(subject: &mut Subject<'_, '_>, fault: Fault) {
+/// Adds a finding for each fault, and counts `more`. `member` is that of the security context which is
+/// wrong, empty for all of it.
+fn report<W>(
+    subject: &mut Subject<'_, '_>,
+    rule: &'static Rule,
+    (faults, more): (Vec<Fault<W>>, usize),
+    member: &str,
+    message: impl Fn(&str, &W) -> String,
+) {
     let (object, specs) = (subject.object, subject.specs);
-    let Some(spec) = specs.get(fault.spec) else { return };
-    let rule = match fault.what {
-        What::User(_) => &PSA_09,
-        What::Lacks(_) => &PSA_10,
-        What::Unconfined | What::NoProfile => &PSA_11,
-    };
-    subject.add(rule, || {
-        let (pointer, field) = match fault.container {
-            Some((list, index)) => (
-                format!("{}/{list}/{index}", spec.pointer()),
-                format!("{}.{list}[{index}]", spec.field()),
-            ),
-            None => (spec.pointer(), spec.field()),
-        };
-        let who = match fault.container {
-            Some(_) => {
+    for Fault { spec, container, what } in faults {
+        let Some(spec) = specs.get(spec) else { continue };
+        subject.add(rule, || {
+            let (pointer, field) = match container {
+                Some((list, index)) => (
+                    format!("{}/{list}/{index}", spec.pointer()),
+                    format!("{}.{list}[{index}]", spec.field()),
+                ),
+                None => (spec.pointer(), spec.field()),
+            };
+            let who = if container.is_some() {
                 format!("container {}", quote(&object.text_or_empty(&format!("{pointer}/name"))))
+            } else {
+                format!("the pod of {}", quote(&spec.name))
+            };
+            // A place that is there.
+            let has_context = object.has(&format!("{pointer}/securityContext"));
+            let mut field = if has_context { format!("{field}.securityContext") } else { field };
+            if !member.is_empty() {
+                field = format!("{field}.{member}");
             }
-            None => format!("the pod of {}", quote(&spec.name)),
-        };
-        // A place that is there.
-        let has_context = object.has(&format!("{pointer}/securityContext"));
-        let context = if has_context { format!("{field}.securityContext") } else { field };
-        let seccomp = "it is recommended that you set the seccomp profile type to RuntimeDefault";
-        match fault.what {
-            What::User(user) => (
-                format!("{context}.runAsUser"),
-                format!("you must leave the runAsUser field empty: {who} sets runAsUser {user}"),
-            ),
-            What::Lacks(lacks) => {
-                let fields = listed(lacks);
-                let message = format!(
-                    "{who} should set {fields} to run under the restricted pod security level"
-                );
-                (context, message)
-            }
-            What::Unconfined => (format!("{context}.seccompProfile.type"), seccomp.to_owned()),
-            What::NoProfile => (context, seccomp.to_owned()),
-        }
-    });
+            (field, message(&who, &what))
+        });
+    }
+    subject.report.add_more(rule, more);
 }
 
 /// `a, b and c`.
