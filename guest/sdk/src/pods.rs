@@ -21,6 +21,8 @@ const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"]
 const CONTAINERS: u32 = 262_144;
 /// The same for deployments, which have a name and a spec with a selector and a template.
 const DEPLOYMENT_COUNT: u32 = 65_536;
+/// Maximum number of columns of a table, see `wit/policy.wit`.
+const COLUMNS: usize = 64;
 /// Nobody writes so many containers.
 const LONG: u32 = 256;
 
@@ -107,28 +109,41 @@ pub fn each(
     }
 }
 
-/// Calls `visit` with each container of the specs, like [`PodSpec::each`]. Deployments that run a single
-/// container, as most do, are read together, in one call of the host for all of them.
+/// Calls `visit` with each container of the specs, like [`PodSpec::each`], and the index of its spec.
+/// Specs with at most one container in each list, as most are, are read together, in one call of the
+/// host for all of them.
 pub fn each_container(
     document: &Document,
     specs: &[PodSpec],
     columns: &[&str],
     mut visit: impl FnMut(usize, Container<'_>),
 ) {
-    let is_single = |spec: &PodSpec| spec.lengths == [1, 0, 0];
-    if !specs.iter().any(is_single) {
+    let is_small = |spec: &&PodSpec| spec.lengths.iter().all(|length| *length <= 1);
+    let is_used = |list: &usize| {
+        specs.iter().filter(is_small).any(|spec| spec.lengths.get(*list) == Some(&1))
+    };
+    let lists: Vec<(usize, &'static str)> =
+        LISTS.into_iter().enumerate().filter(|(list, _)| is_used(list)).collect();
+    let of_first: Vec<String> = lists
+        .iter()
+        .flat_map(|(_, list)| columns.iter().map(move |column| format!("/{list}/0{column}")))
+        .collect();
+    if of_first.is_empty() || of_first.len() > COLUMNS {
         for (number, spec) in specs.iter().enumerate() {
             spec.each(document, columns, |container| visit(number, container));
         }
         return;
     }
-    let of_first: Vec<String> =
-        columns.iter().map(|column| format!("/containers/0{column}")).collect();
     let of_first: Vec<&str> = of_first.iter().map(String::as_str).collect();
     let mut number = 0;
     each(document, specs, &of_first, |spec, row| {
-        if is_single(spec) {
-            visit(number, Container { of: spec, list: LISTS[0], index: 0, row });
+        if is_small(&spec) {
+            for (place, (number_of_list, list)) in lists.iter().enumerate() {
+                if spec.lengths.get(*number_of_list) == Some(&1) {
+                    let row = row.after(place.saturating_mul(columns.len()));
+                    visit(number, Container { of: spec, list, index: 0, row });
+                }
+            }
         } else {
             spec.each(document, columns, |container| visit(number, container));
         }
@@ -304,7 +319,9 @@ mod tests {
                     "initContainers":[{"name":"z","image":"j"}]}}}},
                 {"spec":{"template":{"spec":{"containers":{"name":"x"}}}}}, 3,
                 {"name":"b","spec":{"template":{"spec":{"ephemeralContainers":[{"image":"k"}]}}}},
-                {"name":"c","spec":{"template":{"spec":{"containers":[{"image":"l"}]}}}}
+                {"name":"c","spec":{"template":{"spec":{
+                    "containers":[{"image":"l"}],
+                    "initContainers":[{"name":"m","image":"n"}]}}}}
             ]}}}}"#,
         )
         .unwrap();
@@ -321,6 +338,7 @@ mod tests {
                 format!("a: {} j", of(0, "initContainers[0]")),
                 format!("b: {} k", of(3, "ephemeralContainers[0]")),
                 format!("c: {} l", of(4, "containers[0]")),
+                format!("c: {} n", of(4, "initContainers[0]")),
             ]
         );
         for none in ["{}", r#"{"spec":{"install":{"spec":{"deployments":{"a":1}}}}}"#, "[]"] {

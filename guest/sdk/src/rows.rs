@@ -39,6 +39,14 @@ impl<'r> Row<'r> {
     /// A row in which all columns are missing.
     pub(crate) const EMPTY: Self = Self { cells: &[], texts: "" };
 
+    /// The row without its first columns.
+    pub(crate) fn after(self, columns: usize) -> Self {
+        Self {
+            cells: self.cells.get(columns..).unwrap_or_default(),
+            texts: self.texts.get(self.before(columns)..).unwrap_or_default(),
+        }
+    }
+
     /// Bytes of the texts before a column.
     fn before(&self, column: usize) -> usize {
         let length = |cell: &Cell| match cell {

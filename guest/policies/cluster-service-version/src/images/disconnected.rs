@@ -247,24 +247,22 @@ impl Used<'_> {
 
 /// Calls `visit` with each image that the deployments name.
 fn each_image(csv: &Document, specs: &[PodSpec], mut visit: impl FnMut(&str, &Used<'_>)) {
-    for spec in specs {
-        spec.each(csv, &["/image", "/env"], |container| {
-            let image = container.row.text_or_empty(0);
-            if !image.is_empty() {
-                visit(image, &Used { csv, container, variable: None });
+    pods::each_container(csv, specs, &["/image", "/env"], |_, container| {
+        let image = container.row.text_or_empty(0);
+        if !image.is_empty() {
+            visit(image, &Used { csv, container, variable: None });
+        }
+        if container.row.length(1).is_none_or(|length| length == 0) {
+            return;
+        }
+        let variables = csv.rows(&format!("{}/env", container.pointer()), &["/name", "/value"]);
+        for (index, row) in (0..).zip(variables.iter()) {
+            let (name, value) = (row.text_or_empty(0), row.text_or_empty(1));
+            if name.starts_with(RELATED) && !value.is_empty() {
+                visit(value, &Used { csv, container, variable: Some((index, name)) });
             }
-            if container.row.length(1).is_none_or(|length| length == 0) {
-                return;
-            }
-            let variables = csv.rows(&format!("{}/env", container.pointer()), &["/name", "/value"]);
-            for (index, row) in (0..).zip(variables.iter()) {
-                let (name, value) = (row.text_or_empty(0), row.text_or_empty(1));
-                if name.starts_with(RELATED) && !value.is_empty() {
-                    visit(value, &Used { csv, container, variable: Some((index, name)) });
-                }
-            }
-        });
-    }
+        }
+    });
 }
 
 fn used_images(csv: &Document) -> BTreeSet<String> {

@@ -1,6 +1,6 @@
 //! Good practices that the optional suite of the bundle validator asks for.
 
-use opgate_sdk::pods::PodSpec;
+use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::rbac::{self, Permissions};
 use opgate_sdk::{Document, Kind, rule, rules};
 
@@ -74,29 +74,27 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     if !csv.is_on(&CSV_103) || !is_chosen(csv) {
         return;
     }
-    for spec in specs {
-        spec.each(csv.object, &["/resources/requests"], |container| {
-            let is_absent = matches!(container.row.kind(0), Kind::Missing | Kind::Null);
-            if !is_absent || !container.is_regular() {
-                return;
-            }
-            let pointer = container.pointer();
-            let had_none = |old: &Document| {
-                old.has(&pointer) && !old.has(&format!("{pointer}/resources/requests"))
-            };
-            if csv.review.spares().is_some_and(had_none) {
-                return;
-            }
-            let object = csv.object;
-            add(csv, &CSV_103, || {
-                let name = object.text_or_empty(&format!("{pointer}/name"));
-                let message = format!(
-                    "unable to find the resource requests for the container: ({name}). {NO_REQUESTS}"
-                );
-                (format!("{}.resources", container.field()), message)
-            });
+    pods::each_container(csv.object, specs, &["/resources/requests"], |_, container| {
+        let is_absent = matches!(container.row.kind(0), Kind::Missing | Kind::Null);
+        if !is_absent || !container.is_regular() {
+            return;
+        }
+        let pointer = container.pointer();
+        let had_none = |old: &Document| {
+            old.has(&pointer) && !old.has(&format!("{pointer}/resources/requests"))
+        };
+        if csv.review.spares().is_some_and(had_none) {
+            return;
+        }
+        let object = csv.object;
+        add(csv, &CSV_103, || {
+            let name = object.text_or_empty(&format!("{pointer}/name"));
+            let message = format!(
+                "unable to find the resource requests for the container: ({name}). {NO_REQUESTS}"
+            );
+            (format!("{}.resources", container.field()), message)
         });
-    }
+    });
     let lists = [Permissions::Namespaced, Permissions::Cluster];
     let is_new =
         |list: &Permissions| csv.touches_json(&format!("/spec/install/spec/{}", list.member()));

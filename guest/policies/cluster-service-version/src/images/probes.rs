@@ -1,7 +1,7 @@
 //! Probes of the containers in deployments.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::pods::{Container, PodSpec};
+use opgate_sdk::pods::{self, Container, PodSpec};
 use opgate_sdk::{Document, Kind, Level, Shape, rule, rules};
 
 use crate::csv::Csv;
@@ -65,17 +65,15 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     if !csv.is_on(&CSV_102) {
         return;
     }
-    for spec in specs {
-        spec.each(csv.object, &COLUMNS, |container| {
-            let row = container.row;
-            for (probe, column) in PROBES.iter().zip((0..).step_by(2)) {
-                // With what Kubernetes takes for both, all is well.
-                if row.kind(column) == Kind::Number || row.kind(column + 1) == Kind::Number {
-                    timing(csv, &container, probe);
-                }
+    pods::each_container(csv.object, specs, &COLUMNS, |_, container| {
+        let row = container.row;
+        for (probe, column) in PROBES.iter().zip((0..).step_by(2)) {
+            // With what Kubernetes takes for both, all is well.
+            if row.kind(column) == Kind::Number || row.kind(column + 1) == Kind::Number {
+                timing(csv, &container, probe);
             }
-        });
-    }
+        }
+    });
 }
 
 fn timing(csv: &mut Csv<'_, '_>, container: &Container<'_>, probe: &str) {
@@ -86,8 +84,12 @@ fn timing(csv: &mut Csv<'_, '_>, container: &Container<'_>, probe: &str) {
     if timeout < period {
         return;
     }
+    if csv.report.is_full(&CSV_102) {
+        csv.report.add_more(&CSV_102, 1);
+        return;
+    }
     let is_new = |member: &&str| csv.touches(&format!("{pointer}/{member}"), &Shape::Scalar);
-    if csv.report.is_full(&CSV_102) || !members.iter().any(is_new) {
+    if !members.iter().any(is_new) {
         return;
     }
     let name = quote(&csv.object.text_or_empty(&format!("{}/name", container.pointer())));
