@@ -75,6 +75,7 @@
 #[cfg(target_arch = "wasm32")]
 use opgate_unsafe as _;
 
+pub mod bundle_objects;
 pub mod catalog;
 pub mod cluster;
 pub mod copies;

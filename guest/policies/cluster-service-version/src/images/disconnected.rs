@@ -23,6 +23,7 @@ rules![CSV_67, CSV_68, CSV_69];
 
 /// Names of the variables that hold images.
 const RELATED: &str = "RELATED_IMAGE_";
+const RELATED_IMAGES: &str = "/spec/relatedImages";
 
 /// Whether a version claims in its annotations that it supports disconnected clusters.
 pub(crate) fn claims(csv: &Document) -> bool {
@@ -158,7 +159,7 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
+pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec], are_deployments_new: bool) {
     let rules = [&CSV_67, &CSV_68, &CSV_69];
     let settings = csv.review.settings;
     if !rules.into_iter().any(|rule| csv.is_on(rule)) || !is_claimed(csv.object, settings) {
@@ -166,11 +167,14 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     }
     // If the claim is new, everything is.
     let old = csv.review.spares().filter(|old| is_claimed(old, settings));
+    if old.is_some() && !are_deployments_new && !csv.touches_json(RELATED_IMAGES) {
+        return;
+    }
     let listed = related_images(csv.object);
     let used_before = old.map(used_images).unwrap_or_default();
     let listed_before = old.map(related_images).unwrap_or_default();
     deployments(csv, specs, &used_before, (&listed, &listed_before));
-    for (index, row) in csv.object.rows("/spec/relatedImages", &["/image"]).iter().enumerate() {
+    for (index, row) in csv.object.rows(RELATED_IMAGES, &["/image"]).iter().enumerate() {
         let image = row.text_or_empty(0);
         if !image.is_empty() && !listed_before.contains(image) && image::digest(image).is_none() {
             add(csv, &CSV_68, || {
@@ -276,6 +280,6 @@ fn used_images(csv: &Document) -> BTreeSet<String> {
 }
 
 fn related_images(csv: &Document) -> BTreeSet<String> {
-    let rows = csv.rows("/spec/relatedImages", &["/image"]);
+    let rows = csv.rows(RELATED_IMAGES, &["/image"]);
     rows.iter().filter_map(|row| row.text(0).map(str::to_owned)).collect()
 }

@@ -21,13 +21,19 @@ use opgate_sdk::{Rule, pods};
 
 use crate::csv::Csv;
 
+const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
+
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     let specs = pods::in_csv(csv.object);
-    disconnected::judge(csv, &specs);
+    // Most updates are about something else.
+    let are_deployments_new = csv.touches_json(DEPLOYMENTS);
+    disconnected::judge(csv, &specs, are_deployments_new);
     related::judge(csv);
     architectures::judge(csv);
     credentials::judge(csv);
-    probes::judge(csv, &specs);
+    if are_deployments_new {
+        probes::judge(csv, &specs);
+    }
     practices::judge(csv, &specs);
 }
 

@@ -1,0 +1,115 @@
+//! `ClusterServiceVersion`s in the bundles of a catalog: objects in base64, in properties of type
+//! `olm.bundle.object`.
+//!
+//! ```text
+//! blobs ─▶ olm.bundle ─▶ olm.bundle.object ─▶ base64 ─▶ JSON or YAML ─▶ ClusterServiceVersion
+//! ```
+//!
+//! A package has thousands of bundles, and memory of a call is never given back: what is decoded of
+//! one package has a limit. What is beyond it is judged when it is created in a cluster.
+
+use crate::Document;
+use crate::go::base64;
+
+/// Base64 that is decoded for one package. The policy for catalogs decodes no more either, and says
+/// so (FBC-41).
+const DECODED: u32 = 12 << 20;
+/// One object: the host passes no more than 4 MiB at once.
+const LARGEST: u32 = 4_000_000;
+const KIND: &str = "ClusterServiceVersion";
+
+/// Calls `visit` with each `ClusterServiceVersion` and its field in the catalog. `yaml` parses YAML. What
+/// cannot be read is left out: the policy for catalogs reports it.
+pub fn each_csv(
+    catalog: &Document,
+    yaml: impl Fn(&str) -> Option<Document>,
+    mut visit: impl FnMut(&Document, &str),
+) {
+    let mut bytes = Vec::new();
+    let mut decoded = 0_u32;
+    for (blob, row) in catalog.rows("/spec/blobs", &["/value/schema"]).iter().enumerate() {
+        if row.text(0) != Some("olm.bundle") {
+            continue;
+        }
+        let properties = format!("/spec/blobs/{blob}/value/properties");
+        for (property, row) in catalog.rows(&properties, &["/type"]).iter().enumerate() {
+            if row.text(0) != Some("olm.bundle.object") {
+                continue;
+            }
+            let data = format!("{properties}/{property}/value/data");
+            let Some(size) = catalog.size(&data) else { continue };
+            decoded = decoded.saturating_add(size);
+            if decoded > DECODED {
+                return;
+            }
+            if let Some(object) = read(catalog, &data, size, &mut bytes, &yaml) {
+                let field = format!("spec.blobs[{blob}].value.properties[{property}].value.data");
+                visit(&object, &field);
+            }
+        }
+    }
+}
+
+fn read(
+    catalog: &Document,
+    data: &str,
+    size: u32,
+    bytes: &mut Vec<u8>,
+    yaml: impl Fn(&str) -> Option<Document>,
+) -> Option<Document> {
+    let data = (size <= LARGEST).then(|| catalog.text(data))??;
+    bytes.clear();
+    base64::decode(&data, bytes).ok()?;
+    let text = std::str::from_utf8(bytes).ok()?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // Most objects are others. An escape may hide the name of the kind.
+    if ![KIND, "\\u", "\\x"].iter().any(|word| text.contains(word)) {
+        return None;
+    }
+    let object = if is_json(text) { Document::parse(text).ok() } else { yaml(text) }?;
+    (object.text_or_empty("/kind") == KIND).then_some(object)
+}
+
+/// `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
+fn is_json(text: &str) -> bool {
+    let inner = text.trim_start().strip_prefix('{');
+    inner.is_some_and(|inner| inner.trim_start().starts_with(['"', '}']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_bundles_only() {
+        // {"kind":"ClusterServiceVersion","n":1}
+        let csv = "eyJraW5kIjoiQ2x1c3RlclNlcnZpY2VWZXJzaW9uIiwibiI6MX0=";
+        // {"kind":"Service","n":"ClusterServiceVersion"}
+        let other = "eyJraW5kIjoiU2VydmljZSIsIm4iOiJDbHVzdGVyU2VydmljZVZlcnNpb24ifQ==";
+        // kind: ClusterServiceVersion
+        let yaml = "a2luZDogQ2x1c3RlclNlcnZpY2VWZXJzaW9u";
+        let property =
+            |kind: &str, data: &str| format!(r#"{{"type":"{kind}","value":{{"data":"{data}"}}}}"#);
+        let object = "olm.bundle.object";
+        let properties = [
+            property("olm.gvk", csv),
+            property(object, other),
+            property(object, csv),
+            property(object, "!"),
+            property(object, yaml),
+            "7".to_owned(),
+        ];
+        let properties = properties.join(",");
+        let catalog = format!(
+            r#"{{"spec":{{"blobs":[{{"value":{{"schema":"olm.channel","properties":[{properties}]}}}},
+                {{"value":{{"schema":"olm.bundle","properties":[{properties}]}}}}]}}}}"#
+        );
+        let mut found = Vec::new();
+        let yaml = |_: &str| Document::parse(r#"{"kind":"ClusterServiceVersion"}"#).ok();
+        each_csv(&Document::parse(&catalog).unwrap(), yaml, |csv, field| {
+            found.push((csv.integer("/n"), field.to_owned()));
+        });
+        let at = |property: u32| format!("spec.blobs[1].value.properties[{property}].value.data");
+        assert_eq!(found, [(Some(1), at(2)), (None, at(4))]);
+    }
+}
