@@ -181,6 +181,7 @@ impl Target {
             advisory: self.advisory,
             conditions: self.conditions.iter().map(condition).collect(),
             namespace_labels: self.namespace_labels.to_owned(),
+            enabled_by: owned(self.enabled_by),
             route,
         }
     }

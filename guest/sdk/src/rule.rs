@@ -56,6 +56,10 @@ pub struct Target {
     /// Label selector (JSON) of the namespaces in which these requests matter, like `conditions`.
     /// If it is empty, all.
     pub namespace_labels: &'static str,
+    /// Settings (JSON pointers) for requests that a rule evaluates only if asked to: unless one of
+    /// them is present and not `false`, the policy does not see these requests. If the list is empty,
+    /// no setting is needed.
+    pub enabled_by: &'static [&'static str],
 }
 
 impl Target {
@@ -69,6 +73,7 @@ impl Target {
         advisory: false,
         conditions: &[],
         namespace_labels: "",
+        enabled_by: &[],
     };
 
     /// A kind of document that opgate makes from files, in the group `opgate.dev`.

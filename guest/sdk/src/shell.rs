@@ -83,8 +83,11 @@ impl Policy {
             sub => format!("{}/{sub}", resource.resource),
         };
         let any = |wanted: &[String], found: &str| wanted.iter().any(|w| w == "*" || w == found);
+        let is_set =
+            |pointer: &String| settings.has(pointer) && settings.boolean(pointer) != Some(false);
         let fits = |rule: &wit::MatchRule| {
-            rule.operations.contains(&request.operation())
+            (rule.enabled_by.is_empty() || rule.enabled_by.iter().any(is_set))
+                && rule.operations.contains(&request.operation())
                 && any(&rule.groups, &resource.group)
                 && any(&rule.versions, &resource.version)
                 && any(&rule.resources, &name)

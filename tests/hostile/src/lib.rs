@@ -85,6 +85,7 @@ pub fn descriptor() -> Descriptor {
             advisory: false,
             conditions: Vec::new(),
             namespace_labels: String::new(),
+            enabled_by: Vec::new(),
             route: 0,
         }],
         reads: Vec::new(),

@@ -137,13 +137,15 @@ pub(crate) mod all {
 pub(crate) mod restricted {
     use super::{RESTRICTED, Target};
 
-    pub(crate) static POD: Target = Target { namespace_labels: RESTRICTED, ..super::POD };
-    pub(crate) static DEPLOYMENT: Target =
-        Target { namespace_labels: RESTRICTED, ..super::DEPLOYMENT };
-    pub(crate) static DAEMON_SET: Target =
-        Target { namespace_labels: RESTRICTED, ..super::DAEMON_SET };
-    pub(crate) static STATEFUL_SET: Target =
-        Target { namespace_labels: RESTRICTED, ..super::STATEFUL_SET };
-    pub(crate) static JOB: Target = Target { namespace_labels: RESTRICTED, ..super::JOB };
-    pub(crate) static CRON_JOB: Target = Target { namespace_labels: RESTRICTED, ..super::CRON_JOB };
+    const fn checked(target: Target) -> Target {
+        let enabled_by = &["/psa/checkWorkloads"];
+        Target { namespace_labels: RESTRICTED, enabled_by, ..target }
+    }
+
+    pub(crate) static POD: Target = checked(super::POD);
+    pub(crate) static DEPLOYMENT: Target = checked(super::DEPLOYMENT);
+    pub(crate) static DAEMON_SET: Target = checked(super::DAEMON_SET);
+    pub(crate) static STATEFUL_SET: Target = checked(super::STATEFUL_SET);
+    pub(crate) static JOB: Target = checked(super::JOB);
+    pub(crate) static CRON_JOB: Target = checked(super::CRON_JOB);
 }

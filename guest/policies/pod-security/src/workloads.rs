@@ -15,11 +15,9 @@ pub(crate) fn all(review: &Review<'_>, report: &mut Report<'_>) {
     judge(review, report, |subject, kind| affinity::required(subject, kind == "Pod"));
 }
 
-/// PSA-09, if it shall be about more than Operators.
+/// PSA-09. The setting `psa.checkWorkloads` decides whether there are such requests.
 pub(crate) fn restricted(review: &Review<'_>, report: &mut Report<'_>) {
-    if review.settings.boolean("/psa/checkWorkloads") == Some(true) {
-        judge(review, report, |subject, kind| restricted::workload(subject, kind == "Pod"));
-    }
+    judge(review, report, |subject, kind| restricted::workload(subject, kind == "Pod"));
 }
 
 fn judge(

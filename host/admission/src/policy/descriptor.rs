@@ -88,6 +88,8 @@ pub struct MatchRule {
     /// Label selector of the namespaces in which they matter, JSON, for webhook configurations.
     /// Empty for all.
     pub namespace_labels: String,
+    /// Settings of which one must be present and not `false`; empty for none.
+    pub enabled_by: Vec<String>,
     /// The number that identifies them to the policy, below 64.
     pub route: u8,
 }
@@ -352,6 +354,7 @@ impl Descriptor {
                 advisory: rule.advisory,
                 conditions: conditions(&rule.conditions)?,
                 namespace_labels: namespace_labels(&rule.namespace_labels)?,
+                enabled_by: lines(&rule.enabled_by),
                 route: rule.route,
             });
         }

@@ -10,7 +10,7 @@ use opgate_document::Document;
 use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
-use super::descriptor::{DefaultLevel, Read, Rule};
+use super::descriptor::{DefaultLevel, MatchRule, Read, Rule};
 use super::{Descriptor, Lane, Policy, Requests, RuleLevel, schema};
 use crate::cluster::Reading;
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
@@ -81,7 +81,13 @@ pub(super) fn load(
         let rules: Vec<_> = rules.iter().filter_map(|id| descriptor.rule(id)).collect();
         rules.is_empty() || rules.iter().any(|rule| is_on(config, rule, &settings))
     };
-    let requests = descriptor.matches.iter().filter(|rule| is_needed(&rule.rules));
+    let is_set = |pointer: &String| {
+        settings.get(pointer).is_some_and(|value| value.boolean() != Some(false))
+    };
+    let is_enabled =
+        |rule: &MatchRule| rule.enabled_by.is_empty() || rule.enabled_by.iter().any(is_set);
+    let requests = descriptor.matches.iter();
+    let requests = requests.filter(|rule| is_needed(&rule.rules) && is_enabled(rule));
     let requests = requests.map(|rule| {
         let namespace = rule.namespace.as_ref().map(|namespace| namespace.of(&settings));
         let denies = |id: &String| config.rules.get(id) == Some(&RuleLevel::Deny);

@@ -34,6 +34,7 @@ pub(super) fn requests(
         advisory: false,
         conditions: Vec::new(),
         namespace_labels: String::new(),
+        enabled_by: Vec::new(),
         route: 0,
     };
     Requests { rule, namespace: None, can_deny: true }
