@@ -190,7 +190,7 @@ impl PodSpec {
                 |index: u32, row: Row<'_>| visit(Container { of: self, list, index, row });
             match shared(columns).filter(|_| length > LONG) {
                 Some(member) => {
-                    each_sparse(document, &pointer, length, member, columns, &mut visit)
+                    each_sparse(document, &pointer, length, member, columns, &mut visit);
                 }
                 None => each_row(document, &pointer, columns, &mut visit),
             }

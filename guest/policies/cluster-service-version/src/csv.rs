@@ -179,12 +179,6 @@ impl<'a, 'r> Csv<'a, 'r> {
             _ => self.object.raw(&pointer).and_then(|json| String::from_utf8(json).ok()),
         }
     }
-
-    /// The text of a label.
-    pub(crate) fn label(&self, name: &str) -> Option<String> {
-        let is_there = self.labels.binary_search_by(|known| known.as_str().cmp(name)).is_ok();
-        is_there.then(|| self.object.text(&format!("{LABELS}/{}", escape(name)))).flatten()
-    }
 }
 
 /// The pointer of an annotation.

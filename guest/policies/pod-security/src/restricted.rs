@@ -374,10 +374,9 @@ impl<'s> Search<'s> {
         }
         for (spec, pod) in self.pods.iter().enumerate().filter(|(_, pod)| !pod.is_windows) {
             let what = match pod.profile {
-                Some(true) => continue,
                 Some(false) => Profile::Other,
                 None if pod.needs_profile => Profile::None,
-                None => continue,
+                Some(true) | None => continue,
             };
             self.profiles.push(Fault { spec, container: None, what });
         }

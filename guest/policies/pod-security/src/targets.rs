@@ -137,15 +137,15 @@ pub(crate) mod all {
 pub(crate) mod restricted {
     use super::{RESTRICTED, Target};
 
-    const fn checked(target: Target) -> Target {
+    const fn checked(target: &Target) -> Target {
         let enabled_by = &["/psa/checkWorkloads"];
-        Target { namespace_labels: RESTRICTED, enabled_by, ..target }
+        Target { namespace_labels: RESTRICTED, enabled_by, ..*target }
     }
 
-    pub(crate) static POD: Target = checked(super::POD);
-    pub(crate) static DEPLOYMENT: Target = checked(super::DEPLOYMENT);
-    pub(crate) static DAEMON_SET: Target = checked(super::DAEMON_SET);
-    pub(crate) static STATEFUL_SET: Target = checked(super::STATEFUL_SET);
-    pub(crate) static JOB: Target = checked(super::JOB);
-    pub(crate) static CRON_JOB: Target = checked(super::CRON_JOB);
+    pub(crate) static POD: Target = checked(&super::POD);
+    pub(crate) static DEPLOYMENT: Target = checked(&super::DEPLOYMENT);
+    pub(crate) static DAEMON_SET: Target = checked(&super::DAEMON_SET);
+    pub(crate) static STATEFUL_SET: Target = checked(&super::STATEFUL_SET);
+    pub(crate) static JOB: Target = checked(&super::JOB);
+    pub(crate) static CRON_JOB: Target = checked(&super::CRON_JOB);
 }

@@ -6,18 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use opgate_sdk::{Document, Operation, rule, rules};
+use opgate_sdk::{Operation, rule, rules};
 
 use super::apis::{self, Apis, Role};
-use crate::csv::{Csv, annotation};
+use crate::csv::Csv;
 use crate::entries::Findings;
+use crate::images::disconnected;
 use crate::reads::CSVS;
 use crate::targets::CSV;
 
 rules![CSV_70];
-
-const FEATURES: &str = "operators.openshift.io/infrastructure-features";
-const DISCONNECTED: &str = "features.operators.openshift.io/disconnected";
 
 rule! {
     /// the dependencies of a disconnected Operator are disconnected, too
@@ -69,8 +67,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     if csv.review.operation() != Operation::Create || !csv.is_on(&CSV_70) {
         return;
     }
-    let is_set = csv.review.settings.boolean("/csv/disconnected") == Some(true);
-    if !is_set && !claims([FEATURES, DISCONNECTED].map(|name| csv.annotation(name))) {
+    if !disconnected::is_claimed(csv.object, csv.review.settings) {
         return;
     }
     let required = Apis::of(csv.object, Role::Required).by_api();
@@ -78,7 +75,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     let mut silent = BTreeMap::new();
     let found = apis::each(Role::Owned, &required.keys().cloned().collect(), |provider, shared| {
         let key = apis::key(provider);
-        if key != own && !silent.contains_key(&key) && !provider_claims(provider) {
+        if key != own && !silent.contains_key(&key) && !disconnected::claims(provider) {
             let place = shared.first().and_then(|api| required.get(api));
             silent.insert(key, place.map(|place| place.element()).unwrap_or_default());
         }
@@ -96,18 +93,4 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
             [field, message]
         });
     }
-}
-
-/// Whether a ClusterServiceVersion of the cluster claims disconnected support.
-fn provider_claims(csv: &Document) -> bool {
-    claims([FEATURES, DISCONNECTED].map(|name| csv.text(&annotation(name))))
-}
-
-/// Whether the two annotations claim disconnected support.
-fn claims([features, disconnected]: [Option<String>; 2]) -> bool {
-    let features = features.and_then(|json| Document::parse(&json).ok());
-    // The documentation of OpenShift 4.5 prints "Disconnected" (decision E-7).
-    let is_claim = |feature: &String| feature.eq_ignore_ascii_case("disconnected");
-    disconnected.is_some_and(|text| text == "true")
-        || features.is_some_and(|features| features.texts("").iter().any(is_claim))
 }
