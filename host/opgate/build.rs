@@ -17,10 +17,14 @@ use opgate_pack::{Guest, components};
 use opgate_unsafe::Image;
 
 /// Packages under `guest/` that the host carries, in the order in which they serve.
-const POLICIES: [&str; 6] = [
+const POLICIES: [&str; 10] = [
     "bundle-immutability",
     "operator-group",
     "constraint-limits",
+    "cluster-service-version",
+    "pod-security",
+    "operator-condition",
+    "platform-operator",
     "registry-bundle",
     "plain-bundle",
     "file-based-catalog",

@@ -19,10 +19,14 @@ use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Scope};
 
 /// The built-in policies, as their crates declare them.
-pub(crate) static POLICIES: [&Policy; 6] = [
+pub(crate) static POLICIES: [&Policy; 10] = [
     &opgate_bundle_immutability::POLICY,
     &opgate_operator_group::POLICY,
     &opgate_constraint_limits::POLICY,
+    &opgate_cluster_service_version::POLICY,
+    &opgate_pod_security::POLICY,
+    &opgate_operator_condition::POLICY,
+    &opgate_platform_operator::POLICY,
     &opgate_registry_bundle::POLICY,
     &opgate_plain_bundle::POLICY,
     &opgate_file_based_catalog::POLICY,
@@ -73,20 +77,22 @@ fn objects(case: &Case) -> Vec<(&'static str, &'static str, Value)> {
 fn configuration(policy: &Policy, case: &Case) -> String {
     let mut settings = case.settings.clone();
     let members = settings.as_object_mut().unwrap();
-    let profile = members.remove("profile").unwrap_or_else(|| json!("ocp-4.15"));
+    let profile = members.remove("profile");
     let rules = members.remove("rules").unwrap_or_else(|| json!({}));
-    json!({
+    let mut configuration = json!({
         "apiVersion": "opgate.dev/v1alpha1",
         "kind": "Configuration",
-        "profile": profile,
         "policies": [{
             "name": policy.name,
             "rules": rules,
             "settings": settings,
             "limits": {"time": "20s"},
         }],
-    })
-    .to_string()
+    });
+    if let Some(profile) = profile {
+        configuration["profile"] = profile;
+    }
+    configuration.to_string()
 }
 
 /// What is wrong with what a set of policies decides.

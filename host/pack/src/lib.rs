@@ -29,6 +29,10 @@ const SMALL_GUESTS: [&str; 2] = ["opgate-bundle-immutability", "opgate-plain-bun
 const DEEP: [&str; 2] = ["-zstack-size=458752", "--initial-memory=786432"];
 const DEEP_GUESTS: [&str; 2] = ["opgate-constraint-limits", "opgate-file-based-catalog"];
 
+/// A guest with many rules: their texts and a reader of YAML take 93 KiB.
+const WIDE: [&str; 2] = ["-zstack-size=65536", "--initial-memory=262144"];
+const WIDE_GUESTS: [&str; 1] = ["opgate-cluster-service-version"];
+
 /// Why a guest could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -104,6 +108,7 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     if let Guest::Package(package) = guest {
         let layout = match package {
             deep if DEEP_GUESTS.contains(&deep) => DEEP,
+            wide if WIDE_GUESTS.contains(&wide) => WIDE,
             small if SMALL_GUESTS.contains(&small) => SMALL,
             _ => LINKER,
         };
