@@ -11,6 +11,7 @@
 
 mod pattern;
 mod store;
+mod version;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,6 +22,7 @@ pub use opgate_upstream::labels::Selector;
 
 use pattern::{Keep, Pattern};
 pub use store::{Match, Query, Store};
+pub use version::server_version;
 
 /// `group/version/resource`, for example `operators.coreos.com/v1/operatorgroups`; the core group is
 /// empty and not written: `v1/namespaces`.

@@ -324,11 +324,15 @@ impl Cluster {
         Self { kinds: reads.iter().map(watched).collect() }
     }
 
-    /// Adds or replaces an object of a resource, if the policy declares to read it.
+    /// Adds or replaces an object of a resource, if the policy declares to read it. The version of
+    /// the API server (`serverversions`) can also be an answer of `/version`.
     pub fn insert(&mut self, resource: &str, object: &Document) {
+        let made = Some(resource).filter(|resource| *resource == "serverversions");
+        let made = made.and_then(|_| opgate_cluster::server_version(object.root()));
+        let object = made.as_ref().map_or(object.root(), |made| made.root());
         let kinds = self.kinds.iter_mut().filter(|kind| kind.resource.resource == resource);
         for kind in kinds {
-            let Ok(object) = kind.declaration.project(object.root()) else { continue };
+            let Ok(object) = kind.declaration.project(object) else { continue };
             let inside = kind.namespace.as_ref().is_none_or(|ns| **ns == *object.key().namespace);
             if inside && kind.labels.matches(|key| object.label(key)) {
                 kind.store.insert(object);

@@ -40,6 +40,9 @@
 //!   list of blobs may be the name of one in `objects.yaml`. The blob `{$bundle: a.v1.0.0}` is a bundle
 //!   of that name, with a package, an image and a version that fit it; other members replace those.
 //!
+//! **The cluster** is a list of objects, or names of objects in `objects.yaml`. An element without a
+//! kind, `{gitVersion: v1.25.4}`, is the version of the API server, as `/version` gives it.
+//!
 //! **What must be found**: everything, also of other rules unless `others: ignored`. `at`, `message` and `level` (by default the
 //! rule's own) for one finding of the rule, `findings` for several, `also` for those of other rules,
 //! each with its `rule`. `starts` in the place of `message` gives its beginning. `skipped` lists the
@@ -473,6 +476,17 @@ impl Case {
         }
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     }
+}
+
+/// The answer of `/version` that an element of a cluster is; none for any other object.
+#[must_use]
+pub fn server_version(object: &Value) -> Option<Value> {
+    let kind = object.get("kind").and_then(Value::as_str);
+    let is_one =
+        object["gitVersion"].is_string() && kind.is_none_or(|kind| kind == "ServerVersion");
+    let mut answer = object.as_object().filter(|_| is_one)?.clone();
+    answer.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"));
+    Some(Value::Object(answer))
 }
 
 /// `networkpolicies` for `NetworkPolicy`.
