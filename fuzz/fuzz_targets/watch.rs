@@ -35,12 +35,19 @@ fn told(input: &[u8]) {
     for line in lines.by_ref().take_while(|line| !line.is_empty()) {
         let found = view.page(line);
         // A list of which a page cannot be read is given up.
-        let Ok(json) = serde_json::from_str(&String::from_utf8_lossy(line)) else { return };
+        let text = String::from_utf8_lossy(line);
+        let Ok(json) = serde_json::from_str::<Value>(&text) else { return };
+        let is_list = json.get("items").is_some_and(|items| items.is_array() || items.is_null());
+        // The name in another spelling, or twice.
+        let is_odd = text.contains('\\') || text.matches("\"items\"").count() > 1;
+        if found.is_err() && (!is_list || is_odd) {
+            return;
+        }
         assert_eq!(found, Ok(model.page(&json)), "{json}");
         assert_eq!(view.version(), model.version);
     }
     // Nothing is known before the first list has ended.
-    let began = view.page(b"{}");
+    let began = view.page(br#"{"items":[]}"#);
     assert_eq!(began, Ok(model.page(&Value::Null)));
     for line in lines {
         let before = view.version().to_owned();

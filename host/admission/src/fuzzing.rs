@@ -6,7 +6,7 @@
 
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 
-use crate::cluster::wire::{self, Page};
+use crate::cluster::wire::{self, Page, PageText};
 use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
 
 /// What an API server has reported about one resource, without the connection. The field `spec.a`
@@ -55,8 +55,11 @@ impl View {
     /// If it is not a page.
     pub fn page(&mut self, json: &[u8]) -> Result<(usize, String), String> {
         let mut listing = std::mem::take(&mut self.listing);
-        let page = wire::page(self.kind()?, &mut listing, json.to_vec(), "");
-        let Page { count, next, version } = page.map_err(|trouble| trouble.to_string())?;
+        let (mut text, mut rest) = (PageText::default(), json);
+        while let Some(item) = text.next(&mut rest).map_err(|trouble| trouble.to_string())? {
+            wire::take(self.kind()?, &mut listing, item, "").map_err(|why| why.to_string())?;
+        }
+        let Page { count, next, version } = text.end().map_err(|trouble| trouble.to_string())?;
         if next.is_empty() {
             version.clone_into(&mut self.version);
             listing.version = version;

@@ -123,6 +123,8 @@ struct ClusterMetrics {
     objects: Family<Read, Gauge>,
     bytes: Family<Read, Gauge>,
     last_event: Family<Read, Gauge>,
+    age: Family<Read, Gauge>,
+    polled: Family<Read, Gauge>,
     interrupted: Family<Read, Gauge>,
     unreadable: Family<Read, Gauge>,
     reservations: Family<Read, Gauge>,
@@ -142,6 +144,10 @@ impl ClusterMetrics {
             Unit::Seconds,
             self.last_event.clone(),
         );
+        let text = "Time since the API server was last heard of about a resource";
+        registry.register_with_unit("context_age", text, Unit::Seconds, self.age.clone());
+        let text = "Whether a resource is listed at intervals, because it cannot be watched";
+        registry.register("context_polled", text, self.polled.clone());
         let text = "Whether the watch of a resource has failed for longer than some seconds";
         registry.register("context_interrupted", text, self.interrupted.clone());
         let text = "Objects that cannot be read";
@@ -159,6 +165,11 @@ impl ClusterMetrics {
             self.objects.get_or_create(&read).set(number(status.objects));
             self.bytes.get_or_create(&read).set(number(status.bytes));
             self.last_event.get_or_create(&read).set(status.last_event.map_or(0, seconds));
+            if let Some(age) = status.age {
+                let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+                self.age.get_or_create(&read).set(age);
+            }
+            self.polled.get_or_create(&read).set(i64::from(status.polled));
             let interrupted = status.interrupted.is_some();
             self.interrupted.get_or_create(&read).set(i64::from(interrupted));
             self.unreadable.get_or_create(&read).set(number(status.unreadable));

@@ -35,8 +35,7 @@ pub(super) fn why_not(
 /// Whether no resource has been seen yet, or the first one only a moment ago and others not yet. A new
 /// server without permissions must not replace one that has them.
 fn is_blind(cluster: &Cluster, sync_timeout: Duration) -> bool {
-    let longest = cluster.kinds().iter().filter_map(|kind| kind.status().seen).max();
-    !cluster.is_seen() && longest.is_none_or(|longest| longest < sync_timeout)
+    !cluster.is_seen() && cluster.longest_seen().is_none_or(|longest| longest < sync_timeout)
 }
 
 /// Resources that were never seen, by the policies that can block and need them.
@@ -58,7 +57,7 @@ pub(super) fn unseen(set: &Set) -> Vec<String> {
 }
 
 /// A line for each resource: `[+]` if there is an answer, `[-]` if there is none, `[!]` if its
-/// watch fails.
+/// watch fails, or its lists if it is polled.
 pub(super) fn resources(set: &Set) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
@@ -73,6 +72,10 @@ fn resource(set: &Set, kind: &Kind) -> String {
         (_, Some(since)) => ("!", format!("interrupted for {} s", since.as_secs())),
         (Standing::NotInstalled, None) => ("+", "not installed".to_owned()),
         (Standing::Current, None) => ("+", format!("current, {} objects", status.objects)),
+    };
+    let polled = match status.age.filter(|_| status.polled && !text.is_empty()) {
+        Some(age) => format!(", polled {} s ago", age.as_secs()),
+        None => String::new(),
     };
     let unreadable = match status.unreadable {
         0 => String::new(),
@@ -91,5 +94,5 @@ fn resource(set: &Set, kind: &Kind) -> String {
     let needed =
         if mark == "+" { String::new() } else { format!("; needed by {}", needed.join(", ")) };
     let error = error.unwrap_or_default();
-    format!("[{mark}]{} {text}{unreadable}{error}{needed}", kind.resource())
+    format!("[{mark}]{} {text}{unreadable}{polled}{error}{needed}", kind.resource())
 }

@@ -44,6 +44,9 @@ impl Kind {
             reserved: Reservations::default(),
             synced: (options.source == Source::Snapshot).then(Instant::now),
             absent: false,
+            polled: reading.resource.is_server_version(),
+            unavailable: false,
+            lists: 0,
             contact: Instant::now(),
             failing: None,
             last_event: None,
@@ -110,7 +113,9 @@ impl Kind {
             Err(why) => {
                 // An API server has no objects without a name.
                 let Some(key) = key_of(object, namespace) else { return };
-                self.tell_unreadable(&key, why);
+                if !self.state.read().listing.unreadable.contains_key(&key) {
+                    self.tell_unreadable(&key, why);
+                }
                 listing.unreadable.insert(key, why);
             }
         }
@@ -140,6 +145,7 @@ impl Kind {
             }
         }
         state.listing = listing;
+        state.lists = state.lists.saturating_add(1);
         state.synced.get_or_insert_with(Instant::now);
         state.absent = false;
         state.heard(true, began);
@@ -150,7 +156,10 @@ impl Kind {
     /// The API server does not know the resource: the list is empty until it does.
     pub(super) fn absent(&self) {
         self.replace(self.empty(), Instant::now());
-        self.state.write().absent = true;
+        let mut state = self.state.write();
+        state.absent = true;
+        // What is installed later can be another API.
+        state.polled = self.resource().is_server_version();
     }
 
     /// Takes over an added or changed object.
@@ -257,6 +266,11 @@ pub(super) fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
     let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
     let namespace = text("/metadata/namespace").unwrap_or(namespace);
     Some(Key::new(namespace, text("/metadata/name")?))
+}
+
+/// The interval at which a resource is polled: no view becomes too old for one list that fails.
+pub(super) fn poll_time(options: &Options) -> Duration {
+    options.poll.min((options.max_age / 3).max(Duration::from_secs(1)))
 }
 
 /// The interval at which a watch is renewed if events are at most `max_age` old: three contacts in

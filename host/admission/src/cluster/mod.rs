@@ -3,8 +3,9 @@
 //! ```text
 //! descriptor.reads ─▶ Reading (per policy) ─▶ Kind (one per resource, however many policies read it)
 //!
-//!   live: list and watch ─┐
-//!   snapshot: files       ┴▶ Kind: objects, and reservations of what was just allowed
+//!   live: list and watch, ─┐
+//!         or poll          │
+//!   snapshot: files        ┴▶ Kind: objects, and reservations of what was just allowed
 //!                                │
 //!   direct: the API server ──▶ Lens (a World, what was read directly) ─▶ Reader (per call) ─▶ policy
 //! ```
@@ -17,6 +18,7 @@
 //! stored it, a verdict must hold both with it and without it ([`decide()`]).
 
 mod claims;
+mod connection;
 mod decide;
 mod direct;
 mod kind;
@@ -24,8 +26,10 @@ mod lens;
 mod live;
 mod pages;
 pub(crate) mod reader;
+mod requests;
 mod reservations;
 mod snapshot;
+mod split;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -39,11 +43,11 @@ use opgate_cluster::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
 pub use claims::{Claim, Claims};
+pub use connection::{Connection, ConnectionError, Watches};
 pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
 pub use direct::{Api, Direct};
 pub use kind::{Counters, Kind, Standing, Status};
 pub use lens::{Fresh, Lens, Listing, Needed, Scope, World};
-pub use live::{Connection, ConnectionError, Watches};
 pub use opgate_engine::reader::NotCurrent;
 pub use reader::{Reader, View};
 pub use reservations::{Bounds, Question};
@@ -82,6 +86,8 @@ pub struct Options {
     pub source: Source,
     /// Without contact for a longer time, a resource has no answer.
     pub max_age: Duration,
+    /// The interval at which a resource is listed that cannot be watched.
+    pub poll: Duration,
     /// The time in which an allowed object must be stored.
     pub reservation: Duration,
     /// The limit of reservations.
@@ -93,12 +99,13 @@ pub struct Options {
 impl Options {
     /// The defaults. Five minutes without contact are too long, because an API server sends a
     /// bookmark every minute. An API server stores an allowed object milliseconds later, unless
-    /// another webhook is slow.
+    /// another webhook is slow. What cannot be watched is listed every minute.
     #[must_use]
     pub fn of(source: Source) -> Self {
         Self {
             source,
             max_age: Duration::from_secs(300),
+            poll: Duration::from_secs(60),
             reservation: Duration::from_secs(2),
             bounds: Bounds::AUTHENTICATED,
             interrupted: Interrupted::Read,
@@ -195,7 +202,10 @@ impl Cluster {
     fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = usize> {
         let of = |kind: &Kind| {
             let resource = kind.resource();
-            resource.group == review.resource.group && resource.resource == review.resource.name
+            resource.group == review.resource.group
+                && resource.resource == review.resource.name
+                // Nobody stores it, whatever a cluster may call by the same name.
+                && !resource.is_server_version()
         };
         (0..).zip(&self.kinds).filter(move |(_, kind)| of(kind)).map(|(position, _)| position)
     }
@@ -299,22 +309,43 @@ impl Cluster {
         }
     }
 
-    /// Whether everything that policies read has been listed.
+    /// Whether everything that policies read has been listed, except what the API server cannot serve
+    /// while it serves something else.
     #[must_use]
     pub fn is_seen(&self) -> bool {
-        self.options.source != Source::Live || self.kinds.iter().all(|kind| kind.was_seen())
+        let is_live = self.options.source == Source::Live;
+        !is_live || (self.kinds.iter().all(|kind| kind.is_known()) && !self.sees_nothing())
     }
 
-    /// Waits until everything that policies read has been listed.
+    /// Whether nothing has been listed that policies read. The version of the API server is no
+    /// matter: everybody may read it.
+    fn sees_nothing(&self) -> bool {
+        let own = |kind: &&Arc<Kind>| !kind.resource().is_server_version();
+        let mut kinds = self.kinds.iter().filter(own).peekable();
+        kinds.peek().is_some() && !kinds.any(|kind| kind.was_seen())
+    }
+
+    /// The age of the first view of any resource; none before there is one. The version of the API
+    /// server counts only if nothing else is read.
+    #[must_use]
+    pub fn longest_seen(&self) -> Option<Duration> {
+        let is_all = self.kinds.iter().all(|kind| kind.resource().is_server_version());
+        let counts = |kind: &&Arc<Kind>| is_all || !kind.resource().is_server_version();
+        self.kinds.iter().filter(counts).filter_map(|kind| kind.status().seen).max()
+    }
+
+    /// Waits until everything that policies read has been listed, or cannot be.
     pub async fn seen(&self) {
-        for kind in &self.kinds {
-            loop {
-                let told = kind.settled().notified();
-                if self.options.source != Source::Live || kind.was_seen() {
-                    break;
-                }
-                told.await;
+        if self.kinds.is_empty() {
+            return;
+        }
+        loop {
+            let told: Vec<_> =
+                self.kinds.iter().map(|kind| Box::pin(kind.settled().notified())).collect();
+            if self.is_seen() {
+                return;
             }
+            futures_util::future::select_all(told).await;
         }
     }
 }

@@ -1,27 +1,25 @@
 //! Lists in pages of few bytes, whatever the size of the objects.
 //!
 //! ```text
-//! limit ─▶ answer ─ at most 2 MiB ─▶ parse, one at a time ─▶ Listing ─▶ the limit that fits the next page
-//!   ▲                 │ more
-//!   └── a quarter ────┘ down to one object, which is read while nothing else is
+//! limit ─▶ answer, as it arrives ─▶ one object after the other (split) ─▶ Listing
+//!   ▲                 │ 2 MiB                                               │
+//!   ├── a quarter ────┘ down to one object, or all of a server              │
+//!   │                   that does not know pages                            │
+//!   └───────────── the limit that fits the next page ───────────────────────┘
 //! ```
 //!
-//! The text of a page and the index of its parse are memory that tenants can fill: an index has
-//! several times the size of a text with nothing but brackets. So few pages are read at a time, and
-//! one of them is parsed.
+//! The text of an object and the index of its parse are memory that tenants can fill: an index has
+//! several times the size of a text with nothing but brackets. So few pages are read at a time, of
+//! each of them one object is in memory, and one object of all is parsed.
 
-use futures_util::AsyncReadExt as _;
-use kube::Client;
+use futures_util::AsyncBufReadExt as _;
 use kube::core::Request;
 use kube::core::params::ListParams;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Kind;
 use super::lens::Listing;
-use super::live::{ANSWER, label_selector, no_answer, path};
-use super::wire::{Trouble, page};
-use opgate_certs::words::causes;
-use opgate_text::one_line;
+use super::requests::{Server, in_time, label_selector, path};
+use super::wire::{Page, PageText, Trouble, take};
 
 /// Number of objects of the first page, and maximum number.
 const FIRST: u32 = 20;
@@ -29,28 +27,22 @@ const MOST: u32 = 500;
 
 /// Desired bytes of a page, and maximum bytes of a page with more than one object.
 const AIM: usize = 1 << 20;
-const LARGEST_PAGE: u64 = 2 << 20;
+const LARGEST_PAGE: usize = 2 << 20;
 
-/// Maximum bytes of an object, as a page of its own or as an event. An API server accepts requests
-/// of 3 MiB, and one byte can become six in JSON.
+/// An object of more bytes is read while no other such object is.
+const LARGE: usize = 2 << 20;
+
+/// Maximum bytes of an object, in a list or as an event. An API server accepts requests of 3 MiB, and
+/// one byte can become six in JSON.
 pub(super) const LARGEST_OBJECT: u64 = 32 << 20;
 
-/// Maximum number of concurrent pages.
-const AT_ONCE: u32 = 3;
+/// Maximum bytes that are kept of all objects of a list that is polled, or does not come in pages.
+/// Nothing else limits it: its objects are not stored by an API server. A thousand `PackageManifests`
+/// take some MiB.
+const MOST_KEPT: usize = 64 << 20;
 
-/// Limits of concurrent reads from an API server, for all resources.
-#[derive(Debug)]
-pub(super) struct Pages {
-    places: Semaphore,
-    parse: Semaphore,
-}
-
-impl Default for Pages {
-    fn default() -> Self {
-        let places = usize::try_from(AT_ONCE).unwrap_or(1);
-        Self { places: Semaphore::new(places), parse: Semaphore::new(1) }
-    }
-}
+/// Counts as kept of an object that cannot be read.
+const UNREADABLE: usize = 1 << 10;
 
 /// The reason why there is no page.
 enum NoPage {
@@ -58,23 +50,26 @@ enum NoPage {
     Trouble(Trouble),
 }
 
-impl Pages {
-    /// Permission to parse.
-    pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        self.parse.acquire().await.ok()
+impl<E: Into<Trouble>> From<E> for NoPage {
+    fn from(trouble: E) -> Self {
+        Self::Trouble(trouble.into())
     }
+}
 
+impl Server {
     /// All objects of a kind, or the one with this name.
     pub(super) async fn list(
         &self,
-        client: &Client,
         kind: &Kind,
         namespace: Option<&str>,
         name: Option<&str>,
     ) -> Result<Listing, Trouble> {
+        if kind.resource().is_server_version() {
+            return self.version(kind).await;
+        }
         let mut listing = kind.empty();
-        let mut limit = FIRST;
+        // Most of what is polled does not come in pages: then this is one request.
+        let mut limit = if kind.is_polled() { 1 } else { FIRST };
         let mut params = ListParams {
             label_selector: label_selector(kind),
             field_selector: name.map(|name| format!("metadata.name={}", escaped(name))),
@@ -84,61 +79,84 @@ impl Pages {
             params.limit = Some(limit);
             let request = Request::new(path(kind.resource(), namespace));
             let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
-            let answer = match self.ask(client, request, limit == 1).await {
-                Ok(answer) => answer,
-                Err(NoPage::TooLarge) if limit > 1 => {
+            let of = namespace.unwrap_or_default();
+            let (page, bytes) = match self.page(request, limit, kind, of, &mut listing).await {
+                Ok(page) => page,
+                Err(NoPage::TooLarge) => {
+                    if params.continue_token.is_none() {
+                        // The next answer is of another version, which need not have these objects.
+                        listing = kind.empty();
+                    }
                     // The same page again, from the same token.
                     limit = if name.is_some() { 1 } else { (limit / 4).max(1) };
                     continue;
                 }
-                Err(NoPage::TooLarge) => {
-                    let text = format!("an object of more than {LARGEST_OBJECT} bytes");
-                    return Err(Trouble::Other(text));
-                }
                 Err(NoPage::Trouble(trouble)) => return Err(trouble),
             };
-            let _one = self.one().await;
-            let bytes = answer.len();
-            let page = page(kind, &mut listing, answer, namespace.unwrap_or_default())?;
-            limit = next_limit(limit, bytes, page.count);
             if page.next.is_empty() {
                 listing.version = page.version;
                 return Ok(listing);
             }
+            limit = next_limit(limit, bytes, page.count);
             params.continue_token = Some(page.next);
         }
     }
 
-    /// The text of an answer. One that `is_single` can be large, and is read while no other is.
-    async fn ask(
+    /// Adds the objects of a page to a listing. Returns its metadata and its bytes.
+    async fn page(
         &self,
-        client: &Client,
         request: http::Request<Vec<u8>>,
-        is_single: bool,
-    ) -> Result<Vec<u8>, NoPage> {
-        let asking = async {
-            // A permit is taken when an answer arrives, so that a server that hangs does not delay
-            // others.
-            let stream = client.request_stream(request).await.map_err(Trouble::from)?;
-            let places = if is_single { AT_ONCE } else { 1 };
-            let most = if is_single { LARGEST_OBJECT } else { LARGEST_PAGE };
-            let _places = self.places.acquire_many(places).await.ok();
-            let mut answer = Vec::new();
-            let stream = std::pin::pin!(stream);
-            let mut rest = stream.take(most);
-            let read = rest.read_to_end(&mut answer).await;
-            let read = read.map_err(|e| Trouble::Other(one_line(&causes(&e), 512)))?;
-            if u64::try_from(read) == Ok(most) { Err(NoPage::TooLarge) } else { Ok(answer) }
+        limit: u32,
+        kind: &Kind,
+        namespace: &str,
+        listing: &mut Listing,
+    ) -> Result<(Page, usize), NoPage> {
+        // A permit is taken when an answer arrives, so that a server that hangs does not delay
+        // others.
+        let stream = self.ask(request).await?;
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let reading = async {
+            let _place = self.places.acquire().await.ok();
+            let mut stream = std::pin::pin!(stream);
+            let (mut text, mut bytes, mut large) = (PageText::default(), 0_usize, None);
+            loop {
+                let part = stream.fill_buf().await?;
+                let length = part.len();
+                if length == 0 {
+                    return Ok((text.end()?, bytes));
+                }
+                bytes = bytes.saturating_add(length);
+                let mut rest = part;
+                while let Some(item) = text.next(&mut rest)? {
+                    let _one = self.one().await;
+                    take(kind, listing, item, namespace)?;
+                    if kind.is_polled() || text.count() > most {
+                        is_bounded(listing)?;
+                    }
+                }
+                if bytes > LARGEST_PAGE && most > 1 && text.count() <= most {
+                    return Err(NoPage::TooLarge);
+                }
+                stream.consume_unpin(length);
+                if text.item_bytes() <= LARGE {
+                    large = None;
+                } else if large.is_none() {
+                    // Whoever holds it needs nothing else to go on.
+                    large = self.large.acquire().await.ok();
+                }
+            }
         };
-        let answer = tokio::time::timeout(ANSWER, asking).await;
-        answer.unwrap_or_else(|_| Err(Trouble::Other(no_answer(ANSWER)).into()))
+        in_time(reading).await
     }
 }
 
-impl From<Trouble> for NoPage {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+/// Whether no more is kept than may be.
+pub(super) fn is_bounded(listing: &Listing) -> Result<(), Trouble> {
+    let unreadable = listing.unreadable.len().saturating_mul(UNREADABLE);
+    if listing.objects.bytes().saturating_add(unreadable) <= MOST_KEPT {
+        return Ok(());
     }
+    Err(Trouble::Other(format!("objects of which more than {MOST_KEPT} bytes would be kept")))
 }
 
 /// Number of objects of the next page, for the desired bytes. It grows slowly, because large

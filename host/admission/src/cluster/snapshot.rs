@@ -1,5 +1,7 @@
-//! A cluster in files: the output of `kubectl get -A -o yaml`, taken as complete.
+//! A cluster in files: the output of `kubectl get -A -o yaml`, taken as complete, and that of
+//! `kubectl get --raw /version`.
 
+use opgate_cluster::server_version;
 use opgate_document::{Document, Value};
 use opgate_upstream::kinds::plural;
 use tokio::time::Instant;
@@ -13,11 +15,16 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds an object or a list of objects; returns their number.
+    /// Adds an object, a list of objects, or the version of the API server; returns the number of
+    /// objects.
     ///
     /// # Errors
     /// If it is neither: what is missing, and at which JSON pointer.
     pub fn add(&mut self, document: Document) -> Result<usize, String> {
+        if server_version(document.root()).is_some() {
+            self.documents.push(document);
+            return Ok(1);
+        }
         let mut count = 0;
         objects(document.root(), |pointer, object, _, _| {
             let named = object.get("/metadata/name").and_then(|name| name.text());
@@ -37,10 +44,18 @@ impl Snapshot {
         for kind in cluster.kinds() {
             kind.replace(kind.empty(), Instant::now());
         }
+        let versions = || cluster.kinds().iter().filter(|kind| kind.resource().is_server_version());
         for document in &self.documents {
+            if let Some(version) = server_version(document.root()) {
+                versions().for_each(|kind| kind.apply(version.root(), ""));
+                continue;
+            }
             let filled = objects(document.root(), |_, object, group, resource| {
                 let read = |kind: &&std::sync::Arc<super::Kind>| {
-                    kind.resource().group == group && kind.resource().resource == resource
+                    let known = kind.resource();
+                    // Only what the API server answers says which one it is.
+                    let is_version = known.is_server_version();
+                    known.group == group && known.resource == resource && !is_version
                 };
                 for kind in cluster.kinds().iter().filter(read) {
                     kind.apply(object, "");

@@ -1,22 +1,23 @@
 //! Decodes what an API server sends: a line of a watch, a page of a list, and errors.
 //!
 //! ```text
-//! line ─▶ event ─▶ Kind: an object applied or deleted, a bookmark; the version moves on
-//! page ─▶ page ──▶ Listing: its objects; where the list goes on
-//!           └────▶ Trouble
+//! line ─▶ event ────▶ Kind: an object applied or deleted, a bookmark; the version moves on
+//! page ─▶ PageText ─▶ Listing: its objects, one after the other; where the list goes on
+//!            └──────▶ Trouble
 //! ```
 //!
 //! Tenants write the content, which can have any nesting and repetition.
 
 use std::string::FromUtf8Error;
 
-use opgate_document::Document;
+use opgate_document::{Document, Kind as ValueKind};
 
 use super::Kind;
 use super::kind::key_of;
 use super::lens::Listing;
+use super::pages::LARGEST_OBJECT;
 use super::reservations::is_newer;
-use opgate_certs::words::causes;
+use super::split::Split;
 use opgate_text::one_line;
 
 /// Takes over one line of a watch, and its version.
@@ -63,27 +64,81 @@ pub(crate) struct Page {
     pub(crate) version: String,
 }
 
-/// Adds the objects of a page to a listing. Objects without a namespace get `namespace`.
-pub(crate) fn page(
+/// Maximum bytes of a page beside its objects.
+const LARGEST_FRAME: usize = 1 << 20;
+
+/// The text of a page as it arrives.
+#[derive(Debug, Default)]
+pub(crate) struct PageText {
+    split: Split,
+    count: usize,
+}
+
+impl PageText {
+    /// The text of the next object, if these bytes complete it. They become those after it.
+    ///
+    /// # Errors
+    /// If it is too large.
+    pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+        let item = self.split.next(bytes);
+        let held = item.as_ref().map_or(self.split.item_bytes(), Vec::len);
+        if u64::try_from(held).is_ok_and(|held| held >= LARGEST_OBJECT) {
+            return Err(Trouble::Other(format!("an object of more than {LARGEST_OBJECT} bytes")));
+        }
+        if self.split.frame_bytes() > LARGEST_FRAME {
+            let text = format!("an answer of more than {LARGEST_FRAME} bytes beside its objects");
+            return Err(Trouble::Other(text));
+        }
+        self.count = self.count.saturating_add(usize::from(item.is_some()));
+        Ok(item)
+    }
+
+    /// The number of objects so far.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The bytes of the object that is not complete.
+    pub(crate) fn item_bytes(&self) -> usize {
+        self.split.item_bytes()
+    }
+
+    /// The metadata after all objects.
+    ///
+    /// # Errors
+    /// If it was no page, or a part of one.
+    pub(crate) fn end(self) -> Result<Page, Trouble> {
+        let Self { split, count } = self;
+        let none = || Trouble::Other("the API server's answer is no list".to_owned());
+        let page = read_document(split.end().ok_or_else(none)?)?;
+        // Go writes an empty list as null.
+        let items = page.get("/items").ok_or_else(none)?;
+        if !matches!(
+            (items.kind(), items.length()),
+            (ValueKind::Null, _) | (ValueKind::List, Some(0))
+        ) {
+            return Err(none());
+        }
+        let text = |pointer: &str| page.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+        let (next, version) = (text("/metadata/continue"), text("/metadata/resourceVersion"));
+        Ok(Page { count, next: next.to_owned(), version: version.to_owned() })
+    }
+}
+
+/// Adds an object to a listing. An object without a namespace gets `namespace`.
+pub(crate) fn take(
     kind: &Kind,
     listing: &mut Listing,
-    json: Vec<u8>,
+    item: Vec<u8>,
     namespace: &str,
-) -> Result<Page, Trouble> {
-    let page = read_document(json)?;
-    let mut count = 0;
-    for item in page.get("/items").into_iter().flat_map(|items| items.items()) {
-        kind.take(listing, item, namespace);
-        count += 1;
-    }
-    let text = |pointer: &str| page.get(pointer).and_then(|v| v.text()).unwrap_or_default();
-    let (next, version) = (text("/metadata/continue"), text("/metadata/resourceVersion"));
-    Ok(Page { count, next: next.to_owned(), version: version.to_owned() })
+) -> Result<(), Trouble> {
+    kind.take(listing, read_document(item)?.root(), namespace);
+    Ok(())
 }
 
 /// Bytes that are not UTF-8 become U+FFFD: a client that writes protobuf can store anything in
 /// `managedFields`.
-fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
+pub(super) fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
     let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
     Document::deep(String::from_utf8(json).unwrap_or_else(lossy))
         .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
@@ -101,23 +156,33 @@ pub(crate) enum Trouble {
     /// Watches without any message.
     #[error("watches say nothing")]
     Silence,
-    #[error("forbidden: {0}; grant list and watch on it to the service account of opgate")]
+    #[error("forbidden: {0}")]
     Forbidden(String),
+    /// The resource cannot be watched, or not even listed.
+    #[error("{0}")]
+    NotAllowed(String),
+    /// The API server cannot serve the resource now.
+    #[error("{0}")]
+    Unavailable(String),
     #[error("{0}")]
     Other(String),
 }
 
-impl From<kube::Error> for Trouble {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::of(status.code, &status.message),
-            other => Self::Other(one_line(&causes(&other), 512)),
-        }
-    }
-}
-
 impl Trouble {
-    fn of(code: u16, message: &str) -> Self {
+    /// The text for people, with the missing permission.
+    pub(super) fn told(&self, kind: &Kind) -> String {
+        let on = match self {
+            Self::Forbidden(_) if kind.resource().is_server_version() => "get on /version",
+            // Nothing else is asked for.
+            Self::Forbidden(_) if kind.is_polled() => "list on it",
+            Self::Forbidden(_) => "list and watch on it",
+            _ => return self.to_string(),
+        };
+        format!("{self}; grant {on} to the service account of opgate")
+    }
+
+    /// The error of an answer with this code.
+    pub(super) fn of(code: u16, message: &str) -> Self {
         let message = one_line(message, 512);
         match code {
             404 => Self::Absent,
@@ -126,6 +191,8 @@ impl Trouble {
             // longer has.
             504 if message.contains("Too large resource version") => Self::Gone,
             403 => Self::Forbidden(message),
+            405 => Self::NotAllowed(format!("{code}: {message}")),
+            503 => Self::Unavailable(format!("{code}: {message}")),
             _ => Self::Other(format!("{code}: {message}")),
         }
     }

@@ -347,16 +347,17 @@ enum Found<'s> {
 fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
     let is_reviewed = |kind: &cluster::Kind| {
         let resource = kind.resource();
-        policies.iter().flat_map(|policy| &policy.requests).any(|requests| {
-            let has = |list: &[String], name: &str| list.iter().any(|l| l == "*" || l == name);
-            has(&requests.rule.groups, &resource.group)
-                && has(&requests.rule.resources, &resource.resource)
-                && requests
-                    .rule
-                    .operations
-                    .iter()
-                    .any(|o| matches!(o, Operation::Create | Operation::Update))
-        })
+        !resource.is_server_version()
+            && policies.iter().flat_map(|policy| &policy.requests).any(|requests| {
+                let has = |list: &[String], name: &str| list.iter().any(|l| l == "*" || l == name);
+                has(&requests.rule.groups, &resource.group)
+                    && has(&requests.rule.resources, &resource.resource)
+                    && requests
+                        .rule
+                        .operations
+                        .iter()
+                        .any(|o| matches!(o, Operation::Create | Operation::Update))
+            })
     };
     let kinds = cluster.kinds().iter().enumerate();
     kinds.filter(|(_, kind)| is_reviewed(kind)).map(|(position, _)| position).collect()

@@ -114,6 +114,10 @@ struct ClusterArgs {
     /// Maximum age of what is known of a resource; beyond it the policy's `onError` decides
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
     context_max_age: Duration,
+    /// How often to list a resource that the API server cannot watch; at most a third of
+    /// `--context-max-age`
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_poll)]
+    poll_interval: Duration,
     /// How long an API server may take to store an allowed object, including other webhooks; until
     /// then the object counts as if it were stored
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_reservation)]
@@ -136,6 +140,13 @@ fn parse_reservation(text: &str) -> Result<Duration, String> {
         return Err("must be at most 24h".to_owned());
     }
     Ok(time)
+}
+
+/// A list can be some hundred MiB.
+fn parse_poll(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(3_600);
+    if bounds.contains(&time) { Ok(time) } else { Err("must be from 1s to 1h".to_owned()) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -190,6 +201,7 @@ impl ClusterArgs {
         };
         cluster::Options {
             max_age: self.context_max_age,
+            poll: self.poll_interval,
             reservation: self.reservation,
             interrupted: self.interrupted,
             bounds,

@@ -48,8 +48,15 @@ pub struct Status {
     pub standing: Standing,
     /// The time for which the watch has failed, if it is long enough to matter.
     pub interrupted: Option<Duration>,
+    /// Whether it is listed at intervals, because it cannot be watched.
+    pub polled: bool,
     /// The age of the first view.
     pub seen: Option<Duration>,
+    /// The age of the view: the time since the last contact. None for files, and before the first
+    /// view.
+    pub age: Option<Duration>,
+    /// The number of lists that were taken over.
+    pub lists: u64,
     /// Objects.
     pub objects: usize,
     /// Objects that cannot be read.
@@ -75,6 +82,12 @@ pub(super) struct State {
     pub(super) synced: Option<Instant>,
     /// The API server does not know the resource.
     pub(super) absent: bool,
+    /// It is listed at intervals, because it cannot be watched.
+    pub(super) polled: bool,
+    /// The API server cannot serve it now.
+    pub(super) unavailable: bool,
+    /// The number of lists.
+    pub(super) lists: u64,
     /// The time of the last decoded message of the API server: a list, an event, a bookmark.
     pub(super) contact: Instant,
     /// The time since which there are only errors.
@@ -89,6 +102,7 @@ impl State {
         self.contact = at;
         self.failing = None;
         self.error = None;
+        self.unavailable = false;
         if is_event {
             self.last_event = Some(SystemTime::now());
         }
@@ -132,6 +146,28 @@ impl State {
 }
 
 impl Kind {
+    /// Whether the resource is listed at intervals, because it cannot be watched.
+    pub(in crate::cluster) fn is_polled(&self) -> bool {
+        self.state.read().polled
+    }
+
+    /// Records whether it is; returns whether that is new.
+    pub(in crate::cluster) fn set_polled(&self, polled: bool) -> bool {
+        std::mem::replace(&mut self.state.write().polled, polled) != polled
+    }
+
+    /// The API server cannot serve the resource, and nobody knows when it will.
+    pub(in crate::cluster) fn unavailable(&self) {
+        self.state.write().unavailable = true;
+        self.settled().notify_waiters();
+    }
+
+    /// Whether nothing waits for the resource: it was seen, or cannot be.
+    pub(in crate::cluster) fn is_known(&self) -> bool {
+        let state = self.state.read();
+        state.synced.is_some() || state.unavailable
+    }
+
     /// The state of the resource.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -140,7 +176,12 @@ impl Kind {
         Status {
             standing: state.standing(&self.options),
             interrupted: state.interrupted().filter(|_| self.options.source == Source::Live),
+            polled: state.polled,
             seen: state.synced.map(|since| since.elapsed()),
+            age: (self.options.source == Source::Live)
+                .then(|| state.synced.map(|_| state.contact.elapsed()))
+                .flatten(),
+            lists: state.lists,
             objects: state.listing.objects.len(),
             unreadable: state.listing.unreadable.len(),
             reservations: state.reserved.len(),

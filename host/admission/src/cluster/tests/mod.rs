@@ -3,6 +3,7 @@
 mod decide;
 mod kind;
 mod model;
+mod polled;
 mod reader;
 
 use super::*;

@@ -1,0 +1,181 @@
+//! The connection to an API server: credentials, a task for each resource, and direct reads.
+//!
+//! ```text
+//! kubeconfig, pod ─▶ Connection ─┬▶ watch: a task for each resource (live) ─▶ Kind
+//!                                └▶ Api: direct reads
+//! ```
+//!
+//! The client (credentials, TLS, token renewal) is that of `kube`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use kube::client::ClientBuilder;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tower::util::MapRequestLayer;
+
+use super::direct::Api;
+use super::lens::{Listing, Scope};
+use super::live::{Waits, follow};
+use super::requests::Server;
+use super::token::Token;
+use super::wire::Trouble;
+use super::{Cluster, Kind, Standing};
+use opgate_certs::words::causes;
+use opgate_supervise::{Supervised, Supervisor};
+use opgate_text::one_line;
+
+/// The interval at which reservations that have ended are searched for.
+const EXPIRES: Duration = Duration::from_secs(5);
+
+/// The reason why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig {path}: {why}")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// The error in it.
+        why: String,
+    },
+    /// The service account cannot be used.
+    #[error("in-cluster credentials: {0}")]
+    InCluster(String),
+    /// There is no client for them.
+    #[error("cannot make a client for the API server: {0}")]
+    Client(String),
+}
+
+/// An API server. Nothing is sent before the first query.
+#[derive(Clone)]
+pub struct Connection(Arc<Server>);
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// With the credentials of kubeconfigs, merged as in `kubectl`: the first value counts, and one
+    /// of several files can be missing. `context` is one of their contexts; the default is the
+    /// current one.
+    ///
+    /// # Errors
+    /// If they cannot be used.
+    pub async fn kubeconfig(
+        paths: &[PathBuf],
+        context: Option<&str>,
+    ) -> Result<Self, ConnectionError> {
+        let failed = |why: String| {
+            let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            ConnectionError::Kubeconfig { path: paths.join(", "), why: one_line(&why, 512) }
+        };
+        let mut kubeconfig = Kubeconfig::default();
+        for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
+            let more = Kubeconfig::read_from(path).map_err(|e| failed(causes(&e)))?;
+            kubeconfig = kubeconfig.merge(more).map_err(|e| failed(causes(&e)))?;
+        }
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        Self::with(config.map_err(|e| failed(causes(&e)))?)
+    }
+
+    /// With the service account of this pod.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    pub fn in_cluster() -> Result<Self, ConnectionError> {
+        let config = Config::incluster();
+        Self::with(config.map_err(|e| ConnectionError::InCluster(one_line(&causes(&e), 512)))?)
+    }
+
+    fn with(mut config: Config) -> Result<Self, ConnectionError> {
+        // This loop has its own waits, and must know about errors.
+        config.default_retry = false;
+        let failed = |e: &kube::Error| ConnectionError::Client(one_line(&causes(e), 512));
+        let token = Token::of(&mut config.auth_info).map_err(ConnectionError::Client)?;
+        let client = ClientBuilder::try_from(config).map_err(|e| failed(&e))?;
+        let client = client.with_layer(&MapRequestLayer::new(move |request| match &token {
+            Some(token) => token.authorize(request),
+            None => request,
+        }));
+        Ok(Self(Arc::new(Server::new(client.build()))))
+    }
+
+    /// Keeps a view current in tasks of the current runtime, one for each resource, until the
+    /// result is dropped.
+    #[must_use]
+    pub fn watch(&self, cluster: &Cluster, supervisor: &Supervisor) -> Watches {
+        let options = cluster.options();
+        let task = |kind: &Arc<Kind>| {
+            let (server, kind) = (self.0.clone(), kind.clone());
+            supervisor.spawn(format!("watch {}", kind.resource()), move || {
+                let (server, kind) = (server.clone(), kind.clone());
+                async move {
+                    let mut waits = Waits::new(&options);
+                    loop {
+                        let wait = follow(&server, &kind, &mut waits).await;
+                        server.pause(&kind, wait).await;
+                    }
+                }
+            })
+        };
+        let mut tasks: Vec<_> = cluster.kinds().iter().map(task).collect();
+        let kinds = cluster.kinds().to_vec();
+        tasks.push(supervisor.spawn("reservations".to_owned(), move || {
+            let kinds = kinds.clone();
+            async move {
+                loop {
+                    tokio::time::sleep(EXPIRES).await;
+                    for kind in &kinds {
+                        kind.expire();
+                    }
+                }
+            }
+        }));
+        Watches { _tasks: tasks }
+    }
+
+    /// The current objects of the API server. It is a list, so that the answer has the version up
+    /// to which it holds.
+    async fn list_now(&self, kind: &Kind, scope: &Scope) -> Result<Listing, String> {
+        let (namespace, name) = match scope {
+            Scope::All => (kind.namespace(), None),
+            Scope::Namespace(namespace) => (Some(namespace.as_str()), None),
+            Scope::Object(key) => {
+                (Some(&*key.namespace).filter(|namespace| !namespace.is_empty()), Some(&*key.name))
+            }
+        };
+        match self.0.list(kind, namespace, name).await {
+            Ok(listing) => Ok(listing),
+            // The watch has found out the same.
+            Err(Trouble::Absent) if kind.status().standing == Standing::NotInstalled => {
+                Ok(kind.empty())
+            }
+            Err(trouble) => Err(format!("{}: {}", kind.resource(), trouble.told(kind))),
+        }
+    }
+}
+
+impl Api for Connection {
+    fn list<'a>(
+        &'a self,
+        kind: &'a Kind,
+        scope: &'a Scope,
+    ) -> BoxFuture<'a, Result<Listing, String>> {
+        Box::pin(self.list_now(kind, scope))
+    }
+}
+
+/// The watches of a view. They end with it.
+#[derive(Debug)]
+pub struct Watches {
+    _tasks: Vec<Supervised>,
+}

@@ -1,0 +1,194 @@
+//! Single requests to an API server.
+//!
+//! ```text
+//! request ─▶ ask ─┬▶ the text of the answer, as it arrives ─▶ pages, live
+//!                 └▶ Trouble: an error of any size, of which the beginning is read
+//! ```
+//!
+//! An answer may come from another server behind the aggregation layer. Nobody but the administrator
+//! chose that one, but it is not the API server: nothing it sends is read without a limit.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::{AsyncBufRead, AsyncReadExt as _, TryStreamExt as _};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use opgate_cluster::{Resource, server_version};
+use opgate_document::Document;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use super::Kind;
+use super::lens::Listing;
+use super::wire::{Trouble, read_document};
+use opgate_certs::words::causes;
+use opgate_text::one_line;
+
+/// Time limit of an answer, except for a watch: until it begins, and from then on until it ends.
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
+
+/// Maximum bytes of an error that are read.
+const MOST_OF_ERROR: u64 = 64 << 10;
+
+/// Maximum bytes of an answer that is read as a whole: discovery of a group, a version.
+const MOST_OF_WHOLE: u64 = 1 << 20;
+
+/// Maximum number of concurrent pages.
+const AT_ONCE: usize = 3;
+
+/// An API server, and limits of concurrent reads from it, for all resources.
+pub(super) struct Server {
+    client: Client,
+    /// To read a page.
+    pub(super) places: Semaphore,
+    /// To read an object that is larger than a page.
+    pub(super) large: Semaphore,
+    parse: Semaphore,
+    /// Notified when a resource is current again.
+    recovered: Notify,
+}
+
+impl Server {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            places: Semaphore::new(AT_ONCE),
+            large: Semaphore::new(1),
+            parse: Semaphore::new(1),
+            recovered: Notify::new(),
+        }
+    }
+
+    /// Permission to parse.
+    pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.parse.acquire().await.ok()
+    }
+
+    /// The text of an answer. Only its beginning has a time limit.
+    pub(super) async fn ask(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<impl AsyncBufRead + use<>, Trouble> {
+        let asking = async {
+            let answer = self.client.send(request.map(Body::from)).await?;
+            let status = answer.status();
+            let stream = answer.into_body().into_data_stream().map_err(io::Error::other);
+            let stream = stream.into_async_read();
+            if status.is_success() {
+                return Ok(stream);
+            }
+            let mut text = Vec::new();
+            // Without a text there is still the code.
+            let _ = std::pin::pin!(stream.take(MOST_OF_ERROR)).read_to_end(&mut text).await;
+            Err(Trouble::of(status.as_u16(), &message(text)))
+        };
+        in_time(asking).await
+    }
+
+    /// A document at a path.
+    async fn document(&self, path: &str) -> Result<Document, Trouble> {
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|e| Trouble::Other(e.to_string()))?;
+        let stream = self.ask(request).await?;
+        let mut text = Vec::new();
+        let mut rest = std::pin::pin!(stream.take(MOST_OF_WHOLE));
+        in_time(async { rest.read_to_end(&mut text).await.map_err(Trouble::from) }).await?;
+        if u64::try_from(text.len()) == Ok(MOST_OF_WHOLE) {
+            let text = format!("{path} has more than {MOST_OF_WHOLE} bytes");
+            return Err(Trouble::Other(text));
+        }
+        let _one = self.one().await;
+        read_document(text)
+    }
+
+    /// Whether the API server says that a resource can be watched; `None` if it says nothing.
+    pub(super) async fn watches(&self, resource: &Resource) -> Option<bool> {
+        if resource.is_server_version() {
+            return Some(false);
+        }
+        let document = self.document(&api(resource)).await.ok()?;
+        let mut resources = document.get("/resources").into_iter().flat_map(|list| list.items());
+        let name = |of: &str| of == resource.resource;
+        let found = resources
+            .find(|one| one.get("/name").and_then(|value| value.text()).is_some_and(name))?;
+        let mut verbs = found.get("/verbs")?.items();
+        Some(verbs.any(|verb| verb.text() == Some("watch")))
+    }
+
+    /// The version of the API server as the only object of its resource.
+    pub(super) async fn version(&self, kind: &Kind) -> Result<Listing, Trouble> {
+        let answer = self.document("/version").await?;
+        let none = || Trouble::Other("/version has no gitVersion".to_owned());
+        let object = server_version(answer.root()).ok_or_else(none)?;
+        let mut listing = kind.empty();
+        kind.take(&mut listing, object.root(), "");
+        Ok(listing)
+    }
+
+    /// Waits before the next request about a resource. After an interruption the API server may be
+    /// another one, of another version.
+    pub(super) async fn pause(&self, kind: &Kind, wait: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = self.recovered.notified(), if kind.resource().is_server_version() => {}
+        }
+    }
+
+    /// A resource is current again.
+    pub(super) fn has_recovered(&self) {
+        self.recovered.notify_waiters();
+    }
+}
+
+/// An answer that does not come is an error.
+pub(super) async fn in_time<T, E: From<Trouble>>(
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let answer = tokio::time::timeout(ANSWER, answer).await;
+    answer.unwrap_or_else(|_| Err(Trouble::Other(no_answer(ANSWER)).into()))
+}
+
+/// The text of an error: that of a `Status`, or whatever a proxy says instead.
+fn message(text: Vec<u8>) -> String {
+    let text = String::from_utf8(text)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    let status = Document::parse(&text).ok();
+    let message = status.as_ref().and_then(|status| status.get("/message")?.text());
+    message.unwrap_or_else(|| text.trim()).to_owned()
+}
+
+impl From<kube::Error> for Trouble {
+    fn from(error: kube::Error) -> Self {
+        Self::Other(one_line(&causes(&error), 512))
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Other(one_line(&causes(&error), 512))
+    }
+}
+
+pub(super) fn no_answer(waited: Duration) -> String {
+    format!("no answer from the API server within {} s", waited.as_secs())
+}
+
+/// `/apis/<group>/<version>`
+fn api(Resource { group, version, .. }: &Resource) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}
+
+/// `/apis/<group>/<version>[/namespaces/<namespace>]/<resource>`
+pub(super) fn path(resource: &Resource, namespace: Option<&str>) -> String {
+    let (api, resource) = (api(resource), &resource.resource);
+    match namespace {
+        Some(namespace) => format!("{api}/namespaces/{namespace}/{resource}"),
+        None => format!("{api}/{resource}"),
+    }
+}
+
+pub(super) fn label_selector(kind: &Kind) -> Option<String> {
+    Some(kind.labels()).filter(|labels| !labels.is_empty()).map(ToString::to_string)
+}

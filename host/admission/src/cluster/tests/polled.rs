@@ -1,0 +1,227 @@
+//! What is polled, what is unavailable, and the version of the API server.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::kind::poll_time;
+use crate::cluster::pages::is_bounded;
+use crate::cluster::wire::{PageText, Trouble};
+use crate::review::{Review, text};
+
+/// Resources without any field.
+fn reading(resources: &[&str]) -> Vec<Reading> {
+    let reading = |name: &&str| {
+        let mut parts = name.split('/').map(str::to_owned);
+        let mut part = || parts.next().unwrap();
+        let resource = Resource { group: part(), version: part(), resource: part() };
+        let fields = ["/gitVersion".to_owned(), "/spec".to_owned()];
+        let declaration = Declaration::new(&fields, &[], &[]).unwrap();
+        Reading { resource, declaration, labels: Selector::default(), namespace: None }
+    };
+    resources.iter().map(reading).collect()
+}
+
+const VERSIONS: &str = "opgate.dev/v1alpha1/serverversions";
+
+/// What is kept of the object `kubernetes`.
+fn version(cluster: &Cluster) -> Option<Value> {
+    let got = cluster.kinds[0].get(&Key::new("", "kubernetes"), None, World::Stored).unwrap();
+    let raw = got.object?.document().root().raw().into_owned();
+    Some(serde_json::from_str(&raw).unwrap())
+}
+
+fn snapshot(documents: &[&str]) -> Cluster {
+    let cluster = Cluster::new(&reading(&[VERSIONS]), Options::of(Source::Snapshot));
+    let mut snapshot = Snapshot::default();
+    for json in documents {
+        assert_eq!(snapshot.add(Document::parse(json).unwrap()), Ok(1), "{json}");
+    }
+    snapshot.fill(&cluster);
+    cluster
+}
+
+const ANSWER: &str = r#"{"major":"1","minor":"25","gitVersion":"v1.25.4","goVersion":"go1.19"}"#;
+const OBJECT: &str = r#"{"apiVersion":"opgate.dev/v1alpha1","kind":"ServerVersion",
+    "metadata":{"name":"kubernetes"},"gitVersion":"v9.9.9"}"#;
+
+#[test]
+fn the_version_of_files_is_what_an_api_server_has_answered() {
+    let kept = json!({"metadata": {"name": "kubernetes"}, "gitVersion": "v1.25.4"});
+    assert_eq!(version(&snapshot(&[ANSWER])), Some(kept.clone()));
+    assert_eq!(version(&snapshot(&[ANSWER, OBJECT])), Some(kept));
+    assert_eq!(version(&snapshot(&[OBJECT])), None, "an object says nothing about the server");
+    let newer = ANSWER.replace("25.4", "26.0");
+    let last = version(&snapshot(&[ANSWER, &newer])).unwrap();
+    assert_eq!(last["gitVersion"], "v1.26.0", "the last one counts");
+    let of_kubectl = r#"{"serverVersion":{"gitVersion":"v1.25.4"}}"#;
+    let refused = Snapshot::default().add(Document::parse(of_kubectl).unwrap());
+    assert_eq!(refused, Err("/apiVersion is missing: not a Kubernetes object".to_owned()));
+}
+
+#[test]
+fn no_request_changes_the_version_of_the_api_server() {
+    let object: Value = serde_json::from_str(OBJECT).unwrap();
+    let kind = json!({"group": "opgate.dev", "version": "v1alpha1", "kind": "ServerVersion"});
+    let resource =
+        json!({"group": "opgate.dev", "version": "v1alpha1", "resource": "serverversions"});
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "kind": kind, "resource": resource, "name": "kubernetes",
+            "operation": "CREATE", "userInfo": {}, "object": object,
+        },
+    });
+    let review = text(review.to_string().into_bytes()).unwrap();
+    let review = Review::read(&review).unwrap();
+    let files = snapshot(&[ANSWER]);
+    files.evolve(&review);
+    assert_eq!(version(&files).unwrap()["gitVersion"], "v1.25.4");
+    let live = Cluster::new(&reading(&[VERSIONS]), Options::of(Source::Live));
+    let inputs = review.inputs();
+    assert!(live.change(&review, inputs.object.as_ref(), None).is_none(), "nothing to reserve");
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_not_waited_for_as_long_as_anything_is_seen() {
+    let resources = ["g/v1/a", "g/v1/b", VERSIONS];
+    let cluster = Cluster::new(&reading(&resources), Options::of(Source::Live));
+    let [a, b, own] = &cluster.kinds[..] else { panic!() };
+    assert!(!cluster.is_seen() && cluster.longest_seen().is_none());
+    list(own, "", &[]);
+    b.failed("503: service unavailable".to_owned());
+    b.unavailable();
+    assert!(!cluster.is_seen(), "a is still listed");
+    a.unavailable();
+    assert!(!cluster.is_seen(), "nothing is served, and everybody may read the version");
+    assert!(cluster.longest_seen().is_none());
+    list(a, "1", &[]);
+    assert!(cluster.is_seen() && cluster.longest_seen().is_some());
+    cluster.seen().await;
+    assert_eq!(b.status().standing, Standing::Unseen);
+    let why = b.get(&key("x"), None, World::Stored).map(|_| ());
+    let expected = "g/v1/b is not synced yet: 503: service unavailable".to_owned();
+    assert_eq!(why, Err(NotCurrent::Unknown(expected)));
+
+    let own = Cluster::new(&reading(&[VERSIONS]), Options::of(Source::Live));
+    assert!(!own.is_seen());
+    list(&own.kinds[0], "", &[]);
+    assert!(own.is_seen() && own.longest_seen().is_some(), "nothing else is read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_the_first_lists_is_told_of_each() {
+    let cluster =
+        Arc::new(Cluster::new(&reading(&["g/v1/a", "g/v1/b"]), Options::of(Source::Live)));
+    let waiting = tokio::spawn({
+        let cluster = cluster.clone();
+        async move { cluster.seen().await }
+    });
+    tokio::task::yield_now().await;
+    list(&cluster.kinds[0], "1", &[]);
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    cluster.kinds[1].unavailable();
+    waiting.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_polled_resource_is_as_old_as_its_last_list() {
+    let kind = live_polled();
+    assert!(kind.status().polled);
+    tokio::time::advance(Duration::from_secs(70)).await;
+    let status = kind.status();
+    assert_eq!((status.age, status.lists), (Some(Duration::from_secs(70)), 1));
+    list(&kind, "", &[object("a", "", "", "x")]);
+    let status = kind.status();
+    assert_eq!((status.age, status.lists, status.objects), (Some(Duration::ZERO), 2, 1));
+    tokio::time::advance(Duration::from_secs(301)).await;
+    kind.failed("503: service unavailable".to_owned());
+    let why = kind.get(&key("a"), None, World::Stored).map(|_| ());
+    let expected = "g/v1/r was last heard of 301 s ago: 503: service unavailable".to_owned();
+    assert_eq!(why, Err(NotCurrent::Unknown(expected)));
+    kind.absent();
+    assert!(!kind.status().polled, "what is installed next can be watched");
+}
+
+fn live_polled() -> Arc<Kind> {
+    let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
+    list(&kind, "", &[]);
+    assert!(kind.set_polled(true) && !kind.set_polled(true));
+    kind
+}
+
+#[test]
+fn a_missing_permission_is_one_that_is_needed() {
+    let told = |resource: &str, polled: bool| {
+        let cluster = Cluster::new(&reading(&[resource]), Options::of(Source::Live));
+        let kind = &cluster.kinds[0];
+        kind.set_polled(polled || kind.is_polled());
+        Trouble::of(403, "because").told(kind)
+    };
+    for (resource, polled, grant) in [
+        ("g/v1/r", false, "grant list and watch on it"),
+        ("g/v1/r", true, "grant list on it"),
+        (VERSIONS, false, "grant get on /version"),
+    ] {
+        let text = format!("forbidden: because; {grant} to the service account of opgate");
+        assert_eq!(told(resource, polled), text);
+    }
+}
+
+#[test]
+fn a_view_does_not_become_too_old_between_two_lists() {
+    for (poll, max_age, seconds) in [(60, 300, 60), (600, 300, 100), (60, 6, 2), (60, 1, 1)] {
+        let options = Options {
+            poll: Duration::from_secs(poll),
+            max_age: Duration::from_secs(max_age),
+            ..Options::of(Source::Live)
+        };
+        assert_eq!(poll_time(&options), Duration::from_secs(seconds));
+    }
+}
+
+#[test]
+fn what_no_api_server_stores_is_kept_up_to_a_limit() {
+    let kind = live_polled();
+    let mut listing = kind.empty();
+    // Kept twice: it is a value of an index, too.
+    let large = |name: usize| object(&name.to_string(), "", "", &"x".repeat(1 << 20));
+    for name in 0..31 {
+        kind.take(&mut listing, large(name).root(), "");
+        assert!(is_bounded(&listing).is_ok(), "{name}");
+    }
+    kind.take(&mut listing, large(31).root(), "");
+    let why = is_bounded(&listing).unwrap_err().to_string();
+    assert_eq!(why, "objects of which more than 67108864 bytes would be kept");
+}
+
+/// All objects of a text that arrives in parts, or why it is no list.
+fn read(text: &[u8]) -> Result<usize, String> {
+    let (mut page, mut rest) = (PageText::default(), text);
+    while page.next(&mut rest).map_err(|trouble| trouble.to_string())?.is_some() {}
+    page.end().map(|page| page.count).map_err(|trouble| trouble.to_string())
+}
+
+#[test]
+fn what_is_no_list_has_no_objects_instead_of_none() {
+    let none = || Err("the API server's answer is no list".to_owned());
+    for (text, expected) in [
+        (r#"{"items":[{},{}]}"#, Ok(2)),
+        (r#"{"items":null}"#, Ok(0)),
+        ("{}", none()),
+        ("[]", none()),
+        (r#"{"kind":"Status","status":"Success"}"#, none()),
+        (r#"{"items":{}}"#, none()),
+        (r#"{"it\u0065ms":[{}]}"#, none()),
+        (r#"{"items":[{}],"items":[]}"#, none()),
+    ] {
+        assert_eq!(read(text.as_bytes()), expected, "{text}");
+    }
+    let cut = read(br#"{"items":[{},{"#).unwrap_err();
+    assert!(cut.starts_with("the API server's answer is not JSON"), "{cut}");
+    let large = [br#"{"items":["#.as_slice(), &vec![b'['; 32 << 20]].concat();
+    assert_eq!(read(&large), Err("an object of more than 33554432 bytes".to_owned()));
+    let beside = [br#"{"a":""#.as_slice(), &vec![b'x'; 2 << 20]].concat();
+    let expected = "an answer of more than 1048576 bytes beside its objects";
+    assert_eq!(read(&beside), Err(expected.to_owned()));
+}
