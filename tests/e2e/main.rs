@@ -23,6 +23,7 @@ mod identities;
 mod imports;
 mod manifests;
 mod network;
+mod polled;
 mod port;
 mod rules;
 mod vectors;

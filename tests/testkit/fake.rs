@@ -3,7 +3,7 @@
 //!
 //! It answers as a real one where clients can tell: lists in pages of one snapshot, watches that
 //! replay and then follow, bookmarks, selectors, metadata alone, discovery, creation and changes,
-//! and errors as `Status`. It checks neither tokens nor schemas, speaks JSON only, takes every patch
+//! and errors as `Status`. Types can be served by another server behind it. It checks neither tokens nor schemas, speaks JSON only, takes every patch
 //! for a merge patch, and knows no subresources.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -230,6 +230,40 @@ impl FakeCluster {
         self.shared.change(|cluster| cluster.paused = false);
     }
 
+    /// From now on a resource type is served by another API server behind this one, which lists and
+    /// gets, but knows no watches, no pages and no versions of lists.
+    pub fn aggregate(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| {
+            let of = of(group, plural);
+            cluster.watches.retain(|watch| watch.view.of != of);
+            cluster.aggregated.insert(of);
+        });
+    }
+
+    /// Takes [`aggregate`](Self::aggregate) back.
+    pub fn integrate(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| cluster.aggregated.remove(&of(group, plural)));
+    }
+
+    /// Whether the server behind this one that serves a group can be reached: without it everything
+    /// below the group is answered with 503, and a text that is no `Status`.
+    pub fn reach(&self, group: &str, can: bool) {
+        self.shared.change(|cluster| match can {
+            true => cluster.unreached.remove(group),
+            false => cluster.unreached.insert(group.to_owned()),
+        });
+    }
+
+    /// Answers watches of a resource type with 403, as without that verb in a role.
+    pub fn forbid_watch(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| cluster.unwatched.insert(of(group, plural)));
+    }
+
+    /// The answer of `/version` from now on; 403 forbids it, 404 takes it away.
+    pub fn release(&self, version: Value) {
+        self.shared.change(|cluster| cluster.release = Some(version));
+    }
+
     /// Answers the next requests, of any kind, with an HTTP error: 429 with `Retry-After: 1`.
     pub fn fail(&self, code: u16, times: usize) {
         self.shared.change(|cluster| cluster.failures.extend(std::iter::repeat_n(code, times)));
@@ -312,6 +346,11 @@ struct Cluster {
     resources: BTreeMap<Type, Resource>,
     watches: Vec<Watch>,
     forbidden: BTreeSet<Type>,
+    unwatched: BTreeSet<Type>,
+    aggregated: BTreeSet<Type>,
+    /// Groups.
+    unreached: BTreeSet<String>,
+    release: Option<Value>,
     fates: BTreeMap<Type, Watching>,
     failures: VecDeque<u16>,
     requests: Vec<String>,
@@ -361,6 +400,7 @@ struct Call {
 
 enum Reply {
     Json(u16, Value),
+    Text(u16, &'static str),
     Watch { lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64, last: Option<View> },
 }
 
@@ -396,6 +436,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
             (200, stream(shared, lines, seconds, cuts, last))
         }
         Ok(Reply::Json(code, body)) => (code, whole(&body)),
+        Ok(Reply::Text(code, body)) => (code, whole(&body)),
         Err(body) => (body["code"].as_u64().unwrap().try_into().unwrap(), whole(&body)),
     };
     let mut response = Response::builder().status(code).header("content-type", "application/json");
@@ -405,7 +446,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
     Ok(response.body(body).unwrap())
 }
 
-fn whole(body: &Value) -> Body {
+fn whole(body: &impl ToString) -> Body {
     Full::from(body.to_string()).map_err(|never| match never {}).boxed_unsync()
 }
 
@@ -653,8 +694,20 @@ impl Cluster {
         }
         let path = std::mem::take(&mut call.path);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        if let ["apis", group, ..] = *path
+            && self.unreached.contains(group)
+        {
+            return Ok(Reply::Text(503, "service unavailable\n"));
+        }
         match *path {
-            ["version"] => Ok(Reply::Json(200, release())),
+            ["version"] => match self.release.clone().unwrap_or_else(release) {
+                Value::Number(code) if code == 403.into() => {
+                    let text = format!("forbidden: User \"{USER}\" cannot get path \"/version\"");
+                    Err(status(403, &text))
+                }
+                Value::Number(_) => Err(not_found()),
+                version => Ok(Reply::Json(200, version)),
+            },
             ["api"] => Ok(Reply::Json(200, json!({"kind": "APIVersions", "versions": ["v1"]}))),
             ["apis"] => Ok(Reply::Json(200, self.groups())),
             ["apis", group] => Ok(Reply::Json(200, self.group(group).ok_or_else(not_found)?)),
@@ -685,7 +738,7 @@ impl Cluster {
             _ => return Err(status(405, "the server does not allow this method")),
         };
         let of = of(group, plural);
-        if self.forbidden.contains(&of) {
+        if self.forbidden.contains(&of) || (verb == "watch" && self.unwatched.contains(&of)) {
             let inside = |namespace| format!("in the namespace \"{namespace}\"");
             let place = namespace.map_or("at the cluster scope".to_owned(), inside);
             let message = format!(
@@ -711,6 +764,10 @@ impl Cluster {
         let view = View { of, version: version.to_owned(), namespace, call };
         match verb {
             "list" => self.list(&view),
+            "watch" if self.aggregated.contains(&view.of) => {
+                let kind = &self.resources[&view.of].kind;
+                Err(status(405, &format!("watch is not supported on resources of kind \"{kind}\"")))
+            }
             "watch" => self.watch(view),
             _ => self.one(verb, name, &view),
         }
@@ -734,7 +791,8 @@ impl Cluster {
         // As a real server, which answers a list of any version from a cache that has no pages.
         let any = call.query("resourceVersion") == "0";
         let limit = usize::try_from(call.number("limit")?).unwrap();
-        let limit = if any || limit == 0 { usize::MAX } else { limit };
+        let is_aggregated = self.aggregated.contains(&view.of);
+        let limit = if any || limit == 0 || is_aggregated { usize::MAX } else { limit };
         let objects = self.snapshot(&view.of, version);
         let mut rest = objects.range((after, Bound::Unbounded)).filter(|(_, o)| view.takes(o));
         let page: Vec<_> = rest.by_ref().take(limit).collect();
@@ -745,6 +803,9 @@ impl Cluster {
             if call.query("labelSelector").is_empty() && call.query("fieldSelector").is_empty() {
                 metadata["remainingItemCount"] = json!(remaining);
             }
+        }
+        if is_aggregated {
+            metadata = json!({});
         }
         let items: Vec<_> = page.iter().map(|(_, object)| view.show(object)).collect();
         let mut list = view.show(&json!({"kind": self.resources[&view.of].kind}));
@@ -858,13 +919,16 @@ impl Cluster {
     fn types(&self, group: &str, version: &str) -> Answer {
         let types = self.resources.iter().filter(|(of, _)| of.0 == group);
         let types = types.filter(|(_, resource)| resource.versions.contains(version));
-        let describe = |((_, plural), resource): (&Type, &Resource)| {
+        let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
+        let describe = |(of, resource): (&Type, &Resource)| {
+            let verbs = if self.aggregated.contains(of) { &["get", "list"][..] } else { &all };
+            let plural = &of.1;
             json!({
                 "name": plural,
                 "singularName": resource.kind.to_lowercase(),
                 "kind": resource.kind,
                 "namespaced": resource.scope == Scope::Namespaced,
-                "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+                "verbs": verbs,
             })
         };
         let types: Vec<_> = types.map(describe).collect();
