@@ -8,7 +8,7 @@ use kube::core::{ApiResource, DynamicObject};
 use serde_json::json;
 use testkit::objects::{csv, csvs, group, groups, namespace, refused, resource};
 use testkit::plane::{ControlPlane, eventually};
-use testkit::{Server, configuration};
+use testkit::{Server, configuration, create_bundle, good_spec, polls};
 
 use crate::{BINARY, turn};
 
@@ -126,4 +126,73 @@ async fn a_real_api_server_gets_the_same_verdicts() {
     });
     let won = join_all(racing).await.into_iter().filter(|won| *won).count();
     assert_eq!(won, 1);
+}
+
+/// What a real API server says of resources that it does not watch, of an API whose server is not
+/// there, and of its version, to a user with no more permissions than that takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_api_server_says_what_cannot_be_watched() {
+    let _turn = turn().await;
+    let Some(plane) = ControlPlane::start().await else { return };
+    plane
+        .grant_only(&json!([
+            {"apiGroups": [""], "resources": ["componentstatuses"], "verbs": ["list"]},
+            {
+                "apiGroups": ["packages.operators.coreos.com"],
+                "resources": ["packagemanifests"],
+                "verbs": ["list"],
+            },
+            {
+                "apiGroups": ["config.openshift.io"],
+                "resources": ["clusterversions", "featuregates"],
+                "verbs": ["list", "watch"],
+            },
+        ]))
+        .await;
+    let admin = plane.client("admin").await;
+    let resource = resource("apiregistration.k8s.io", "v1", "APIService");
+    let api = json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.packages.operators.coreos.com"},
+        "spec": {
+            "group": "packages.operators.coreos.com",
+            "version": "v1",
+            "service": {"namespace": "olm", "name": "packageserver-service"},
+            "groupPriorityMinimum": 2000,
+            "versionPriority": 15,
+            "insecureSkipTLSVerify": true,
+        },
+    });
+    let apis = Api::<DynamicObject>::all_with(admin.clone(), &resource);
+    apis.create(&PostParams::default(), &serde_json::from_value(api).unwrap()).await.unwrap();
+    let path = "/apis/packages.operators.coreos.com/v1/packagemanifests";
+    eventually("the absence of the server", || async {
+        let request = hyper::Request::get(path).body(Vec::new()).unwrap();
+        let text = admin.request_text(request).await.err()?.to_string();
+        text.contains("service unavailable").then_some(())
+    })
+    .await;
+    let kubeconfig = plane.kubeconfig("opgate");
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--sync-timeout", "1h"];
+    let server = Server::start(BINARY, Some(&configuration(&[polls()])), &arguments);
+    eventually("readiness", || async { (server.get("/readyz").await.0 == 200).then_some(()) })
+        .await;
+    eventually("all lines", || async {
+        let (_, text) = server.get("/readyz?verbose").await;
+        println!("{text}");
+        let lines = [
+            "[+]opgate.dev/v1alpha1/serverversions current, 1 objects, polled ",
+            "[-]packages.operators.coreos.com/v1/packagemanifests is not synced yet: 503: ",
+            "[+]config.openshift.io/v1/clusterversions not installed\n",
+            "[+]v1/componentstatuses current, ",
+        ];
+        let polled = text.lines().filter(|line| line.contains(", polled ")).count();
+        (lines.iter().all(|line| text.contains(line)) && polled == 2).then_some(())
+    })
+    .await;
+    let review = create_bundle("1", "serverversions", &good_spec()).to_string();
+    let said = server.connect().await.review(review).await.unwrap().message();
+    assert!(said.starts_with("serverversions: [\"v1."), "{said}");
+    assert!(!server.log().iter().any(|line| line.to_string().contains("forbidden")), "{said}");
 }

@@ -41,9 +41,14 @@ pub(crate) fn cases_of(policy: &Policy) -> Vec<Case> {
 const OLM: &str = "operators.coreos.com";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const RUKPAK: &str = "core.rukpak.io";
+const PACKAGES: &str = "packages.operators.coreos.com";
+const CONFIG: &str = "config.openshift.io";
+
+/// Of these another server than the API server knows no more than to list and to get.
+const AGGREGATED: &str = "packagemanifests";
 
 /// Resources that policies read, by plural.
-const RESOURCES: [(&str, &str, &str, &str, Scope); 10] = [
+const RESOURCES: [(&str, &str, &str, &str, Scope); 13] = [
     (OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced),
     (OLM, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion", Scope::Namespaced),
     ("", "v1", "namespaces", "Namespace", Scope::Cluster),
@@ -54,6 +59,9 @@ const RESOURCES: [(&str, &str, &str, &str, Scope); 10] = [
     (RBAC, "v1", "roles", "Role", Scope::Namespaced),
     (RBAC, "v1", "rolebindings", "RoleBinding", Scope::Namespaced),
     (RUKPAK, "v1alpha1", "bundles", "Bundle", Scope::Cluster),
+    (PACKAGES, "v1", AGGREGATED, "PackageManifest", Scope::Namespaced),
+    (CONFIG, "v1", "clusterversions", "ClusterVersion", Scope::Cluster),
+    (CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster),
 ];
 
 /// The objects of a case's cluster that an API server can have, with their resources.
@@ -215,11 +223,15 @@ async fn an_api_server_gives_the_same_verdicts() {
             for (group, version, plural, kind, scope) in RESOURCES {
                 cluster.install(group, version, plural, kind, scope);
             }
+            cluster.aggregate(PACKAGES, AGGREGATED);
             let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
             let set = load(&configuration, Source::Live);
             let _watches = connection.watch(set.cluster(), &Supervisor::default());
-            for kind in set.cluster().kinds().iter().filter(|kind| !is_own(kind)) {
-                cluster.watching(&kind.resource().resource, 1).await;
+            for kind in set.cluster().kinds() {
+                let plural = &kind.resource().resource;
+                if !is_own(kind) && plural != AGGREGATED {
+                    cluster.watching(plural, 1).await;
+                }
             }
             for case in cases {
                 let objects = objects(&case);

@@ -248,9 +248,12 @@ impl FakeCluster {
     /// Whether the server behind this one that serves a group can be reached: without it everything
     /// below the group is answered with 503, and a text that is no `Status`.
     pub fn reach(&self, group: &str, can: bool) {
-        self.shared.change(|cluster| match can {
-            true => cluster.unreached.remove(group),
-            false => cluster.unreached.insert(group.to_owned()),
+        self.shared.change(|cluster| {
+            if can {
+                cluster.unreached.remove(group);
+            } else {
+                cluster.unreached.insert(group.to_owned());
+            }
         });
     }
 

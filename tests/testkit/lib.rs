@@ -84,6 +84,20 @@ pub fn misbehaves(name: &str, settings: &Value) -> Value {
     json!({"name": name, "module": hostile("misbehaves"), "settings": settings})
 }
 
+/// The policy that says what it sees of the resource that a Bundle is named after, in an unoptimised
+/// build on a busy machine.
+pub fn polls() -> Value {
+    let granted = [
+        "opgate.dev/v1alpha1/serverversions",
+        "packages.operators.coreos.com/v1/packagemanifests",
+        "config.openshift.io/v1/clusterversions",
+        "config.openshift.io/v1/featuregates",
+        "v1/componentstatuses",
+    ];
+    let limits = json!({"time": "20s"});
+    json!({"name": "polls", "module": hostile("polls"), "cluster": granted, "limits": limits})
+}
+
 /// A CREATE of a Bundle, as an API server sends it.
 pub fn create_bundle(uid: &str, name: &str, spec: &Value) -> Value {
     let kind = json!({"group": "core.rukpak.io", "version": "v1alpha1", "kind": "Bundle"});

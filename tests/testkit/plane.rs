@@ -215,12 +215,18 @@ impl ControlPlane {
 
     /// Lets the user `opgate` read everything.
     pub async fn grant(&self) {
+        let verbs = ["get", "list", "watch"];
+        self.grant_only(&json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}])).await;
+    }
+
+    /// Lets the user `opgate` do what these rules of a role allow.
+    pub async fn grant_only(&self, rules: &Value) {
         let admin = self.client("admin").await;
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": {"name": "opgate"},
-            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+            "rules": rules,
         });
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",

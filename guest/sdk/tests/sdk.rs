@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use opgate_sdk::{Document, Kind, Operation, Parts, Request, Review, Shape, escape};
+use opgate_sdk::cluster::Cluster;
+use opgate_sdk::{ClusterRead, Document, Kind, Operation, Parts, Request, Review, Shape, escape};
 
 fn document(json: &str) -> Document {
     Document::parse(json).unwrap()
@@ -100,4 +101,29 @@ fn an_update_is_judged_by_what_it_changes() {
         assert_eq!(review.touches(object, "/a", &Shape::Scalar), !spares);
         assert_eq!(review.touches_json(object, ""), !spares);
     }
+}
+
+#[test]
+fn the_version_of_the_api_server_is_read_like_any_object() {
+    static VERSION: ClusterRead = ClusterRead {
+        group: "opgate.dev",
+        version: "v1alpha1",
+        resource: "serverversions",
+        fields: &["/gitVersion"],
+        ..ClusterRead::EMPTY
+    };
+    let read = |inserted: Option<&str>| {
+        let mut cluster = Cluster::new(&[&VERSION], &document("{}"));
+        if let Some(json) = inserted {
+            cluster.insert("serverversions", &document(json));
+        }
+        let found = cluster.during(|| VERSION.get("", "kubernetes")).unwrap();
+        found.and_then(|object| object.text("/gitVersion"))
+    };
+    let answer = r#"{"major":"1","minor":"25","gitVersion":"v1.25.4"}"#;
+    let object = r#"{"metadata":{"name":"kubernetes"},"gitVersion":"v1.25.4"}"#;
+    for json in [answer, object] {
+        assert_eq!(read(Some(json)).as_deref(), Some("v1.25.4"), "{json}");
+    }
+    assert_eq!(read(None), None);
 }
