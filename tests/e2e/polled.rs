@@ -139,6 +139,17 @@ async fn what_cannot_be_watched_is_polled() {
     assert!(!polled.status(MANIFESTS).polled);
 }
 
+/// OLM shows a package once for each catalog that has it, under one name.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_one_name_are_all_there() {
+    let polled = Polled::new(cluster(&["etcd@community", "etcd@mine", "etcd@redhat"])).await;
+    let all = r#"packagemanifests: ["etcd@community", "etcd@mine", "etcd@redhat"]"#;
+    polled.until_it_says("packagemanifests", all).await;
+    polled.cluster.delete(PACKAGES, "packagemanifests", "olm", "etcd@community");
+    let rest = r#"packagemanifests: ["etcd@mine", "etcd@redhat"]"#;
+    polled.until_it_says("packagemanifests", rest).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn to_poll_takes_no_permission_to_watch() {
     let cluster = cluster(&["etcd"]);

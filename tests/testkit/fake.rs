@@ -231,7 +231,8 @@ impl FakeCluster {
     }
 
     /// From now on a resource type is served by another API server behind this one, which lists and
-    /// gets, but knows no watches, no pages and no versions of lists.
+    /// gets, but knows no watches, no pages, no versions and no uids. What follows an `@` in a name
+    /// is not shown, so that several objects can have one name.
     pub fn aggregate(&self, group: &str, plural: &str) {
         self.shared.change(|cluster| {
             let of = of(group, plural);
@@ -810,7 +811,17 @@ impl Cluster {
         if is_aggregated {
             metadata = json!({});
         }
-        let items: Vec<_> = page.iter().map(|(_, object)| view.show(object)).collect();
+        let show = |object: &Value| {
+            let mut object = view.show(object);
+            if is_aggregated {
+                let metadata = object["metadata"].as_object_mut().unwrap();
+                metadata.retain(|name, _| !matches!(name.as_str(), "uid" | "resourceVersion"));
+                let name = metadata["name"].as_str().unwrap();
+                metadata["name"] = json!(name.split('@').next().unwrap());
+            }
+            object
+        };
+        let items: Vec<_> = page.iter().map(|(_, object)| show(object)).collect();
         let mut list = view.show(&json!({"kind": self.resources[&view.of].kind}));
         list["kind"] = json!(format!("{}List", list["kind"].as_str().unwrap()));
         list["metadata"] = metadata;

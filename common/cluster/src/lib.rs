@@ -45,20 +45,30 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Namespace (empty for a cluster-scoped object) and name. Ordered by bytes, namespace first.
+/// Namespace (empty for a cluster-scoped object) and name. Ordered by bytes, namespace first; objects
+/// of one name in the order in which they were listed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Namespace.
     pub namespace: Box<str>,
     /// Name.
     pub name: Box<str>,
+    /// Distinguishes objects of the same namespace and name, which only a server has that does not
+    /// store them. 0 for all others.
+    pub twin: u32,
 }
 
 impl Key {
     /// A key.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self { namespace: namespace.into(), name: name.into(), twin: 0 }
+    }
+
+    /// Whether both have the same namespace and name.
+    #[must_use]
+    pub fn is_named_like(&self, other: &Self) -> bool {
+        self.namespace == other.namespace && self.name == other.name
     }
 }
 

@@ -188,9 +188,24 @@ impl Store {
         Self { postings, ..Self::default() }
     }
 
+    /// Adds an object of a list. What an API server stores has a uid, and a name of its own. A server
+    /// that makes up its objects can have several of one name, without a uid: OLM shows a package
+    /// once for each catalog that has it. All of them are kept.
+    pub fn add(&mut self, mut object: Object) {
+        let is_twin = |known: &Arc<Object>| {
+            known.uid.is_empty() && object.uid.is_empty() && !known.is_same(&object)
+        };
+        if self.objects.get(&object.key).is_some_and(is_twin) {
+            // Never the same twice: the store grows with each of them.
+            let twin = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
+            object.key = Arc::new(Key { twin, ..Key::clone(&object.key) });
+        }
+        self.insert(object);
+    }
+
     /// Adds an object, or replaces the one of the same key.
-    pub fn insert(&mut self, object: Object) {
-        let object = Arc::new(object);
+    pub fn insert(&mut self, object: impl Into<Arc<Object>>) {
+        let object = object.into();
         self.remove(&object.key);
         self.bytes = self.bytes.saturating_add(object.size());
         for (postings, tokens) in self.postings.iter_mut().zip(&object.tokens) {

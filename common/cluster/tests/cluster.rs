@@ -276,3 +276,40 @@ fn a_version_alone_makes_no_difference() {
         assert_eq!(other.is_alike(&first), alike, "{other:?}");
     }
 }
+
+/// A server that makes up its objects gives them no uid, and need not give them names of their own.
+#[test]
+fn objects_of_one_name_are_all_kept_unless_an_api_server_stores_them() {
+    let index = index("spec", "/spec", "");
+    let declaration = Declaration::new(&owned(&["/spec"]), &[], &[index]).unwrap();
+    let object = |name: &str, uid: &str, spec: &str| {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{uid}"}},"spec":"{spec}"}}"#
+        );
+        project(&declaration, &json)
+    };
+    let mut store = Store::new(1);
+    for (name, uid, spec) in [
+        ("b", "", "1"),
+        ("a", "", "1"),
+        ("a", "", "2"),
+        ("a", "", "2"),
+        ("aa", "", "1"),
+        ("a", "", "1"),
+        ("stored", "u", "1"),
+        ("stored", "u", "2"),
+    ] {
+        store.add(object(name, uid, spec));
+    }
+    let spec = |o: &Arc<Object>| o.document().get("/spec").unwrap().text().unwrap().to_owned();
+    let said = |query: &Query| {
+        let found = store.select(query);
+        found.iter().map(|o| format!("{}={}", o.key().name, spec(o))).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(said(&Query::default()), "a=1 a=2 a=2 aa=1 b=1 stored=2");
+    let values = Arc::new(HashSet::from(["2".to_owned()]));
+    let matches = vec![Match { index: 0, values, absent: false }];
+    assert_eq!(said(&Query { matches, ..Query::default() }), "a=2 a=2 stored=2");
+    let first = store.get(&Key::new("ns", "a")).map(spec);
+    assert_eq!(first.as_deref(), Some("1"), "the first one of the list");
+}

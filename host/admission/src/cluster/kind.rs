@@ -12,7 +12,7 @@ mod standing;
 
 use std::time::Duration;
 
-use opgate_cluster::{Declaration, Key, Object, Resource, Selector, Store, Unreadable};
+use opgate_cluster::{Declaration, Key, Object, Query, Resource, Selector, Store, Unreadable};
 use opgate_document::Value;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
@@ -108,7 +108,7 @@ impl Kind {
     /// Adds an object of the API server to a listing. An unreadable one is recorded there.
     pub(super) fn take(&self, listing: &mut Listing, object: Value<'_>, namespace: &str) {
         match self.project(object, namespace) {
-            Ok(Some(object)) => listing.objects.insert(object),
+            Ok(Some(object)) => listing.objects.add(object),
             Ok(None) => {}
             Err(why) => {
                 // An API server has no objects without a name.
@@ -151,6 +151,19 @@ impl Kind {
         state.heard(true, began);
         drop(state);
         self.settled.notify_waiters();
+    }
+
+    /// Takes over the objects of a file, instead of those of the same names.
+    pub(super) fn merge(&self, listing: Listing) {
+        let mut state = self.state.write();
+        for object in listing.objects.select(&Query::default()) {
+            state.listing.unreadable.remove(object.key());
+            state.listing.objects.insert(object);
+        }
+        for (key, why) in listing.unreadable {
+            state.listing.objects.remove(&key);
+            state.listing.unreadable.insert(key, why);
+        }
     }
 
     /// The API server does not know the resource: the list is empty until it does.

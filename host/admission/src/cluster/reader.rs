@@ -142,10 +142,17 @@ impl Reader {
         if !is_possible(kind, asked.namespace.as_deref(), None) {
             return Ok(Ok(Found::default()));
         }
+        let after = asked.after.as_ref().map(|(namespace, name)| Key::new(namespace, name));
+        // Of several objects of one name, the one that ended the last page.
+        let last =
+            self.page.as_ref().filter(|(of, ..)| *of == window.kind).map(|(_, last, _)| last);
         let mut query = Query {
             namespace: asked.namespace.or_else(|| window.namespace.clone()),
             limit,
-            after: asked.after.as_ref().map(|(namespace, name)| Key::new(namespace, name)),
+            after: after.map(|key| match last {
+                Some(last) if last.is_named_like(&key) => last.clone(),
+                _ => key,
+            }),
             ..Query::default()
         };
         let mut bytes = asked.labels.as_ref().map_or(0, String::len);

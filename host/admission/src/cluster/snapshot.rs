@@ -50,6 +50,8 @@ impl Snapshot {
                 versions().for_each(|kind| kind.apply(version.root(), ""));
                 continue;
             }
+            // As a list of an API server.
+            let mut listings: Vec<_> = cluster.kinds().iter().map(|kind| kind.empty()).collect();
             let filled = objects(document.root(), |_, object, group, resource| {
                 let read = |kind: &&std::sync::Arc<super::Kind>| {
                     let known = kind.resource();
@@ -57,11 +59,16 @@ impl Snapshot {
                     let is_version = known.is_server_version();
                     known.group == group && known.resource == resource && !is_version
                 };
-                for kind in cluster.kinds().iter().filter(read) {
-                    kind.apply(object, "");
+                for (kind, listing) in cluster.kinds().iter().zip(&mut listings) {
+                    if read(&kind) {
+                        kind.take(listing, object, "");
+                    }
                 }
                 Ok(())
             });
+            for (kind, listing) in cluster.kinds().iter().zip(listings) {
+                kind.merge(listing);
+            }
             // They were checked when they were added.
             debug_assert!(filled.is_ok(), "{filled:?}");
         }

@@ -59,6 +59,34 @@ fn the_version_of_files_is_what_an_api_server_has_answered() {
 }
 
 #[test]
+fn a_list_in_a_file_may_have_several_objects_of_one_name() {
+    let list = |specs: &[&str]| {
+        let item =
+            |spec: &&str| json!({"metadata": {"name": "etcd", "namespace": "ns"}, "spec": spec});
+        let items: Vec<_> = specs.iter().map(item).collect();
+        let list = json!({"apiVersion": "g/v1", "kind": "PackageList", "items": items});
+        Document::parse(&list.to_string()).unwrap()
+    };
+    let cluster = Cluster::new(&reading(&["g/v1/packages"]), Options::of(Source::Snapshot));
+    let said = |documents: &[&[&str]]| {
+        let mut snapshot = Snapshot::default();
+        for specs in documents {
+            snapshot.add(list(specs)).unwrap();
+        }
+        snapshot.fill(&cluster);
+        let query = opgate_cluster::Query::default();
+        let found = cluster.kinds[0].select(&query, usize::MAX, None, World::Stored, None).unwrap();
+        let spec = |o: &Arc<opgate_cluster::Object>| {
+            o.document().get("/spec").unwrap().text().unwrap().to_owned()
+        };
+        found.objects.iter().map(spec).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(said(&[&["a", "b", "c"]]), "a b c");
+    assert_eq!(said(&[&["a", "b"], &["a", "b"]]), "a b", "the same file twice");
+    assert_eq!(said(&[&["a"], &["b"]]), "b", "of several files the last one counts");
+}
+
+#[test]
 fn no_request_changes_the_version_of_the_api_server() {
     let object: Value = serde_json::from_str(OBJECT).unwrap();
     let kind = json!({"group": "opgate.dev", "version": "v1alpha1", "kind": "ServerVersion"});

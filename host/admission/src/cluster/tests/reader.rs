@@ -165,3 +165,37 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
         assert_eq!(account.used(), 0);
     }
 }
+
+/// A page can end between objects of one name; the next one has the others.
+#[test]
+fn pages_have_each_of_several_objects_of_one_name_once() {
+    let cluster = Arc::new(cluster(Options::of(Source::Live)));
+    let kind = &cluster.kinds[0];
+    let named = |name: &str, specs: std::ops::Range<usize>| {
+        specs.map(|spec| object(name, "", "", &spec.to_string())).collect::<Vec<_>>()
+    };
+    list(kind, "", &[named("a", 0..1), named("b", 1..6), named("c", 6..8)].concat());
+    let view = Arc::new(View::new(&cluster, &[kind.reading().clone()], Vec::new()));
+    let (meter, account) = (meter(u64::MAX), Account::new(1 << 20));
+    let payer = Payer { meter: &meter, account: &account };
+    for limit in 1..10 {
+        let mut reader = view.reader(Lens::default());
+        let (mut after, mut specs) = (None, Vec::new());
+        loop {
+            let query = Question { after, limit, ..Question::default() };
+            let page = reader.list(&resource(), query, payer).unwrap().unwrap();
+            let spec = |o: &Arc<opgate_cluster::Object>| {
+                o.document().get("/spec").unwrap().text().unwrap().to_owned()
+            };
+            specs.extend(page.objects().iter().map(spec));
+            assert!(specs.len() <= 8, "{limit}: {specs:?}");
+            if page.objects().len() < limit {
+                break;
+            }
+            // The guest knows names only.
+            let last = page.objects().last().unwrap().key().clone();
+            after = Some((last.namespace.to_string(), last.name.to_string()));
+        }
+        assert_eq!(specs.concat(), "01234567", "{limit}");
+    }
+}
