@@ -26,8 +26,8 @@ static COPIES: Comparison = Comparison {
 const INSTALL: &str = "/spec/install";
 const LABELS: &str = "/metadata/labels";
 
-/// More faults than this are no accident. They are not kept one by one, and an UPDATE of an object with
-/// so many is judged like a new one.
+/// More faults than this are no accident. They are not kept one by one, and an UPDATE of an object
+/// with so many is judged like a new one.
 const MANY: usize = 16_384;
 
 /// What one rule finds in an object: the first ones, and how many there are.
@@ -90,8 +90,8 @@ impl Subject<'_, '_> {
         }
     }
 
-    /// Adds a finding for each fault that the old object does not have. `search` finds the faults of an
-    /// object, `texts` gives field and message.
+    /// Adds a finding for each fault that the old object does not have. `search` finds the faults
+    /// of an object, `texts` gives field and message.
     pub(crate) fn add_new<T: Ord>(
         &mut self,
         rule: &'static Rule,
@@ -146,6 +146,6 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 /// The rules about what the object itself says.
 pub(crate) fn of_any(subject: &mut Subject<'_, '_>) {
     escalated::judge(subject);
-    affinity::platforms(subject);
-    affinity::terms(subject);
+    affinity::platforms::labelled_ones(subject);
+    affinity::terms::judge(subject);
 }

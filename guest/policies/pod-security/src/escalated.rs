@@ -22,21 +22,21 @@ const ALLOWED: &str = "NET_BIND_SERVICE";
 rule! {
     /// an Operator that needs escalated permissions may use a security context constraint
     ///
-    /// A pod template in `spec.install.spec.deployments` needs more than the level `restricted` if it
-    /// has `hostNetwork`, `hostPID` or `hostIPC`, a `hostPath` volume or `runAsUser: 0`, or if one of
-    /// its containers, init containers or ephemeral containers has `privileged: true`,
+    /// A pod template in `spec.install.spec.deployments` needs more than the level `restricted` if
+    /// it has `hostNetwork`, `hostPID` or `hostIPC`, a `hostPath` volume or `runAsUser: 0`, or if
+    /// one of its containers, init containers or ephemeral containers has `privileged: true`,
     /// `allowPrivilegeEscalation: true`, `runAsUser: 0`, or `capabilities.add` with anything but
     /// `NET_BIND_SERVICE`. Then a rule of `permissions` or `clusterPermissions` for its
     /// `serviceAccountName` (`default` if it names none) grants the verb `use` on
-    /// `securitycontextconstraints` of `security.openshift.io`; wildcards count. The field is the first
-    /// one that needs more. That `spec.description` says why is asked for by CSV-10. Copies that OLM
-    /// made are exempt. On UPDATE, a deployment that was so before is not judged.
+    /// `securitycontextconstraints` of `security.openshift.io`; wildcards count. The field is the
+    /// first one that needs more. That `spec.description` says why is asked for by CSV-10. Copies
+    /// that OLM made are exempt. On UPDATE, a deployment that was so before is not judged.
     ///
     /// # Why
     ///
-    /// Pods of a service account that may not use such a constraint are not admitted (OpenShift 4.12,
-    /// Operators, *Managing pod security admission for Operator workloads that require escalated
-    /// permissions*).
+    /// Pods of a service account that may not use such a constraint are not admitted (OpenShift
+    /// 4.12, Operators, *Managing pod security admission for Operator workloads that require
+    /// escalated permissions*).
     ///
     /// # Repair
     ///
@@ -57,8 +57,8 @@ rule! {
     /// containers: [{name: my-container, securityContext: {privileged: true}}]
     /// ```
     ///
-    /// `message: deployment "my-operator" requires escalated permissions but no rule grants use of a
-    /// security context constraint to service account "default"`
+    /// `message: deployment "my-operator" requires escalated permissions but no rule grants use of
+    /// a security context constraint to service account "default"`
     PSA_13: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L21819-21825, L21957-22017; OCP 4.15 L15896-15897, L15998-16135",

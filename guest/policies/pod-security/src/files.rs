@@ -12,8 +12,8 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The blobs of a package in a catalog. Bundles that were published before are judged, too: they are
-/// no earlier state of the same object.
+/// The blobs of a package in a catalog. Bundles that were published before are judged, too: they
+/// are no earlier state of the same object.
 pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
     report.explain_with(opgate_sdk::catalog::about);

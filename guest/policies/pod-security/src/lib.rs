@@ -33,7 +33,8 @@ opgate_sdk::policy! {
     name: "pod-security",
     title: "namespaces, Operators and workloads get along with pod security admission",
     rules: [
-        affinity::RULES,
+        affinity::platforms::RULES,
+        affinity::terms::RULES,
         escalated::RULES,
         namespaces::catalogs::RULES,
         namespaces::levels::RULES,

@@ -19,15 +19,17 @@ rule! {
     ///
     /// No Pod, Deployment, DaemonSet, StatefulSet, Job, CronJob, Subscription or OperatorGroup is
     /// created in `default`, `kube-public`, `kube-system`, `openshift`, `openshift-infra` or
-    /// `openshift-node`, or in a namespace with the label `openshift.io/run-level` `0` or `1`. Users of
-    /// the system (`system:…`) are exempt, with the service accounts of the namespaces `kube-*` and
-    /// `openshift-*`; other service accounts are not. For the label, the rule reads Namespaces.
+    /// `openshift-node`, or in a namespace with the label `openshift.io/run-level` `0` or `1`.
+    /// Users of the system (`system:…`) are exempt, with the service accounts of the namespaces
+    /// `kube-*` and `openshift-*`; other service accounts are not. For the label, the rule reads
+    /// Namespaces.
     ///
     /// # Why
     ///
-    /// These projects are for components of the cluster, and pod security admission, security context
-    /// constraints and quotas do not work there (OpenShift 4.15, Operators, *About pod security
-    /// admission*). An edition of the documents installs a sample in `default`, so this is a warning.
+    /// These projects are for components of the cluster, and pod security admission, security
+    /// context constraints and quotas do not work there (OpenShift 4.15, Operators, *About pod
+    /// security admission*). An edition of the documents installs a sample in `default`, so this is
+    /// a warning.
     ///
     /// # Repair
     ///

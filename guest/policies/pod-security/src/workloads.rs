@@ -7,12 +7,14 @@ use crate::{affinity, restricted};
 
 /// PSA-16.
 pub(crate) fn with_affinity(review: &Review<'_>, report: &mut Report<'_>) {
-    judge(review, report, |subject, _| affinity::terms(subject));
+    judge(review, report, |subject, _| affinity::terms::judge(subject));
 }
 
 /// PSA-15.
 pub(crate) fn all(review: &Review<'_>, report: &mut Report<'_>) {
-    judge(review, report, |subject, kind| affinity::required(subject, kind == "Pod"));
+    judge(review, report, |subject, kind| {
+        affinity::platforms::of_every_pod(subject, kind == "Pod");
+    });
 }
 
 /// PSA-09. The setting `psa.checkWorkloads` decides whether there are such requests.

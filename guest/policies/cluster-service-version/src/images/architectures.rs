@@ -26,8 +26,9 @@ const FIPS: [&str; 3] = ["amd64", "ppc64le", "s390x"];
 rule! {
     /// labels of architectures and operating systems have the value supported
     ///
-    /// The value of each label `operatorframework.io/arch.<arch>` and `operatorframework.io/os.<os>`
-    /// is `supported`. On UPDATE, a label whose value does not change is not judged.
+    /// The value of each label `operatorframework.io/arch.<arch>` and
+    /// `operatorframework.io/os.<os>` is `supported`. On UPDATE, a label whose value does not
+    /// change is not judged.
     ///
     /// # Why
     ///
@@ -61,10 +62,10 @@ rule! {
 rule! {
     /// labels of architectures name architectures that are supported
     ///
-    /// `<arch>` of each label `operatorframework.io/arch.<arch>` is one of the setting `csv.arches`:
-    /// `amd64`, `arm64`, `ppc64le` and `s390x` unless set. OpenShift before 4.15 does not list
-    /// `arm64`; leave it out of the setting for such clusters. On UPDATE, a label that the old object
-    /// has is not judged.
+    /// `<arch>` of each label `operatorframework.io/arch.<arch>` is one of the setting
+    /// `csv.arches`: `amd64`, `arm64`, `ppc64le` and `s390x` unless set. OpenShift before 4.15 does
+    /// not list `arm64`; leave it out of the setting for such clusters. On UPDATE, a label that the
+    /// old object has is not judged.
     ///
     /// # Why
     ///
@@ -73,8 +74,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Use the string for the architecture: `amd64` for x86-64, `ppc64le` for IBM Power, `s390x` for
-    /// IBM Z.
+    /// Use the string for the architecture: `amd64` for x86-64, `ppc64le` for IBM Power, `s390x`
+    /// for IBM Z.
     ///
     /// # Accepted
     ///
@@ -98,8 +99,8 @@ rule! {
 rule! {
     /// labels of operating systems name operating systems that are supported
     ///
-    /// `<os>` of each label `operatorframework.io/os.<os>` is one of the setting `csv.oses`: `linux`
-    /// and `zos` unless set. On UPDATE, a label that the old object has is not judged.
+    /// `<os>` of each label `operatorframework.io/os.<os>` is one of the setting `csv.oses`:
+    /// `linux` and `zos` unless set. On UPDATE, a label that the old object has is not judged.
     ///
     /// # Why
     ///
@@ -135,9 +136,9 @@ rule! {
     /// If a label `operatorframework.io/arch.<arch>` names another architecture than `amd64`, or a
     /// label `operatorframework.io/os.<os>` another operating system than `linux`, both labels
     /// `operatorframework.io/os.linux` and `operatorframework.io/arch.amd64` are there. With the
-    /// setting `csv.archDefaults: family`, another architecture needs only `arch.amd64`, and another
-    /// operating system only `os.linux`. No such labels, or only the default ones, are fine. On
-    /// UPDATE, the rule looks at these labels if they change.
+    /// setting `csv.archDefaults: family`, another architecture needs only `arch.amd64`, and
+    /// another operating system only `os.linux`. No such labels, or only the default ones, are
+    /// fine. On UPDATE, the rule looks at these labels if they change.
     ///
     /// # Why
     ///
@@ -176,9 +177,9 @@ rule! {
     /// A CSV claims FIPS if the JSON list in its annotation
     /// `operators.openshift.io/infrastructure-features` has `fips`, or if its annotation
     /// `features.operators.openshift.io/fips-compliant` is `"true"`. Then no label
-    /// `operatorframework.io/arch.<arch>` with the value `supported` names another architecture than
-    /// `amd64` (x86-64), `ppc64le` and `s390x`. On UPDATE, a label that the old object has is not
-    /// judged unless the claim is new.
+    /// `operatorframework.io/arch.<arch>` with the value `supported` names another architecture
+    /// than `amd64` (x86-64), `ppc64le` and `s390x`. On UPDATE, a label that the old object has is
+    /// not judged unless the claim is new.
     ///
     /// # Why
     ///

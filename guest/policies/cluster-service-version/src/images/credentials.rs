@@ -20,10 +20,10 @@ rule! {
     /// If the annotation `features.operators.openshift.io/token-auth-aws` or
     /// `features.operators.openshift.io/token-auth-azure` is `"true"`, the rules of
     /// `spec.install.spec.clusterPermissions` grant the verbs `create`, `delete`, `get`, `list`,
-    /// `patch`, `update` and `watch` on `credentialsrequests` of `cloudcredential.openshift.io`. The
-    /// verbs may be in several rules; `*` counts, and a rule with `resourceNames` does not. Each
-    /// annotation gets its warning, with the verbs that are missing. On UPDATE, the rule looks at an
-    /// annotation that is new, and at permissions that change.
+    /// `patch`, `update` and `watch` on `credentialsrequests` of `cloudcredential.openshift.io`.
+    /// The verbs may be in several rules; `*` counts, and a rule with `resourceNames` does not.
+    /// Each annotation gets its warning, with the verbs that are missing. On UPDATE, the rule looks
+    /// at an annotation that is new, and at permissions that change.
     ///
     /// # Why
     ///

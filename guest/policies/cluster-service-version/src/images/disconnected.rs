@@ -37,7 +37,8 @@ pub(crate) fn is_claimed(csv: &Document, settings: &Document) -> bool {
 }
 
 rule! {
-    /// a ClusterServiceVersion for disconnected clusters names the images of its deployments by digest
+    /// a ClusterServiceVersion for disconnected clusters names the images of its deployments by
+    /// digest
     ///
     /// A CSV claims disconnected support if the JSON list in its annotation
     /// `operators.openshift.io/infrastructure-features` has `disconnected`, or if its annotation
@@ -94,8 +95,8 @@ rule! {
     /// # Why
     ///
     /// Tools that mirror a catalog read this list, and mirrors are set up for digests (OpenShift
-    /// 4.12, Operators, *Enabling your Operator for restricted network environments*). An image that
-    /// is listed by a tag is not found in the mirror.
+    /// 4.12, Operators, *Enabling your Operator for restricted network environments*). An image
+    /// that is listed by a tag is not found in the mirror.
     ///
     /// # Repair
     ///
@@ -115,8 +116,8 @@ rule! {
     /// relatedImages: [{name: etcd, image: "quay.io/etcdoperator/etcd:v3.4"}]
     /// ```
     ///
-    /// `message: spec.relatedImages[0].image "quay.io/etcdoperator/etcd:v3.4" must be referenced by a
-    /// digest (SHA) and not by a tag`
+    /// `message: spec.relatedImages[0].image "quay.io/etcdoperator/etcd:v3.4" must be referenced by
+    /// a digest (SHA) and not by a tag`
     CSV_68: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L9829-9835, L19529-19535; OCP 4.15 L14331, L14449-14451; OCP 4.5 L6348-6370",
@@ -126,11 +127,11 @@ rule! {
 rule! {
     /// a ClusterServiceVersion for disconnected clusters lists the images of its deployments
     ///
-    /// In a CSV that claims disconnected support, as in CSV-67, `spec.relatedImages` lists each image
-    /// of `containers` and `initContainers` of its deployments and each value of a variable
+    /// In a CSV that claims disconnected support, as in CSV-67, `spec.relatedImages` lists each
+    /// image of `containers` and `initContainers` of its deployments and each value of a variable
     /// `RELATED_IMAGE_*`, written in the same way. An image that several containers use is reported
-    /// once, at the first one. On UPDATE, an image is judged that the old object did not use or that
-    /// is no longer listed, and all images are if the claim is new.
+    /// once, at the first one. On UPDATE, an image is judged that the old object did not use or
+    /// that is no longer listed, and all images are if the claim is new.
     ///
     /// # Why
     ///
@@ -152,7 +153,8 @@ rule! {
     /// relatedImages: []
     /// ```
     ///
-    /// `message: image "quay.io/etcdoperator/operator@sha256:…" is not listed in spec.relatedImages`
+    /// `message: image "quay.io/etcdoperator/operator@sha256:…" is not listed in
+    /// spec.relatedImages`
     CSV_69: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L9829-9832, L19409, L19529-19532; OCP 4.15 L14331, L14441-14453; OCP 4.5 L6343-6366",
@@ -189,8 +191,8 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec], are_deployments_ne
     }
 }
 
-/// The images of the deployments. `listed` has the related images of the object, and those of the old
-/// one.
+/// The images of the deployments. `listed` has the related images of the object, and those of the
+/// old one.
 fn deployments(
     csv: &mut Csv<'_, '_>,
     specs: &[PodSpec],

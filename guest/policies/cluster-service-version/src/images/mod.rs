@@ -37,8 +37,8 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     practices::judge(csv, &specs);
 }
 
-/// Adds a finding of a rule that can have a hundred thousand: the texts are made only for those that a
-/// verdict has room for.
+/// Adds a finding of a rule that can have a hundred thousand: the texts are made only for those
+/// that a verdict has room for.
 fn add(csv: &mut Csv<'_, '_>, rule: &'static Rule, texts: impl FnOnce() -> (String, String)) {
     if csv.report.is_full(rule) {
         csv.report.add_more(rule, 1);

@@ -17,19 +17,19 @@ rule! {
     /// a ClusterServiceVersion follows the good practices for resources and CRDs
     ///
     /// Each of the `containers` in the pod templates of `spec.install.spec.deployments` has
-    /// `resources.requests`; init containers are not judged, and an empty mapping is enough. No rule
-    /// in `permissions` or `clusterPermissions` of `spec.install.spec` has the API group
+    /// `resources.requests`; init containers are not judged, and an empty mapping is enough. No
+    /// rule in `permissions` or `clusterPermissions` of `spec.install.spec` has the API group
     /// `apiextensions.k8s.io`, one of the resources `customresourcedefinitions`, `*` and `[*]`, and
-    /// one of the verbs `create`, `patch`, `*` and `[*]`; the first such rule is reported. The rule is
-    /// off until `rules` gives it a level, or `bundle.optional` has `good-practices`. On UPDATE, the
-    /// first part looks at requests that change, and the second at permissions that change.
+    /// one of the verbs `create`, `patch`, `*` and `[*]`; the first such rule is reported. The rule
+    /// is off until `rules` gives it a level, or `bundle.optional` has `good-practices`. On UPDATE,
+    /// the first part looks at requests that change, and the second at permissions that change.
     ///
     /// # Why
     ///
     /// A quota can refuse pods without requests. An Operator that creates CRDs by itself takes them
-    /// away from OLM, which then cannot migrate them or check updates. The suite `good-practices` of
-    /// the bundle validator warns with the same texts (OpenShift 4.12, Operators, *Validating Operator
-    /// bundles*).
+    /// away from OLM, which then cannot migrate them or check updates. The suite `good-practices`
+    /// of the bundle validator warns with the same texts (OpenShift 4.12, Operators, *Validating
+    /// Operator bundles*).
     ///
     /// # Repair
     ///
@@ -47,8 +47,8 @@ rule! {
     /// containers: [{name: manager}]
     /// ```
     ///
-    /// `message: unable to find the resource requests for the container: (manager). It is recommended
-    /// to ensure the resource request for CPU and Memory. …`
+    /// `message: unable to find the resource requests for the container: (manager). It is
+    /// recommended to ensure the resource request for CPU and Memory. …`
     ///
     /// For a rule that allows to create CRDs: `message: CSV contains permissions to create CRD. …`
     CSV_103: Warn {

@@ -26,16 +26,16 @@ rule! {
     /// a probe times out before the next one is due
     ///
     /// In each `livenessProbe`, `readinessProbe` and `startupProbe` of the containers and init
-    /// containers in the pod templates of `spec.install.spec.deployments`, `timeoutSeconds` is lower
-    /// than `periodSeconds`. Where they are absent or 0 they count as Kubernetes reads them: 1 and
-    /// 10. In profile `ocp-4.5` the rule denies, in all others it warns. On UPDATE, a probe whose two
-    /// numbers do not change is not judged.
+    /// containers in the pod templates of `spec.install.spec.deployments`, `timeoutSeconds` is
+    /// lower than `periodSeconds`. Where they are absent or 0 they count as Kubernetes reads them:
+    /// 1 and 10. In profile `ocp-4.5` the rule denies, in all others it warns. On UPDATE, a probe
+    /// whose two numbers do not change is not judged.
     ///
     /// # Why
     ///
-    /// A probe that may take as long as the time between two probes is always under way, and failures
-    /// are noticed late (OpenShift 4.5, Operators, *Enabling your Operator for restricted network
-    /// environments*). Later editions do not have the sentence.
+    /// A probe that may take as long as the time between two probes is always under way, and
+    /// failures are noticed late (OpenShift 4.5, Operators, *Enabling your Operator for restricted
+    /// network environments*). Later editions do not have the sentence.
     ///
     /// # Repair
     ///

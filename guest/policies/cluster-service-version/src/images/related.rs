@@ -19,15 +19,15 @@ rule! {
     ///
     /// Each `spec.relatedImages[].image` is not empty, and is a reference as container tools write
     /// it: `[DOMAIN/]PATH[:TAG][@DIGEST]` in the grammar of the distribution project. Tag, digest,
-    /// both or none are accepted, and so is a name without a domain. Names of repositories are lower
-    /// case; digests are sha256, sha384 or sha512 of full length. On UPDATE, an image that the old
-    /// object listed is not judged.
+    /// both or none are accepted, and so is a name without a domain. Names of repositories are
+    /// lower case; digests are sha256, sha384 or sha512 of full length. On UPDATE, an image that
+    /// the old object listed is not judged.
     ///
     /// # Why
     ///
     /// Tools that mirror catalogs read the list, and one reference that they cannot parse stops
-    /// them. The validator of bundles refuses it with the same text (`pkg/validation/internal/bundle.go`
-    /// of operator-framework/api).
+    /// them. The validator of bundles refuses it with the same text
+    /// (`pkg/validation/internal/bundle.go` of operator-framework/api).
     ///
     /// # Repair
     ///
@@ -47,8 +47,8 @@ rule! {
     ///
     /// `message: relatedImages[0] has an empty image field`
     ///
-    /// `message: relatedImages[1] has an invalid image pullspec "quay.io/Org/Img with spaces": invalid
-    /// reference format: repository name must be lowercase`
+    /// `message: relatedImages[1] has an invalid image pullspec "quay.io/Org/Img with spaces":
+    /// invalid reference format: repository name must be lowercase`
     CSV_71: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "api pkg/validation/internal/bundle.go, pkg/validation/internal/bundle_test.go",

@@ -17,22 +17,22 @@ const CONFIG: &str = "/spec/grpcPodConfig/securityContextConfig";
 rule! {
     /// a Namespace with a legacy CatalogSource does not enforce restricted
     ///
-    /// An UPDATE does not set `pod-security.kubernetes.io/enforce: restricted` on a Namespace with a
-    /// CatalogSource that runs as legacy: of type `grpc`, with a pod of its own (an `image`, or no
-    /// `address`), and with `spec.grpcPodConfig.securityContextConfig` `legacy` or absent. In profile
-    /// `upstream`, an absent value does not count: OLM then follows the level of the namespace. A
-    /// label that does not change is not judged. The rule reads CatalogSources.
+    /// An UPDATE does not set `pod-security.kubernetes.io/enforce: restricted` on a Namespace with
+    /// a CatalogSource that runs as legacy: of type `grpc`, with a pod of its own (an `image`, or
+    /// no `address`), and with `spec.grpcPodConfig.securityContextConfig` `legacy` or absent. In
+    /// profile `upstream`, an absent value does not count: OLM then follows the level of the
+    /// namespace. A label that does not change is not judged. The rule reads CatalogSources.
     ///
     /// # Why
     ///
-    /// The pod of such a catalog sets no security context, and the level `restricted` does not admit
-    /// it (OpenShift 4.12, Operators, *Configuring catalogs to run with elevated permissions*). When
-    /// the pod is next replaced, the catalog is gone.
+    /// The pod of such a catalog sets no security context, and the level `restricted` does not
+    /// admit it (OpenShift 4.12, Operators, *Configuring catalogs to run with elevated
+    /// permissions*). When the pod is next replaced, the catalog is gone.
     ///
     /// # Repair
     ///
-    /// Enforce `baseline` or `privileged`. Or set `securityContextConfig: restricted` if the image of
-    /// the catalog can run with it, as file-based catalogs can.
+    /// Enforce `baseline` or `privileged`. Or set `securityContextConfig: restricted` if the image
+    /// of the catalog can run with it, as file-based catalogs can.
     ///
     /// # Accepted
     ///
@@ -47,8 +47,8 @@ rule! {
     /// labels: {pod-security.kubernetes.io/enforce: restricted}
     /// ```
     ///
-    /// `message: namespace "my-ns" holds catalog source "my-catsrc" with legacy security context; set
-    /// enforce to baseline or privileged`
+    /// `message: namespace "my-ns" holds catalog source "my-catsrc" with legacy security context;
+    /// set enforce to baseline or privileged`
     PSA_06: Warn {
         on: [NAMESPACE: Update],
         reads: [CATALOG_SOURCES],
@@ -59,11 +59,11 @@ rule! {
 rule! {
     /// a Namespace with a legacy CatalogSource turns the synchronisation off and enforces baseline
     ///
-    /// A Namespace with a CatalogSource that runs as legacy (PSA-06; an absent value counts in every
-    /// profile here), and with `pod-security.kubernetes.io/enforce` `baseline` or `privileged`, has
-    /// the label `security.openshift.io/scc.podSecurityLabelSync: "false"`. It enforces `baseline`
-    /// rather than `privileged`. On UPDATE, the rule looks at the two labels if one of them changes.
-    /// It reads CatalogSources.
+    /// A Namespace with a CatalogSource that runs as legacy (PSA-06; an absent value counts in
+    /// every profile here), and with `pod-security.kubernetes.io/enforce` `baseline` or
+    /// `privileged`, has the label `security.openshift.io/scc.podSecurityLabelSync: "false"`. It
+    /// enforces `baseline` rather than `privileged`. On UPDATE, the rule looks at the two labels if
+    /// one of them changes. It reads CatalogSources.
     ///
     /// # Why
     ///
@@ -90,8 +90,8 @@ rule! {
     /// ```
     ///
     /// `message: turn off pod security label synchronization by adding the
-    /// security.openshift.io/scc.podSecurityLabelSync=false label`, and `use the baseline pod security
-    /// profile unless other workloads in the namespace require a privileged profile`
+    /// security.openshift.io/scc.podSecurityLabelSync=false label`, and `use the baseline pod
+    /// security profile unless other workloads in the namespace require a privileged profile`
     PSA_07: Warn {
         on: [NAMESPACE: Create | Update],
         reads: [CATALOG_SOURCES],

@@ -42,8 +42,8 @@ rule! {
     /// labels: {pod-security.kubernetes.io/enforce: strict}
     /// ```
     ///
-    /// `message: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "strict": must be
-    /// one of privileged, baseline, restricted`
+    /// `message: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "strict": must
+    /// be one of privileged, baseline, restricted`
     PSA_01: Deny {
         on: [NAMESPACE: Create | Update],
         source: "OCP 4.15 L15917-15939; OCP 4.12 L9096, L9282, L9294, L21837, L21857",
@@ -55,8 +55,8 @@ rule! {
     ///
     /// An UPDATE of the Namespace `default`, `kube-public` or `kube-system` does not set
     /// `pod-security.kubernetes.io/enforce`, `pod-security.kubernetes.io/audit` or
-    /// `pod-security.kubernetes.io/warn` to anything but `privileged`. Labels that do not change are
-    /// not judged, and removing one is fine.
+    /// `pod-security.kubernetes.io/warn` to anything but `privileged`. Labels that do not change
+    /// are not judged, and removing one is fine.
     ///
     /// # Why
     ///

@@ -19,14 +19,15 @@ rule! {
     /// namespaces of the cluster do not turn the synchronisation of pod security labels on
     ///
     /// The label `security.openshift.io/scc.podSecurityLabelSync` of the Namespaces `default`,
-    /// `kube-node-lease`, `kube-system`, `kube-public` and `openshift` is not `"true"`. Other values
-    /// have no effect and are not judged. On UPDATE, a label that does not change is not judged.
+    /// `kube-node-lease`, `kube-system`, `kube-public` and `openshift` is not `"true"`. Other
+    /// values have no effect and are not judged. On UPDATE, a label that does not change is not
+    /// judged.
     ///
     /// # Why
     ///
     /// The synchronisation is turned off in these namespaces for good (OpenShift 4.15, Operators,
-    /// *Pod security admission synchronization namespace exclusions*). The label only looks as if it
-    /// had an effect.
+    /// *Pod security admission synchronization namespace exclusions*). The label only looks as if
+    /// it had an effect.
     ///
     /// # Repair
     ///
@@ -59,10 +60,10 @@ rule! {
 rule! {
     /// namespaces that OpenShift creates do not turn the synchronisation of pod security labels on
     ///
-    /// The label `security.openshift.io/scc.podSecurityLabelSync` is not `"true"` for the Namespaces
-    /// that the setting `psa.payloadNamespaces` lists, except for `openshift-operators`. The list is
-    /// empty by default, because the documents name only the prefix `openshift-`, which users may
-    /// use, too. On UPDATE, a label that does not change is not judged.
+    /// The label `security.openshift.io/scc.podSecurityLabelSync` is not `"true"` for the
+    /// Namespaces that the setting `psa.payloadNamespaces` lists, except for `openshift-operators`.
+    /// The list is empty by default, because the documents name only the prefix `openshift-`, which
+    /// users may use, too. On UPDATE, a label that does not change is not judged.
     ///
     /// # Why
     ///
@@ -87,8 +88,8 @@ rule! {
     ///   labels: {security.openshift.io/scc.podSecurityLabelSync: "true"}
     /// ```
     ///
-    /// `message: pod security admission synchronization cannot be enabled for system-created namespace
-    /// "openshift-apiserver"`
+    /// `message: pod security admission synchronization cannot be enabled for system-created
+    /// namespace "openshift-apiserver"`
     PSA_04: Warn {
         on: [NAMESPACE: Create | Update],
         source: "OCP 4.15 L15976-15996; OCP 4.12 L21844",
@@ -111,7 +112,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Set the label of the synchronisation to `"false"` to keep your own level, or remove the level.
+    /// Set the label of the synchronisation to `"false"` to keep your own level, or remove the
+    /// level.
     ///
     /// # Accepted
     ///

@@ -1,0 +1,225 @@
+//! Looks for what the level `restricted` does not allow in an object.
+//!
+//! Each check is part of the level since a version of Kubernetes, and some do not apply to pods for
+//! Windows or to pods in a user namespace (`policy/check_*.go` of kubernetes/pod-security-admission).
+
+use opgate_sdk::pods::{self, Container, PodSpec};
+use opgate_sdk::{Document, Kind, Row};
+
+use crate::csv::Faults;
+use crate::level::Restricted;
+
+/// Minor versions of Kubernetes since which the level has its checks.
+const PRIVILEGE_ESCALATION: u32 = 8;
+const SECCOMP: u32 = 19;
+const CAPABILITIES: u32 = 22;
+const RUN_AS_USER: u32 = 23;
+/// Since then, pods for Windows need not set what Windows does not have.
+const WINDOWS: u32 = 25;
+/// Since then, users of pods in a user namespace are theirs to choose.
+const USER_NAMESPACES: u32 = 35;
+
+const POD: [&str; 5] = [
+    "/securityContext/runAsUser",
+    "/securityContext/runAsNonRoot",
+    "/securityContext/seccompProfile/type",
+    "/os/name",
+    "/hostUsers",
+];
+const CONTAINER: [&str; 6] = [
+    "/securityContext/runAsUser",
+    "/securityContext/runAsNonRoot",
+    "/securityContext/seccompProfile/type",
+    "/securityContext/allowPrivilegeEscalation",
+    "/securityContext/capabilities/drop",
+    "/securityContext/capabilities/drop/0",
+];
+/// Columns that both have.
+const USER: usize = 0;
+const NON_ROOT: usize = 1;
+const PROFILE: usize = 2;
+/// Columns of a pod.
+const OS: usize = 3;
+const HOST_USERS: usize = 4;
+/// Columns of a container.
+const ESCALATION: usize = 3;
+const DROP: usize = 4;
+const FIRST_DROP: usize = 5;
+
+/// Something that the level does not allow, with what of the object is wrong: the user, for PSA-09;
+/// which of [`super::LACKS`], for PSA-10; whether another profile is set or none, for PSA-11.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Fault<W> {
+    /// Index of the spec.
+    pub(super) spec: usize,
+    /// The list, and the index in it; none for the pod.
+    pub(super) container: Option<(&'static str, u32)>,
+    pub(super) what: W,
+}
+
+/// What is wrong with a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Profile {
+    /// It is one that the level does not allow.
+    Other,
+    /// There is none for a container, and none for its pod. Once for a pod.
+    None,
+}
+
+/// What the rules need to know of a pod.
+struct Pod {
+    non_root: Option<bool>,
+    /// Whether the level allows its seccomp profile, if it has one.
+    profile: Option<bool>,
+    /// Whether a container has no profile of its own.
+    needs_profile: bool,
+    is_windows: bool,
+    /// Whether its users are not those of the node.
+    is_apart: bool,
+}
+
+impl Pod {
+    fn of(row: Row<'_>, level: &Restricted) -> Self {
+        Self {
+            non_root: row.boolean(NON_ROOT),
+            profile: (row.kind(PROFILE) == Kind::Text).then(|| is_confined(row)),
+            needs_profile: false,
+            is_windows: row.text(OS) == Some("windows") && level.has_since(WINDOWS),
+            is_apart: row.boolean(HOST_USERS) == Some(false) && level.has_since(USER_NAMESPACES),
+        }
+    }
+}
+
+fn is_confined(row: Row<'_>) -> bool {
+    matches!(row.text(PROFILE), Some("RuntimeDefault" | "Localhost"))
+}
+
+/// Whether a profile is set that the level does not allow.
+fn is_unconfined(row: Row<'_>) -> bool {
+    row.kind(PROFILE) == Kind::Text && !is_confined(row)
+}
+
+/// What the rules look for in an object.
+pub(super) struct Search<'s> {
+    object: &'s Document,
+    level: &'s Restricted,
+    pods: Vec<Pod>,
+    pub(super) users: Faults<Fault<i64>>,
+    pub(super) lacks: Faults<Fault<[bool; 3]>>,
+    pub(super) profiles: Faults<Fault<Profile>>,
+}
+
+impl<'s> Search<'s> {
+    /// Looks at the users, and with `is_operator` at all else.
+    pub(super) fn run(
+        object: &'s Document,
+        specs: &[PodSpec],
+        level: &'s Restricted,
+        is_operator: bool,
+    ) -> Self {
+        let mut search = Self {
+            object,
+            level,
+            pods: Vec::new(),
+            users: Faults::new(),
+            lacks: Faults::new(),
+            profiles: Faults::new(),
+        };
+        pods::each(object, specs, &POD, |spec, row| search.pod(spec, row));
+        let columns = CONTAINER.get(..1).filter(|_| !is_operator).unwrap_or(&CONTAINER);
+        pods::each_container(object, specs, columns, |spec, container| {
+            search.user_of(spec, &container);
+            if is_operator {
+                search.container(spec, &container);
+            }
+        });
+        if is_operator {
+            search.without_profile();
+        }
+        search
+    }
+
+    fn pod(&mut self, spec: &PodSpec, row: Row<'_>) {
+        let pod = Pod::of(row, self.level);
+        let fault = |what| Fault { spec: self.pods.len(), container: None, what };
+        if let Some(user) = self.user(row, &pod, || spec.pointer()) {
+            self.users.push(fault(user));
+        }
+        self.pods.push(pod);
+    }
+
+    fn user_of(&mut self, spec: usize, container: &Container<'_>) {
+        let Some(pod) = self.pods.get(spec) else { return };
+        if let Some(user) = self.user(container.row, pod, || container.pointer()) {
+            let container = Some((container.list, container.index));
+            self.users.push(Fault { spec, container, what: user });
+        }
+    }
+
+    /// The user that a security context sets, if it must not.
+    fn user(&self, row: Row<'_>, pod: &Pod, pointer: impl FnOnce() -> String) -> Option<i64> {
+        if row.kind(USER) != Kind::Number || pod.is_apart || !self.level.has_since(RUN_AS_USER) {
+            return None;
+        }
+        let user = self.object.integer(&format!("{}/securityContext/runAsUser", pointer()))?;
+        (!self.level.assigns(user)).then_some(user)
+    }
+
+    fn container(&mut self, spec: usize, container: &Container<'_>) {
+        let has_profiles = self.level.has_since(SECCOMP);
+        let Some(pod) = self.pods.get(spec) else { return };
+        let lacks = self.missing(container, pod);
+        let place = Some((container.list, container.index));
+        if lacks.contains(&true) {
+            self.lacks.push(Fault { spec, container: place, what: lacks });
+        }
+        if !has_profiles || pod.is_windows || is_confined(container.row) {
+            return;
+        }
+        if is_unconfined(container.row) {
+            self.profiles.push(Fault { spec, container: place, what: Profile::Other });
+        } else if let Some(pod) = self.pods.get_mut(spec) {
+            pod.needs_profile = true;
+        }
+    }
+
+    /// What of [`super::LACKS`] a container lacks.
+    fn missing(&self, container: &Container<'_>, pod: &Pod) -> [bool; 3] {
+        let row = container.row;
+        let is_non_root = row.boolean(NON_ROOT).or(pod.non_root) == Some(true);
+        let has_since = |minor| self.level.has_since(minor) && !pod.is_windows;
+        [
+            !is_non_root && !pod.is_apart,
+            row.boolean(ESCALATION) != Some(false) && has_since(PRIVILEGE_ESCALATION),
+            has_since(CAPABILITIES) && !self.drops_all(container),
+        ]
+    }
+
+    fn drops_all(&self, container: &Container<'_>) -> bool {
+        let row = container.row;
+        if row.text(FIRST_DROP) == Some("ALL") {
+            return true;
+        }
+        // A call of the host only where there are more.
+        if row.kind(DROP) != Kind::List || row.length(DROP).is_none_or(|length| length < 2) {
+            return false;
+        }
+        let list = format!("{}/securityContext/capabilities/drop", container.pointer());
+        self.object.rows(&list, &[""]).iter().any(|row| row.text(0) == Some("ALL"))
+    }
+
+    /// Pods whose profile does not make up for that of their containers.
+    fn without_profile(&mut self) {
+        if !self.level.has_since(SECCOMP) {
+            return;
+        }
+        for (spec, pod) in self.pods.iter().enumerate().filter(|(_, pod)| !pod.is_windows) {
+            let what = match pod.profile {
+                Some(false) => Profile::Other,
+                None if pod.needs_profile => Profile::None,
+                Some(true) | None => continue,
+            };
+            self.profiles.push(Fault { spec, container: None, what });
+        }
+    }
+}
