@@ -18,15 +18,50 @@ const DECODED: u32 = 12 << 20;
 const LARGEST: u32 = 4_000_000;
 const KIND: &str = "ClusterServiceVersion";
 
-/// Calls `visit` with each `ClusterServiceVersion` and its field in the catalog. `yaml` parses YAML. What
-/// cannot be read is left out: the policy for catalogs reports it.
+/// Reads the objects of one package.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// Base64 that was decoded so far.
+    decoded: u32,
+    /// For each object in its turn.
+    bytes: Vec<u8>,
+}
+
+impl Objects {
+    /// The object whose base64 is at a pointer, if it is a `ClusterServiceVersion`. `yaml` parses YAML.
+    /// What cannot be read is none: the policy for catalogs reports it (FBC-41).
+    pub fn csv(
+        &mut self,
+        catalog: &Document,
+        data: &str,
+        yaml: impl Fn(&str) -> Option<Document>,
+    ) -> Option<Document> {
+        let size = catalog.size(data)?;
+        self.decoded = self.decoded.saturating_add(size);
+        if self.decoded > DECODED || size > LARGEST {
+            return None;
+        }
+        let data = catalog.text(data)?;
+        self.bytes.clear();
+        base64::decode(&data, &mut self.bytes).ok()?;
+        let text = std::str::from_utf8(&self.bytes).ok()?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        // Most objects are others. An escape may hide the name of the kind.
+        if ![KIND, "\\u", "\\x"].iter().any(|word| text.contains(word)) {
+            return None;
+        }
+        let object = if is_json(text) { Document::parse(text).ok() } else { yaml(text) }?;
+        (object.text_or_empty("/kind") == KIND).then_some(object)
+    }
+}
+
+/// Calls `visit` with each `ClusterServiceVersion` in the bundles of a package, and its field.
 pub fn each_csv(
     catalog: &Document,
     yaml: impl Fn(&str) -> Option<Document>,
     mut visit: impl FnMut(&Document, &str),
 ) {
-    let mut bytes = Vec::new();
-    let mut decoded = 0_u32;
+    let mut objects = Objects::default();
     for (blob, row) in catalog.rows("/spec/blobs", &["/value/schema"]).iter().enumerate() {
         if row.text(0) != Some("olm.bundle") {
             continue;
@@ -37,37 +72,12 @@ pub fn each_csv(
                 continue;
             }
             let data = format!("{properties}/{property}/value/data");
-            let Some(size) = catalog.size(&data) else { continue };
-            decoded = decoded.saturating_add(size);
-            if decoded > DECODED {
-                return;
-            }
-            if let Some(object) = read(catalog, &data, size, &mut bytes, &yaml) {
+            if let Some(object) = objects.csv(catalog, &data, &yaml) {
                 let field = format!("spec.blobs[{blob}].value.properties[{property}].value.data");
                 visit(&object, &field);
             }
         }
     }
-}
-
-fn read(
-    catalog: &Document,
-    data: &str,
-    size: u32,
-    bytes: &mut Vec<u8>,
-    yaml: impl Fn(&str) -> Option<Document>,
-) -> Option<Document> {
-    let data = (size <= LARGEST).then(|| catalog.text(data))??;
-    bytes.clear();
-    base64::decode(&data, bytes).ok()?;
-    let text = std::str::from_utf8(bytes).ok()?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // Most objects are others. An escape may hide the name of the kind.
-    if ![KIND, "\\u", "\\x"].iter().any(|word| text.contains(word)) {
-        return None;
-    }
-    let object = if is_json(text) { Document::parse(text).ok() } else { yaml(text) }?;
-    (object.text_or_empty("/kind") == KIND).then_some(object)
 }
 
 /// `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.

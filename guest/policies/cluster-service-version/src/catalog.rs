@@ -9,7 +9,7 @@
 //! bundles, and memory of a call is never given back: what is read of one package has a limit, and
 //! what is beyond it is judged when it is created in a cluster.
 
-use opgate_sdk::go::base64;
+use opgate_sdk::bundle_objects::Objects;
 use opgate_sdk::{Document, Kind, Report, Review};
 use opgate_upstream::json::{self, Child};
 
@@ -17,9 +17,6 @@ use crate::about::header::{self, CSV_27};
 use crate::csv::{Csv, IN_METADATA, Source};
 use crate::judge;
 
-/// Base64 that is decoded for one package. The policy for catalogs decodes no more either, and says
-/// so (FBC-41).
-const DECODED: u32 = 12 << 20;
 /// Properties `olm.csv.metadata` that are read for one package, in bytes: those of thousands of
 /// bundles.
 const METADATA: u32 = 64 << 20;
@@ -32,7 +29,8 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     report.explain_with(opgate_sdk::catalog::about);
     // What was published before is no earlier state of the same object.
     let review = Review { old: None, ..*review };
-    let mut package = Package { catalog, review, decoded: 0, read: 0, bytes: Vec::new() };
+    let objects = Objects::default();
+    let mut package = Package { catalog, review, objects, read: 0, bytes: Vec::new() };
     let schemas = catalog.rows("/spec/blobs", &["/value/schema"]);
     for (index, schema) in schemas.iter().enumerate() {
         if schema.text(0) == Some("olm.bundle") {
@@ -45,9 +43,9 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 struct Package<'d> {
     catalog: &'d Document,
     review: Review<'d>,
-    decoded: u32,
+    objects: Objects,
     read: u32,
-    /// For each object in its turn.
+    /// For each property in its turn.
     bytes: Vec<u8>,
 }
 
@@ -62,7 +60,8 @@ impl Package<'_> {
             match row.text(0) {
                 Some("olm.bundle.object") => {
                     let data = format!("{blob}/properties/{property}/value/data");
-                    if let Some(object) = self.object(&data) {
+                    let object = self.objects.csv(self.catalog, &data, from_yaml);
+                    if let Some(object) = object.filter(header::is_csv) {
                         let place = format!("{field}.properties[{property}].value.data");
                         is_found = true;
                         for (member, message) in header::missing(&object, "") {
@@ -82,27 +81,6 @@ impl Package<'_> {
                 self.judge(&object, Source::Metadata { blob: field, value }, report);
             }
         }
-    }
-
-    /// The object in base64, if it is a ClusterServiceVersion. What cannot be read is reported by
-    /// the policy for catalogs (FBC-41).
-    fn object(&mut self, data: &str) -> Option<Document> {
-        let size = self.catalog.size(data)?;
-        self.decoded = self.decoded.saturating_add(size);
-        if self.decoded > DECODED || size > LARGEST {
-            return None;
-        }
-        let data = self.catalog.text(data)?;
-        self.bytes.clear();
-        base64::decode(&data, &mut self.bytes).ok()?;
-        let text = std::str::from_utf8(&self.bytes).ok()?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        // Most objects are others. An escape may hide the name of the kind.
-        if ![header::KIND, "\\u", "\\x"].iter().any(|word| text.contains(word)) {
-            return None;
-        }
-        let object = if is_json(text) { Document::parse(text).ok()? } else { from_yaml(text)? };
-        header::is_csv(&object).then_some(object)
     }
 
     /// The value of a property as a ClusterServiceVersion. Its name is that of the bundle.
@@ -128,12 +106,6 @@ impl Package<'_> {
         csv.name = object.text_or_empty("/metadata/name");
         judge::all(&mut csv);
     }
-}
-
-/// `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
-fn is_json(text: &str) -> bool {
-    let inner = text.trim_start().strip_prefix('{');
-    inner.is_some_and(|inner| inner.trim_start().starts_with(['"', '}']))
 }
 
 fn from_yaml(text: &str) -> Option<Document> {
