@@ -28,7 +28,7 @@ const NOT_FOUND: &str = "Could not find annotations file";
 /// The annotations of a bundle.
 pub(crate) struct Annotations<'f> {
     file: &'f File,
-    /// By key; a null reads as an empty text, as in Go.
+    /// By key, as upstream's decoder reads them, see [`text`].
     values: BTreeMap<String, String>,
 }
 
@@ -52,19 +52,20 @@ rule! {
     ///
     /// A file directly in `metadata/` has the mapping `annotations` at the top level of its first
     /// document. Its usual name is `annotations.yaml`, but any name will do: the first such file in
-    /// the order of paths counts. Every value in the mapping is a string, and null counts as an
-    /// empty one. A bundle without `metadata/` breaks RBF-01 only.
+    /// the order of paths counts. Every value in the mapping is a string. A number or a boolean
+    /// counts as its text (`4.10` is `4.1`), and null as an empty string. A bundle without
+    /// `metadata/` breaks RBF-01 only.
     ///
     /// # Why
     ///
-    /// The registry learns the package and the channels of the bundle from this file. It accepts
-    /// strings only: with another value it does not recognize the file at all. See OpenShift 4.12,
-    /// Operators, *Bundle format*, Annotations.
+    /// The registry learns the package and the channels of the bundle from this file. With a list or
+    /// a mapping as a value it does not recognize the file at all. See OpenShift 4.12, Operators,
+    /// *Bundle format*, Annotations.
     ///
     /// # Repair
     ///
     /// Add `metadata/annotations.yaml` with the mapping `annotations`, and correct a file that
-    /// cannot be parsed. Put numbers and booleans in quotes.
+    /// cannot be parsed. Write several channels in one string, with commas.
     ///
     /// # Accepted
     ///
@@ -81,7 +82,7 @@ rule! {
     ///
     /// ```yaml
     /// annotations:
-    ///   operators.operatorframework.io.bundle.channels.v1: 4.5
+    ///   operators.operatorframework.io.bundle.channels.v1: [beta, stable]
     /// ```
     ///
     /// `message: Could not find annotations file: the value of
@@ -114,19 +115,33 @@ pub(crate) fn find<'f>(folder: &'f Folder<'_>, report: &mut Report<'_>) -> Optio
     None
 }
 
-/// The registry reads texts only: anything else, and it does not see the file at all.
+/// The registry sees no file at all where a value is a list or an object.
 fn read<'f>(file: &'f File, map: &Document, report: &mut Report<'_>) -> Annotations<'f> {
     let mut annotations = Annotations { file, values: BTreeMap::new() };
     for key in map.keys("") {
-        let value = format!("/{}", opgate_sdk::escape(&key));
-        if map.has(&value) && map.kind(&value) != Kind::Text {
+        let value = text(map, &format!("/{}", opgate_sdk::escape(&key)));
+        if value.is_none() {
             let message = format!("{NOT_FOUND}: the value of {} is not a text", quote(&key));
             report.add(&RBF_02, annotations.field(&key), message);
         }
-        let text = map.text_or_empty(&value);
-        annotations.values.insert(key, text);
+        annotations.values.insert(key, value.unwrap_or_default());
     }
     annotations
+}
+
+/// A value as `sigs.k8s.io/yaml` decodes it into a string: numbers and booleans become their texts,
+/// null an empty one.
+fn text(map: &Document, value: &str) -> Option<String> {
+    match map.kind(value) {
+        Kind::Text => map.text(value),
+        Kind::Boolean => map.boolean(value).map(|is_true| is_true.to_string()),
+        Kind::Number => {
+            let whole = map.integer(value).map(|number| number.to_string());
+            whole.or_else(|| map.number(value).map(|number| number.to_string()))
+        }
+        Kind::Null | Kind::Missing => Some(String::new()),
+        Kind::List | Kind::Object => None,
+    }
 }
 
 rule! {
