@@ -164,7 +164,8 @@ rule! {
     /// every file in manifests/ is a Kubernetes object with valid metadata
     ///
     /// Every file in `manifests/`, hidden ones included, is YAML or JSON, and its first document is
-    /// an object with `apiVersion` and `kind`. There are no subdirectories. Keys of labels and
+    /// an object with `kind`. ClusterServiceVersions and CRDs have an `apiVersion` as well; of other
+    /// objects OLM takes it from the kind. There are no subdirectories. Keys of labels and
     /// annotations, values of labels, and `metadata.ownerReferences` follow the syntax of
     /// Kubernetes. Objects other than ClusterServiceVersions and CRDs have a `name` or a
     /// `generateName`; namespaces are not checked. In the legacy format (RBF-28) the rule reports
@@ -224,8 +225,12 @@ pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) 
                 deny(file.within(""), "not an object");
                 return;
             }
-            for member in ["apiVersion", "kind"] {
-                if object.text_or_empty(&format!("/{member}")).is_empty() {
+            let kind = object.text_or_empty("/kind");
+            // Upstream decodes these two by their version, and all others by their kind.
+            let is_versioned = kind == CSV || kind == CRD;
+            let is_missing = |member| object.text_or_empty(&format!("/{member}")).is_empty();
+            for (member, is_required) in [("apiVersion", is_versioned), ("kind", true)] {
+                if is_required && is_missing(member) {
                     deny(file.within(member), &format!("Object '{member}' is missing"));
                 }
             }
