@@ -17,7 +17,8 @@ rule! {
     /// string `type` and an object `value`. These fields of `value` are strings where they are set:
     /// `group`, `version` and `kind` of `olm.gvk`, `packageName` and `version` of `olm.package`,
     /// `failureMessage` of `olm.constraint`, `label` of `olm.label`. A file `dependencies.*` can be
-    /// parsed and has the key `dependencies`; null, an empty file and no file at all are allowed.
+    /// parsed and has the key `dependencies`, or lists `properties`; null, an empty file and no file
+    /// at all are allowed.
     /// Unknown types break RBF-18, and the rules CON judge what a constraint says.
     ///
     /// # Why
@@ -76,7 +77,7 @@ pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, report: &mut Repor
                 let message = unreadable(&object.text_or_empty("/dependencies/type"));
                 report.add(&RBF_17, file.within("dependencies"), message);
             }
-            Kind::Missing if is_named => {
+            Kind::Missing if is_named && object.kind("/properties") != Kind::List => {
                 let why = "dependencies is missing: list below it what the bundle depends on, or remove the file";
                 report.add(&RBF_17, file.within(""), untyped(why));
             }

@@ -14,8 +14,8 @@ rule! {
     /// `properties`, in any file directly in `metadata/`, is a list of objects with a non-empty
     /// string `type` and a `value` that is set and not null; any other JSON value is allowed. The
     /// form with `property:` around both is accepted as well, with a warning of RBF-20. A file
-    /// `properties.*` can be parsed and has the key `properties`; null, an empty file and no file
-    /// at all are allowed.
+    /// `properties.*` can be parsed and has the key `properties`, or lists `dependencies`; null, an
+    /// empty file and no file at all are allowed.
     ///
     /// # Why
     ///
@@ -68,7 +68,8 @@ pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
                 }
             }
             Kind::Null => {}
-            Kind::Missing if !is_named => {}
+            // The registry finds dependencies in a file of any name.
+            Kind::Missing if !is_named || object.kind("/dependencies") == Kind::List => {}
             kind => {
                 let field = if kind == Kind::Missing { "" } else { "properties" };
                 report.add(&RBF_19, file.within(field), message(0, "properties is not a list"));
