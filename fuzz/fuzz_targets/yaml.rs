@@ -1,4 +1,4 @@
-//! YAML and the places in it: `opgate_yaml::documents`, `strict`, `read`, and `Located`.
+//! YAML and the places in it: `opgate_yaml::documents`, `tolerant`, `strict`, `read`, and `Located`.
 //!
 //! The oracles: what is made is JSON, and no more than was allowed; there is a place for every value,
 //! inside of the text and at the start of a character; line and column of each, which are found in one
@@ -8,7 +8,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use opgate_fuzz::{Json, large, line_and_column};
-use opgate_yaml::{Document, Words};
+use opgate_yaml::{Document, Part, Words};
 use serde::de::IgnoredAny;
 
 const ROOM: usize = 64 << 10;
@@ -29,13 +29,24 @@ fn read(text: &str) {
     if let (Ok(json), Some(Document::Json(lenient))) = (&strict, &lenient) {
         assert_eq!(json, lenient);
     }
+    let tolerant = opgate_yaml::tolerant(text, Words::All, ROOM);
+    whole(text, tolerant.as_deref().unwrap_or_default());
     let Ok(parts) = parts else { return };
+    let tolerant = tolerant.expect("nothing is refused that is read strictly");
+    let json = |parts: &[Part]| parts.iter().map(|part| part.json.clone()).collect::<Vec<_>>();
+    assert_eq!(json(&tolerant), json(&parts));
     let first = strict.expect("all documents can be read");
     if first != b"null" {
         let part = parts.first().expect("it is not empty");
         assert_eq!(first, part.json.as_bytes());
     }
-    for part in &parts {
+    whole(text, &parts);
+    located(text);
+}
+
+/// What was read is JSON with a place for each value, and has no name twice.
+fn whole(text: &str, parts: &[Part]) {
+    for part in parts {
         assert!(part.json.len() <= ROOM + 6 * text.len(), "more than was allowed");
         serde_json::from_str::<IgnoredAny>(&part.json).expect("JSON");
         if let Some(json) = Json::read(&part.json) {
@@ -47,7 +58,6 @@ fn read(text: &str) {
             assert!(text.is_char_boundary(place), "{place} in {text:?}");
         }
     }
-    located(text);
 }
 
 /// Each value of a single document has the line and the column of its offset.

@@ -22,13 +22,23 @@ use crate::{DEPTH, Fault};
 /// How a text is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
-    /// Whether a name may stand once only in a map.
-    pub(crate) is_strict: bool,
+    pub(crate) twice: Twice,
     pub(crate) words: Words,
     /// Whether places are kept.
     pub(crate) with_places: bool,
     /// Most bytes of JSON in a document.
     pub(crate) room: usize,
+}
+
+/// What is made of a name that stands twice in a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Twice {
+    /// An error.
+    Refused,
+    /// The last member of the name, in the place of the first.
+    Last,
+    /// Both members, in the JSON as well.
+    Both,
 }
 
 /// A document.
@@ -322,10 +332,16 @@ impl<'y> Composer<'y> {
     fn end(&mut self) -> Result<(), Fault> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         self.out.json.push(if open.is_map { b'}' } else { b']' });
-        if self.reading.is_strict {
-            self.once(&open.members)?;
+        let once = match self.reading.twice {
+            Twice::Both => Ok(()),
+            Twice::Refused | Twice::Last => self.once(&open.members),
+        };
+        // To write a map anew with its merged members leaves the last one of each name.
+        let is_written_anew = open.merges || once.is_err();
+        if self.reading.twice == Twice::Refused {
+            once?;
         }
-        if open.merges {
+        if is_written_anew {
             self.merge(&open)?;
         }
         self.written(open.anchor, open.json, open.places);

@@ -8,7 +8,8 @@
 //!
 //! What is YAML, what it means and what is said about what is none follows go-yaml v2, which the tools of
 //! Kubernetes read with (`sigs.k8s.io/yaml`); a name that stands twice in a map is refused, as by v3.
-//! [`documents`] is for files; [`read`] for what nobody is to repair, and [`strict`] for what somebody is.
+//! [`documents`] is for files, and [`tolerant`] for files of which upstream takes the last of such names;
+//! [`read`] for what nobody is to repair, and [`strict`] for what somebody is.
 //!
 //! Work and memory grow with the text and with the JSON that is made of it, which is bounded; what an
 //! alias stands for counts as often as it is written. Nothing here is recursive.
@@ -20,7 +21,7 @@ mod parser;
 mod scalar;
 mod scanner;
 
-use compose::{Composer, Reading};
+use compose::{Composer, Reading, Twice};
 pub use error::Error;
 use error::Mark;
 pub use scalar::Words;
@@ -62,7 +63,18 @@ impl From<Error> for Fault {
 /// # Errors
 /// Why it is no YAML, or not to be said in JSON. A name that stands twice in a map is such a reason.
 pub fn documents(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Error> {
-    let reading = Reading { is_strict: true, words, with_places: true, room };
+    all(text, Reading { twice: Twice::Refused, words, with_places: true, room })
+}
+
+/// As [`documents`], but of a name that stands twice in a map the last member counts, as for go-yaml v2.
+///
+/// # Errors
+/// Why it is no YAML, or not to be said in JSON.
+pub fn tolerant(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Error> {
+    all(text, Reading { twice: Twice::Last, words, with_places: true, room })
+}
+
+fn all(text: &str, reading: Reading) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
     let mut read = || {
         let mut composer = Composer::new(text, reading)?;
@@ -118,8 +130,8 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 /// The first document of a text as JSON; none where there is none.
-fn first(yaml: &str, room: usize, is_strict: bool) -> Result<Option<Vec<u8>>, Fault> {
-    let reading = Reading { is_strict, words: Words::All, with_places: false, room };
+fn first(yaml: &str, room: usize, twice: Twice) -> Result<Option<Vec<u8>>, Fault> {
+    let reading = Reading { twice, words: Words::All, with_places: false, room };
     let mut composer = Composer::new(yaml, reading)?;
     Ok(composer.document()?.map(|(composed, _)| composed.json))
 }
@@ -128,7 +140,7 @@ fn first(yaml: &str, room: usize, is_strict: bool) -> Result<Option<Vec<u8>>, Fa
 /// is empty, no YAML, or not to be said in JSON. A name may stand twice, and does so in the JSON as well.
 #[must_use]
 pub fn read(yaml: &str, room: usize) -> Option<Document> {
-    match first(yaml, room, false) {
+    match first(yaml, room, Twice::Both) {
         Ok(json) => json.map(Document::Json),
         Err(Fault::Large(_) | Fault::Aliases(_)) => Some(Document::TooLarge),
         Err(Fault::Wrong(_)) => None,
@@ -142,7 +154,7 @@ pub fn read(yaml: &str, room: usize) -> Option<Document> {
 /// Why it is no YAML, or not to be said in JSON, as upstream says it. A name that stands twice in a map
 /// is such a reason.
 pub fn strict(yaml: &str, room: usize) -> Result<Vec<u8>, String> {
-    match first(yaml, room, true) {
+    match first(yaml, room, Twice::Refused) {
         Ok(json) => Ok(json.unwrap_or_else(|| b"null".to_vec())),
         Err(Fault::Wrong(error)) => Err(error.upstream()),
         Err(Fault::Aliases(_)) => Err("yaml: document contains excessive aliasing".to_owned()),
@@ -219,6 +231,24 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_a_name_counts_where_upstream_takes_it() {
+        let read = |yaml: &str| -> Vec<(String, Vec<u32>)> {
+            let parts = tolerant(yaml, Words::All, 1_000).unwrap();
+            parts.into_iter().map(|part| (part.json, part.places)).collect()
+        };
+        for (yaml, json, places) in [
+            ("a: 1\nb: 2\na: 3\n", r#"{"a":3,"b":2}"#, &[0, 10, 5][..]),
+            ("a: {b: 1, b: [x]}\n", r#"{"a":{"b":["x"]}}"#, &[0, 0, 10, 14]),
+            ("a: &a {b: 1, b: 2}\nc: *a\n", r#"{"a":{"b":2},"c":{"b":2}}"#, &[0, 0, 13, 19, 13]),
+            ("a: &a {b: 1}\n<<: *a\n<<: {b: 3}\n", r#"{"a":{"b":1},"b":3}"#, &[0, 0, 7, 25]),
+            ("- a: 1\n- a: 2\n", r#"[{"a":1},{"a":2}]"#, &[0, 2, 2, 9, 9]),
+        ] {
+            assert_eq!(read(yaml), [(json.to_owned(), places.to_vec())], "{yaml}");
+        }
+        assert!(tolerant("a: 1\na: [\n", Words::All, 1_000).is_err());
+    }
+
+    #[test]
     fn streams_are_cut() {
         let stream = "---\na: 1\n--- # two\nb: 1\n---\n---\nc: |\n  x\n  ---\n---d\n";
         let found = ["---\na: 1\n", "--- # two\nb: 1\n", "---\n", "---\nc: |\n  x\n  ---\n---d\n"];
@@ -270,9 +300,19 @@ mod tests {
         fn no_text_brings_it_down(yaml in "([a'\"|:&*<\\[\\]{}\\\\ é\n,-]|a: |<<: |&a |\\*a){0,60}") {
             if let Some(Document::Json(json)) = read(&yaml, 10_000) {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());
-                match strict(&yaml, 10_000) {
-                    Ok(strict) => prop_assert_eq!(strict, json),
+                let strict = strict(&yaml, 10_000);
+                let last = tolerant(&yaml, Words::All, 10_000);
+                match &strict {
+                    Ok(strict) => prop_assert_eq!(strict, &json),
                     Err(why) => prop_assert!(why.contains("duplicate"), "{}", why),
+                }
+                // The parser takes the last member of a name, too.
+                if let (Err(_), Ok(last)) = (&strict, &last)
+                    && let Some(last) = last.first()
+                    && !yaml.contains("<<")
+                {
+                    let value = |json: &[u8]| serde_json::from_slice::<serde_json::Value>(json);
+                    prop_assert_eq!(value(last.json.as_bytes()).ok(), value(&json).ok());
                 }
             }
         }

@@ -8,7 +8,7 @@ use super::compressed::{self, Size};
 use super::content::{Content, Expect, File};
 use super::field::Step;
 use super::folder;
-use super::json::{GROUP, VERSION, error, list, quoted};
+use super::json::{GROUP, VERSION, list, problem, quoted};
 use super::parallel;
 use super::unique;
 use opgate_input::read::Reader;
@@ -54,7 +54,13 @@ impl Bundle {
     pub(super) fn read(root: &Path, kind: BundleKind, reader: &Reader) -> anyhow::Result<Self> {
         let folder = folder::walk(root)?;
         let read = |entry: &folder::Entry| {
-            Arc::new(unique::checked(entry.read(&folder, Expect::ByName, reader)))
+            let file = entry.read(&folder, Expect::ByName, reader);
+            let is_manifest = kind == BundleKind::Registry && file.path.starts_with("manifests/");
+            Arc::new(if is_manifest {
+                unique::tolerated(file, reader)
+            } else {
+                unique::checked(file)
+            })
         };
         let files = parallel::map(&folder.files, read);
         let is_unpacked = kind == BundleKind::Registry;
@@ -82,8 +88,11 @@ impl Bundle {
                 Content::Documents(documents) => {
                     out.push_str(",\"documents\":");
                     list(out, documents.all(), String::push_str);
+                    if let Some(twice) = &file.twice {
+                        problem(out, "twice", twice);
+                    }
                 }
-                Content::Broken(_) => error(out, file),
+                Content::Broken(broken) => problem(out, "error", broken),
                 Content::Text(text) => {
                     let _ = write!(out, ",\"text\":{}", quoted(text));
                 }

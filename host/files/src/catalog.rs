@@ -10,7 +10,7 @@ use opgate_document::{Document, Kind, Text};
 use super::content::{Broken, Content, Expect, File};
 use super::field::Step;
 use super::ignore::{self, Ignore};
-use super::json::{GROUP, Out, VERSION, error, list, quoted};
+use super::json::{GROUP, Out, VERSION, list, problem, quoted};
 use super::{folder, parallel, unique, waivers};
 use opgate_input::read::{At, Reader};
 use opgate_text::lines::line_and_column;
@@ -189,7 +189,9 @@ impl Package {
             out.push_str(",\"files\":");
             list(out, &self.broken, |out, file| {
                 let _ = write!(out, r#"{{"path":{}"#, quoted(&file.path));
-                error(out, file);
+                if let Some(broken) = file.broken() {
+                    problem(out, "error", broken);
+                }
                 out.push('}');
             });
             out.push_str(",\"directories\":");

@@ -29,6 +29,8 @@ pub struct File {
     pub size: u64,
     /// Its content.
     pub content: Content,
+    /// A name that stands twice in a map, in a file that is read nonetheless ([`super::unique`]).
+    pub twice: Option<Broken>,
     pub(super) lines: OnceLock<Lines>,
 }
 
@@ -81,6 +83,15 @@ enum Part {
 }
 
 impl Documents {
+    /// The documents of a YAML text in which the last member of a name counts; none if there are none.
+    pub(super) fn tolerant(text: &str, reader: &Reader) -> Option<Self> {
+        let parts = yaml::tolerant_parts(text, Words::All).ok()?;
+        let size: usize = parts.iter().map(|part| part.json.len() + part.offsets.size()).sum();
+        reader.take(u64::try_from(size).unwrap_or(u64::MAX), Use::Keep).ok()?;
+        let list = parts.into_iter().map(|part| of_yaml(part, 0)).collect();
+        Some(Self { text: Arc::new(Text::plain(text.to_owned())), list })
+    }
+
     /// The number of documents.
     pub fn len(&self) -> usize {
         self.list.len()
@@ -161,7 +172,8 @@ impl File {
             Err(error) => Err(error),
         };
         let broken = |error: std::io::Error| Content::Broken(Broken::at(1, 1, error.to_string()));
-        Self { path, shown, size, content: content.unwrap_or_else(broken), lines: OnceLock::new() }
+        let content = content.unwrap_or_else(broken);
+        Self { path, shown, size, content, twice: None, lines: OnceLock::new() }
     }
 
     /// Its lines, which are counted on demand.
@@ -371,12 +383,13 @@ fn chunks(text: &str) -> Vec<Range<usize>> {
 fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, YamlError> {
     let start = range.start;
     let parts = yaml::parts(file.get(range).unwrap_or_default(), Words::All)?;
-    let part = |part: yaml::Part| Part::Yaml {
-        start: start + part.offset,
-        json: part.json,
-        offsets: part.offsets.moved(start),
-    };
-    Ok(parts.into_iter().map(part).collect())
+    Ok(parts.into_iter().map(|part| of_yaml(part, start)).collect())
+}
+
+/// A document of the part of a file that starts at an offset.
+fn of_yaml(part: yaml::Part, start: usize) -> Part {
+    let (json, offsets) = (part.json, part.offsets.moved(start));
+    Part::Yaml { start: start + part.offset, json, offsets }
 }
 
 /// Calls `look` with the documents of a file until it finds something, and parses no more of the

@@ -101,7 +101,7 @@ impl Entry {
             Some(Refused { why, .. }) => {
                 let why = why.clone();
                 let content = Content::Broken(Broken { line: 1, column: 1, why, text: None });
-                File { path, shown, size: 0, content, lines: OnceLock::new() }
+                File { path, shown, size: 0, content, twice: None, lines: OnceLock::new() }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use opgate_document::Document;
 
-use super::content::File;
+use super::content::Broken;
 use super::template;
 
 /// API group of the documents that represent files.
@@ -50,12 +50,10 @@ pub(super) fn list<T>(
     out.push(']');
 }
 
-/// Writes the reason why a file cannot be read, as a member.
-pub(super) fn error(out: &mut String, file: &File) {
-    if let Some(broken) = file.broken() {
-        let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));
-        let (line, column) = (broken.line, broken.column);
-        // Writing to a text does not fail.
-        let _ = write!(out, r#","error":{{"line":{line},"column":{column},"message":{why}}}"#);
-    }
+/// Writes what is wrong with a file as a member: `error` if it cannot be read, `twice` if it can.
+pub(super) fn problem(out: &mut String, member: &str, broken: &Broken) {
+    let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));
+    let (line, column) = (broken.line, broken.column);
+    // Writing to a text does not fail.
+    let _ = write!(out, r#","{member}":{{"line":{line},"column":{column},"message":{why}}}"#);
 }

@@ -185,7 +185,8 @@ impl<'l> Resolver<'l> {
             {
                 return Some(Location::line(step.file, line));
             }
-            let (line, column) = step.file.broken().map_or((1, 1), |b| (b.line, b.column));
+            let problem = step.file.broken().or(step.file.twice.as_ref());
+            let (line, column) = problem.map_or((1, 1), |b| (b.line, b.column));
             return Some(Location::new(step.file, line, column));
         };
         let places = self

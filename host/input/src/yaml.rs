@@ -51,8 +51,26 @@ pub struct Part {
 /// # Errors
 /// If it is not YAML, or exceeds the limits.
 pub fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
+    parts_by(yaml, words, opgate_yaml::documents)
+}
+
+/// As [`parts`], but of a name that stands twice in a map the last member counts, as for upstream.
+///
+/// # Errors
+/// If it is not YAML, or exceeds the limits.
+pub fn tolerant_parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
+    parts_by(yaml, words, opgate_yaml::tolerant)
+}
+
+type Documents = Result<Vec<opgate_yaml::Part>, opgate_yaml::Error>;
+
+fn parts_by(
+    yaml: &str,
+    words: Words,
+    read: fn(&str, Words, usize) -> Documents,
+) -> Result<Vec<Part>, YamlError> {
     let room = yaml.len().saturating_mul(GROWTH).saturating_add(SPARE);
-    let documents = opgate_yaml::documents(yaml, words, room).map_err(|error| {
+    let documents = read(yaml, words, room).map_err(|error| {
         let (line, column) = Lines::of(yaml).place(yaml, error.offset());
         YamlError { line, column, why: opgate_text::one_line(&error.why(), 512) }
     })?;

@@ -60,6 +60,12 @@ fn file(path: &str, content: &Value) -> Value {
             json!({"path": path, "size": size,
                 "error": {"line": 3, "column": 7, "message": map["$error"]}})
         }
+        Value::Object(map) if map.contains_key("$twice") => {
+            let mut document = map.clone();
+            let why = document.remove("$twice");
+            json!({"path": path, "size": size, "documents": [document],
+                "twice": {"line": 3, "column": 7, "message": why}})
+        }
         Value::Object(map) if map.contains_key("$binary") => {
             json!({"path": path, "size": map["$binary"]})
         }

@@ -33,8 +33,8 @@
 //!   `groups`, `subResource`, `resource`, `version`.
 //! * `folder: FILES`: a bundle as files (`files`, `patch`, `directories` and `compressedSize` change a
 //!   folder that has a name). Content by path: an object is one document, a list several, a text a
-//!   file that is neither YAML nor JSON, `{$error: why}` one that cannot be read, `{$binary: SIZE}`
-//!   one of bytes. Places in files are written `manifests/a.yaml#documents[0].kind`.
+//!   file that is neither YAML nor JSON, `{$error: why}` one that cannot be read, `{$twice: why, …}` one
+//!   document with a name that stands twice in it, `{$binary: SIZE}` one of bytes. Places in files are written `manifests/a.yaml#documents[0].kind`.
 //! * `catalog: {blobs: […]}`: a package of a catalog, with `package`, `packages`, `files`,
 //!   `directories`, `more` blobs after the others, and `baseline`, the blobs that were published. Each
 //!   list of blobs may be the name of one in `objects.yaml`. The blob `{$bundle: a.v1.0.0}` is a bundle

@@ -35,6 +35,8 @@ pub(crate) struct File {
     /// Bytes.
     pub(crate) size: u64,
     pub(crate) content: Content,
+    /// A name that stands twice in a map, in a file that is read nonetheless.
+    pub(crate) twice: Option<String>,
     index: u32,
 }
 
@@ -63,6 +65,11 @@ impl File {
     /// Where its parser stopped.
     pub(crate) fn error_field(&self) -> String {
         format!("spec.files[{}].error", self.index)
+    }
+
+    /// Where the name is that stands twice.
+    pub(crate) fn twice_field(&self) -> String {
+        format!("spec.files[{}].twice", self.index)
     }
 
     /// The field of a further document.
@@ -105,8 +112,9 @@ impl<'d> Folder<'d> {
             } else {
                 Content::Other
             };
+            let twice = file.text("/twice/message");
             let size = file.integer("/size").and_then(|size| u64::try_from(size).ok());
-            files.push(File { path, size: size.unwrap_or_default(), content, index });
+            files.push(File { path, size: size.unwrap_or_default(), content, twice, index });
         }
         let mut directories: BTreeSet<_> =
             document.texts("/spec/directories").into_iter().collect();

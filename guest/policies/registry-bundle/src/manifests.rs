@@ -10,7 +10,7 @@ mod object_meta;
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::{Document, Kind, Report, names, rule, rules};
+use opgate_sdk::{Document, Kind, Level, Report, names, rule, rules};
 
 use crate::folder::{BUNDLE, Content, File, Folder, MANIFESTS};
 
@@ -136,6 +136,10 @@ pub(crate) fn judge_files(
 ) {
     for file in folder.files_in(MANIFESTS) {
         parses(folder, file, report);
+        if let Some(why) = &file.twice {
+            let message = format!("{}: {why}: the last one counts", file.path);
+            report.add_as(Level::Warn, &RBF_12, file.twice_field(), message);
+        }
         if let Content::Documents(2..) = file.content {
             let message = format!(
                 "found more than one document inside {}, using only the first one",
@@ -165,7 +169,8 @@ rule! {
     ///
     /// Every file in `manifests/`, hidden ones included, is YAML or JSON, and its first document is
     /// an object with `kind`. ClusterServiceVersions and CRDs have an `apiVersion` as well; of other
-    /// objects OLM takes it from the kind. There are no subdirectories. Keys of labels and
+    /// objects OLM takes it from the kind. A key that is in a mapping twice is a warning, because the
+    /// registry reads the last one. There are no subdirectories. Keys of labels and
     /// annotations, values of labels, and `metadata.ownerReferences` follow the syntax of
     /// Kubernetes. Objects other than ClusterServiceVersions and CRDs have a `name` or a
     /// `generateName`; namespaces are not checked. In the legacy format (RBF-28) the rule reports

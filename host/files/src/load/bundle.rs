@@ -90,6 +90,46 @@ mod tests {
     }
 
     #[test]
+    fn of_a_name_that_stands_twice_in_a_manifest_the_last_one_counts() {
+        let folder = Temporary::new(&[
+            ("manifests/a.json", "{\"kind\": \"A\",\n\"kind\": \"B\"}"),
+            ("manifests/b.yaml", "kind: A\nmetadata: {name: x,\n  name: z}\n"),
+            ("manifests/c.yaml", "kind: A\nkind: B\na: [\n"),
+            ("metadata/annotations.yaml", "annotations: {a: b, a: c}\n"),
+        ]);
+        let load = |kind| load(folder.path(), kind, None, &Reader::default()).unwrap();
+        let subject = load(BundleKind::Registry);
+        let spec = object(&subject.requests[0])["object"]["spec"].clone();
+        let twice = |line: u64, column: u64, name: &str| {
+            let message = format!("duplicate mapping key: {name}");
+            json!({"line": line, "column": column, "message": message})
+        };
+        assert_eq!(spec["files"][0]["documents"][0]["kind"], "B");
+        assert_eq!(spec["files"][0]["twice"], twice(2, 1, "kind"));
+        let last = json!([{"kind": "A", "metadata": {"name": "z"}}]);
+        assert_eq!(spec["files"][1]["documents"], last);
+        assert_eq!(spec["files"][1]["twice"], twice(3, 3, "name"));
+        let mut places = Resolver::new(&subject.requests[0].object);
+        for (field, line, column) in [
+            ("spec.files[0].twice", 2, 1),
+            ("spec.files[1].twice", 3, 3),
+            ("spec.files[1].documents[0].metadata.name", 3, 3),
+        ] {
+            let place = places.place(field).unwrap();
+            assert_eq!((place.line, place.column), (line, column), "{field}");
+        }
+        // Broken for another reason, metadata, and manifests that no registry reads.
+        for (spec, files) in [
+            (&spec, [2, 3].as_slice()),
+            (&object(&load(BundleKind::Plain).requests[0])["object"]["spec"], &[0, 1, 2, 3]),
+        ] {
+            for index in files {
+                assert!(spec["files"][index]["error"].is_object(), "{}", spec["files"][index]);
+            }
+        }
+    }
+
+    #[test]
     fn a_bundle_is_one_document_with_all_its_files() {
         let folder = Temporary::new(&[
             ("manifests/a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n---\n\n"),
