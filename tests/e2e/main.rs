@@ -14,6 +14,7 @@ mod bypass;
 mod check;
 mod cli;
 mod cluster;
+mod corpus;
 mod documents;
 mod fake;
 mod files;
