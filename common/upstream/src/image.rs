@@ -15,13 +15,14 @@ pub fn error(reference: &str) -> Option<String> {
     parse(reference).err()
 }
 
-/// The digest of a reference that is valid and has one, whether it has a tag or not: the tag does not
-/// count beside it.
+/// The digest of a reference that has a valid one, whether it has a tag or not: the tag does not count
+/// beside it. What precedes the digest is not checked: those who pull images know more registries
+/// (`[fd00::1]:5000/a`) than [`error`] does.
 #[must_use]
 pub fn digest(reference: &str) -> Option<&str> {
-    // Cheap first: a list of images can be long.
-    let (_, digest) = reference.split_once('@')?;
-    parse(reference).is_ok().then_some(digest)
+    let (named, digest) = reference.split_once('@')?;
+    let is_named = !named.is_empty() && !named.contains(char::is_whitespace);
+    (is_named && looks_like_digest(digest) && check_digest(digest).is_ok()).then_some(digest)
 }
 
 fn parse(reference: &str) -> Result<(), String> {
@@ -200,6 +201,9 @@ mod tests {
             (format!("a@{sha256}"), Some(&sha256)),
             (format!("localhost:5000/a/b:v1.0.0@{sha256}"), Some(&sha256)),
             (format!("quay.io/a@{sha512}"), Some(&sha512)),
+            (format!("[fd00::1]:5000/a@{sha256}"), Some(&sha256)),
+            (format!("a b@{sha256}"), None),
+            (format!("a@{sha256} "), None),
             ("localhost:5000/a".to_owned(), None),
             ("quay.io/a:sha256".to_owned(), None),
             ("quay.io/a@sha256".to_owned(), None),
