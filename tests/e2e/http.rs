@@ -215,7 +215,13 @@ async fn media_types_methods_and_paths() {
         ("/validate/bundle-imutability", 404, "did you mean \"bundle-immutability\"?"),
         ("/validate/x%0Ay", 404, "there is no policy"),
         ("/", 404, "POST /validate"),
-        ("/validate/a/b", 404, "POST /validate"),
+        ("/validate/a/b", 404, "there is no policy \"a\""),
+        // Several policies, each once, in any order.
+        ("/validate/constraint-limits/bundle-immutability", 200, "\"allowed\":false"),
+        ("/validate/bundle-immutability/bundle-immutability", 200, "\"allowed\":false"),
+        ("/validate/constraint-limits/operator-group", 200, "\"allowed\":true"),
+        ("/validate/bundle-immutability/operator-grup", 404, "did you mean \"operator-group\"?"),
+        ("/validate/bundle-immutability/", 404, "there is no policy \"\""),
     ] {
         let answer = client.post(path, JSON, recorded("007")).await.unwrap();
         assert_eq!(answer.status, status, "{path}: {}", answer.body);

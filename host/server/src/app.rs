@@ -126,7 +126,10 @@ impl App {
         let elsewhere = async |State(app): State<Arc<Self>>, request: Request| {
             let (head, body) = request.into_parts();
             app.discard(&head.headers, body);
-            plain(StatusCode::NOT_FOUND, "there is POST /validate and POST /validate/{policy}")
+            plain(
+                StatusCode::NOT_FOUND,
+                "there is POST /validate and POST /validate/{policy}, with more names after it",
+            )
         };
         let other_method = async |State(app): State<Arc<Self>>, request: Request| {
             let (head, body) = request.into_parts();
@@ -137,7 +140,7 @@ impl App {
         };
         Router::new()
             .route("/validate", post(every))
-            .route("/validate/{policy}", post(one))
+            .route("/validate/{*policies}", post(one))
             .method_not_allowed_fallback(other_method)
             .fallback(elsewhere)
             .with_state(self.clone())

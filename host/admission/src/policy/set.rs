@@ -6,6 +6,7 @@
 //!                 └── cluster::decide: once for each way the cluster may be ◀┘
 //! ```
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -214,11 +215,12 @@ impl Set {
         &self.engine
     }
 
-    /// Decides a review: calls every policy that matches, or only the one with the name.
+    /// Decides a review: calls every policy that matches, or only those that `only` names: one name,
+    /// or several with `/` between them.
     ///
     /// # Errors
-    /// If the server is overloaded, or there is no policy with the name. A policy that fails or
-    /// cannot be used is no error, but a part of the decision.
+    /// If the server is overloaded, or there is no policy with a name. A policy that fails or cannot
+    /// be used is no error, but a part of the decision.
     pub async fn decide(
         &self,
         review: &Review<'_>,
@@ -227,21 +229,24 @@ impl Set {
         observer: &impl Observer,
     ) -> Result<Decision, DecideError> {
         let mut builder = Builder::default();
-        let asked = match only.map(|name| self.find(name)).transpose()? {
-            None => {
-                for broken in &self.broken {
+        let mut matching = Vec::new();
+        if let Some(names) = only {
+            // A name twice asks once.
+            let names: BTreeSet<&str> = names.split('/').collect();
+            for name in &names {
+                if let Some(broken) = self.broken_one(name)? {
                     builder.fault(broken.fault(), broken.mode, broken.on_error);
                 }
-                self.policies.as_slice()
             }
-            Some(Found::Policy(policy)) => std::slice::from_ref(policy),
-            Some(Found::Off) => &[],
-            Some(Found::Broken(broken)) => {
+            // In the order in which they serve, whatever the order of the names.
+            matching.extend(self.policies.iter().filter(|p| names.contains(p.name.as_str())));
+        } else {
+            for broken in &self.broken {
                 builder.fault(broken.fault(), broken.mode, broken.on_error);
-                &[]
             }
-        };
-        let matching: Vec<_> = asked.iter().filter(|p| p.matches(review)).collect();
+            matching.extend(&self.policies);
+        }
+        matching.retain(|policy| policy.matches(review));
         if matching.is_empty() {
             let mut decision = builder.build();
             make_room(review, &mut decision)?;
@@ -271,15 +276,12 @@ impl Set {
         Ok(decision)
     }
 
-    fn find(&self, name: &str) -> Result<Found<'_>, DecideError> {
-        if let Some(policy) = self.policies.iter().find(|p| p.name == name) {
-            return Ok(Found::Policy(policy));
-        }
-        if let Some(broken) = self.broken.iter().find(|b| b.name == name) {
-            return Ok(Found::Broken(broken));
-        }
-        if self.off.iter().any(|off| off == name) {
-            return Ok(Found::Off);
+    /// Whether the policy with this name cannot serve; none if it can, or is off.
+    fn broken_one(&self, name: &str) -> Result<Option<&Broken>, DecideError> {
+        let is_off = || self.off.iter().any(|off| off == name);
+        let broken = self.broken.iter().find(|broken| broken.name == name);
+        if broken.is_some() || self.policies.iter().any(|p| p.name == name) || is_off() {
+            return Ok(broken);
         }
         let hint = opgate_text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
         Err(DecideError::NoPolicy { name: opgate_text::one_line(name, 64), hint })
@@ -332,14 +334,6 @@ fn side_by_side<T: Send>(
     });
     all.sort_by_key(|(number, _)| *number);
     all.into_iter().map(|(_, loaded)| loaded).collect()
-}
-
-/// A policy by its name.
-enum Found<'s> {
-    Policy(&'s Arc<Policy>),
-    Broken(&'s Broken),
-    /// A policy that is configured but off: it allows everything, as it does at `/validate`.
-    Off,
 }
 
 /// Kinds that policies read and whose objects come under review: two requests for them can

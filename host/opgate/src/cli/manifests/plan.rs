@@ -1,24 +1,22 @@
 //! Which webhooks there are, and which policies share one.
 //!
 //! ```text
-//! group, resource and operation ─▶ one class per API group, ─┬─ certain ─▶ one webhook, /validate
-//! of each policy                   failure policy and        └─ otherwise ─▶ one webhook a policy,
-//!                                  namespaces                               /validate/{policy}
+//! group, resource and operation ─▶ one class per API group, ─┬─ alone ─────▶ one webhook, /validate
+//! of each policy                   failure policy,           ├─ same versions ▶ one, /validate/{policy}/…
+//!                                  namespaces, conditions    └─ otherwise ─▶ one webhook a policy,
+//!                                                                            /validate/{policy}
 //! ```
 //!
-//! `/validate` asks every policy that matches, and API servers call every webhook that matches: two
-//! webhooks with that path for one request would ask each policy twice. Several policies therefore
-//! share a webhook only where it is certain that
+//! One call for several policies is better than several calls: the request is read once, and what
+//! one policy denies is reserved for none. Policies of a class share a webhook where they want the
+//! same versions of what they both want. API servers convert a request to a version of the rules
+//! (`matchPolicy: Equivalent`) only where none of the webhook's rules has the version of the request.
+//! A policy for `v1` would not be asked about `v2` any more once it shares a webhook with one for `v1`
+//! and `v2`.
 //!
-//! * no other webhook can match the same request, whatever its failure policy, namespaces and
-//!   conditions;
-//! * they want the same versions of what they both want. API servers convert a request to a version
-//!   of the rules (`matchPolicy: Equivalent`) only where none of the webhook's rules has the version
-//!   of the request. A policy for `v1` would not be asked about `v2` any more once it shares a
-//!   webhook with one for `v1` and `v2`.
-//!
-//! In all other cases each policy has a webhook of its own, with a path that asks nobody else. What
-//! is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
+//! `/validate` asks every policy that matches, and API servers call every webhook that matches. That
+//! path is therefore only for a webhook whose requests no other webhook can match, whatever its
+//! failure policy, namespaces and conditions. Otherwise the path names the policies. What is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
 //! groups, or in namespaces with different labels, may be asked twice. It gives the same verdict both
 //! times, and API servers show a warning once.
 
@@ -30,19 +28,23 @@ pub(super) struct Planned<'w> {
     /// At least one, all alike.
     pub(super) matches: Vec<&'w Match<'w>>,
     pub(super) policies: Vec<&'w PolicyFacts<'w>>,
+    /// Whether others may be asked about the same requests, so that the path names the policies.
+    pub(super) is_named: bool,
 }
 
 /// The webhooks for what is wanted.
 pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
     let mut planned = Vec::new();
     for class in grouped(matches, is_alike) {
-        if can_share(&class, matches) {
-            planned.push(class);
+        if is_alone(&class, matches) {
+            planned.push(Planned::of(class, false));
+        } else if agree(&class) {
+            planned.push(Planned::of(class, true));
         } else {
-            planned.extend(grouped(class, is_of_one_policy));
+            let apart = grouped(class, is_of_one_policy).into_iter();
+            planned.extend(apart.map(|of_one| Planned::of(of_one, true)));
         }
     }
-    let mut planned: Vec<_> = planned.into_iter().map(Planned::of).collect();
     // Where two would have the same name, the one that guards has it.
     planned.sort_by_key(|webhook| !webhook.blocks());
     planned
@@ -66,14 +68,14 @@ fn grouped<'w>(
 }
 
 impl<'w> Planned<'w> {
-    fn of(matches: Vec<&'w Match<'w>>) -> Self {
+    fn of(matches: Vec<&'w Match<'w>>, is_named: bool) -> Self {
         let mut policies: Vec<&'w PolicyFacts<'w>> = Vec::new();
         for matched in &matches {
             if !policies.iter().any(|known| known.name == matched.policy.name) {
                 policies.push(matched.policy);
             }
         }
-        Self { matches, policies }
+        Self { matches, policies, is_named }
     }
 
     pub(super) fn blocks(&self) -> bool {
@@ -120,13 +122,17 @@ pub(super) fn parts(resource: &str) -> (&str, &str) {
     resource.split_once('/').unwrap_or((resource, ""))
 }
 
-/// Whether it is certain that nobody is asked twice, or not at all, when the policies of a class
-/// share a webhook.
-fn can_share(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
-    let agree = |a: &Match<'_>, b: &Match<'_>| {
-        is_alike(a, b) && (is_of_one_policy(a, b) || a.versions == b.versions)
+/// Whether nobody misses a request where the policies of a class share a webhook.
+fn agree(class: &[&Match<'_>]) -> bool {
+    let same = |a: &Match<'_>, b: &Match<'_>| {
+        !overlap(a, b) || is_of_one_policy(a, b) || a.versions == b.versions
     };
-    class.iter().all(|a| matches.iter().all(|b| !overlap(a, b) || agree(a, b)))
+    class.iter().all(|a| class.iter().all(|b| same(a, b)))
+}
+
+/// Whether the policies of a class can share a webhook, and no other webhook can match its requests.
+fn is_alone(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
+    agree(class) && class.iter().all(|a| matches.iter().all(|b| !overlap(a, b) || is_alike(a, b)))
 }
 
 #[cfg(test)]
@@ -144,6 +150,7 @@ mod tests {
         let elsewhere = [within("y", bundles[0].clone())];
         let all = [requests("*", &["*"], &["*"], WRITES)];
         let shared = "vbundles.core.rukpak.io /validate Fail";
+        let both = "vbundles.core.rukpak.io /validate/a/b Fail";
         let a = "vbundles.core.rukpak.io /validate/a Fail";
         let b = "vbundles-b.core.rukpak.io /validate/b Fail";
         let cases = [
@@ -160,7 +167,7 @@ mod tests {
             ),
             (
                 vec![policy("a", &bundles), policy("b", &bundles), warns("c", &bundles)],
-                vec![a, b, "vbundles-c.core.rukpak.io /validate/c Ignore"],
+                vec![both, "vbundles-c.core.rukpak.io /validate/c Ignore"],
             ),
             (
                 vec![
@@ -178,7 +185,7 @@ mod tests {
             // Everywhere and somewhere.
             (
                 vec![policy("a", &bundles), policy("b", &bundles), policy("c", &somewhere)],
-                vec![a, b, "vbundles-c.core.rukpak.io /validate/c Fail"],
+                vec![both, "vbundles-c.core.rukpak.io /validate/c Fail"],
             ),
             (
                 vec![policy("a", &somewhere), policy("b", &somewhere), policy("c", &elsewhere)],
@@ -187,7 +194,7 @@ mod tests {
             // By name and by wildcard.
             (
                 vec![policy("a", &bundles), policy("b", &bundles), policy("c", &all)],
-                vec![a, b, "vall.all.opgate.dev /validate/c Fail"],
+                vec![both, "vall.all.opgate.dev /validate/c Fail"],
             ),
         ];
         for (policies, expected) in cases {

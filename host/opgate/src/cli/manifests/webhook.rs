@@ -57,9 +57,14 @@ impl Planned<'_> {
         }
     }
 
+    /// API servers accept only segments that are DNS names, which names of policies are.
     fn path(&self) -> String {
+        let names = self.policies.iter().map(|policy| policy.name);
         match self.policies.as_slice() {
-            [only] => format!("/validate/{}", only.name),
+            [_] => ["/validate"].into_iter().chain(names).collect::<Vec<_>>().join("/"),
+            _ if self.is_named => {
+                ["/validate"].into_iter().chain(names).collect::<Vec<_>>().join("/")
+            }
             _ => "/validate".to_owned(),
         }
     }
