@@ -148,6 +148,9 @@ pub(crate) fn judge_files(
             report.add(&RBF_32, file.document_field(1), message);
         }
     }
+    for file in folder.files_in(MANIFESTS).filter(|file| file.name().starts_with('.')) {
+        report.add(&RBF_12, file.field(), cannot_parse(&file.path, "is a hidden file"));
+    }
     for path in folder.directories_in(MANIFESTS) {
         report.add(&RBF_12, "spec.directories", cannot_parse(path, "is a directory"));
     }
@@ -167,14 +170,14 @@ fn cannot_parse(path: &str, why: &str) -> String {
 rule! {
     /// every file in manifests/ is a Kubernetes object with valid metadata
     ///
-    /// Every file in `manifests/`, hidden ones included, is YAML or JSON, and its first document is
-    /// an object with `kind`. ClusterServiceVersions and CRDs have an `apiVersion` as well; of other
-    /// objects OLM takes it from the kind. A key that is in a mapping twice is a warning, because the
-    /// registry reads the last one. There are no subdirectories. Keys of labels and
-    /// annotations, values of labels, and `metadata.ownerReferences` follow the syntax of
-    /// Kubernetes. Objects other than ClusterServiceVersions and CRDs have a `name` or a
-    /// `generateName`; namespaces are not checked. In the legacy format (RBF-28) the rule reports
-    /// only package manifests and files of versions that cannot be read or parsed.
+    /// Every file in `manifests/` is YAML or JSON, and its first document is an object with `kind`.
+    /// ClusterServiceVersions and CRDs have an `apiVersion` as well; of other objects OLM takes it
+    /// from the kind. There are no hidden files and no subdirectories. A key that is in a mapping
+    /// twice is a warning, because the registry reads the last one. Each object has a `name`, and
+    /// only a ClusterServiceVersion may have a `namespace`. Keys of labels and annotations, values of
+    /// labels, finalizers and `metadata.ownerReferences` follow the syntax of Kubernetes. In the
+    /// legacy format (RBF-28) the rule reports only package manifests and files of versions that
+    /// cannot be read or parsed.
     ///
     /// # Why
     ///

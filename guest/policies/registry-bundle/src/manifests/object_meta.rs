@@ -1,10 +1,10 @@
-//! The metadata of an object, for [`RBF_12`]: what `ValidateObjectMeta` of apimachinery checks and a
-//! bundle needs. Upstream also refuses a namespace. No document says so, and it is not checked here.
+//! The metadata of an object, for [`RBF_12`]: what `ValidateObjectMetaAccessor` of apimachinery checks for
+//! an object without a namespace, as `opm alpha bundle validate` and `operator-sdk bundle validate` call it.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, escape, names};
 
-use crate::manifests::{CRD, CSV, Manifest, RBF_12};
+use crate::manifests::{CSV, Manifest, RBF_12};
 
 /// What is wrong with the metadata of one object.
 struct Metadata<'m, 'r, 's> {
@@ -22,15 +22,20 @@ pub(crate) fn judge(object: &Document, manifest: &Manifest<'_>, report: &mut Rep
         metadata.cannot_parse("metadata", "metadata is not an object");
         return;
     }
-    // Names of ClusterServiceVersions and CRDs have rules of their own.
-    let named = object.has("/metadata/name") || object.has("/metadata/generateName");
-    if !named && manifest.kind != CSV && manifest.kind != CRD {
+    // Whatever upstream's text says, a generateName is not enough.
+    if manifest.name.is_empty() {
         let error = "metadata.name: Required value: name or generateName is required";
         metadata.invalid("metadata.name", error);
+    }
+    // A ClusterServiceVersion is not checked further there. Its annotations have rules of their own.
+    if manifest.kind != CSV && !object.text_or_empty("/metadata/namespace").is_empty() {
+        let error = "metadata.namespace: Forbidden: not allowed on this type";
+        metadata.invalid("metadata.namespace", error);
     }
     metadata.map(object, "labels", true);
     metadata.map(object, "annotations", false);
     metadata.owners(object);
+    metadata.finalizers(object);
 }
 
 impl Metadata<'_, '_, '_> {
@@ -96,19 +101,25 @@ impl Metadata<'_, '_, '_> {
             let at = format!("{field}[{index}]");
             let version = owner.text_or_empty("/apiVersion");
             if version.rsplit('/').next().unwrap_or_default().is_empty() {
-                let place = format!("{at}.apiVersion");
                 let error = format!(
-                    "{place}: Invalid value: {}: version must not be empty",
+                    "{field}.apiVersion: Invalid value: {}: version must not be empty",
                     quote(&version)
                 );
-                self.invalid(&place, &error);
+                self.invalid(&format!("{at}.apiVersion"), &error);
             }
             for member in ["kind", "name", "uid"] {
                 if owner.text_or_empty(&format!("/{member}")).is_empty() {
-                    let place = format!("{at}.{member}");
-                    let error = format!("{place}: Invalid value: \"\": must not be empty");
-                    self.invalid(&place, &error);
+                    let error = format!("{field}.{member}: Invalid value: \"\": must not be empty");
+                    self.invalid(&format!("{at}.{member}"), &error);
                 }
+            }
+            if version == "v1" && owner.text_or_empty("/kind") == "Event" {
+                let name = quote(&owner.text_or_empty("/name"));
+                let uid = quote(&owner.text_or_empty("/uid"));
+                let error = format!(
+                    r#"{field}: Invalid value: {{"apiVersion":"v1","kind":"Event","name":{name},"uid":{uid}}}: /v1, Kind=Event is disallowed from being an owner"#
+                );
+                self.invalid(&at, &error);
             }
             if owner.boolean("/controller") == Some(true) {
                 let name = owner.text_or_empty("/name");
@@ -121,6 +132,38 @@ impl Metadata<'_, '_, '_> {
                     controller = Some(name);
                 }
             }
+        }
+    }
+
+    fn finalizers(&mut self, object: &Document) {
+        let pointer = "/metadata/finalizers";
+        let field = "metadata.finalizers";
+        if object.has(pointer) && object.kind(pointer) != Kind::List {
+            self.cannot_parse(field, "metadata.finalizers is not a list");
+        }
+        let mut deletions = Vec::new();
+        for (index, name) in object.items(pointer).enumerate() {
+            let at = format!("{field}[{index}]");
+            let Some(name) = name.text("") else {
+                self.cannot_parse(&at, &format!("{at} is not a text"));
+                continue;
+            };
+            if let Some(why) = names::label_key_error(&name) {
+                let error = format!("{field}: Invalid value: {}: {why}", quote(&name));
+                self.invalid(&at, &error);
+            }
+            if ["orphan", "foregroundDeletion"].contains(&name.as_str()) {
+                deletions.push(name);
+            }
+        }
+        let both = |name: &str| deletions.iter().any(|found| found == name);
+        if both("orphan") && both("foregroundDeletion") {
+            let all: Vec<_> = object.texts(pointer).iter().map(|name| quote(name)).collect();
+            let error = format!(
+                "{field}: Invalid value: [{}]: finalizer orphan and foregroundDeletion cannot be both set",
+                all.join(",")
+            );
+            self.invalid(field, &error);
         }
     }
 }
