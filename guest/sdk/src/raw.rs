@@ -16,4 +16,15 @@ impl Raw {
     pub fn parse<'de, T: serde::Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
     }
+
+    /// Deserializes the text with a seed: for what is looked at and not kept.
+    ///
+    /// # Errors
+    /// If the JSON does not fit the seed. The error says what is wrong, with line and column.
+    pub fn parse_with<'de, S: serde::de::DeserializeSeed<'de>>(
+        &'de self,
+        seed: S,
+    ) -> Result<S::Value, serde_json::Error> {
+        seed.deserialize(&mut serde_json::Deserializer::from_slice(&self.0))
+    }
 }

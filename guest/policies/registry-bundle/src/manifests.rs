@@ -7,6 +7,7 @@
 //! The registry reads only the first document of a file, and so do the rules.
 
 mod object_meta;
+mod types;
 
 use std::collections::BTreeSet;
 
@@ -159,8 +160,21 @@ pub(crate) fn judge_files(
         supported(manifest, &extra, report);
         if let Some(object) = folder.first(manifest.file) {
             object_meta::judge(&object, manifest, report);
+            if manifest.kind == CSV {
+                decodes(&object, manifest.file, report);
+            }
         }
     }
+}
+
+/// Whether upstream can decode a ClusterServiceVersion.
+fn decodes(csv: &Document, file: &File, report: &mut Report<'_>) {
+    let wrong = types::wrong(csv, Report::ROOM);
+    for (field, what) in &wrong.first {
+        let why = format!("{field} is not {what}");
+        report.add(&RBF_12, file.within(field), cannot_parse(&file.path, &why));
+    }
+    report.add_more(&RBF_12, wrong.more);
 }
 
 fn cannot_parse(path: &str, why: &str) -> String {
@@ -175,9 +189,10 @@ rule! {
     /// from the kind. There are no hidden files and no subdirectories. A key that is in a mapping
     /// twice is a warning, because the registry reads the last one. Each object has a `name`, and
     /// only a ClusterServiceVersion may have a `namespace`. Keys of labels and annotations, values of
-    /// labels, finalizers and `metadata.ownerReferences` follow the syntax of Kubernetes. In the
-    /// legacy format (RBF-28) the rule reports only package manifests and files of versions that
-    /// cannot be read or parsed.
+    /// labels, finalizers and `metadata.ownerReferences` follow the syntax of Kubernetes. The values
+    /// of a ClusterServiceVersion have the types of its API: a list is a list, and a string is no
+    /// number. In the legacy format (RBF-28) the rule reports only package manifests and files of
+    /// versions that cannot be read or parsed.
     ///
     /// # Why
     ///
