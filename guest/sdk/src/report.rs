@@ -134,10 +134,19 @@ impl<'r> Report<'r> {
     /// Counts findings of a rule after those that were added with their texts. If there can be more
     /// than [`Report::ROOM`] at once, make the texts of so many and count the others.
     pub fn add_more(&mut self, rule: &'static Rule, more: usize) {
+        self.count_more(rule, None, more);
+    }
+
+    /// [`Report::add_more`] for findings of another level than the rule's, see [`Report::add_as`].
+    pub fn add_more_as(&mut self, level: Level, rule: &'static Rule, more: usize) {
+        self.count_more(rule, Some(level), more);
+    }
+
+    fn count_more(&mut self, rule: &'static Rule, given: Option<Level>, more: usize) {
         if more == 0 {
             return;
         }
-        if let Some(found) = self.of(rule, None) {
+        if let Some(found) = self.of(rule, given) {
             found.count = found.count.saturating_add(more);
         }
     }

@@ -108,6 +108,14 @@ impl<'r> Review<'r> {
         Identities(self.settings)
     }
 
+    /// Whether the object is a manifest of a bundle in files: `opgate check` sends those as a member of the
+    /// group `opgate:bundle`.
+    #[must_use]
+    pub fn is_in_bundle(&self) -> bool {
+        let user = self.request.user();
+        user.username == "opgate:check" && user.groups.iter().any(|group| group == "opgate:bundle")
+    }
+
     /// Whether OLM sent the request.
     #[must_use]
     pub fn is_olms(&self) -> bool {

@@ -105,8 +105,10 @@ impl Request {
     pub fn text(&self) -> Result<Arc<Text>, TooDeep> {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
+        // Only an object in a bundle has a prefix.
+        let groups = if self.prefix.is_empty() { "" } else { r#","groups":["opgate:bundle"]"# };
         let json = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"}},"object":"#,
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"{groups}}},"object":"#,
             // The log identifies a review by it.
             quoted(format!("{} {}", self.kind, self.name).trim_end()),
             quoted(&self.name),

@@ -136,6 +136,15 @@ impl<'a, 'r> Csv<'a, 'r> {
         }
     }
 
+    /// Whether it is in a bundle or in a catalog, not in a cluster or in a file of its own.
+    pub(crate) fn is_packaged(&self) -> bool {
+        let is_part = match &self.source {
+            Source::Object(place) => !place.is_empty(),
+            Source::Metadata { .. } => true,
+        };
+        is_part || self.review.is_in_bundle()
+    }
+
     /// Whether a rule must evaluate the value at the pointer, see [`Review::touches`].
     pub(crate) fn touches(&self, pointer: &str, shape: &Shape) -> bool {
         self.review.touches(self.object, pointer, shape)

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::image;
 use opgate_sdk::pods::PodSpec;
-use opgate_sdk::{Document, pods, rule, rules};
+use opgate_sdk::{Document, Level, Rule, pods, rule, rules};
 
 use super::{add, features};
 use crate::csv::Csv;
@@ -48,7 +48,8 @@ rule! {
     /// an `env` entry whose name starts with `RELATED_IMAGE_`, is a reference to an image with a
     /// digest. A tag beside the digest is allowed. Without deployments there is nothing to judge,
     /// and an entry without a value is not judged. On UPDATE, an image that the old object used is
-    /// not judged unless the claim is new.
+    /// not judged unless the claim is new. In bundles and catalogs this is a warning, unless the
+    /// setting is `true`: many are published with the claim and with tags, and upstream takes them.
     ///
     /// # Why
     ///
@@ -90,7 +91,7 @@ rule! {
     /// In a CSV that claims disconnected support, as in CSV-67, each `spec.relatedImages[].image`
     /// that is not empty is a reference to an image with a digest. A tag beside the digest is
     /// allowed. CSV-71 reports empty ones. On UPDATE, an image that the old object listed is not
-    /// judged unless the claim is new.
+    /// judged unless the claim is new. In bundles and catalogs this is a warning, as for CSV-67.
     ///
     /// # Why
     ///
@@ -179,7 +180,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec], are_deployments_ne
     for (index, row) in csv.object.rows(RELATED_IMAGES, &["/image"]).iter().enumerate() {
         let image = row.text_or_empty(0);
         if !image.is_empty() && !listed_before.contains(image) && image::digest(image).is_none() {
-            add(csv, &CSV_68, || {
+            add_by_digest(csv, &CSV_68, || {
                 let field = format!("spec.relatedImages[{index}].image");
                 let message = format!(
                     "{field} {} must be referenced by a digest (SHA) and not by a tag",
@@ -188,6 +189,24 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec], are_deployments_ne
                 (field, message)
             });
         }
+    }
+}
+
+/// Adds a finding about a tag: in a bundle and in a catalog a warning, unless the setting says that all of
+/// them are for disconnected clusters.
+fn add_by_digest(
+    csv: &mut Csv<'_, '_>,
+    rule: &'static Rule,
+    texts: impl FnOnce() -> (String, String),
+) {
+    let is_set = csv.review.settings.boolean("/csv/disconnected") == Some(true);
+    if !csv.is_packaged() || is_set {
+        add(csv, rule, texts);
+    } else if csv.report.is_full(rule) {
+        csv.report.add_more_as(Level::Warn, rule, 1);
+    } else {
+        let (field, message) = texts();
+        csv.add_as(Level::Warn, rule, &field, message);
     }
 }
 
@@ -203,7 +222,7 @@ fn deployments(
     each_image(csv.object, specs, |image, used| {
         let was_used = used_before.contains(image);
         if !was_used && image::digest(image).is_none() {
-            add(csv, &CSV_67, || {
+            add_by_digest(csv, &CSV_67, || {
                 let message = format!(
                     "image {} of {} must be referenced by a digest (SHA) and not by a tag",
                     quote(image),
