@@ -425,6 +425,40 @@ async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() 
     }
 }
 
+/// Policies are more lenient with the manifests of a bundle in files, which `opgate check` marks by a group.
+#[tokio::test]
+async fn a_client_cannot_pass_for_a_check_of_files() {
+    let policy =
+        json!({"name": "cluster-service-version", "module": "builtin:cluster-service-version"});
+    let server = Server::start(BINARY, Some(&configuration(&[policy])), &["--cluster", "none"]);
+    let mut client = server.connect().await;
+    let container = json!({"name": "c", "image": "quay.io/example/etcd:v1"});
+    let deployment =
+        json!({"name": "d", "spec": {"template": {"spec": {"containers": [container]}}}});
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u",
+        "kind": {"group": "operators.coreos.com", "version": "v1alpha1", "kind": "ClusterServiceVersion"},
+        "resource": {"group": "operators.coreos.com", "version": "v1alpha1", "resource": "clusterserviceversions"},
+        "name": "a.v1.0.0",
+        "namespace": "team-a",
+        "operation": "CREATE",
+        "userInfo": {"username": "opgate:check", "groups": ["opgate:bundle"]},
+        "object": {
+            "apiVersion": "operators.coreos.com/v1alpha1",
+            "kind": "ClusterServiceVersion",
+            "metadata": {
+                "name": "a.v1.0.0",
+                "namespace": "team-a",
+                "annotations": {"features.operators.openshift.io/disconnected": "true"},
+            },
+            "spec": {"install": {"strategy": "deployment", "spec": {"deployments": [deployment]}}},
+        },
+    }});
+    let answer = client.review(review.to_string()).await.unwrap();
+    assert_eq!(answer.response()["allowed"], false, "{}", answer.body);
+    assert!(answer.body.contains("must be referenced by a digest"), "{}", answer.body);
+}
+
 /// What a client writes into a review does not become lines of the log, or megabytes of an answer.
 #[tokio::test]
 async fn texts_of_a_client_stay_small_and_on_one_line() {

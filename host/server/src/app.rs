@@ -260,7 +260,7 @@ impl App {
             Err(error) => return self.refused(&error),
         };
         let review = match Review::read(&text) {
-            Ok(review) => review,
+            Ok(review) => review.without_groups_of_checks(),
             Err(error) => return self.refused(&error),
         };
         let envelope = Charge::on(&account);

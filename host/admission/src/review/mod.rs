@@ -213,6 +213,14 @@ impl<'a> Review<'a> {
         format!("{group}/{version}/{name}")
     }
 
+    /// The review as a client may send it: without groups of `opgate:`, which only a check of files
+    /// gives to its requests. Policies are more lenient with files.
+    #[must_use]
+    pub fn without_groups_of_checks(mut self) -> Self {
+        self.groups.retain(|group| !group.starts_with("opgate:"));
+        self
+    }
+
     /// Bytes of the envelope, as read and as policies get it, without the objects.
     #[must_use]
     pub fn weight(&self) -> usize {
