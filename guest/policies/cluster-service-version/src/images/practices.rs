@@ -5,6 +5,7 @@ use opgate_sdk::rbac::{self, Permissions};
 use opgate_sdk::{Document, Kind, rule, rules};
 
 use super::add;
+use crate::about::is_selected;
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -21,8 +22,9 @@ rule! {
     /// rule in `permissions` or `clusterPermissions` of `spec.install.spec` has the API group
     /// `apiextensions.k8s.io`, one of the resources `customresourcedefinitions`, `*` and `[*]`, and
     /// one of the verbs `create`, `patch`, `*` and `[*]`; the first such rule is reported. The rule
-    /// is off until `rules` gives it a level, or `bundle.optional` has `good-practices`. On UPDATE,
-    /// the first part looks at requests that change, and the second at permissions that change.
+    /// is off until `rules` gives it a level, or `bundle.optional` has `good-practices` (or
+    /// `suite=operatorframework`). On UPDATE, the first part looks at requests that change, and the
+    /// second at permissions that change.
     ///
     /// # Why
     ///
@@ -58,20 +60,8 @@ rule! {
     }
 }
 
-/// Whether the rule runs: it has a level of its own, or the suite is chosen.
-fn is_chosen(csv: &Csv<'_, '_>) -> bool {
-    let suites = ["good-practices", "name=good-practices"];
-    csv.report.is_configured(&CSV_103)
-        || csv
-            .review
-            .settings
-            .texts("/bundle/optional")
-            .iter()
-            .any(|s| suites.contains(&s.as_str()))
-}
-
 pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
-    if !csv.is_on(&CSV_103) || !is_chosen(csv) {
+    if !is_selected(csv, &CSV_103, &["good-practices"]) {
         return;
     }
     pods::each_container(csv.object, specs, &["/resources/requests"], |_, container| {
