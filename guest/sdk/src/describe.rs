@@ -31,7 +31,7 @@ impl Policy {
     #[must_use]
     pub fn all_rules(&self) -> Vec<&'static Rule> {
         let mut rules: Vec<&Rule> = self.rules.iter().copied().flatten().copied().collect();
-        rules.sort_by_key(|rule| rule.id);
+        rules.sort_by_key(|rule| rule.place());
         rules
     }
 
@@ -137,6 +137,12 @@ impl Policy {
 }
 
 impl Rule {
+    /// Where the rule stands among others: `CSV-99` comes before `CSV-100`.
+    pub(crate) fn place(&self) -> (&str, usize, &str) {
+        let (prefix, number) = self.id.rsplit_once('-').unwrap_or((self.id, ""));
+        (prefix, number.len(), number)
+    }
+
     /// Whether the rule looks at these requests.
     #[must_use]
     pub fn looks_at(&self, target: &Target, operation: Operation) -> bool {

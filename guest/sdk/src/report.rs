@@ -335,7 +335,7 @@ impl<'r> Report<'r> {
         // A rule that is off is not skipped.
         let mut skipped = std::mem::take(&mut self.skipped);
         skipped.retain(|missing| self.is_on(missing.rule));
-        skipped.sort_by_key(|missing| missing.rule.id);
+        skipped.sort_by_key(|missing| missing.rule.place());
         let settings = self.review.settings;
         if !skipped.is_empty() && settings.text_or_empty("/context/missing") == "warn" {
             // Without a cluster, a rule that the configuration sets to deny would deny every
