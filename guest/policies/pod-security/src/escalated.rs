@@ -8,7 +8,7 @@ use opgate_sdk::pods::{self, Container, PodSpec};
 use opgate_sdk::rbac::{self, Permissions};
 use opgate_sdk::{Document, Kind, Row, rule, rules};
 
-use crate::csv::{Faults, Subject};
+use crate::subject::{Faults, Subject};
 use crate::targets::{CATALOG, CSV};
 
 rules![PSA_13];

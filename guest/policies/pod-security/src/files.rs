@@ -2,8 +2,9 @@
 
 use opgate_sdk::{Document, Report, Review, bundle_objects, pods};
 
-use crate::csv::{self, Subject};
+use crate::csv;
 use crate::seccomp;
+use crate::subject::Subject;
 
 /// The files of a bundle. The manifest of its `ClusterServiceVersion` is a request of its own.
 pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {

@@ -22,6 +22,7 @@ mod projects;
 mod reads;
 mod restricted;
 mod seccomp;
+mod subject;
 mod targets;
 mod workloads;
 

@@ -2,7 +2,7 @@
 
 use opgate_sdk::{Report, Review, pods};
 
-use crate::csv::Subject;
+use crate::subject::Subject;
 use crate::{affinity, restricted};
 
 /// PSA-16.

@@ -7,8 +7,8 @@ use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::{Document, Kind, Row, rule, rules};
 
 use super::TERMS;
-use crate::csv::{Faults, Subject};
 use crate::level::label;
+use crate::subject::{Faults, Subject};
 use crate::targets::{CATALOG, CSV, all};
 
 rules![PSA_14, PSA_15];

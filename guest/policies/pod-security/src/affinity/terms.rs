@@ -5,7 +5,7 @@ use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::{Document, Kind, Row, rule, rules};
 
 use super::{PREFERRED, REQUIRED, TERMS};
-use crate::csv::{Faults, Subject};
+use crate::subject::{Faults, Subject};
 use crate::targets::{CATALOG, CSV, with_affinity};
 
 rules![PSA_16];

@@ -14,9 +14,9 @@ use opgate_sdk::pods::PodSpec;
 use opgate_sdk::{Rule, rule, rules};
 
 use self::search::{Fault, Profile, Search};
-use crate::csv::Subject;
 use crate::level::Restricted;
 use crate::reads::{CSVS, NAMESPACES};
+use crate::subject::Subject;
 use crate::targets::{CSV, restricted as workloads};
 
 rules![PSA_09, PSA_10, PSA_11];

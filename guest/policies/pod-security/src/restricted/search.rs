@@ -6,8 +6,8 @@
 use opgate_sdk::pods::{self, Container, PodSpec};
 use opgate_sdk::{Document, Kind, Row};
 
-use crate::csv::Faults;
 use crate::level::Restricted;
+use crate::subject::Faults;
 
 /// Minor versions of Kubernetes since which the level has its checks.
 const PRIVILEGE_ESCALATION: u32 = 8;

@@ -1,0 +1,105 @@
+//! What the rules about pods look at: an object with specs of pods, and what of their faults is new.
+
+use opgate_sdk::pods::{self, PodSpec};
+use opgate_sdk::{Document, Report, Review, Rule};
+
+/// More faults than this are no accident. They are not kept one by one, and an UPDATE of an object
+/// with so many is judged like a new one.
+const MANY: usize = 16_384;
+
+/// What one rule finds in an object: the first ones, and how many there are.
+#[derive(Debug)]
+pub(crate) struct Faults<T> {
+    first: Vec<T>,
+    count: usize,
+}
+
+impl<T: Ord> Faults<T> {
+    pub(crate) fn new() -> Self {
+        Self { first: Vec::new(), count: 0 }
+    }
+
+    pub(crate) fn push(&mut self, fault: T) {
+        self.count += 1;
+        if self.count <= MANY {
+            self.first.push(fault);
+        }
+    }
+
+    /// Whether it depends on the old object what of them is reported.
+    pub(crate) fn may_be_old(&self) -> bool {
+        (1..=MANY).contains(&self.count)
+    }
+
+    /// Those that are new, and how many more there are.
+    pub(crate) fn since(mut self, mut before: Self) -> (Vec<T>, usize) {
+        if self.may_be_old() {
+            before.first.sort_unstable();
+            self.first.retain(|fault| before.first.binary_search(fault).is_err());
+        }
+        (self.first, self.count.saturating_sub(MANY))
+    }
+}
+
+/// An object with specs of pods, and the report about it.
+pub(crate) struct Subject<'a, 'r> {
+    /// The request. Its old object is one that was evaluated before.
+    pub(crate) review: &'a Review<'a>,
+    pub(crate) object: &'a Document,
+    /// The specs in it.
+    pub(crate) specs: &'a [PodSpec],
+    /// The kind of a Pod or workload; empty for a `ClusterServiceVersion`.
+    pub(crate) kind: &'a str,
+    pub(crate) report: &'a mut Report<'r>,
+    /// What precedes its fields: empty, or its place in a catalog with a dot.
+    pub(crate) place: &'a str,
+}
+
+impl Subject<'_, '_> {
+    /// Adds a finding. An object can have a hundred thousand: texts are made only for those that a
+    /// verdict has room for.
+    pub(crate) fn add(&mut self, rule: &'static Rule, texts: impl FnOnce() -> (String, String)) {
+        if self.report.is_full(rule) {
+            self.report.add_more(rule, 1);
+        } else {
+            let (field, message) = texts();
+            self.report.add(rule, format!("{}{field}", self.place), message);
+        }
+    }
+
+    /// Adds a finding for each fault that the old object does not have. `search` finds the faults
+    /// of an object, `texts` gives field and message.
+    pub(crate) fn add_new<T: Ord>(
+        &mut self,
+        rule: &'static Rule,
+        search: impl Fn(&Document, &[PodSpec]) -> Faults<T>,
+        texts: impl Fn(&Document, &PodSpec, &T) -> (String, String),
+        spec_of: impl Fn(&T) -> usize,
+    ) {
+        let found = search(self.object, self.specs);
+        let old = self.review.spares().filter(|_| found.may_be_old());
+        let before = old.map_or_else(Faults::new, |old| search(old, &self.specs_of(old)));
+        let (object, specs) = (self.object, self.specs);
+        let (new, more) = found.since(before);
+        for fault in new {
+            if let Some(spec) = specs.get(spec_of(&fault)) {
+                self.add(rule, || texts(object, spec, &fault));
+            }
+        }
+        self.report.add_more(rule, more);
+    }
+
+    /// The specs in another object of this kind.
+    pub(crate) fn specs_of(&self, object: &Document) -> Vec<PodSpec> {
+        if self.kind.is_empty() {
+            pods::in_csv(object)
+        } else {
+            pods::in_object(object, self.kind).into_iter().collect()
+        }
+    }
+
+    /// Whether an UPDATE changes the value at a pointer, or the object is new.
+    pub(crate) fn touches_json(&self, pointer: &str) -> bool {
+        self.review.touches_json(self.object, pointer)
+    }
+}
