@@ -43,14 +43,19 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const RUKPAK: &str = "core.rukpak.io";
 const PACKAGES: &str = "packages.operators.coreos.com";
 const CONFIG: &str = "config.openshift.io";
+const EXTENSIONS: &str = "apiextensions.k8s.io";
+const REGISTRATION: &str = "apiregistration.k8s.io";
+const PLATFORM: &str = "platform.openshift.io";
 
 /// Of these another server than the API server knows no more than to list and to get.
 const AGGREGATED: &str = "packagemanifests";
 
 /// Resources that policies read, by plural.
-const RESOURCES: [(&str, &str, &str, &str, Scope); 13] = [
+const RESOURCES: [(&str, &str, &str, &str, Scope); 18] = [
     (OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced),
     (OLM, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion", Scope::Namespaced),
+    (OLM, "v1alpha1", "catalogsources", "CatalogSource", Scope::Namespaced),
+    (OLM, "v2", "operatorconditions", "OperatorCondition", Scope::Namespaced),
     ("", "v1", "namespaces", "Namespace", Scope::Cluster),
     ("", "v1", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
     ("", "v1", "configmaps", "ConfigMap", Scope::Namespaced),
@@ -59,6 +64,9 @@ const RESOURCES: [(&str, &str, &str, &str, Scope); 13] = [
     (RBAC, "v1", "roles", "Role", Scope::Namespaced),
     (RBAC, "v1", "rolebindings", "RoleBinding", Scope::Namespaced),
     (RUKPAK, "v1alpha1", "bundles", "Bundle", Scope::Cluster),
+    (PLATFORM, "v1alpha1", "platformoperators", "PlatformOperator", Scope::Cluster),
+    (EXTENSIONS, "v1", "customresourcedefinitions", "CustomResourceDefinition", Scope::Cluster),
+    (REGISTRATION, "v1", "apiservices", "APIService", Scope::Cluster),
     (PACKAGES, "v1", AGGREGATED, "PackageManifest", Scope::Namespaced),
     (CONFIG, "v1", "clusterversions", "ClusterVersion", Scope::Cluster),
     (CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster),
@@ -79,6 +87,19 @@ fn objects(case: &Case) -> Vec<(&'static str, &'static str, Value)> {
         Some((group, resource, object))
     };
     case.cluster.iter().flatten().filter_map(full).collect()
+}
+
+/// The same as the fake API server stores it: of what the other server lists, several objects can have
+/// one name.
+fn stored(case: &Case) -> Vec<(&'static str, &'static str, Value)> {
+    let mut all = objects(case);
+    for (number, (_, resource, object)) in all.iter_mut().enumerate() {
+        if *resource == AGGREGATED {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            object["metadata"]["name"] = json!(format!("{name}@{number}"));
+        }
+    }
+    all
 }
 
 /// The version of the API server, if the case has one.
@@ -229,12 +250,15 @@ async fn an_api_server_gives_the_same_verdicts() {
             let _watches = connection.watch(set.cluster(), &Supervisor::default());
             for kind in set.cluster().kinds() {
                 let plural = &kind.resource().resource;
+                let is_known = |(_, _, known, _, _): &(_, _, &str, _, _)| known == plural;
+                let is_known = is_own(kind) || RESOURCES.iter().any(is_known);
+                assert!(is_known, "add {plural} to the resources");
                 if !is_own(kind) && plural != AGGREGATED {
                     cluster.watching(plural, 1).await;
                 }
             }
             for case in cases {
-                let objects = objects(&case);
+                let objects = stored(&case);
                 for (group, plural, object) in &objects {
                     let version =
                         RESOURCES.iter().find(|(g, _, p, _, _)| (g, p) == (group, plural));
