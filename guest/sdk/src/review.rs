@@ -113,7 +113,8 @@ impl<'r> Review<'r> {
     #[must_use]
     pub fn is_in_bundle(&self) -> bool {
         let user = self.request.user();
-        user.username == "opgate:check" && user.groups.iter().any(|group| group == "opgate:bundle")
+        user.username == crate::report::CHECK_USER
+            && user.groups.iter().any(|group| group == "opgate:bundle")
     }
 
     /// Whether OLM sent the request.
