@@ -26,6 +26,7 @@ mod manifests;
 mod network;
 mod polled;
 mod port;
+mod repairs;
 mod rules;
 mod vectors;
 mod view;

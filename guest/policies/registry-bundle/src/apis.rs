@@ -53,8 +53,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Add the CRD, or correct `name`, `version` and `kind` of the entry. Put a CRD that is a later
-    /// document of a file into a file of its own.
+    /// Add the CRD, correct `name`, `version` and `kind` of the entry, or remove the entry if the
+    /// Operator does not own the API. Put a CRD that is a later document of a file into a file of its
+    /// own.
     ///
     /// # Accepted
     ///
