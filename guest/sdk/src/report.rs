@@ -21,9 +21,6 @@ use crate::{Document, Level, Review, Rule, Skipped, Verdict, Violation, log};
 const MESSAGE: usize = 4_096;
 const FIELD: usize = 1_024;
 
-/// The user of requests that `opgate check` makes of files.
-pub(crate) const CHECK_USER: &str = "opgate:check";
-
 /// Key of the audit annotation about a user outside of a list.
 pub const UNLISTED: &str = "unlisted-identity";
 
@@ -220,7 +217,7 @@ impl<'r> Report<'r> {
         let request = self.review.request;
         let user = &request.user().username;
         // Files have no author whom a list could name.
-        if user == CHECK_USER {
+        if user == crate::review::CHECK_USER {
             return;
         }
         let at = match (request.namespace(), request.name()) {

@@ -3,6 +3,9 @@
 use crate::identities::Identities;
 use crate::{Document, Operation, Request, Shape};
 
+/// The user of requests that `opgate check` makes of files.
+pub(crate) const CHECK_USER: &str = "opgate:check";
+
 /// Whether an object has been deleted and waits for its finalizers.
 #[must_use]
 pub fn is_terminating(object: &Document) -> bool {
@@ -113,8 +116,7 @@ impl<'r> Review<'r> {
     #[must_use]
     pub fn is_in_bundle(&self) -> bool {
         let user = self.request.user();
-        user.username == crate::report::CHECK_USER
-            && user.groups.iter().any(|group| group == "opgate:bundle")
+        user.username == CHECK_USER && user.groups.iter().any(|group| group == "opgate:bundle")
     }
 
     /// Whether OLM sent the request.
