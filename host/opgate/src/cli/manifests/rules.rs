@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::matches::PolicyFacts;
 use super::testing::webhooks;
@@ -23,29 +23,62 @@ fn resources(kind: &str) -> &'static [(&'static str, &'static str)] {
     const OLM: &str = "operators.coreos.com";
     const RBAC: &str = "rbac.authorization.k8s.io";
     const RUKPAK: &str = "core.rukpak.io";
+    const CONFIG: &str = "config.openshift.io";
     match kind {
         "Bundle" => &[(RUKPAK, "bundles")],
         "BundleDeployment" => &[(RUKPAK, "bundledeployments")],
-        "ConfigMap" => &[("", "configmaps")],
-        "OperatorGroup" => &[(OLM, "operatorgroups")],
-        "ClusterServiceVersion" => &[(OLM, "clusterserviceversions")],
-        // What OLM looks up is in the status.
-        "InstallPlan" => &[(OLM, "installplans"), (OLM, "installplans/status")],
+        "CatalogSource" => &[(OLM, "catalogsources")],
         "ClusterRole" => &[(RBAC, "clusterroles")],
         "ClusterRoleBinding" => &[(RBAC, "clusterrolebindings")],
+        "ClusterServiceVersion" => &[(OLM, "clusterserviceversions")],
+        "ClusterVersion" => &[(CONFIG, "clusterversions")],
+        "ConfigMap" => &[("", "configmaps")],
+        "CronJob" => &[("batch", "cronjobs")],
+        "DaemonSet" => &[("apps", "daemonsets")],
+        "Deployment" => &[("apps", "deployments")],
+        "FeatureGate" => &[(CONFIG, "featuregates")],
+        // What OLM looks up is in the status.
+        "InstallPlan" => &[(OLM, "installplans"), (OLM, "installplans/status")],
+        "Job" => &[("batch", "jobs")],
+        "Namespace" => &[("", "namespaces")],
+        "OLMConfig" => &[(OLM, "olmconfigs")],
+        "OperatorCondition" => &[(OLM, "operatorconditions")],
+        "OperatorGroup" => &[(OLM, "operatorgroups")],
+        "OperatorHub" => &[(CONFIG, "operatorhubs")],
+        "PlatformOperator" => &[("platform.openshift.io", "platformoperators")],
+        "Pod" => &[("", "pods")],
         "Role" => &[(RBAC, "roles")],
+        "StatefulSet" => &[("apps", "statefulsets")],
+        "Subscription" => &[(OLM, "subscriptions")],
         "RegistryBundle" | "PlainBundle" | "FileBasedCatalog" => &[],
         other => panic!("where are {other}?"),
     }
 }
 
-fn looked_at(rule: &Rule) -> Asked {
-    let kinds = rule.kinds.iter().flat_map(|kind| resources(kind));
+/// A setting with which a rule looks at more than one kind.
+const WORKLOADS: (&str, &str) = ("PSA-09", "/psa/checkWorkloads");
+
+/// What a rule looks at, with a setting or without one.
+fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
+    let is_asked = |kind: &&String| {
+        rule.id != WORKLOADS.0 || setting == Some(WORKLOADS.1) || *kind == "ClusterServiceVersion"
+    };
+    let kinds = rule.kinds.iter().filter(is_asked).flat_map(|kind| resources(kind));
     let asked = kinds.flat_map(|(group, resource)| {
         let operations = rule.operations.iter().map(|operation| operation.as_str().to_owned());
         operations.map(|operation| ((*group).to_owned(), (*resource).to_owned(), operation))
     });
-    asked.collect()
+    let mut asked: Asked = asked.collect();
+    let status = |resource: &str| {
+        ("operators.coreos.com".to_owned(), format!("{resource}/status"), "UPDATE".to_owned())
+    };
+    match rule.id.as_str() {
+        // Writes of the object itself do not change a status.
+        "CND-07" => asked = Asked::from([status("clusterserviceversions")]),
+        "CND-01" => drop(asked.insert(status("operatorconditions"))),
+        _ => {}
+    }
+    asked
 }
 
 fn asked(policy: &Policy) -> Asked {
@@ -82,36 +115,57 @@ fn described() -> Vec<(String, Descriptor)> {
 /// all off.
 struct Copies {
     text: String,
-    /// The rule that each has on, in the order of the copies.
-    rules: Vec<Option<Rule>>,
+    /// What each looks at, in the order of the copies, and why.
+    expected: Vec<(String, Asked)>,
 }
 
 impl Copies {
     fn new() -> Self {
         let text = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n".to_owned();
-        Self { text, rules: Vec::new() }
+        Self { text, expected: Vec::new() }
     }
 
-    fn add(&mut self, policy: &str, described: &Descriptor, on: Option<(&Rule, Option<&str>)>) {
-        let number = self.rules.len();
-        let levels = described.rules.iter().filter_map(|rule| match on {
-            Some((on, setting)) if on.id == rule.id => {
-                // A setting turns it on without a level.
-                setting.is_none().then(|| format!("{}: deny", rule.id))
+    /// With one rule on: by its level, unless the setting does it.
+    fn add(&mut self, policy: &str, all: &Descriptor, on: Option<&Rule>, setting: Option<&str>) {
+        let number = self.expected.len();
+        let levels = all.rules.iter().filter_map(|rule| match on {
+            Some(on) if on.id == rule.id => {
+                let turns_on = rule.enabled_by.iter().any(|known| Some(known.as_str()) == setting);
+                (!turns_on).then(|| format!("{}: deny", rule.id))
             }
             _ => Some(format!("{}: off", rule.id)),
         });
         let levels = levels.collect::<Vec<_>>().join(", ");
         writeln!(self.text, "  - name: copy-{number}\n    module: builtin:{policy}").unwrap();
         writeln!(self.text, "    limits: {{concurrency: 1}}\n    rules: {{{levels}}}").unwrap();
-        if let Some(setting) = on.and_then(|(_, setting)| setting) {
-            let schema: Value = serde_json::from_str(&described.settings_schema).unwrap();
-            let (section, name) = setting.trim_start_matches('/').split_once('/').unwrap();
-            let property = &schema["properties"][section]["properties"][name];
-            let value = if property["type"] == "array" { "[x]" } else { "true" };
-            writeln!(self.text, "    settings: {{{section}: {{{name}: {value}}}}}").unwrap();
+        if let Some(setting) = setting {
+            let schema: Value = serde_json::from_str(&all.settings_schema).unwrap();
+            let mut place = &schema;
+            let names: Vec<_> = setting.split('/').skip(1).collect();
+            for name in &names {
+                place = &place["properties"][name];
+            }
+            let mut value = Self::some(place).to_string();
+            for name in names.iter().rev() {
+                value = format!("{{{name}: {value}}}");
+            }
+            writeln!(self.text, "    settings: {value}").unwrap();
         }
-        self.rules.push(on.map(|(rule, _)| rule.clone()));
+        let why = format!("{:?} with {setting:?}", on.map(|rule| &rule.id));
+        let expected = on.map(|rule| looked_at(rule, setting)).unwrap_or_default();
+        self.expected.push((why, expected));
+    }
+
+    /// A value that a schema allows, and that is not nothing.
+    fn some(schema: &Value) -> Value {
+        match schema["type"].as_str() {
+            Some("array") => match &schema["items"]["enum"][0] {
+                Value::Null => json!(["x"]),
+                known => json!([known]),
+            },
+            Some("boolean") => json!(true),
+            _ => schema["enum"][0].clone(),
+        }
     }
 }
 
@@ -120,29 +174,44 @@ fn what_is_registered_is_what_the_rules_look_at() {
     let described = described();
     let clustered: Vec<_> = described
         .iter()
-        .filter(|(_, d)| d.rules.iter().any(|rule| !looked_at(rule).is_empty()))
+        .filter(|(_, d)| d.rules.iter().any(|rule| !looked_at(rule, None).is_empty()))
         .collect();
     let names: Vec<_> = clustered.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["bundle-immutability", "operator-group", "constraint-limits"]);
+    let expected = [
+        "bundle-immutability",
+        "operator-group",
+        "constraint-limits",
+        "cluster-service-version",
+        "pod-security",
+        "operator-condition",
+        "platform-operator",
+    ];
+    assert_eq!(names, expected);
     let mut copies = Copies::new();
     for (name, descriptor) in clustered {
-        copies.add(name, descriptor, None);
+        copies.add(name, descriptor, None, None);
         for rule in &descriptor.rules {
-            copies.add(name, descriptor, Some((rule, None)));
+            copies.add(name, descriptor, Some(rule), None);
             for setting in rule.enabled_by.iter().filter(|_| rule.default == DefaultLevel::Off) {
-                copies.add(name, descriptor, Some((rule, Some(setting))));
+                copies.add(name, descriptor, Some(rule), Some(setting));
+            }
+            if rule.id == WORKLOADS.0 {
+                copies.add(name, descriptor, Some(rule), Some(WORKLOADS.1));
             }
         }
     }
     let configuration =
         Configuration::parse(Path::new("opgate.yaml"), &copies.text, BUILTINS).unwrap();
     let set = load(&configuration);
-    assert_eq!(set.policies().len(), copies.rules.len());
-    for (policy, rule) in set.policies().iter().zip(&copies.rules) {
-        let expected = rule.as_ref().map(looked_at).unwrap_or_default();
-        let id = rule.as_ref().map(|rule| rule.id.as_str());
-        assert_eq!(asked(policy), expected, "{id:?} of {}", policy.source);
+    assert_eq!(set.policies().len(), copies.expected.len());
+    let mut wrong = Vec::new();
+    for (policy, (why, expected)) in set.policies().iter().zip(&copies.expected) {
+        let asked = asked(policy);
+        if asked != *expected {
+            wrong.push(format!("{why} of {}: {asked:?}, not {expected:?}", policy.source));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Kubernetes itself writes ConfigMaps everywhere.
