@@ -9,7 +9,7 @@
 //! An entry is compared by the values that a rule looks at, and not by its place: an entry that
 //! moves, because another one goes, is as old as it was.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
 
 use opgate_sdk::{Document, Kind, Report, Row, Rows, Rule};
@@ -58,6 +58,16 @@ impl Entries {
         self.are_most
     }
 
+    /// How often there are which values in these columns.
+    fn counts(&self, columns: &[usize]) -> HashMap<Vec<Value<'_>>, usize> {
+        let mut counts = HashMap::new();
+        for (_, row) in self.iter() {
+            let count: &mut usize = counts.entry(values(row, columns).collect()).or_default();
+            *count = count.saturating_add(1);
+        }
+        counts
+    }
+
     /// The entries, each with its index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Row<'_>)> {
         self.tables.iter().flat_map(Rows::iter).enumerate()
@@ -99,6 +109,13 @@ impl Changed {
     /// The entries before an UPDATE.
     pub(crate) fn before(&self) -> Option<&Entries> {
         self.before.as_ref()
+    }
+
+    /// Whether the entries have the values in these columns that they had before, in any order.
+    pub(crate) fn are_as_before(&self, columns: &[usize]) -> bool {
+        self.before
+            .as_ref()
+            .is_some_and(|before| self.now.counts(columns) == before.counts(columns))
     }
 
     /// The entries whose values in these columns no entry had before. In a very long list an entry

@@ -19,7 +19,7 @@ mod strategy;
 pub(crate) use apis::RULES as APIS;
 pub(crate) use crds::RULES as CRDS;
 pub(crate) use descriptors::RULES as DESCRIPTORS;
-pub(crate) use modes::RULES as MODES;
+pub(crate) use modes::{RULES as MODES, differ as modes_differ};
 pub(crate) use scorecard::RULES as SCORECARD;
 pub(crate) use strategy::RULES as STRATEGY;
 

@@ -23,7 +23,7 @@ const TYPE: usize = 1;
 const SUPPORTED: usize = 2;
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    if csv.knows("installModes") && csv.touches(POINTER, &MODES) {
+    if csv.knows("installModes") && differ(csv) {
         found(csv);
         if let Some(modes) = Changed::first(csv, POINTER, &COLUMNS) {
             known(csv, &modes);
@@ -31,6 +31,13 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
             supported(csv, &modes);
         }
     }
+}
+
+/// Whether an UPDATE changes the modes: more than their order.
+pub(crate) fn differ(csv: &Csv<'_, '_>) -> bool {
+    csv.touches(POINTER, &MODES)
+        && Changed::first(csv, POINTER, &COLUMNS)
+            .is_none_or(|modes| !modes.are_as_before(&[ENTRY, TYPE, SUPPORTED]))
 }
 
 rule! {

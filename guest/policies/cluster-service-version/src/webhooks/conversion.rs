@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::{Document, Shape, go, rule, rules};
 
+use super::listed::{Known, adds};
 use super::{Definition, Definitions};
 use crate::csv::Csv;
 use crate::entries::{Entries, Findings};
+use crate::install;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_92, CSV_93, CSV_94, CSV_96];
 
 const MODES: &str = "/spec/installModes";
-const MODE: Shape =
-    Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
 const OWNED: &str = "/spec/customresourcedefinitions/owned";
 const OWNED_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
 /// Bytes of a text that many messages repeat.
@@ -41,7 +41,7 @@ pub(crate) struct Target {
     at: usize,
     /// Name of the CRD.
     pub(crate) name: String,
-    /// Whether the definition is new, or an UPDATE changed it.
+    /// Whether an UPDATE adds it to the definition, or the definition is new.
     pub(crate) is_new: bool,
 }
 
@@ -62,20 +62,15 @@ fn targets_of(csv: &Csv<'_, '_>, definitions: &Definitions<'_>) -> Vec<Target> {
         if targets.len() >= MOST {
             break;
         }
-        let is_new = is_new(csv, definitions, definition);
+        let mut known = Known::of(csv, definitions, definition);
         let crds = Entries::first(csv.object, &definition.pointer("/conversionCRDs"), &[""]);
-        let names = crds.iter().filter_map(|(at, crd)| Some((at, crd.text(0)?.to_owned())));
-        let definition = definition.index;
-        targets.extend(names.map(|(at, name)| Target { definition, at, name, is_new }));
+        for (at, name) in crds.iter().filter_map(|(at, crd)| Some((at, crd.text(0)?))) {
+            let (definition, is_new) = (definition.index, known.lacks(name));
+            targets.push(Target { definition, at, name: name.to_owned(), is_new });
+        }
     }
     targets.truncate(MOST);
     targets
-}
-
-/// Whether an UPDATE changed what a definition converts.
-fn is_new(csv: &Csv<'_, '_>, definitions: &Definitions<'_>, definition: &Definition) -> bool {
-    definitions.is_new(definition, |old| old.webhook != definition.webhook)
-        || definitions.is_new_at(csv, definition, "/conversionCRDs")
 }
 
 /// The field of the first conversion webhook.
@@ -127,8 +122,8 @@ rule! {
     /// `AllNamespaces` has `supported: true`, and none with this type has `supported: false`. A
     /// CSV without install modes passes. With the setting `csv.conversionRequiresModes`
     /// `AllNamespaces` must be there with `supported: true`, as OLM v1 asks. One finding for each
-    /// such definition. An UPDATE is judged by the definitions that it changes, and by all of them
-    /// if it changes the install modes.
+    /// such definition. An UPDATE is judged by the definitions to which it adds a CRD or gives
+    /// another type, and by all of them if it changes the install modes.
     ///
     /// # Why
     ///
@@ -173,9 +168,9 @@ fn modes(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
         return;
     }
     let mut findings = Findings::of(&CSV_92);
-    let are_new = csv.touches(MODES, &MODE);
+    let are_new = install::modes_differ(csv);
     for definition in concerned() {
-        let is_spared = || !are_new && !is_new(csv, definitions, definition);
+        let is_spared = || !are_new && !adds(csv, definitions, definition);
         if !findings.is_full() && is_spared() {
             continue;
         }
@@ -246,8 +241,8 @@ rule! {
     ///
     /// Every entry of `conversionCRDs` in a definition of type `ConversionWebhook` is the `name` of
     /// an entry of `spec.customresourcedefinitions.owned`. OLM ignores `conversionCRDs` of other
-    /// webhooks. An UPDATE is judged by the definitions that it changes, and by all of them if
-    /// it changes the names of owned CRDs.
+    /// webhooks. An UPDATE is judged by the CRDs that it adds to a definition, and by those that
+    /// are no longer owned.
     ///
     /// # Why
     ///
@@ -289,11 +284,18 @@ fn owned(csv: &mut Csv<'_, '_>, targets: &[Target]) {
     let rows = Entries::all(csv.object, OWNED, &["/name"]);
     let names = rows.iter().filter_map(|(_, row)| row.text(0));
     let owned: BTreeSet<&str> = names.filter(|name| wanted.contains(name)).collect();
-    let are_new = csv.touches(OWNED, &OWNED_NAMES);
+    let was_owned: BTreeSet<String> = match csv.review.spares() {
+        Some(old) if csv.touches(OWNED, &OWNED_NAMES) => {
+            let rows = Entries::all(old, OWNED, &["/name"]);
+            let names = rows.iter().filter_map(|(_, row)| row.text(0));
+            names.filter(|name| wanted.contains(name)).map(str::to_owned).collect()
+        }
+        _ => BTreeSet::new(),
+    };
     let own = go::shortened(&csv.name, SHOWN);
     let mut findings = Findings::of(&CSV_94);
     for target in targets.iter().filter(|target| !owned.contains(target.name.as_str())) {
-        if are_new || target.is_new {
+        if target.is_new || was_owned.contains(&target.name) {
             findings.add(csv, || {
                 [target.field(), format!("csv {own} does not own CRD {}", target.name)]
             });
@@ -306,8 +308,8 @@ rule! {
     ///
     /// No CRD is listed more than once in `conversionCRDs` of the definitions of type
     /// `ConversionWebhook`, neither in two of them nor in one. The message has the names of the
-    /// definitions in their order, one finding for each CRD. An UPDATE is judged by the CRDs of
-    /// definitions that it changes.
+    /// definitions in their order, one finding for each CRD. An UPDATE is judged by the CRDs that
+    /// it adds to a definition.
     ///
     /// # Why
     ///

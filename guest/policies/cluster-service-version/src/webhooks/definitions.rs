@@ -106,11 +106,13 @@ pub(super) fn members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     let (mut types, mut members) = (Findings::of(&CSV_83), Findings::of(&CSV_84));
     for definition in &definitions.list {
         let has_type = !matches!(definition.kind, Kind::Missing | Kind::Null);
-        let differs =
-            |old: &Definition| old.kind != definition.kind || old.webhook != definition.webhook;
+        // Go writes an empty type where there was none.
+        let was_wrong_type = |old: &Definition| {
+            old.webhook == definition.webhook && (old.kind == definition.kind || old.has_no_type())
+        };
         if has_type
             && !TYPES.contains(&definition.webhook.as_str())
-            && definitions.is_new(definition, differs)
+            && definitions.is_new(definition, |old| !was_wrong_type(old))
         {
             let value = match definition.kind {
                 Kind::Text => go::quote(&go::shortened(&definition.webhook, SHOWN)),
@@ -126,7 +128,8 @@ pub(super) fn members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
         }
         for (at, (member, _)) in REQUIRED.iter().enumerate() {
             let lacks = |it: &Definition| it.lacks.get(at) == Some(&true);
-            if lacks(definition) && definitions.is_new(definition, |old| !lacks(old)) {
+            let lacked = |old: &Definition| lacks(old) || *member == "type" && old.has_no_type();
+            if lacks(definition) && definitions.is_new(definition, |old| !lacked(old)) {
                 members.add(csv, || {
                     let field = definition.field(&format!(".{member}"));
                     let message = format!("{field}: Required value");
@@ -171,8 +174,8 @@ rule! {
     ///
     /// If `spec.install.spec.deployments` has entries, `deploymentName` of every entry of
     /// `spec.webhookdefinitions` is the `name` of one of them. A CSV without deployments is
-    /// CSV-86. An UPDATE is judged by the names that it changes, and by all of them if it changes
-    /// the names of the deployments.
+    /// CSV-86. An UPDATE is judged by the names that it changes, and by those whose deployment
+    /// goes, or that have deployments beside them for the first time.
     ///
     /// # Why
     ///
@@ -254,14 +257,16 @@ pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) 
     let mut known: Vec<&str> = deployments.iter().map(|(_, row)| row.text_or_empty(0)).collect();
     known.sort_unstable();
     let is_none = known.is_empty();
-    let are_new = csv.touches(DEPLOYMENTS, &DEPLOYMENT_NAMES);
+    let had = Had::of(csv);
     let mut findings = Findings::of(if is_none { &CSV_86 } else { &CSV_85 });
     for definition in &definitions.list {
         let (name, deployment) = (&definition.name, &definition.deployment);
         let is_known = !deployment.is_empty() && known.binary_search(&&**deployment).is_ok();
-        if is_known
-            || !are_new && !definitions.is_new(definition, |old| old.deployment != *deployment)
-        {
+        let was_so = || {
+            had.lacked(deployment, is_none)
+                && !definitions.is_new(definition, |old| old.deployment != *deployment)
+        };
+        if is_known || was_so() {
             continue;
         }
         findings.add(csv, || {
@@ -277,5 +282,40 @@ pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) 
             };
             [definition.field(".deploymentName"), message]
         });
+    }
+}
+
+/// The names of the deployments before an UPDATE, if it changes them.
+enum Had {
+    Nothing,
+    The(Vec<String>),
+    TheSame,
+}
+
+impl Had {
+    fn of(csv: &Csv<'_, '_>) -> Self {
+        let Some(old) = csv.review.spares() else { return Self::Nothing };
+        if !csv.touches(DEPLOYMENTS, &DEPLOYMENT_NAMES) {
+            return Self::TheSame;
+        }
+        let deployments = Entries::all(old, DEPLOYMENTS, &["/name"]);
+        let names = deployments.iter().map(|(_, row)| row.text_or_empty(0).to_owned());
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        Self::The(names)
+    }
+
+    /// Whether a deployment was not there either, for the same reason.
+    fn lacked(&self, deployment: &str, there_are_none: bool) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::TheSame => true,
+            Self::The(names) => {
+                let is_absent =
+                    |name: &str| names.binary_search_by(|n| n.as_str().cmp(name)).is_err();
+                names.is_empty() == there_are_none
+                    && (deployment.is_empty() || is_absent(deployment))
+            }
+        }
     }
 }

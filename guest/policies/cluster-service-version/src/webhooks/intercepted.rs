@@ -8,7 +8,7 @@ use std::ops::Range;
 use opgate_upstream::json::{self, Kind, Reading, Sink};
 
 /// What a rule must not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     AllGroups,
     OlmGroup,

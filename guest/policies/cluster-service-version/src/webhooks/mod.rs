@@ -13,6 +13,7 @@
 pub(crate) mod conversion;
 pub(crate) mod definitions;
 mod intercepted;
+mod listed;
 pub(crate) mod names;
 pub(crate) mod rules;
 
@@ -99,6 +100,12 @@ impl Definition {
             has_rules: has(6),
             has_crds: has(7),
         }
+    }
+
+    /// Whether its type is missing or empty.
+    fn has_no_type(&self) -> bool {
+        matches!(self.kind, Kind::Missing | Kind::Null)
+            || self.kind == Kind::Text && self.webhook.is_empty()
     }
 
     /// Whether it is of type `ConversionWebhook`.

@@ -1,6 +1,8 @@
 //! What the rules of a webhook definition must not intercept.
 
-use opgate_sdk::{Shape, rule, rules};
+use std::collections::BTreeSet;
+
+use opgate_sdk::{Document, rule, rules};
 
 use super::intercepted::{Part, offences};
 use super::{Definition, Definitions};
@@ -10,21 +12,17 @@ use crate::targets::{CATALOG, CSV};
 
 rules![CSV_87, CSV_88, CSV_89];
 
-/// Rules that are compared with what they were: each takes some calls of the host. After so many
-/// the others count as changed.
-const COMPARED: usize = 1_000;
-/// What an UPDATE is judged by.
-const RULE: Shape = Shape::Struct(&[
-    ("apiGroups", Shape::List(&Shape::Scalar)),
-    ("resources", Shape::List(&Shape::Scalar)),
-]);
+/// Rules of the object and of the old one that are compared: each takes two calls of the host.
+/// After so many the others count as changed.
+const COMPARED: usize = 2_000;
 
 rule! {
     /// a webhook does not intercept all API groups
     ///
     /// No entry of `spec.webhookdefinitions[].rules` has `*` in `apiGroups`. Definitions of every
     /// type count, as for OLM. One finding for each such entry, after that of CSV-90 for the same
-    /// definition. An UPDATE is judged by the groups and resources of entries that it changes.
+    /// definition. An UPDATE is judged by the entries with groups or resources that no entry of the
+    /// definition had before.
     ///
     /// # Why
     ///
@@ -173,8 +171,10 @@ impl Rules {
         if found.is_empty() || !definitions.is_new_at(csv, definition, "/rules") {
             return;
         }
+        let before = self.offending(definitions, definition);
         for (index, part, at) in found {
-            if !self.is_new(csv, definitions, definition, index) {
+            let rule = definition.pointer(&format!("/rules/{index}"));
+            if self.has_room() && before.contains(&(part, Intercepted::of(csv.object, &rule))) {
                 continue;
             }
             let [all, olm, configurations] = &mut self.findings;
@@ -190,22 +190,41 @@ impl Rules {
         }
     }
 
-    /// Whether an UPDATE changed what a rule intercepts.
-    fn is_new(
+    /// What the rules before an UPDATE intercept that they must not. A rule that moves in the list
+    /// is no other one.
+    fn offending(
         &mut self,
-        csv: &Csv<'_, '_>,
         definitions: &Definitions<'_>,
         definition: &Definition,
-        index: usize,
-    ) -> bool {
-        let Some((before, old)) = definitions.before(definition) else { return true };
-        self.compared += 1;
-        let rule = format!("/rules/{index}");
-        let now = csv.object.at(&definition.pointer(&rule));
-        let then = before.at(&old.pointer(&rule));
-        match (now, then) {
-            (Some(now), Some(then)) if self.compared <= COMPARED => !RULE.equal(&now, &then, ""),
-            _ => true,
-        }
+    ) -> BTreeSet<(Part, Intercepted)> {
+        let Some((before, old)) = definitions.before(definition) else { return BTreeSet::new() };
+        let json = before.raw(&old.pointer("/rules")).unwrap_or_default();
+        let found = offences(&json, self.as_upstream);
+        let found = found.into_iter().take_while(|_| self.has_room());
+        let intercepted =
+            |index: usize| Intercepted::of(before, &old.pointer(&format!("/rules/{index}")));
+        found.map(|(index, part, _)| (part, intercepted(index))).collect()
+    }
+
+    /// Whether another rule may be compared.
+    fn has_room(&mut self) -> bool {
+        self.compared = self.compared.saturating_add(1);
+        self.compared <= COMPARED
+    }
+}
+
+/// What an UPDATE of a rule is judged by: its groups and resources, in any order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Intercepted([Vec<String>; 2]);
+
+impl Intercepted {
+    fn of(csv: &Document, rule: &str) -> Self {
+        Self(["apiGroups", "resources"].map(|member| {
+            let rows = csv.rows(&format!("{rule}/{member}"), &[""]);
+            let mut texts: Vec<_> =
+                rows.iter().filter_map(|row| row.text(0)).map(str::to_owned).collect();
+            texts.sort_unstable();
+            texts
+        }))
     }
 }
