@@ -466,7 +466,7 @@ fn nothing_to_replay_is_an_error_and_a_broken_link_is_not_the_end() {
     std::os::unix::fs::symlink(".", folder.path().join("reviews/circle")).unwrap();
     write(&folder, "reviews/..hidden/x.json", "not JSON");
     let output = opgate(folder.path(), &["replay", "--output", "jsonl", "reviews"]);
-    assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 11));
+    assert_eq!((output.status.code(), lines(&output).len()), (Some(2), 12));
     assert!(
         err(&output).contains("reviews/000.json: a symbolic link that leads nowhere"),
         "{}",
@@ -700,8 +700,10 @@ fn the_demo_shows_the_main_job() {
     assert!(shown.contains(denial), "{shown}");
     let conflict = "admission webhook \"voperatorgroups.operators.coreos.com\" denied the request: intersecting operatorgroups provide the same apis: OperatorGroup metrics/metrics-operators (namespaces: monitoring) also provides Prometheus.v1.monitoring.coreos.com";
     assert!(shown.contains(conflict), "{shown}");
-    assert_eq!(shown.matches("denied  ").count(), 2, "{shown}");
-    assert_eq!(shown.matches("allowed ").count(), 8, "{shown}");
+    let refused = "admission webhook \"vclusterserviceversions-cluster-service-version.operators.coreos.com\" denied the request: only AllNamespaces InstallModeType is supported when conversionCRDs is present\n         Repair: set supported: false for SingleNamespace (opgate rules explain CSV-92)\nallowed  create it with AllNamespaces as the only install mode (";
+    assert!(shown.contains(refused), "{shown}");
+    assert_eq!(shown.matches("denied  ").count(), 3, "{shown}");
+    assert_eq!(shown.matches("allowed ").count(), 9, "{shown}");
 }
 
 /// What `kubectl get -o yaml` prints, in all its forms, is the cluster that replays see.

@@ -34,7 +34,8 @@ use opgate_server::{Options, Server};
 #[derive(Debug, Args)]
 pub(super) struct Demo {}
 
-/// The cluster as the policies see it: an Operator group that serves the namespace `monitoring`.
+/// The cluster as the policies see it: an Operator group that serves the namespace `monitoring`, and
+/// one in `operators` that serves all namespaces.
 const CLUSTER: &str = include_str!("../../../../tests/context/demo.json");
 
 /// Recorded by an API server while the examples of the documentation were applied to it.
@@ -85,6 +86,13 @@ const REVIEWS: [(&str, &str); 10] = [
     ),
 ];
 
+/// A ClusterServiceVersion with a conversion webhook, and the install mode that it must not support.
+const CSV: &str = include_str!(
+    "../../../../tests/reviews/021-create-clusterserviceversions-webhook-operator.v0.0.1.json"
+);
+const UNSUPPORTED: &str = r#"{"supported":false,"type":"SingleNamespace"}"#;
+const SUPPORTED: &str = r#"{"supported":true,"type":"SingleNamespace"}"#;
+
 const HOST: &str = "opgate-demo.local";
 
 impl Demo {
@@ -128,6 +136,12 @@ impl Demo {
             for (what, review) in REVIEWS {
                 send(&mut client, what, review).await?;
             }
+            let refused = CSV.replace(UNSUPPORTED, SUPPORTED);
+            let what = "create ClusterServiceVersion webhook-operator.v0.0.1, which converts a CRD and supports SingleNamespace";
+            send(&mut client, what, &refused).await?;
+            let repair = "set supported: false for SingleNamespace (opgate rules explain CSV-92)";
+            writeln!(out, "         Repair: {repair}")?;
+            send(&mut client, "create it with AllNamespaces as the only install mode", CSV).await?;
             let _ = stop.send(());
             drop(client);
             serving.await.context("the server ended")?.map_err(Failure::engine)?;
@@ -196,7 +210,9 @@ async fn send(
     if let Some(status) = response.get("status").filter(|_| !allowed) {
         let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
         // The names that `opgate manifests webhook` gives.
-        let webhook = if review.contains("\"operators.coreos.com\"") {
+        let webhook = if review.contains("\"kind\":\"ClusterServiceVersion\"") {
+            "vclusterserviceversions-cluster-service-version.operators.coreos.com"
+        } else if review.contains("\"operators.coreos.com\"") {
             "voperatorgroups.operators.coreos.com"
         } else {
             "vbundles.core.rukpak.io"
