@@ -28,6 +28,7 @@ mod polled;
 mod port;
 mod repairs;
 mod rules;
+mod sent;
 mod vectors;
 mod view;
 mod waivers;
