@@ -9,7 +9,7 @@
 //!
 //! There are two reasons for a separate loop beside that of `kube`: objects are projected from the
 //! text of the answer without a tree in between, and bookmarks are visible, which show the age of a
-//! quiet resource (docs/adr/0011). Aggregated APIs need not know watches: see docs/adr/0021.
+//! quiet resource (docs/adr/0011). Aggregated APIs need not know watches: see docs/adr/0023.
 
 use std::time::Duration;
 
