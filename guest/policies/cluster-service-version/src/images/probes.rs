@@ -57,6 +57,7 @@ rule! {
     /// than periodSeconds 10`
     CSV_102: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_with: ["/profile"],
         source: "OCP 4.5 L6434-6437",
     }
 }
