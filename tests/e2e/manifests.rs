@@ -224,6 +224,13 @@ fn the_rules_follow_the_configuration() {
     let found = webhooks(&folder, &SERVICE);
     let expected = rule(OLM, &["v1", "v1alpha2"], &["operatorgroups"], &writes);
     assert_eq!(of(&found, OLM)["rules"][0], expected);
+    let pods = |settings: Value| {
+        configure(&folder, &[json!({"name": "pod-security", "settings": settings})]);
+        webhooks(&folder, &SERVICE)
+    };
+    let default = pods(json!({}));
+    assert_eq!(pods(json!({"multiarch": {"enforce": false}})), default, "false turns nothing on");
+    assert_ne!(pods(json!({"multiarch": {"enforce": true}})), default);
 
     configure(&folder, &[]);
     let output = print(&folder, &SERVICE);

@@ -81,11 +81,8 @@ pub(super) fn load(
         let rules: Vec<_> = rules.iter().filter_map(|id| descriptor.rule(id)).collect();
         rules.is_empty() || rules.iter().any(|rule| is_on(config, rule, &settings))
     };
-    let is_set = |pointer: &String| {
-        settings.get(pointer).is_some_and(|value| value.boolean() != Some(false))
-    };
     let is_enabled =
-        |rule: &MatchRule| rule.enabled_by.is_empty() || rule.enabled_by.iter().any(is_set);
+        |rule: &MatchRule| rule.enabled_by.is_empty() || is_set(&rule.enabled_by, &settings);
     let requests = descriptor.matches.iter();
     let requests = requests.filter(|rule| is_needed(&rule.rules) && is_enabled(rule));
     let requests = requests.map(|rule| {
@@ -146,11 +143,15 @@ pub(super) fn load(
 fn is_on(config: &PolicyConfig, rule: &Rule, settings: &Document) -> bool {
     match config.rules.get(&rule.id) {
         Some(level) => *level != RuleLevel::Off,
-        None => {
-            rule.default != DefaultLevel::Off
-                || rule.enabled_by.iter().any(|pointer| settings.get(pointer).is_some())
-        }
+        None => rule.default != DefaultLevel::Off || is_set(&rule.enabled_by, settings),
     }
+}
+
+/// Whether one of these settings is present, and is not `false`: policies read them in the same way.
+fn is_set(pointers: &[String], settings: &Document) -> bool {
+    pointers.iter().any(|pointer| {
+        settings.get(pointer).is_some_and(|value| value.boolean() != Some(false))
+    })
 }
 
 /// Gets the descriptor of a policy.
