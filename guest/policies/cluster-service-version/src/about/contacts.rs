@@ -47,7 +47,7 @@ fn look(csv: &Csv<'_, '_>, list: &str, contact: &str, check: Check) -> Vec<Wrong
 type Check = fn(&str) -> Result<(), String>;
 
 rule! {
-    /// maintainers have a name and an address of mail
+    /// maintainers have a name and an email address
     ///
     /// `spec.maintainers` has at least one element, and each has a `name` and an `email`. The
     /// address is one that Go's `net/mail` reads, as the validators of operator-framework/api do:

@@ -181,7 +181,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Correct the text at the mark. Often it is a comma before a closing bracket, or a comment.
+    /// Correct the text before the mark in the message. Often it is a comma before a closing
+    /// bracket, or a comment.
     ///
     /// # Accepted
     ///

@@ -220,7 +220,7 @@ impl Several {
 }
 
 rule! {
-    /// a feature is supported or not
+    /// feature annotations are true or false
     ///
     /// The annotations `features.operators.openshift.io/disconnected`, `fips-compliant`,
     /// `proxy-aware`, `tls-profiles`, `token-auth-aws`, `token-auth-azure`, `token-auth-gcp`,

@@ -180,7 +180,7 @@ fn is_a(kind: Kind) -> &'static str {
 }
 
 rule! {
-    /// the last supported OpenShift version is a version, and there is one
+    /// olm.maxOpenShiftVersion is a version, and there is at most one
     ///
     /// The value of a property `olm.maxOpenShiftVersion` in the annotation `olm.properties` is a
     /// string that OLM can read as a version: `4.9`, `4.13.0`, `v4.9`. There is at most one such

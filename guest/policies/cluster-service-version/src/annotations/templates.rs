@@ -68,7 +68,7 @@ impl Template {
 }
 
 rule! {
-    /// the resource to create after the installation is a complete object
+    /// the initialization resource is a complete object
     ///
     /// The annotation `operatorframework.io/initialization-resource` is one object in JSON or YAML
     /// with the strings `apiVersion`, `kind` and `metadata.name`. In YAML it is one document. More

@@ -37,8 +37,7 @@ pub(crate) fn is_claimed(csv: &Document, settings: &Document) -> bool {
 }
 
 rule! {
-    /// a ClusterServiceVersion for disconnected clusters names the images of its deployments by
-    /// digest
+    /// a CSV for disconnected clusters names the images of its deployments by digest
     ///
     /// A CSV claims disconnected support if the JSON list in its annotation
     /// `operators.openshift.io/infrastructure-features` has `disconnected`, or if its annotation
@@ -86,7 +85,7 @@ rule! {
 }
 
 rule! {
-    /// a ClusterServiceVersion for disconnected clusters names its related images by digest
+    /// a CSV for disconnected clusters names its related images by digest
     ///
     /// In a CSV that claims disconnected support, as in CSV-67, each `spec.relatedImages[].image`
     /// that is not empty is a reference to an image with a digest. A tag beside the digest is
@@ -126,7 +125,7 @@ rule! {
 }
 
 rule! {
-    /// a ClusterServiceVersion for disconnected clusters lists the images of its deployments
+    /// a CSV for disconnected clusters lists the images of its deployments
     ///
     /// In a CSV that claims disconnected support, as in CSV-67, `spec.relatedImages` lists each
     /// image of `containers` and `initContainers` of its deployments and each value of a variable

@@ -56,7 +56,7 @@ rule! {
 }
 
 rule! {
-    /// related images have names of their own
+    /// related images have unique names
     ///
     /// Each `spec.relatedImages[].name` is not empty, and no earlier entry has the same name. On
     /// UPDATE, a name that the old object had as often, or was empty as often, is not judged.

@@ -140,7 +140,7 @@ fn complete_required(csv: &mut Csv<'_, '_>) {
 }
 
 rule! {
-    /// owned and required API services have what people read of them
+    /// owned and required API services have a display name and a description
     ///
     /// `displayName` and `description` of each entry of `spec.apiservicedefinitions.owned` and
     /// `required` are not empty. Copies are exempt where OLM writes them or the original is there.

@@ -245,7 +245,7 @@ fn grouped(csv: &mut Csv<'_, '_>, owned: &Changed) {
 }
 
 rule! {
-    /// owned and required CRDs have what people read of them
+    /// owned CRDs have a display name, and required ones also a description
     ///
     /// Each entry of `spec.customresourcedefinitions.owned` has a `displayName`, and each entry of
     /// `required` has a `displayName` and a `description`; none is empty. The description of an

@@ -35,8 +35,8 @@ rule! {
     ///
     /// # Why
     ///
-    /// The Operator does not work on the cluster, by what its author says, and OLM does not permit
-    /// an update of the cluster while it is installed.
+    /// Its author says that the Operator does not work on the cluster, and OLM does not permit an
+    /// update of the cluster while it is installed.
     ///
     /// # Repair
     ///
@@ -102,7 +102,7 @@ rule! {
     /// # Why
     ///
     /// OLM reports that the cluster is not upgradeable while such an Operator is installed. After
-    /// the update, it would stop to work.
+    /// the update, the Operator may stop working.
     ///
     /// # Repair
     ///

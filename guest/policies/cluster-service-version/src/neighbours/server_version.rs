@@ -13,7 +13,7 @@ const SERVER: &str = "kubernetes";
 const FIELD: &str = "spec.minKubeVersion";
 
 rule! {
-    /// the cluster is as new as the ClusterServiceVersion needs
+    /// the Kubernetes version of the cluster is at least spec.minKubeVersion
     ///
     /// `spec.minKubeVersion` is not newer than the version of the API server. As in OLM, a `v`
     /// before either version does not count, and neither does a pre-release of the API server's:
