@@ -16,6 +16,7 @@ mod cli;
 mod cluster;
 mod corpus;
 mod documents;
+mod excerpt;
 mod fake;
 mod files;
 mod hostile;

@@ -42,7 +42,7 @@ impl Kind {
         let state = State {
             listing: Listing { objects, ..Listing::default() },
             reserved: Reservations::default(),
-            synced: (options.source == Source::Snapshot).then(Instant::now),
+            synced: matches!(options.source, Source::Snapshot | Source::Excerpt).then(Instant::now),
             absent: false,
             polled: reading.resource.is_server_version(),
             unavailable: false,

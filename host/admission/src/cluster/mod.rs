@@ -75,6 +75,10 @@ pub enum Source {
     Absent,
     /// From files, complete as they are.
     Snapshot,
+    /// From files that need not show everything, about requests that are files themselves: rules
+    /// are not evaluated if they need a resource without any object, or a namespace that an object
+    /// does not name.
+    Excerpt,
     /// From an API server.
     Live,
 }

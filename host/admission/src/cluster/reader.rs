@@ -131,7 +131,7 @@ impl Reader {
     ) -> Answer {
         let Payer { meter, account } = payer;
         let view = self.view.clone();
-        let window = match view.window(resource) {
+        let window = match view.window(resource, asked.namespace.as_deref()) {
             Ok(window) => window,
             Err(error) => return Ok(Err(error)),
         };
@@ -269,7 +269,9 @@ impl ClusterReader for Reader {
     ) -> Answer {
         let key = Key::new(namespace, name);
         let view = self.view.clone();
-        let window = match view.window(resource) {
+        // The name of a Namespace that nobody names is empty, too.
+        let within = if namespace.is_empty() { name } else { namespace };
+        let window = match view.window(resource, Some(within)) {
             Ok(window) => window,
             Err(error) => return Ok(Err(error)),
         };
@@ -326,7 +328,12 @@ fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool
 }
 
 impl View {
-    fn window(&self, resource: &wit::GroupVersionResource) -> Result<&Arc<Window>, ReadError> {
+    /// The window on a resource, for a query within a namespace, or within all of them.
+    fn window(
+        &self,
+        resource: &wit::GroupVersionResource,
+        within: Option<&str>,
+    ) -> Result<&Arc<Window>, ReadError> {
         let wit::GroupVersionResource { group, version, resource } = resource;
         let is_it = |known: &Resource| {
             known.resource == *resource && known.group == *group && known.version == *version
@@ -339,6 +346,9 @@ impl View {
             Some(_) if self.is_absent() => {
                 Err(ReadError::Absent(format!("{}: there is no cluster to ask", asked())))
             }
+            Some((_, window)) if self.is_left_open(window, within) => {
+                Err(ReadError::Absent(format!("{}: the files do not show any", asked())))
+            }
             Some((_, window)) => Ok(window),
             None if self.off.iter().any(is_it) => Err(ReadError::Absent(format!(
                 "{} is not read: the rules that need it are off",
@@ -346,6 +356,14 @@ impl View {
             ))),
             None => Err(ReadError::Denied(format!("{} is not among the declared reads", asked()))),
         }
+    }
+
+    /// Whether an excerpt of a cluster says nothing about it.
+    fn is_left_open(&self, window: &Window, within: Option<&str>) -> bool {
+        let excerpt = |cluster: &&Arc<Cluster>| cluster.options.source == Source::Excerpt;
+        self.cluster.as_ref().filter(excerpt).is_some_and(|cluster| {
+            within == Some("") || cluster.kinds.get(window.kind).is_none_or(|k| k.shows_nothing())
+        })
     }
 
     fn is_absent(&self) -> bool {

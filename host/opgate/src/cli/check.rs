@@ -18,7 +18,7 @@ use super::paths::Loaded;
 use super::report::level::Level;
 use super::report::{Format, Unread};
 use super::waived::{self, Rules};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Set;
 use opgate_admission::review::{Review, ReviewError};
@@ -32,6 +32,7 @@ Examples:
   opgate check bundle                                  Find the errors of a bundle
   opgate check --as catalog --since published catalog  Compare a catalog with the published one
   opgate check --level deny bundle                     Show only what blocks
+  opgate check --context cluster.yaml bundle           Evaluate rules that need a cluster as well
   kustomize build config/default | opgate check -      Check manifests from standard input
 
 Exit status: 0 everything passes, 1 something is denied (with --fail-on warn, or if there is a
@@ -50,6 +51,10 @@ pub(super) struct Check {
     /// Published version of PATH to compare with: also evaluates rules about changes
     #[arg(long, value_name = "OLD")]
     since: Option<PathBuf>,
+    /// Files with objects of the cluster to install into, as `kubectl get -A -o yaml` prints them, or
+    /// its version, as `kubectl get --raw /version` does; may be repeated
+    #[arg(long, value_name = "PATH")]
+    context: Vec<PathBuf>,
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
     output: Format,
@@ -92,18 +97,20 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, kind, since, output, level, fail_on, no_waivers, verbose, read, paths } =
-            self;
+        let Self { config, kind, since, context, output, level, fail_on, .. } = self;
+        let Self { no_waivers, verbose, read, paths, .. } = self;
         if since.is_some() && paths.len() != 1 {
             let text = "--since compares one path with its published version: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
-        let set = config.complete_set_of(&configuration, Source::Absent)?;
+        let source = if context.is_empty() { Source::Absent } else { Source::Excerpt };
+        let set = config.complete_set_of(&configuration, source)?;
         let warnings_as_errors =
             fail_on.map_or(configuration.warnings_as_errors, |least| least == FailOn::Warn);
         let (rules, reader) = (Rules::of(&configuration, &set), read.reader());
+        input::fill(set.cluster(), &context, &reader)?;
         let waivers = |folder: &Path| rules.waivers(folder, &reader);
         let mut loaded = Loaded::of(&paths, kind, since.as_deref(), &reader, &waivers);
         let today = waived::today();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use opgate_document::Document;
 use opgate_yaml::Words;
 
-use opgate_admission::cluster::Snapshot;
+use opgate_admission::cluster::{Cluster, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
 use opgate_files::folder::{Entry, Folder};
@@ -113,11 +113,21 @@ impl Input {
     }
 }
 
-/// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them.
+/// Fills a view of the cluster with the objects in files and folders, and logs their numbers.
 ///
 /// # Errors
 /// Everything that cannot be read, one line each.
-pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
+pub(super) fn fill(cluster: &Cluster, paths: &[PathBuf], reader: &Reader) -> anyhow::Result<()> {
+    snapshot(paths, reader)?.fill(cluster);
+    for kind in cluster.kinds().iter().filter(|_| !paths.is_empty()) {
+        let (resource, objects) = (kind.resource(), kind.status().objects);
+        tracing::info!(%resource, objects, "in the context");
+    }
+    Ok(())
+}
+
+/// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them.
+fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut errors = Vec::new();
     let (files, skipped) = files(paths)?;

@@ -65,11 +65,7 @@ impl Replay {
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
-        input::snapshot(&context, &reader)?.fill(set.cluster());
-        for kind in set.cluster().kinds().iter().filter(|_| !context.is_empty()) {
-            let (resource, objects) = (kind.resource(), kind.status().objects);
-            tracing::info!(%resource, objects, "in the context");
-        }
+        input::fill(set.cluster(), &context, &reader)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut report = Report::start(output, level, &configuration, &set);
         let mut outcome = Outcome::Ok;

@@ -243,7 +243,7 @@ impl Serve {
         let options = cluster_args.options(cluster_source, bounds);
         let mut set = config.set_of(&configuration, queue, options, room, &loading)?;
         if cluster_source.is_none() {
-            input::snapshot(&cluster_args.context, &Reader::default())?.fill(set.cluster());
+            input::fill(set.cluster(), &cluster_args.context, &Reader::default())?;
         }
         for broken in set.broken() {
             tracing::error!(policy = broken.name, error = broken.error, "cannot be used");

@@ -168,6 +168,12 @@ impl Kind {
         state.synced.is_some() || state.unavailable
     }
 
+    /// Whether nothing of the resource has been seen.
+    pub(in crate::cluster) fn shows_nothing(&self) -> bool {
+        let listing = &self.state.read().listing;
+        listing.objects.len() == 0 && listing.unreadable.is_empty()
+    }
+
     /// The state of the resource.
     #[must_use]
     pub fn status(&self) -> Status {

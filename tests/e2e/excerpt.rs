@@ -1,0 +1,140 @@
+//! `opgate check --context`: rules about the cluster, in files.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::check::{
+    check, configuration, err, folder, out, records, rules, status, violations, write,
+};
+
+const VERSION: &str = r#"{"major": "1", "minor": "19", "gitVersion": "v1.19.3"}"#;
+const CSV: &str = "bundle-valid/manifests/etcdoperator.clusterserviceversion.yaml";
+
+fn cluster_version(version: &str) -> String {
+    format!(
+        "apiVersion: config.openshift.io/v1\nkind: ClusterVersion\nmetadata: {{name: version}}\nstatus: {{desired: {{version: {version}}}, history: [{{state: Completed, version: {version}}}]}}\n"
+    )
+}
+
+/// The fixtures, with a cluster, and a bundle that supports OpenShift up to 4.12.
+fn cluster() -> TempDir {
+    let folder = folder();
+    write(&folder, "version.json", VERSION);
+    write(&folder, "cluster/version.json", VERSION);
+    write(&folder, "cluster/clusterversion.yaml", cluster_version("4.13.2"));
+    let csv = std::fs::read_to_string(folder.path().join(CSV)).unwrap();
+    let last = r#"    olm.properties: '[{"type": "olm.maxOpenShiftVersion", "value": "4.12"}]'"#;
+    write(&folder, CSV, csv.replacen("  annotations:", &format!("  annotations:\n{last}"), 1));
+    folder
+}
+
+/// Rules and places of what is found, with the status.
+fn found(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<String>) {
+    let (code, records) = records(folder, arguments);
+    let shown = |v: &Value| {
+        let place = &v["place"];
+        let file = place["file"].as_str().unwrap_or_default();
+        let name = file.rsplit('/').next().unwrap_or_default();
+        format!("{} {name}:{}", v["rule"].as_str().unwrap(), place["line"])
+    };
+    (code, records.iter().flat_map(violations).map(shown).collect())
+}
+
+fn not_evaluated(folder: &TempDir, arguments: &[&str]) -> String {
+    let said = err(&check(folder, &[&["--log", "info"], arguments].concat()));
+    let lines = said.lines().filter(|line| line.contains("not evaluated: they need other objects"));
+    lines.collect()
+}
+
+#[test]
+fn bundles_meet_the_version_of_the_cluster() {
+    let folder = cluster();
+    let minimum = "CSV-23 etcdoperator.clusterserviceversion.yaml:26".to_owned();
+    let maximum = "CSV-81 etcdoperator.clusterserviceversion.yaml:6".to_owned();
+    let both = vec![maximum, minimum.clone()];
+    assert_eq!(found(&folder, &["bundle-valid"]), (0, vec![]));
+    let skipped = not_evaluated(&folder, &["bundle-valid"]);
+    assert!(skipped.contains("CSV-23") && skipped.contains("CSV-81"), "{skipped}");
+    let with = |context: &[&str]| {
+        let flags = context.iter().flat_map(|path| ["--context", path]);
+        let arguments: Vec<_> = flags.chain(["bundle-valid"]).collect();
+        (found(&folder, &arguments), not_evaluated(&folder, &arguments))
+    };
+    // Rules that need what the files do not show are skipped as without them.
+    let (all, skipped) = with(&["version.json"]);
+    assert_eq!(all, (0, vec![minimum]));
+    assert!(!skipped.contains("CSV-23") && skipped.contains("CSV-81"), "{skipped}");
+    assert!(skipped.contains("OPG-20"), "{skipped}");
+    for context in [&["cluster"][..], &["version.json", "cluster/clusterversion.yaml"]] {
+        assert_eq!(with(context).0, (0, both.clone()), "{context:?}");
+    }
+    let arguments = ["--context", "cluster", "--fail-on", "warn", "bundle-valid"];
+    assert_eq!(status(&check(&folder, &arguments)), 1);
+    // Without a file the configuration says it.
+    let settings = json!({"csv": {"kubernetesVersion": "1.19.3", "openShiftVersion": "4.13"}});
+    configuration(&folder, &json!([{"name": "cluster-service-version", "settings": settings}]));
+    assert_eq!(found(&folder, &["--config", "opgate.yaml", "bundle-valid"]), (0, both));
+}
+
+/// What the files show of a resource is all there is of it. Of others nothing is known.
+#[test]
+fn an_excerpt_denies_by_what_it_shows_only() {
+    let folder = folder();
+    let csv = |namespace: &str| {
+        let text = std::fs::read_to_string(folder.path().join(CSV)).unwrap();
+        let text = text.replacen("metadata:\n", &format!("metadata:\n{namespace}"), 1);
+        let required = "  customresourcedefinitions:\n    required:\n      - {name: prometheuses.monitoring.coreos.com, kind: Prometheus, version: v1, displayName: Prometheus, description: Metrics}";
+        text.replacen("  customresourcedefinitions:", required, 1)
+    };
+    write(&folder, "named.yaml", csv("  namespace: operators\n"));
+    write(&folder, "unnamed.yaml", csv(""));
+    write(&folder, "version.json", VERSION.replace("19", "29"));
+    let group = |namespace: &str| {
+        format!(
+            "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {{name: g, namespace: {namespace}}}\nspec: {{}}\nstatus: {{namespaces: [\"\"]}}\n"
+        )
+    };
+    write(&folder, "elsewhere.yaml", group("elsewhere"));
+    write(&folder, "here.yaml", group("operators"));
+    let crd = |name: &str| {
+        format!(
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {name}}}\nspec: {{versions: [{{name: v1, served: true, storage: true}}]}}\n"
+        )
+    };
+    write(&folder, "other-crd.yaml", crd("others.example.com"));
+    write(&folder, "crd.yaml", crd("prometheuses.monitoring.coreos.com"));
+    for (context, path, code, expected) in [
+        ("version.json", "named.yaml", 0, &[][..]),
+        ("elsewhere.yaml", "named.yaml", 1, &["OPG-20"]),
+        ("elsewhere.yaml", "unnamed.yaml", 0, &[]),
+        ("here.yaml", "named.yaml", 0, &[]),
+        ("other-crd.yaml", "unnamed.yaml", 0, &["CSV-50"]),
+        ("crd.yaml", "unnamed.yaml", 0, &[]),
+    ] {
+        let (status, found) = records(&folder, &["--context", context, path]);
+        assert_eq!((status, rules(&found[0])), (code, expected.to_vec()), "{context} {path}");
+    }
+}
+
+#[test]
+fn a_context_that_cannot_be_read_ends_the_check() {
+    let folder = cluster();
+    write(&folder, "cut.yaml", "kind: [");
+    write(&folder, "values.yaml", "a: 1\n");
+    for (context, said) in [
+        ("nowhere.yaml", "nowhere.yaml: No such file"),
+        ("cut.yaml", "cut.yaml:1:"),
+        ("values.yaml", "values.yaml: /apiVersion is missing"),
+    ] {
+        let output =
+            check(&folder, &["--context", "cluster", "--context", context, "classless.yaml"]);
+        assert_eq!((status(&output), &*out(&output)), (2, ""), "{context}: {}", err(&output));
+        assert!(err(&output).contains(said), "{context}: {}", err(&output));
+    }
+    // It counts as everything else that is read.
+    let arguments = ["--max-read", "1Ki", "--context", "cluster", "good.yaml"];
+    assert_eq!(status(&check(&folder, &arguments)), 0);
+    write(&folder, "cluster/large.yaml", cluster_version("4.13.2") + &"#".repeat(2_000));
+    let output = check(&folder, &arguments);
+    assert_eq!((status(&output), &*out(&output)), (2, ""), "{}", err(&output));
+}
