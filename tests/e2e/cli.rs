@@ -690,6 +690,24 @@ fn a_client_gets_a_certificate_of_a_ca_that_serves_for_nothing_else() {
     }
 }
 
+/// Names of policies are of different lengths, and nobody reads a table that is none.
+#[test]
+fn titles_of_rules_are_in_one_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = out(&opgate(folder.path(), &["rules"]));
+    let list: Vec<Value> =
+        serde_json::from_str(&out(&opgate(folder.path(), &["rules", "--output", "json"]))).unwrap();
+    assert_eq!(table.lines().count(), list.len());
+    let columns = table.lines().zip(&list).map(|(line, rule)| {
+        let (policy, title) = (rule["policy"].as_str().unwrap(), rule["title"].as_str().unwrap());
+        let names = [policy, title].map(|name| line.find(&format!(" {name}")));
+        assert!(line.starts_with(rule["id"].as_str().unwrap()), "{line}");
+        names
+    });
+    let columns: std::collections::BTreeSet<_> = columns.collect();
+    assert_eq!(columns.len(), 1, "{table}");
+}
+
 #[test]
 fn the_demo_shows_the_main_job() {
     let folder = tempfile::tempdir().unwrap();

@@ -104,12 +104,14 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
             }
         }
         Format::Table => {
+            let names = set.policies().iter().map(|policy| policy.name.len());
+            let width = names.max().unwrap_or_default();
             for (policy, rule) in rules {
                 let level = policy.level(&rule.id);
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
                 let Rule { id, title, .. } = rule;
                 let only = if narrowing(policy, rule).is_empty() { "" } else { NARROWED };
-                writeln!(out, "{id:8} {level:4} {:20} {title}{only}", policy.name)?;
+                writeln!(out, "{id:8} {level:4} {:width$} {title}{only}", policy.name)?;
             }
         }
     }
