@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
-use opgate::policy::{Configuration, Profile, Set};
+use opgate::policy::{Configuration, DefaultLevel, Profile, Set};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
@@ -31,6 +31,10 @@ const TENANT: &str = "mallory";
 /// Kinds that come from files and never from an API server.
 const FILES: [&str; 2] = ["RegistryBundle", "FileBasedCatalog"];
 const POLICIES: [&str; 3] = ["bundle-immutability", "operator-group", "constraint-limits"];
+/// Of these the rules that deny unless the configuration says otherwise. What only warns keeps nobody
+/// out.
+const DENYING: [&str; 4] =
+    ["cluster-service-version", "pod-security", "operator-condition", "platform-operator"];
 
 /// `{"RPK-08": {"two requests": ["allowed", "why"]}}`: what is expected where it is not "denied", of a
 /// column, of one of its ways (`copied: label added`), or of all (`*`). "create only" is a rule that
@@ -43,13 +47,15 @@ fn table() -> Table {
     serde_json::from_str(include_str!("table.json")).expect("the table")
 }
 
-/// Rules of the three policies that requests of an API server can break, with their policies.
+/// The rules of the table, with their policies: requests of an API server can break them.
 fn rules() -> Vec<(String, String)> {
     let set = load(&Configuration::builtin(Profile::default(), BUILTINS));
-    let all = set.policies().iter().filter(|policy| POLICIES.contains(&policy.name.as_str()));
-    let rules = all.flat_map(|policy| {
+    let rules = set.policies().iter().flat_map(|policy| {
+        let is_among = |names: &[&str]| names.contains(&policy.name.as_str());
+        let (all, denying) = (is_among(&POLICIES), is_among(&DENYING));
         let rules = policy.descriptor.rules.iter();
         let rules = rules.filter(|r| r.kinds.iter().any(|kind| !FILES.contains(&kind.as_str())));
+        let rules = rules.filter(|rule| all || denying && rule.default == DefaultLevel::Deny);
         rules.map(|rule| (policy.name.clone(), rule.id.clone())).collect::<Vec<_>>()
     });
     rules.collect()

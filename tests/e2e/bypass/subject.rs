@@ -28,7 +28,7 @@ pub(crate) struct Subject {
 }
 
 /// Kind and group by plural.
-const KINDS: [(&str, &str, &str, &str); 13] = [
+const KINDS: [(&str, &str, &str, &str); 25] = [
     ("bundles", "Bundle", "core.rukpak.io", "v1alpha1"),
     ("bundledeployments", "BundleDeployment", "core.rukpak.io", "v1alpha1"),
     ("configmaps", "ConfigMap", "", "v1"),
@@ -42,9 +42,31 @@ const KINDS: [(&str, &str, &str, &str); 13] = [
     ("roles", "Role", "rbac.authorization.k8s.io", "v1"),
     ("rolebindings", "RoleBinding", "rbac.authorization.k8s.io", "v1"),
     ("operators", "Operator", "operators.coreos.com", "v1"),
+    ("operatorconditions", "OperatorCondition", "operators.coreos.com", "v2"),
+    ("olmconfigs", "OLMConfig", "operators.coreos.com", "v1"),
+    ("operatorhubs", "OperatorHub", "config.openshift.io", "v1"),
+    ("featuregates", "FeatureGate", "config.openshift.io", "v1"),
+    ("clusterversions", "ClusterVersion", "config.openshift.io", "v1"),
+    ("platformoperators", "PlatformOperator", "platform.openshift.io", "v1alpha1"),
+    ("pods", "Pod", "", "v1"),
+    ("deployments", "Deployment", "apps", "v1"),
+    ("daemonsets", "DaemonSet", "apps", "v1"),
+    ("statefulsets", "StatefulSet", "apps", "v1"),
+    ("jobs", "Job", "batch", "v1"),
+    ("cronjobs", "CronJob", "batch", "v1"),
 ];
-const CLUSTER_SCOPED: [&str; 5] =
-    ["Bundle", "BundleDeployment", "Namespace", "ClusterRole", "ClusterRoleBinding"];
+const CLUSTER_SCOPED: [&str; 10] = [
+    "Bundle",
+    "BundleDeployment",
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "OLMConfig",
+    "OperatorHub",
+    "FeatureGate",
+    "ClusterVersion",
+    "PlatformOperator",
+];
 
 pub(crate) fn plural(kind: &str) -> &'static str {
     KINDS.iter().find(|(_, name, ..)| *name == kind).expect(kind).0
@@ -96,6 +118,11 @@ impl Subject {
                 let modes = modes.map(|mode| json!({"type": mode, "supported": true}));
                 object["spec"] = json!({"installModes": modes});
             }
+            "PlatformOperator" => {
+                object["spec"] = json!({"package": {"name": "another-operator"}});
+            }
+            "Namespace" | "OperatorCondition" | "OLMConfig" | "OperatorHub" | "FeatureGate"
+            | "ClusterVersion" | "Pod" | "Deployment" | "DaemonSet" | "StatefulSet" => {}
             "ClusterRole" | "Role" => object["rules"] = json!([]),
             "ClusterRoleBinding" => {
                 object["roleRef"] = self.bad["roleRef"].clone();
