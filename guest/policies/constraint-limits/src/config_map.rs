@@ -7,9 +7,10 @@
 //!                                         └─▶ YAML ─┘ see the crate `yaml`
 //! ```
 //!
-//! Every ConfigMap of the cluster comes by here, so one is looked at only where it has the marks: a
+//! Every ConfigMap of the cluster may come by here, so one is looked at only where it has the marks: a
 //! label or an annotation of OLM's, a key of a catalog's, or a file that names a catalog's schema or
-//! a CSV.
+//! a CSV. The condition of the target `CONFIG_MAP` names the same labels, annotations, keys and
+//! suffixes.
 
 use opgate_constraint::properties::{self, Form};
 use opgate_sdk::{Report, Review, escape};

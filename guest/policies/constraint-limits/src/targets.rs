@@ -20,16 +20,20 @@ pub(crate) static INSTALL_PLAN: Target = Target {
     ..Target::EMPTY
 };
 
-/// Controllers write ConfigMaps all the time, and what OLM makes of one is judged as a
-/// ClusterServiceVersion.
+/// Controllers write ConfigMaps all the time: the condition says of which `config_map` looks at a
+/// file. What OLM makes of one is judged as a ClusterServiceVersion.
 pub(crate) static CONFIG_MAP: Target = Target {
     groups: &[""],
     versions: &["v1"],
     resources: &["configmaps"],
     kind: "ConfigMap",
     advisory: true,
+    conditions: &[("bundle-or-catalog", MARKED_OR_FILES)],
     ..Target::EMPTY
 };
+
+/// No more than the names in a ConfigMap, so that it costs an API server little.
+const MARKED_OR_FILES: &str = "has(object.metadata.labels) && ('olm.managed' in object.metadata.labels || 'olm.catalogSource' in object.metadata.labels) || has(object.metadata.annotations) && object.metadata.annotations.exists(name, name == 'olm.contentEncoding' || name.startsWith('operators.operatorframework.io.bundle.')) || has(object.data) && object.data.exists(key, key == 'clusterServiceVersions' || key.endsWith('.json') || key.endsWith('.yaml') || key.endsWith('.yml'))";
 
 pub(crate) static REGISTRY_BUNDLE: Target =
     Target::of_files("RegistryBundle", &["registrybundles"]);
