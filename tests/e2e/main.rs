@@ -24,6 +24,7 @@ mod http;
 mod identities;
 mod imports;
 mod manifests;
+mod narrowed;
 mod network;
 mod polled;
 mod port;
