@@ -5,8 +5,10 @@
 //! JSON of the manifest, in one pass ─▶ Check: the type of the place ─▶ Wrong: where, and what it should be
 //! ```
 //!
-//! Members that a type does not have are ignored, as by Go. Numbers in the place of texts are refused: not
-//! all of upstream's decoders take them, and no API server does.
+//! What the policy about ClusterServiceVersions says of types is left to it: the version (CSV-06), install
+//! modes (CSV-29), the strategy (CSV-34), names of APIs (CSV-36, CSV-37, CSV-44, CSV-45) and webhooks (CSV-83,
+//! CSV-84). Members that a type does not have are ignored, as by Go. Numbers in the place of texts are
+//! refused: not all of upstream's decoders take them, and no API server does.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -60,8 +62,7 @@ const SPEC: Type = Struct(&[
     ("description", Text),
     ("displayName", Text),
     ("icon", List(&Struct(&[("base64data", Text), ("mediatype", Text)]))),
-    ("install", Struct(&[("strategy", Text), ("spec", STRATEGY)])),
-    ("installModes", List(&Struct(&[("type", Text), ("supported", Boolean)]))),
+    ("install", Struct(&[("spec", STRATEGY)])),
     ("keywords", TEXTS),
     ("labels", Map(&Text)),
     ("links", List(&LINK)),
@@ -75,7 +76,6 @@ const SPEC: Type = Struct(&[
     ("replaces", Text),
     ("selector", SELECTOR),
     ("skips", TEXTS),
-    ("version", Text),
     ("webhookdefinitions", List(&WEBHOOK)),
 ]);
 
@@ -89,12 +89,9 @@ const API: Type = Struct(&[
     ("description", Text),
     ("displayName", Text),
     ("group", Text),
-    ("kind", Text),
-    ("name", Text),
     ("resources", List(&Struct(&[("kind", Text), ("name", Text), ("version", Text)]))),
     ("specDescriptors", List(&DESCRIPTOR)),
     ("statusDescriptors", List(&DESCRIPTOR)),
-    ("version", Text),
 ]);
 
 const DESCRIPTOR: Type = Struct(&[
@@ -106,7 +103,6 @@ const DESCRIPTOR: Type = Struct(&[
 
 const WEBHOOK: Type = Struct(&[
     ("admissionReviewVersions", TEXTS),
-    ("containerPort", Integer),
     ("conversionCRDs", TEXTS),
     ("deploymentName", Text),
     ("failurePolicy", Text),
@@ -117,7 +113,6 @@ const WEBHOOK: Type = Struct(&[
     ("rules", List(&WEBHOOK_RULE)),
     ("sideEffects", Text),
     ("timeoutSeconds", Integer),
-    ("type", Text),
     ("webhookPath", Text),
 ]);
 
@@ -405,11 +400,11 @@ mod tests {
             (r#"{"spec":{"keywords":["a",1,null]}}"#, &["spec.keywords[1]: a text"]),
             (r#"{"spec":{"labels":{"a.b/c":{}}}}"#, &["spec.labels[a.b/c]: a text"]),
             (
-                r#"{"spec":{"cleanup":{"enabled":"true"},"icon":{"a":[{}]},"version":1.0,"links":5,"skips":[[]]}}"#,
+                r#"{"spec":{"cleanup":{"enabled":"true"},"icon":{"a":[{}]},"maturity":1.0,"links":5,"skips":[[]]}}"#,
                 &[
                     "spec.cleanup.enabled: a boolean",
                     "spec.icon: a list",
-                    "spec.version: a text",
+                    "spec.maturity: a text",
                     "2 more",
                 ],
             ),
