@@ -210,7 +210,7 @@ fn bulk(subject: &Subject) -> Vec<Way> {
     let padding = json!("x".repeat(1 << 20));
     let padded = with(&subject.bad, &["padding"], &padding);
     let mut long = subject.bad.clone();
-    let lists: [(&[&str], Element); 8] = [
+    let lists: [(&[&str], Element); 12] = [
         (&["spec", "targetNamespaces"], |n| json!(format!("pad-{n}"))),
         (&["spec", "source", "configMaps"], |n| json!({"configMap": {"name": format!("pad-{n}")}})),
         (&["rules"], |_| json!({"verbs": ["get"], "resources": ["pods"], "apiGroups": [""]})),
@@ -222,6 +222,22 @@ fn bulk(subject: &Subject) -> Vec<Way> {
         (
             &["spec", "apiservicedefinitions", "owned"],
             |n| json!({"group": format!("p{n}.pad.io"), "version": "v1", "kind": format!("Pad{n}")}),
+        ),
+        (
+            &["spec", "customresourcedefinitions", "required"],
+            |n| json!({"name": format!("needs{n}.pad.io"), "version": "v1", "kind": format!("Need{n}")}),
+        ),
+        (
+            &["spec", "relatedImages"],
+            |n| json!({"name": format!("pad-{n}"), "image": format!("pad.io/pad@sha256:{n:064x}")}),
+        ),
+        (
+            &["spec", "webhookdefinitions"],
+            |n| json!({"type": "ValidatingAdmissionWebhook", "generateName": format!("pad{n}.pad.io"), "deploymentName": "pad-0", "sideEffects": "None", "admissionReviewVersions": ["v1"]}),
+        ),
+        (
+            &["spec", "install", "spec", "deployments"],
+            |n| json!({"name": format!("pad-{n}"), "spec": {"template": {"spec": {"containers": []}}}}),
         ),
         (&["spec", "install", "spec", "permissions"], |_| json!({"rules": []})),
         (&["spec", "install", "spec", "clusterPermissions"], |_| json!({"rules": []})),
