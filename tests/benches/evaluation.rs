@@ -94,6 +94,14 @@ impl bare::opgate::policy::document::HostDocument for State {
     ) -> bare::opgate::policy::document::Table {
         unimplemented!("not asked for")
     }
+    fn row(
+        &mut self,
+        _: Resource<Handle>,
+        _: String,
+        _: Vec<String>,
+    ) -> bare::opgate::policy::document::Table {
+        unimplemented!("not asked for")
+    }
     fn at(&mut self, _: Resource<Handle>, _: String) -> Option<Resource<Handle>> {
         unimplemented!("not asked for")
     }

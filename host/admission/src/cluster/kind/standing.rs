@@ -171,7 +171,7 @@ impl Kind {
     /// Whether nothing of the resource has been seen.
     pub(in crate::cluster) fn shows_nothing(&self) -> bool {
         let listing = &self.state.read().listing;
-        listing.objects.len() == 0 && listing.unreadable.is_empty()
+        listing.objects.is_empty() && listing.unreadable.is_empty()
     }
 
     /// The state of the resource.
