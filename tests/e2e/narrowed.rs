@@ -221,6 +221,23 @@ fn conditions_fail_on_no_case() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The time that an API server takes to go through a map grows with the square of its size, and
+/// whoever writes the object decides that.
+#[test]
+fn conditions_go_through_small_maps_only() {
+    for target in POLICIES.iter().flat_map(|policy| policy.routes).map(|route| route.on) {
+        for (name, expression) in target.conditions {
+            for (at, _) in expression.match_indices(".exists(") {
+                let before = &expression[..at];
+                let map = before.rsplit([' ', '(', '!']).next().unwrap();
+                assert!(before.ends_with(&format!("(size({map}) > 64 || {map}")), "{name}: {map}");
+            }
+            let macros = ["exists_one(", ".all(", ".map(", ".filter("];
+            assert!(!macros.iter().any(|call| expression.contains(call)), "{name}");
+        }
+    }
+}
+
 /// What the conditions are there for.
 #[test]
 fn most_writes_of_busy_kinds_are_kept_away() {
