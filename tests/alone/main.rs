@@ -11,6 +11,7 @@ mod fair;
 mod memory;
 mod races;
 mod reliability;
+mod sent;
 mod siege;
 
 use tokio::sync::{Mutex, MutexGuard};
