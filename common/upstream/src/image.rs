@@ -6,6 +6,8 @@
 
 const INVALID: &str = "invalid reference format";
 const UPPERCASE: &str = "invalid reference format: repository name must be lowercase";
+/// What upstream says of a reference that would have the form of one in lower case.
+const LOWERCASE: &str = "repository name must be lowercase";
 /// Names of repositories, without tag and digest.
 const LONGEST_NAME: usize = 255;
 
@@ -42,21 +44,11 @@ fn parse(reference: &str) -> Result<(), String> {
     if has_upper {
         return Err(UPPERCASE.to_owned());
     }
-    let (named, digest) = match rest.split_once('@') {
-        Some((named, digest)) => (named, Some(digest)),
-        None => (rest, None),
+    let Some((path, digest)) = parts(domain, rest) else {
+        let (domain, rest) = (domain.map(str::to_lowercase), rest.to_lowercase());
+        let why = parts(domain.as_deref(), &rest).map_or(INVALID, |_| LOWERCASE);
+        return Err(why.to_owned());
     };
-    let (path, tag) = match named.split_once(':') {
-        Some((path, tag)) => (path, Some(tag)),
-        None => (named, None),
-    };
-    let well_formed = domain.is_none_or(is_domain)
-        && path.split('/').all(is_component)
-        && tag.is_none_or(is_tag)
-        && digest.is_none_or(looks_like_digest);
-    if !well_formed {
-        return Err(INVALID.to_owned());
-    }
     // Docker's own domain, and its library where the path has one component only.
     let prefix = match domain {
         Some("docker.io" | "index.docker.io") | None if path.contains('/') => "docker.io/".len(),
@@ -67,6 +59,24 @@ fn parse(reference: &str) -> Result<(), String> {
         return Err("repository name must not be more than 255 characters".to_owned());
     }
     digest.map_or(Ok(()), check_digest)
+}
+
+/// Path and digest of a reference that has the form of one. What looks like a domain and is none may
+/// be a part of the path: `my_registry.example.com/a`.
+fn parts<'r>(domain: Option<&str>, rest: &'r str) -> Option<(&'r str, Option<&'r str>)> {
+    let (named, digest) = match rest.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (rest, None),
+    };
+    let (path, tag) = match named.split_once(':') {
+        Some((path, tag)) => (path, Some(tag)),
+        None => (named, None),
+    };
+    let well_formed = domain.is_none_or(|domain| is_domain(domain) || is_component(domain))
+        && path.split('/').all(is_component)
+        && tag.is_none_or(is_tag)
+        && digest.is_none_or(looks_like_digest);
+    well_formed.then_some((path, digest))
 }
 
 /// The part before the first slash is a domain if it looks like one.
@@ -160,6 +170,7 @@ mod tests {
             "foo-bundle:v0.1.0",
             "registry.io/image",
             "localhost:5000/a/b__c.d--e:1.0",
+            "my_registry.example.com/a:1.0",
             &format!("quay.io/operator-framework/foo-bundle:v0.1.0@sha256:{hex}"),
             &format!("example.com/example-inc/example-operator-bundle@sha256:{hex}"),
         ] {
@@ -173,6 +184,9 @@ mod tests {
             ("quay.io/a..b/c", INVALID),
             ("quay.io/a@sha256:12", INVALID),
             ("quay.io/Foo/bar", UPPERCASE),
+            ("My_registry.example.com/a", LOWERCASE),
+            ("my_registry.example.com:5000/a", INVALID),
+            ("a.b./c", INVALID),
             (&format!("quay.io/a@ssha256:{hex}"), "unsupported digest algorithm"),
             (&format!("quay.io/a@sha256:{hex}00"), "invalid checksum digest length"),
             (&format!("quay.io/a@sha256:{}", hex.to_uppercase()), "invalid checksum digest format"),
