@@ -5,28 +5,39 @@
 //! ```
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::{Value, pointer};
 
-/// A column: its tokens, and how many of them are those of the column before it.
-struct Column<'c> {
+/// The columns, and the tokens of all of them in one list.
+struct Columns<'c> {
     tokens: Vec<Cow<'c, str>>,
+    columns: Vec<Option<Column>>,
+}
+
+/// A column: where its tokens are, and how many of them are those of the column before it.
+struct Column {
+    tokens: Range<usize>,
     shared: usize,
 }
 
-fn columns<'c>(pointers: &'c [impl AsRef<str>]) -> Vec<Option<Column<'c>>> {
-    let mut columns: Vec<Option<Column<'c>>> = Vec::with_capacity(pointers.len());
+fn columns<'c>(pointers: &'c [impl AsRef<str>]) -> Columns<'c> {
+    let mut tokens: Vec<Cow<'c, str>> = Vec::with_capacity(pointers.len().saturating_mul(4));
+    let mut columns = Vec::with_capacity(pointers.len());
+    let mut before = 0..0;
     for pointer in pointers {
-        let column = pointer::tokens(pointer.as_ref()).map(|tokens| {
-            let tokens: Vec<_> = tokens.collect();
-            let before = columns.iter().rev().flatten().next();
-            let before = before.map(|column| column.tokens.as_slice()).unwrap_or_default();
-            let shared = tokens.iter().zip(before).take_while(|(one, other)| one == other).count();
-            Column { tokens, shared }
+        let column = pointer::tokens(pointer.as_ref()).map(|own| {
+            let start = tokens.len();
+            tokens.extend(own);
+            let of = |range: Range<usize>| tokens.get(range).unwrap_or_default();
+            let pairs = of(start..tokens.len()).iter().zip(of(before.clone()));
+            let shared = pairs.take_while(|(one, other)| one == other).count();
+            before = start..tokens.len();
+            Column { tokens: before.clone(), shared }
         });
         columns.push(column);
     }
-    columns
+    Columns { tokens, columns }
 }
 
 /// Hands on what stands at each of the columns, JSON pointers relative to the elements, in each element
@@ -66,13 +77,13 @@ pub fn row<'d, E>(
 /// The columns of one value. False where the meter stops.
 fn look<'d, E>(
     value: Value<'d>,
-    columns: &[Option<Column<'_>>],
+    columns: &Columns<'_>,
     way: &mut Vec<Value<'d>>,
     cell: &mut impl FnMut(Option<Value<'d>>) -> Result<(), E>,
 ) -> Result<bool, E> {
     way.clear();
     way.push(value);
-    for column in columns {
+    for column in &columns.columns {
         if !value.spend(1) {
             return Ok(false);
         }
@@ -81,6 +92,7 @@ fn look<'d, E>(
             continue;
         };
         way.truncate(shared.saturating_add(1));
+        let tokens = columns.tokens.get(tokens.clone()).unwrap_or_default();
         let rest = tokens.get(way.len().saturating_sub(1)..).unwrap_or_default();
         let found = rest.iter().try_fold(way.last().copied(), |at, token| {
             let next = at.and_then(|value| value.step(token));

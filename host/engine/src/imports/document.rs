@@ -17,6 +17,9 @@ const TEXT: usize = 48;
 /// Bytes of cells or texts for which an answer is charged at a time.
 const STEP: usize = 4 << 10;
 
+/// Cells, and bytes of texts, for which an answer has room at first.
+const FEW: usize = 64;
+
 pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     document.resource("document", ResourceType::host::<Handle>(), |mut store, rep| {
         store.data_mut().handles.remove(rep);
@@ -232,7 +235,8 @@ fn cells(
     asked: &Asked<'_>,
     each: impl FnOnce(Cells<'_>) -> Result<(), Fault>,
 ) -> Result<Table, Fault> {
-    let mut table = Table { cells: Vec::new(), texts: String::new() };
+    // Most answers need no more, and do not grow step by step.
+    let mut table = Table { cells: Vec::with_capacity(FEW), texts: String::with_capacity(FEW) };
     let mut charged = 0_usize;
     each(&mut |found| {
         let length = || {
