@@ -78,7 +78,7 @@ pub struct Index {
     /// Its name in queries.
     pub name: String,
     /// JSON pointer of a text; a token `*` stands for every element of a list or member of an
-    /// object.
+    /// object, and `#` at the end for the names of its members.
     pub field: String,
     /// Where it is not empty, the text is a list separated by this; spaces in it do not count, and
     /// empty elements are left out.

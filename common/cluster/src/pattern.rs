@@ -7,6 +7,9 @@ use opgate_document::{Kind, Value};
 
 use crate::{Index, MAX_LEVELS, is_something};
 
+/// The last token of an index over the names of members.
+const NAMES: &str = "#";
+
 /// A JSON pointer in which `*` stands for every element of a list or member of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Vec<String>);
@@ -62,7 +65,8 @@ impl Pattern {
     /// The values of an index, sorted, each once.
     pub(crate) fn tokens(&self, object: Value<'_>, index: &Index) -> Box<[Box<str>]> {
         let composite = self.0.last().and_then(|last| pieces(last));
-        let steps = self.0.len().saturating_sub(usize::from(composite.is_some()));
+        let of_names = self.0.last().is_some_and(|last| last == NAMES);
+        let steps = self.0.len().saturating_sub(usize::from(composite.is_some() || of_names));
         let mut at = vec![object];
         for token in self.0.iter().take(steps) {
             at = at.into_iter().flat_map(|value| step(value, token)).collect();
@@ -74,7 +78,11 @@ impl Pattern {
             tokens.dedup();
             return tokens.into();
         }
-        let texts = at.iter().filter_map(Value::text);
+        let texts: Vec<&str> = if of_names {
+            at.iter().flat_map(Value::members).map(|(name, _)| name).collect()
+        } else {
+            at.iter().filter_map(Value::text).collect()
+        };
         let mut tokens: Vec<Box<str>> = Vec::new();
         for text in texts {
             if index.separator.is_empty() {

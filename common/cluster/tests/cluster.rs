@@ -230,6 +230,34 @@ fn what_nobody_declared_may_nest_as_deep_as_it_likes() {
 
 /// One value of several texts of the same element.
 #[test]
+fn an_index_may_be_of_the_names_of_members() {
+    let labels = index("label", "/metadata/labels/#", "");
+    let words = index("word", "/metadata/labels/#", ".");
+    let declaration = Declaration::new(&[], &[], &[labels, words]).unwrap();
+    let mut store = Store::new(declaration.index_count());
+    for (name, labels) in
+        [("a", r#"{"x.com/etcd.ns":"","y":"z"}"#), ("b", "{}"), ("c", "[\"y\"]"), ("d", "null")]
+    {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","labels":{labels}}}}}"#);
+        store.insert(project(&declaration, &json));
+    }
+    for (index, value, expected) in [
+        (0, "x.com/etcd.ns", "a"),
+        (0, "y", "a"),
+        (0, "z", ""),
+        (0, "com/etcd", ""),
+        (1, "com/etcd", "a"),
+        (1, "y", "a"),
+    ] {
+        let values = Arc::new(HashSet::from([value.to_owned()]));
+        let matches = vec![Match { index, values, absent: false }];
+        let found = store.select(&Query { matches, ..Query::default() });
+        let names: Vec<_> = found.iter().map(|object| &*object.key().name).collect();
+        assert_eq!(names.join(" "), expected, "{index} {value}");
+    }
+}
+
+#[test]
 fn an_index_may_be_made_of_several_texts() {
     let index = index("service", "/owned/*/{group}~1{version}", "");
     let declaration = Declaration::new(&[], &[], &[index]).unwrap();

@@ -25,7 +25,8 @@ impl Setting {
 pub struct Index {
     /// Its name in queries.
     pub name: &'static str,
-    /// JSON pointer of a text, with `*` for every element of a list or member of an object.
+    /// JSON pointer of a text, with `*` for every element of a list or member of an object, and `#`
+    /// as the last token for the names of the members.
     pub field: &'static str,
     /// If it is not empty, each text is a list with this separator.
     pub separator: &'static str,

@@ -38,6 +38,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
         Index { name: "word", field: "/metadata/name", separator: "." },
+        Index { name: "label-word", field: "/metadata/labels/#", separator: "." },
         Index { name: "replaces", field: "/spec/replaces", separator: "" },
         Index { name: "crd", field: "/spec/customresourcedefinitions/owned/*/name", separator: "" },
         Index {

@@ -1,12 +1,13 @@
 //! Instances of the same Operator in other namespaces.
 //!
 //! ```text
-//! names of CSVS ─▶ other namespace, same stem or package ─▶ version, versions of owned CRDs
+//! CSVS by the words of names and labels ─▶ other namespace, same stem or package ─▶ version, versions
+//! of owned CRDs
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{Match, ObjectName, Query, ReadError};
 use opgate_sdk::{Document, Operation, Row, escape, rule, rules};
 use opgate_upstream::version::Version;
 
@@ -20,6 +21,8 @@ rules![CSV_99];
 
 /// OLM labels what belongs to a package with `operators.coreos.com/<package>.<namespace>`.
 const COMPONENT: &str = "operators.coreos.com/";
+/// The word of such a label in which the package begins, as the index of labels has it.
+const LABEL_WORD: &str = "com/";
 /// Most CSVs that are looked at for a new one: each takes 2 µs.
 const MOST: usize = 4_096;
 /// Longest name that Kubernetes takes.
@@ -107,16 +110,8 @@ fn others(csv: &Csv<'_, '_>) -> Result<(Vec<Instance>, bool), ReadError> {
     let linked = before(csv.object);
     let mut found = Vec::new();
     let mut looked_at = 0;
-    // With a dot before the version, the first word of the names is the same. Otherwise all names
-    // are compared: 10,000 of them take a millisecond.
-    let is_dotted = ["", "."].contains(&csv.name.get(stem.len()..=stem.len()).unwrap_or_default());
-    let word = [stem.split('.').next().unwrap_or_default().to_owned()];
-    let by_word = [Match { index: "word", values: &word, absent: false }];
-    let matches: &[_] = if is_dotted && packages.is_empty() { &by_word } else { &[] };
-    for other in CSVS.names(Query { matches, ..Query::default() })? {
-        let is_same = other.name.starts_with(stem) && self::stem(&other.name) == stem;
-        if other.namespace == own || !is_same && packages.is_empty() || linked.contains(&other.name)
-        {
+    for other in candidates(&csv.name, stem, &packages)? {
+        if other.namespace == own || linked.contains(&other.name) {
             continue;
         }
         looked_at += 1;
@@ -128,7 +123,9 @@ fn others(csv: &Csv<'_, '_>) -> Result<(Vec<Instance>, bool), ReadError> {
             let label = escape(&format!("{COMPONENT}{package}.{}", other.namespace));
             instance.has(&format!("/metadata/labels/{label}"))
         };
-        if !is_same && !packages.iter().any(has) || before(&instance).contains(&csv.name) {
+        if !is_of(&other.name, stem) && !packages.iter().any(has)
+            || before(&instance).contains(&csv.name)
+        {
             continue;
         }
         let its_version = instance.text_or_empty("/spec/version");
@@ -138,6 +135,42 @@ fn others(csv: &Csv<'_, '_>) -> Result<(Vec<Instance>, bool), ReadError> {
         }
     }
     Ok((found, true))
+}
+
+/// CSVs of the same name up to the version, and those that may be of one of the packages.
+fn candidates(
+    name: &str,
+    stem: &str,
+    packages: &[&str],
+) -> Result<impl Iterator<Item = ObjectName> + use<>, ReadError> {
+    // With a dot before the version, the first word of the names is the same. Otherwise all names
+    // are compared: 10,000 of them take a millisecond.
+    let is_dotted = ["", "."].contains(&name.get(stem.len()..=stem.len()).unwrap_or_default());
+    let word = [first_word(stem).to_owned()];
+    let by_word = [Match { index: "word", values: &word, absent: false }];
+    let matches: &[_] = if is_dotted { &by_word } else { &[] };
+    let mut names = CSVS.names(Query { matches, ..Query::default() })?;
+    names.retain(|other| is_of(&other.name, stem));
+    if !packages.is_empty() {
+        let values: Vec<String> =
+            packages.iter().map(|package| format!("{LABEL_WORD}{}", first_word(package))).collect();
+        let by_label = [Match { index: "label-word", values: &values, absent: false }];
+        names.extend(CSVS.names(Query { matches: &by_label, ..Query::default() })?);
+    }
+    let names = names.into_iter().map(|other| ((other.namespace, other.name), ()));
+    // In byte order, each once.
+    let names: BTreeMap<_, _> = names.collect();
+    Ok(names.into_keys().map(|(namespace, name)| ObjectName { namespace, name }))
+}
+
+/// The text before the first dot.
+fn first_word(text: &str) -> &str {
+    text.split('.').next().unwrap_or_default()
+}
+
+/// Whether a CSV is one of the Operator with this name.
+fn is_of(name: &str, stem: &str) -> bool {
+    name.starts_with(stem) && self::stem(name) == stem
 }
 
 /// The package in a label of OLM.
