@@ -14,7 +14,7 @@
 //! ```
 
 use crate::cluster::ReadError;
-use crate::{ClusterRead, Document, Report, Review, Shape};
+use crate::{ClusterRead, Document, Kind, Report, Review, Row, Shape};
 
 const COPIED_FROM: &str = "/metadata/labels/olm.copiedFrom";
 const REASON: &str = "/status/reason";
@@ -36,10 +36,13 @@ impl Marks {
     /// The marks of a version in this namespace.
     #[must_use]
     pub fn of(csv: &Document, namespace: &str) -> Self {
+        let fields = csv.fields("", &[COPIED_FROM, REASON, OPERATOR_NAMESPACE]);
+        let row = fields.iter().next().unwrap_or(Row::EMPTY);
+        let is_labelled = !matches!(row.kind(0), Kind::Missing | Kind::Null);
         Self {
-            label: csv.has(COPIED_FROM).then(|| csv.text_or_empty(COPIED_FROM)),
-            reason: csv.text_or_empty(REASON) == "Copied",
-            elsewhere: csv.text(OPERATOR_NAMESPACE).filter(|other| other != namespace),
+            label: is_labelled.then(|| row.text_or_empty(0).to_owned()),
+            reason: row.text(1) == Some("Copied"),
+            elsewhere: row.text(2).filter(|other| *other != namespace).map(str::to_owned),
         }
     }
 

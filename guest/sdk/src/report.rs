@@ -10,6 +10,7 @@
 //! thousand wrong entries must not cost a hundred thousand messages, and must not hide the one
 //! other mistake.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use crate::bindings::opgate::policy::types::AuditAnnotation;
@@ -34,6 +35,9 @@ pub struct Report<'r> {
     notes: Vec<(&'static str, BTreeSet<String>)>,
     reason: Option<String>,
     is_exempt: Option<bool>,
+    /// The rules with a configured level, and the names of all settings: asked once.
+    configured: OnceCell<Vec<String>>,
+    settings: OnceCell<Vec<String>>,
     /// Says what the findings of the verdict are about.
     explain: Option<fn(&Document, &mut [Violation])>,
     /// Number of findings so far, to keep their order.
@@ -77,6 +81,8 @@ impl<'r> Report<'r> {
             notes: Vec::new(),
             reason: None,
             is_exempt: None,
+            configured: OnceCell::new(),
+            settings: OnceCell::new(),
             explain: None,
             count: 0,
         }
@@ -233,7 +239,18 @@ impl<'r> Report<'r> {
 
     /// The level that the configuration sets for a rule.
     fn configured(&self, rule: &Rule) -> Option<String> {
-        self.review.settings.text(&format!("/rules/{}", rule.id))
+        let settings = self.review.settings;
+        let known = self.configured.get_or_init(|| settings.keys("/rules"));
+        known.binary_search_by(|id| id.as_str().cmp(rule.id)).ok()?;
+        settings.text(&format!("/rules/{}", rule.id))
+    }
+
+    /// Whether there can be something at a pointer of the settings. Most settings are not set, and
+    /// each look-up is a call of the host.
+    fn has_setting(&self, pointer: &str) -> bool {
+        let known = self.settings.get_or_init(|| self.review.settings.keys(""));
+        let name = pointer.split('/').nth(1).unwrap_or_default();
+        pointer.is_empty() || name.contains('~') || known.iter().any(|known| known == name)
     }
 
     /// Whether the configuration sets a level for the rule that is not `off`.
@@ -255,7 +272,8 @@ impl<'r> Report<'r> {
     /// A setting turns a rule on if it is present and not `false`.
     fn is_on_by_settings(&self, rule: &Rule) -> bool {
         let settings = self.review.settings;
-        let is_set = |s: &&str| settings.has(s) && settings.boolean(s) != Some(false);
+        let is_set =
+            |s: &&str| self.has_setting(s) && settings.has(s) && settings.boolean(s) != Some(false);
         rule.off_until.is_none_or(|pointers| pointers.iter().any(is_set))
     }
 
@@ -282,7 +300,9 @@ impl<'r> Report<'r> {
         }
         let settings = self.review.settings;
         let denies = |pointer: &&str| {
-            settings.boolean(pointer) == Some(true) || settings.text_or_empty(pointer) == "deny"
+            self.has_setting(pointer)
+                && (settings.boolean(pointer) == Some(true)
+                    || settings.text_or_empty(pointer) == "deny")
         };
         Some(match given.unwrap_or(rule.level) {
             Level::Warn if rule.denies_with.iter().any(denies) => Level::Deny,
