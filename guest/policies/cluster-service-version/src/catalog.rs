@@ -16,6 +16,7 @@ use opgate_upstream::json::{self, Child};
 use crate::about::header::{self, CSV_27};
 use crate::csv::{Csv, IN_METADATA, Source};
 use crate::judge;
+use crate::object::Object;
 
 /// Properties `olm.csv.metadata` that are read for one package, in bytes: those of thousands of
 /// bundles.
@@ -101,7 +102,8 @@ impl Package<'_> {
     }
 
     fn judge(&self, object: &Document, source: Source, report: &mut Report<'_>) {
-        let mut csv = Csv::of(&self.review, object, source, report);
+        let object = Object::of(object);
+        let mut csv = Csv::of(&self.review, &object, source, report);
         // The request has the name of the package.
         csv.name = object.text_or_empty("/metadata/name");
         judge::all(&mut csv);

@@ -12,6 +12,8 @@
 
 use opgate_sdk::{Document, Kind, Level, Report, Review, Rule, Shape, escape};
 
+use crate::object::Object;
+
 const ANNOTATIONS: &str = "/metadata/annotations";
 const LABELS: &str = "/metadata/labels";
 
@@ -52,7 +54,7 @@ pub(crate) struct Csv<'a, 'r> {
     /// The request. Its old object is one that was evaluated before.
     pub(crate) review: &'a Review<'a>,
     /// The object.
-    pub(crate) object: &'a Document,
+    pub(crate) object: &'a Object<'a>,
     /// Its name; empty where a file has none.
     pub(crate) name: String,
     /// What rules find.
@@ -62,25 +64,51 @@ pub(crate) struct Csv<'a, 'r> {
     annotations: Vec<String>,
     /// Names of the labels, in byte order.
     labels: Vec<String>,
+    /// Values that an UPDATE does not change, as pointers.
+    unchanged: Vec<&'static str>,
+    /// [`Review::spares`].
+    spares: Option<&'a Document>,
 }
 
 impl<'a, 'r> Csv<'a, 'r> {
     /// The object of a review.
     pub(crate) fn of(
         review: &'a Review<'a>,
-        object: &'a Document,
+        object: &'a Object<'a>,
         source: Source,
         report: &'a mut Report<'r>,
     ) -> Self {
         Self {
             review,
             object,
-            name: review.name(object),
+            name: object.text("/metadata/name").unwrap_or_else(|| review.request.name().to_owned()),
             report,
             source,
             annotations: object.keys(ANNOTATIONS),
             labels: object.keys(LABELS),
+            unchanged: Vec::new(),
+            spares: review.spares(),
         }
+    }
+
+    /// Names values that an UPDATE does not change: nobody asks again about what is in them.
+    pub(crate) fn set_unchanged(&mut self, pointers: Vec<&'static str>) {
+        self.unchanged = pointers;
+    }
+
+    /// The object before an UPDATE, if findings about what did not change are left out.
+    pub(crate) fn spares(&self) -> Option<&'a Document> {
+        self.spares
+    }
+
+    /// Whether a value is known to be in one that does not change.
+    pub(crate) fn is_unchanged(&self, pointer: &str) -> bool {
+        let is_in = |whole: &&str| {
+            pointer
+                .strip_prefix(*whole)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.unchanged.iter().any(is_in)
     }
 
     /// Adds a finding about a field of the object.
@@ -147,12 +175,14 @@ impl<'a, 'r> Csv<'a, 'r> {
 
     /// Whether a rule must evaluate the value at the pointer, see [`Review::touches`].
     pub(crate) fn touches(&self, pointer: &str, shape: &Shape) -> bool {
-        self.review.touches(self.object, pointer, shape)
+        !self.is_unchanged(pointer)
+            && self.spares.is_none_or(|old| !shape.equal(self.object, old, pointer))
     }
 
     /// [`Csv::touches`] for a map or any other value that is compared as JSON.
     pub(crate) fn touches_json(&self, pointer: &str) -> bool {
-        self.review.touches_json(self.object, pointer)
+        !self.is_unchanged(pointer)
+            && self.spares.is_none_or(|old| !self.object.equal(pointer, old, pointer))
     }
 
     /// Whether a rule must evaluate an annotation: it is there or was there, and differs.
@@ -182,9 +212,12 @@ impl<'a, 'r> Csv<'a, 'r> {
             return None;
         }
         let pointer = annotation(name);
+        // Nearly always it is a text.
+        if let Some(text) = self.object.text(&pointer) {
+            return Some(text);
+        }
         match self.object.kind(&pointer) {
             Kind::Missing | Kind::Null => None,
-            Kind::Text => self.object.text(&pointer),
             _ => self.object.raw(&pointer).and_then(|json| String::from_utf8(json).ok()),
         }
     }
@@ -222,7 +255,8 @@ mod tests {
             (metadata, "spec.install.spec.deployments", "V"),
         ] {
             let mut report = Report::new(review);
-            let csv = Csv::of(&review, &object, source, &mut report);
+            let known = Object::of(&object);
+            let csv = Csv::of(&review, &known, source, &mut report);
             assert_eq!(csv.field(field), expected);
         }
     }

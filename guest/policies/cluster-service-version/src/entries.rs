@@ -15,6 +15,7 @@ use std::mem::{Discriminant, discriminant};
 use opgate_sdk::{Document, Kind, Report, Row, Rows, Rule};
 
 use crate::csv::Csv;
+use crate::object::Lists;
 
 /// Maximum length of a list of which every rule looks at all entries.
 const MOST: u32 = 5_000;
@@ -33,18 +34,34 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// The entries of the list at the pointer, for rules that deny; none if there is no list.
-    pub(crate) fn all(document: &Document, pointer: &str, columns: &[&str]) -> Self {
-        Self::up_to(MANY, document, pointer, columns)
+    pub(crate) fn all(object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
+        Self::up_to(MANY, object, pointer, columns)
     }
 
     /// The entries of the list at the pointer, of a very long one the first, for rules that warn.
-    pub(crate) fn first(document: &Document, pointer: &str, columns: &[&str]) -> Self {
-        Self::up_to(MOST, document, pointer, columns)
+    pub(crate) fn first(object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
+        Self::up_to(MOST, object, pointer, columns)
     }
 
-    fn up_to(most: u32, document: &Document, pointer: &str, columns: &[&str]) -> Self {
-        let length = document.length(pointer).unwrap_or_default();
-        let tables = if length <= most {
+    /// [`Entries::first`] of a list of a known length.
+    pub(crate) fn first_of(
+        length: u32,
+        document: &Document,
+        pointer: &str,
+        columns: &[&str],
+    ) -> Self {
+        Self::read(MOST, length, document, pointer, columns)
+    }
+
+    fn up_to(most: u32, object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
+        let length = object.length_of(pointer).unwrap_or_default();
+        Self::read(most, length, object.document(), pointer, columns)
+    }
+
+    fn read(most: u32, length: u32, document: &Document, pointer: &str, columns: &[&str]) -> Self {
+        let tables = if length == 0 {
+            Vec::new()
+        } else if length <= most {
             vec![document.rows(pointer, columns)]
         } else {
             let entry = |index| document.fields(&format!("{pointer}/{index}"), columns);
@@ -84,21 +101,19 @@ pub(crate) struct Changed {
 impl Changed {
     /// [`Entries::all`] of the list; none if an UPDATE leaves it as it is.
     pub(crate) fn all(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
-        Self::of(csv, pointer, |document| Entries::all(document, pointer, columns))
+        Self::of(MANY, csv, pointer, columns)
     }
 
     /// [`Entries::first`] of the list; none if an UPDATE leaves it as it is.
     pub(crate) fn first(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
-        Self::of(csv, pointer, |document| Entries::first(document, pointer, columns))
+        Self::of(MOST, csv, pointer, columns)
     }
 
-    fn of(
-        csv: &Csv<'_, '_>,
-        pointer: &str,
-        entries: impl Fn(&Document) -> Entries,
-    ) -> Option<Self> {
-        let before = || csv.review.spares().map(&entries);
-        csv.touches_json(pointer).then(|| Self { now: entries(csv.object), before: before() })
+    fn of(most: u32, csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
+        csv.touches_json(pointer).then(|| Self {
+            now: Entries::up_to(most, csv.object, pointer, columns),
+            before: csv.spares().map(|old| Entries::up_to(most, old, pointer, columns)),
+        })
     }
 
     /// The entries.

@@ -5,6 +5,7 @@ use opgate_sdk::{Kind, Report, Review, Row};
 use crate::about::header::{self, CSV_27};
 use crate::csv::{Csv, Source};
 use crate::neighbours::{conversion, required};
+use crate::object::Object;
 
 /// The files of a bundle. The registry reads the first document of each file in `manifests/`.
 pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
@@ -28,6 +29,7 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
     let preserving =
         conversion::preserving(manifests("CustomResourceDefinition").map(|(crd, ..)| crd));
     for (object, place, _) in manifests(header::KIND) {
+        let object = Object::of(&object);
         let mut csv = Csv::of(review, &object, Source::Object(place), report);
         required::in_bundle(&mut csv, &crds);
         conversion::in_bundle(&mut csv, &preserving);

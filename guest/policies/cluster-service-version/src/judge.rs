@@ -4,6 +4,7 @@ use opgate_sdk::copies::{Comparison, Marks};
 use opgate_sdk::{Report, Review, Shape};
 
 use crate::csv::{Csv, Source};
+use crate::object::Object;
 use crate::reads::CSVS;
 use crate::{about, annotations, images, install, neighbours, webhooks};
 
@@ -41,11 +42,17 @@ pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
     let marks = Marks::of(object, review.namespace());
     let claim = COPIES.examine(review, object, &marks, report);
     let review = Review { old: claim.old, ..*review };
-    let is_new = |pointer: &&str| review.touches_json(object, pointer);
-    if claim.is_exempt || !EVALUATED.iter().any(is_new) {
+    if claim.is_exempt {
         return;
     }
-    let mut csv = Csv::of(&review, object, Source::Object(String::new()), report);
+    let mut unchanged = EVALUATED.to_vec();
+    unchanged.retain(|pointer| !review.touches_json(object, pointer));
+    if unchanged.len() == EVALUATED.len() {
+        return;
+    }
+    let object = Object::of(object);
+    let mut csv = Csv::of(&review, &object, Source::Object(String::new()), report);
+    csv.set_unchanged(unchanged);
     all(&mut csv);
     neighbours::judge(&mut csv);
 }

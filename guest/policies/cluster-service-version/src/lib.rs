@@ -22,6 +22,7 @@ mod images;
 mod install;
 mod judge;
 mod neighbours;
+mod object;
 mod reads;
 mod targets;
 mod webhooks;

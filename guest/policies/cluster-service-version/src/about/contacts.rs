@@ -3,7 +3,7 @@
 use opgate_sdk::go::{mail, url};
 use opgate_sdk::{Kind, Shape, rule, rules};
 
-use super::{ELEMENTS, add_each, is_blank};
+use super::{add_each, first};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -29,18 +29,17 @@ enum Wrong {
 /// What is wrong with each element of a list of names, each with a contact.
 fn look(csv: &Csv<'_, '_>, list: &str, contact: &str, check: Check) -> Vec<Wrong> {
     let mut found = Vec::new();
-    for index in 0..csv.object.length(list).unwrap_or_default().min(ELEMENTS) {
-        let text = |member: &str| csv.object.text_or_empty(&format!("{list}/{index}/{member}"));
-        let (name, contact) = (text("name"), text(contact));
+    first(csv.object, list, &["/name", contact], |index, row| {
+        let [name, contact] = [0, 1].map(|column| row.text_or_empty(column));
         if name.is_empty() || contact.is_empty() {
             found.push(Wrong::Incomplete(index));
         }
         if !contact.is_empty()
-            && let Err(why) = check(&contact)
+            && let Err(why) = check(contact)
         {
             found.push(Wrong::Invalid(index, format!("{contact} is invalid: {why}")));
         }
-    }
+    });
     found
 }
 
@@ -93,10 +92,10 @@ fn maintainers(csv: &mut Csv<'_, '_>) {
     if !csv.knows("maintainers") || !csv.touches(MAINTAINERS, &shape) {
         return;
     }
-    if is_blank(csv.object, MAINTAINERS) || csv.object.kind(MAINTAINERS) != Kind::List {
+    if csv.object.is_blank(MAINTAINERS) || csv.object.kind(MAINTAINERS) != Kind::List {
         return csv.add(&CSV_12, "spec.maintainers", INCOMPLETE);
     }
-    let found = look(csv, MAINTAINERS, "email", mail::check_address);
+    let found = look(csv, MAINTAINERS, "/email", mail::check_address);
     add_each(csv, &CSV_12, found, |wrong| match wrong {
         Wrong::Incomplete(index) => (format!("spec.maintainers[{index}]"), INCOMPLETE.to_owned()),
         Wrong::Invalid(index, why) => (
@@ -149,7 +148,7 @@ fn links(csv: &mut Csv<'_, '_>) {
     if !csv.touches(LINKS, &Shape::List(&Shape::Struct(LINK))) {
         return;
     }
-    let found = look(csv, LINKS, "url", url::check_request_uri);
+    let found = look(csv, LINKS, "/url", url::check_request_uri);
     add_each(csv, &CSV_18, found, |wrong| match wrong {
         Wrong::Incomplete(index) => {
             let message = "csv.Spec.Links elements should contain both name and url";

@@ -3,7 +3,7 @@
 use opgate_sdk::{Shape, rule, rules};
 use opgate_upstream::version::Version;
 
-use super::{LONGEST, is_blank};
+use super::LONGEST;
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -91,7 +91,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     }
     let (text, is_text) = match csv.object.text(MIN_KUBE) {
         Some(text) => (text, true),
-        None if is_blank(csv.object, MIN_KUBE) => (String::new(), true),
+        None if csv.object.is_blank(MIN_KUBE) => (String::new(), true),
         // A number, most likely: it cannot be decoded, whatever it looks like.
         None => {
             let raw = csv.object.raw(MIN_KUBE).unwrap_or_default();

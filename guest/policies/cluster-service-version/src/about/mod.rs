@@ -21,9 +21,10 @@ pub(crate) mod required;
 pub(crate) mod versions;
 
 use opgate_sdk::go::{quote, shortened};
-use opgate_sdk::{Document, Kind, Report, Rule};
+use opgate_sdk::{Report, Row, Rule};
 
 use crate::csv::Csv;
+use crate::object::Object;
 
 /// Elements of a list that are looked at. No ClusterServiceVersion that people write has a hundredth
 /// of it, and an object has room for hundreds of thousands.
@@ -59,20 +60,26 @@ fn add_each<T>(
     csv.report.add_more(rule, found.count());
 }
 
+/// Visits the first elements of a list, with the values at the columns.
+fn first(object: &Object<'_>, list: &str, columns: &[&str], mut visit: impl FnMut(u32, Row<'_>)) {
+    let length = object.length(list).unwrap_or_default();
+    if length <= ELEMENTS {
+        for (index, row) in (0..).zip(object.rows(list, columns).iter()) {
+            visit(index, row);
+        }
+    } else {
+        for index in 0..ELEMENTS {
+            let fields = object.fields(&format!("{list}/{index}"), columns);
+            for row in fields.iter() {
+                visit(index, row);
+            }
+        }
+    }
+}
+
 /// A text for a message about its length.
 fn start(text: &str) -> String {
     quote(&shortened(text, 64))
-}
-
-/// Whether a value is missing, or the zero value of its type.
-fn is_blank(object: &Document, pointer: &str) -> bool {
-    match object.kind(pointer) {
-        Kind::Missing | Kind::Null => true,
-        // Two bytes are the quotes of an empty text.
-        Kind::Text => object.size(pointer) == Some(2),
-        Kind::List | Kind::Object => object.length(pointer) == Some(0),
-        Kind::Boolean | Kind::Number => false,
-    }
 }
 
 /// Whether one of the validators that are optional upstream is to run: the setting

@@ -4,7 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Shape, names, rule, rules};
 use opgate_upstream::version::Version;
 
-use super::{ELEMENTS, add_each, is_selected, versions};
+use super::{add_each, first, is_selected, versions};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
@@ -190,14 +190,11 @@ fn skipped(csv: &mut Csv<'_, '_>) {
         _ => return csv.add(&CSV_03, "spec.skips", NO_LIST),
     }
     let mut found = Vec::new();
-    for index in 0..csv.object.length(SKIPS).unwrap_or_default().min(ELEMENTS) {
-        match csv.object.text(&format!("{SKIPS}/{index}")) {
-            Some(name) if name.is_empty() => found.push((index, NO_LIST)),
-            Some(name) if name != csv.name => {}
-            Some(_) => found.push((index, "spec.skips names the CSV itself")),
-            None => found.push((index, NO_LIST)),
-        }
-    }
+    first(csv.object, SKIPS, &[""], |index, row| match row.text(0) {
+        Some("") | None => found.push((index, NO_LIST)),
+        Some(name) if name != csv.name => {}
+        Some(_) => found.push((index, "spec.skips names the CSV itself")),
+    });
     add_each(csv, &CSV_03, found, |(index, message)| {
         (format!("spec.skips[{index}]"), message.to_owned())
     });

@@ -2,8 +2,8 @@
 
 use opgate_sdk::{Shape, rule, rules};
 
-use super::is_blank;
 use crate::csv::Csv;
+use crate::object::is_blank;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_09, CSV_10, CSV_11, CSV_13];
@@ -36,8 +36,8 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
 fn is_missing(csv: &Csv<'_, '_>, member: &str) -> bool {
     let pointer = format!("/spec/{member}");
     csv.knows(member)
-        && is_blank(csv.object, &pointer)
-        && csv.review.spares().is_none_or(|old| !is_blank(old, &pointer))
+        && csv.object.is_blank(&pointer)
+        && csv.spares().is_none_or(|old| !is_blank(old, &pointer))
 }
 
 rule! {

@@ -30,7 +30,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
 /// Whether the version must be evaluated. OLM writes the version back as it reads it: `v1.0`
 /// becomes `1.0.0`, and none becomes `0.0.0`.
 pub(crate) fn touches(csv: &Csv<'_, '_>) -> bool {
-    csv.review.spares().is_none_or(|old| !is_same(csv.object, old))
+    csv.spares().is_none_or(|old| !is_same(csv.object, old))
 }
 
 fn is_same(object: &Document, old: &Document) -> bool {

@@ -232,7 +232,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         }
     };
     let is_fips = claims_fips(object);
-    let is_fips_new = is_fips && csv.review.spares().is_none_or(|old| !claims_fips(old));
+    let is_fips_new = is_fips && csv.spares().is_none_or(|old| !claims_fips(old));
     for label in &labels {
         let pointer = pointer(label);
         let field = format!("metadata.labels[{label}]");
@@ -266,7 +266,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
 
 /// CSV-76.
 fn defaults(csv: &mut Csv<'_, '_>, labels: &[String]) {
-    let old = csv.review.spares();
+    let old = csv.spares();
     let before = old.map(|old| old.keys("/metadata/labels")).unwrap_or_default();
     let before = before.iter().filter(|name| name.starts_with(ARCH) || name.starts_with(OS));
     if old.is_some() && before.eq(labels) {

@@ -70,7 +70,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         return;
     }
     let are_permissions_new = csv.touches_json("/spec/install/spec/clusterPermissions");
-    let old = csv.review.spares();
+    let old = csv.spares();
     let is_new = |feature: &&str| {
         are_permissions_new || old.is_none_or(|old| !features::declares(old, feature))
     };

@@ -168,7 +168,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec], are_deployments_ne
         return;
     }
     // If the claim is new, everything is.
-    let old = csv.review.spares().filter(|old| is_claimed(old, settings));
+    let old = csv.spares().filter(|old| is_claimed(old, settings));
     if old.is_some() && !are_deployments_new && !csv.touches_json(RELATED_IMAGES) {
         return;
     }

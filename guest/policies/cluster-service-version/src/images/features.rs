@@ -4,7 +4,7 @@
 //! file, both can be written without quotes; then the list or the boolean itself counts
 //! (decision E-9).
 
-use opgate_sdk::{Document, Kind};
+use opgate_sdk::{Document, Kind, Row};
 
 use crate::csv::annotation;
 
@@ -13,33 +13,34 @@ const LIST: &str = "operators.openshift.io/infrastructure-features";
 /// What the names of the other annotations start with.
 pub(super) const PREFIX: &str = "features.operators.openshift.io/";
 
-/// Whether the list of features has this one.
-fn lists(csv: &Document, feature: &str) -> bool {
-    let pointer = annotation(LIST);
-    let has = |document: &Document, pointer: &str| {
-        document.rows(pointer, &[""]).iter().any(|row| row.text(0) == Some(feature))
-    };
-    match csv.kind(&pointer) {
-        Kind::Text => {
-            let text = csv.text(&pointer).filter(|text| text.contains(feature));
-            text.and_then(|text| Document::parse(&text).ok()).is_some_and(|list| has(&list, ""))
-        }
-        _ => has(csv, &pointer),
-    }
-}
-
 /// Whether the annotation of a feature says `true`.
 pub(super) fn declares(csv: &Document, feature: &str) -> bool {
-    let pointer = annotation(&format!("{PREFIX}{feature}"));
-    match csv.kind(&pointer) {
-        Kind::Text => csv.text(&pointer).is_some_and(|text| text == "true"),
-        _ => csv.boolean(&pointer) == Some(true),
-    }
+    let fields = csv.fields("", &[&annotation(&format!("{PREFIX}{feature}"))]);
+    fields.iter().any(|row| is_declared(row, 0))
 }
 
 /// Whether it claims a feature that has a name in the list, and another one as an annotation.
 pub(super) fn claims(csv: &Document, listed: &str, declared: &str) -> bool {
-    lists(csv, listed) || declares(csv, declared)
+    let list = annotation(LIST);
+    let fields = csv.fields("", &[&list, &annotation(&format!("{PREFIX}{declared}"))]);
+    fields.iter().any(|row| is_declared(row, 1) || is_listed(csv, &list, row, listed))
+}
+
+fn is_declared(row: Row<'_>, column: usize) -> bool {
+    row.text(column) == Some("true") || row.boolean(column) == Some(true)
+}
+
+/// Whether the list of features, the first column, has this one.
+fn is_listed(csv: &Document, pointer: &str, row: Row<'_>, feature: &str) -> bool {
+    let has = |document: &Document, pointer: &str| {
+        document.rows(pointer, &[""]).iter().any(|row| row.text(0) == Some(feature))
+    };
+    match row.text(0) {
+        Some(text) => {
+            text.contains(feature) && Document::parse(text).is_ok_and(|list| has(&list, ""))
+        }
+        None => row.kind(0) == Kind::List && has(csv, pointer),
+    }
 }
 
 #[cfg(test)]

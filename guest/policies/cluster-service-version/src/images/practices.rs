@@ -73,7 +73,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
         let had_none = |old: &Document| {
             old.has(&pointer) && !old.has(&format!("{pointer}/resources/requests"))
         };
-        if csv.review.spares().is_some_and(had_none) {
+        if csv.spares().is_some_and(had_none) {
             return;
         }
         let object = csv.object;

@@ -93,7 +93,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     if csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
         return;
     }
-    let old = csv.review.spares();
+    let old = csv.spares();
     let images_before: BTreeSet<String> = old.map(images).unwrap_or_default();
     let names_before = old.map(names).unwrap_or_default();
     let mut names_so_far: BTreeMap<String, usize> = BTreeMap::new();

@@ -237,7 +237,7 @@ fn backed(csv: &mut Csv<'_, '_>) {
     if !owns_any || !csv.knows("install") || !is_new {
         return;
     }
-    let before = csv.review.spares().map(Served::of);
+    let before = csv.spares().map(Served::of);
     let before: HashSet<_> = before.iter().flat_map(Served::lost).map(|(_, api)| api).collect();
     let mut wrong = Findings::of(&CSV_47);
     for (index, api) in Served::of(csv.object).lost() {

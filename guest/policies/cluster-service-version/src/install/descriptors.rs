@@ -90,7 +90,8 @@ pub(super) fn judge(
             }
             let pointer = format!("{pointer}/{index}/{list}");
             if csv.touches_json(&pointer) {
-                let list = List { pointer, field: format!("{place}[{index}].{list}"), list };
+                let field = format!("{place}[{index}].{list}");
+                let list = List { pointer, field, list, length };
                 list.judge(csv, api.text_or_empty(name), &mut wrong);
             }
         }
@@ -101,12 +102,14 @@ struct List {
     pointer: String,
     field: String,
     list: &'static str,
+    length: u32,
 }
 
 impl List {
     fn judge(&self, csv: &mut Csv<'_, '_>, api: &str, wrong: &mut Findings) {
         let object = csv.object;
-        for (index, row) in Entries::first(object, &self.pointer, &COLUMNS).iter() {
+        let entries = Entries::first_of(self.length, object, &self.pointer, &COLUMNS);
+        for (index, row) in entries.iter() {
             if wrong.is_full() {
                 return;
             }

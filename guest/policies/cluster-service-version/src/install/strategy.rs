@@ -69,7 +69,7 @@ rule! {
 }
 
 fn present(csv: &mut Csv<'_, '_>) {
-    let before = csv.review.spares().map(missing_parts).unwrap_or_default();
+    let before = csv.spares().map(missing_parts).unwrap_or_default();
     for (field, part) in missing_parts(csv.object) {
         let lacked_it = |(_, was): &(_, &str)| was.is_empty() || *was == part;
         if !before.iter().any(lacked_it) {

@@ -187,7 +187,7 @@ fn rivals(csv: &mut Csv<'_, '_>, targets: &[Target]) {
         return;
     }
     // Where the chain changes, a CSV that was linked may be a rival.
-    let known = match csv.review.spares().filter(|_| !new_chain) {
+    let known = match csv.spares().filter(|_| !new_chain) {
         Some(old) => conversion::names(old),
         None => BTreeSet::new(),
     };

@@ -23,6 +23,7 @@ use opgate_sdk::{Document, Kind, Row};
 
 use crate::csv::Csv;
 use crate::entries::Entries;
+use crate::object::Lists;
 
 const LIST: &str = "/spec/webhookdefinitions";
 const COLUMNS: [&str; 8] = [
@@ -40,6 +41,9 @@ const REQUIRED: [(&str, usize); 4] =
     [("admissionReviewVersions", 3), ("generateName", 1), ("sideEffects", 4), ("type", 0)];
 
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+    if csv.is_unchanged("/spec") {
+        return;
+    }
     let definitions = Definitions::of(csv);
     if definitions.list.is_empty() {
         return;
@@ -125,10 +129,7 @@ impl Definition {
 }
 
 /// The definitions of an object.
-fn all(csv: &Document) -> Vec<Definition> {
-    if csv.length(LIST).is_none_or(|length| length == 0) {
-        return Vec::new();
-    }
+fn all(csv: &impl Lists) -> Vec<Definition> {
     Entries::all(csv, LIST, &COLUMNS).iter().map(Definition::of).collect()
 }
 
@@ -152,7 +153,7 @@ struct Before<'a> {
 impl<'a> Definitions<'a> {
     fn of(csv: &Csv<'a, '_>) -> Self {
         let list = all(csv.object);
-        let before = csv.review.spares().filter(|_| !list.is_empty()).map(|csv| {
+        let before = csv.spares().filter(|_| !list.is_empty()).map(|csv| {
             let now = list.iter().map(|definition| definition.name.clone()).collect();
             let list = all(csv);
             let names = list.iter().rev().map(|d| (d.name.clone(), d.index));
