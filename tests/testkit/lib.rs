@@ -23,6 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 pub mod bombs;
 pub mod catalog;
+pub mod csv;
 pub mod fake;
 pub mod forwarder;
 pub mod objects;
