@@ -1,6 +1,6 @@
 //! `opgate rules`: every rule of the configured policies, and the pages that explain them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::report::page::{Pages, markdown};
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{MatchRule, Policy, Rule, RuleLevel, Set};
+use opgate_admission::policy::{Policy, Rule, RuleLevel, Set};
 use opgate_files::GROUP;
 
 /// What to do with a rule.
@@ -110,7 +110,7 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
                 let level = policy.level(&rule.id);
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
                 let Rule { id, title, .. } = rule;
-                let only = if narrowing(policy, rule).is_empty() { "" } else { NARROWED };
+                let only = Narrowing::of(policy, rule).note();
                 writeln!(out, "{id:8} {level:4} {:width$} {title}{only}", policy.name)?;
             }
         }
@@ -191,30 +191,52 @@ fn rules_of(set: &Set) -> impl Iterator<Item = (&Policy, &Rule)> {
     policies.flat_map(|policy| policy.descriptor.rules.iter().map(move |rule| (&**policy, rule)))
 }
 
-/// What the table says of a rule whose requests are narrowed.
-const NARROWED: &str = " (sent only where it can matter)";
+/// How the webhook narrows the requests that a rule looks at. Other rules can need the rest.
+#[derive(Default)]
+struct Narrowing {
+    /// `resources: condition`, each once.
+    texts: Vec<String>,
+    /// Resources of which not all requests are sent.
+    resources: BTreeSet<String>,
+    /// Whether all requests for other resources are sent.
+    is_partial: bool,
+}
 
-/// How the webhook narrows the requests that a rule looks at; empty if the API server sends all of
-/// them for some of its kinds. Other rules can need the rest.
-fn narrowing(policy: &Policy, rule: &Rule) -> Vec<String> {
-    let matches = policy.descriptor.matches.iter().filter(|one| one.rules.contains(&rule.id));
-    let of = |one: &MatchRule| {
-        let conditions = one.conditions.iter().map(|c| c.expression.clone());
-        let labels = Some(one.namespace_labels.clone()).filter(|labels| !labels.is_empty());
-        conditions.chain(labels.map(|labels| format!("namespaces: {labels}"))).collect::<Vec<_>>()
-    };
-    let mut all = Vec::new();
-    for narrowed in matches.filter(|one| one.groups != [GROUP]).map(of) {
-        if narrowed.is_empty() {
-            return Vec::new();
-        }
-        for text in narrowed {
-            if !all.contains(&text) {
-                all.push(text);
+impl Narrowing {
+    fn of(policy: &Policy, rule: &Rule) -> Self {
+        let mut all = Self::default();
+        let matches = policy.descriptor.matches.iter();
+        let matches = matches.filter(|one| one.rules.contains(&rule.id) && one.groups != [GROUP]);
+        for one in matches {
+            let conditions = one.conditions.iter().map(|c| c.expression.clone());
+            let labels = Some(&one.namespace_labels).filter(|labels| !labels.is_empty());
+            let labels = labels.map(|labels| format!("namespaces {labels}"));
+            let settings = one.enabled_by.iter().map(|pointer| {
+                format!("the setting {}", pointer.trim_start_matches('/').replace('/', "."))
+            });
+            let texts: Vec<_> = settings.chain(labels).chain(conditions).collect();
+            all.is_partial |= texts.is_empty();
+            let resources = one.resources.join(", ");
+            for text in texts {
+                let text = format!("{resources}: {text}");
+                if !all.texts.contains(&text) {
+                    all.texts.push(text);
+                }
+                all.resources.extend(one.resources.iter().cloned());
             }
         }
+        all
     }
-    all
+
+    /// What the table says of it.
+    fn note(&self) -> String {
+        let resources: Vec<_> = self.resources.iter().map(String::as_str).collect();
+        match (self.texts.is_empty(), self.is_partial) {
+            (true, _) => String::new(),
+            (false, false) => " (sent only where it can matter)".to_owned(),
+            (false, true) => format!(" ({}: sent only where it can matter)", resources.join(", ")),
+        }
+    }
 }
 
 fn operations(rule: &Rule) -> Vec<&'static str> {
@@ -231,6 +253,6 @@ fn as_json(policy: &Policy, rule: &Rule) -> serde_json::Value {
         "default": rule.default.as_str(),
         "title": rule.title,
         "source": rule.source,
-        "sentOnlyWhere": narrowing(policy, rule),
+        "sentOnlyWhere": Narrowing::of(policy, rule).texts,
     })
 }
