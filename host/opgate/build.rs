@@ -13,6 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::{env, fs};
 
+use aws_lc_rs::digest::{SHA256, digest as hash};
 use opgate_pack::{Guest, components};
 use opgate_unsafe::Image;
 
@@ -57,10 +58,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
                 fs::write(&wasm, &component)?;
             }
+            let digest = digest(&component);
             let (wasm, image) = (wasm.display(), image.display());
             writeln!(
                 list,
-                "    Builtin {{ name: \"{policy}\", component: include_bytes!(r\"{wasm}\"), image: opgate_unsafe::embedded_image!(r\"{image}\") }},"
+                "    Builtin {{ name: \"{policy}\", digest: \"{digest}\", component: include_bytes!(r\"{wasm}\"), image: opgate_unsafe::embedded_image!(r\"{image}\") }},"
             )?;
         }
     }
@@ -68,4 +70,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     list.push_str("]\n");
     fs::write(out.join("builtin.rs"), list)?;
     Ok(())
+}
+
+/// `sha256:…` of a component, as the engine has it of others.
+fn digest(component: &[u8]) -> String {
+    let hash = hash(&SHA256, component);
+    let hex = hash.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("sha256:".to_owned()).chain(hex).collect()
 }

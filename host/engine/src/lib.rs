@@ -184,7 +184,7 @@ impl Engine {
             .unwrap_or_else(|_| Err(LoadError::NotCompiled("it makes the engine panic".to_owned())))
     }
 
-    /// Loads a policy that the build compiled. If the image does not fit this engine, which happens
+    /// Loads a policy that the build compiled, with the digest of its component. If the image does not fit this engine, which happens
     /// without a pool, the component is compiled.
     ///
     /// # Errors
@@ -192,10 +192,11 @@ impl Engine {
     pub fn load_builtin(
         self: &Arc<Self>,
         component: &[u8],
+        digest: &str,
         image: &Image,
     ) -> Result<Module, LoadError> {
         match image.load(&self.engine) {
-            Ok(loaded) => self.link(&loaded, digest(component)),
+            Ok(loaded) => self.link(&loaded, digest.to_owned()),
             Err(error) => {
                 tracing::debug!(%error, "the embedded image does not fit; compiling");
                 self.load(component, true)

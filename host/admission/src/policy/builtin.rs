@@ -10,6 +10,8 @@ pub struct Builtin {
     pub name: &'static str,
     /// The component.
     pub component: &'static [u8],
+    /// `sha256:…` of the component, which is not read as long as the image fits.
+    pub digest: &'static str,
     /// The native code that the build compiled from it.
     pub image: Image,
 }

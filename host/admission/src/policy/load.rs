@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, MatchRule, Read, Rule};
-use super::{Descriptor, Lane, Policy, Requests, RuleLevel, schema};
+use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, schema};
 use crate::cluster::Reading;
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
@@ -174,7 +174,8 @@ fn open(
         ModuleSource::Builtin(name) => {
             let found = configuration.builtins.iter().find(|b| b.name == name);
             let builtin = found.ok_or_else(|| format!("there is no built-in policy {name:?}"))?;
-            engine.load_builtin(builtin.component, &builtin.image).map_err(|e| e.to_string())
+            let Builtin { component, digest, image, .. } = builtin;
+            engine.load_builtin(component, digest, image).map_err(|e| e.to_string())
         }
         ModuleSource::File(path) => {
             let bytes = read(path).map_err(|e| format!("{}: {e}", path.display()))?;
