@@ -34,3 +34,4 @@ mod sent;
 mod vectors;
 mod view;
 mod waivers;
+mod worst;

@@ -29,6 +29,7 @@ pub mod forwarder;
 pub mod objects;
 pub mod plane;
 pub mod reviews;
+pub mod worst;
 
 /// Name in the serving certificates of the tests.
 pub const HOST: &str = "opgate.test";
