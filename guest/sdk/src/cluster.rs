@@ -48,6 +48,9 @@ pub struct Match<'q> {
     pub absent: bool,
 }
 
+/// Maximum number of values of a [`Match`], see `wit/policy.wit`. Ask several times for more.
+pub const VALUES: usize = 65_536;
+
 /// Maximum sizes of pages, see `wit/policy.wit`.
 const DOCUMENTS: u32 = 256;
 const NAMES: u32 = 16_384;

@@ -89,15 +89,15 @@ impl ApiSet {
     /// of a custom resource definition without a dot has no group and provides nothing.
     #[must_use]
     pub fn of_csv(csv: &Document) -> Self {
-        let resources = csv.items("/spec/customresourcedefinitions/owned").filter_map(|owned| {
-            let name = owned.text_or_empty("/name");
-            let (_, group) = name.split_once('.')?;
-            Some(Api::new(&owned.text_or_empty("/kind"), &owned.text_or_empty("/version"), group))
+        let owned = |pointer| csv.rows(pointer, &["/kind", "/version", "/name", "/group"]);
+        let resources = owned("/spec/customresourcedefinitions/owned");
+        let resources = resources.iter().filter_map(|owned| {
+            let (_, group) = owned.text_or_empty(2).split_once('.')?;
+            Some(Api::new(owned.text_or_empty(0), owned.text_or_empty(1), group))
         });
-        let services = csv.items("/spec/apiservicedefinitions/owned").map(|owned| {
-            let [kind, version, group] =
-                ["/kind", "/version", "/group"].map(|pointer| owned.text_or_empty(pointer));
-            Api { kind, version, group }
+        let services = owned("/spec/apiservicedefinitions/owned");
+        let services = services.iter().map(|owned| {
+            Api::new(owned.text_or_empty(0), owned.text_or_empty(1), owned.text_or_empty(3))
         });
         resources.chain(services).collect()
     }

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::Document;
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{Match, Query, ReadError, VALUES};
 
 use crate::apis::{self, Api, ApiSet};
 use crate::groups::{
@@ -71,34 +71,9 @@ pub(crate) fn find(
     if mine.is_empty() || texts.is_empty() {
         return Ok(Rivals::default());
     }
-    let provided = Match { index: "provided", values: &texts, absent: false };
     let mut search = Search { own, mine, found: BTreeSet::new(), undecided: None, large: false };
-    if mine.is_all() {
-        search.through(&[provided], By::Own)?;
-    } else {
-        let names: Vec<String> = mine.iter().cloned().collect();
-        let here = Match { index: "namespace", values: &names, absent: false };
-        search.through(&[provided, here], By::Own)?;
-        let is_long = names.len() > MANY;
-        let mut names = names;
-        let count = names.len();
-        names.push(String::new());
-        // By the status and by the spec: either can be out of date, and others than OLM may write
-        // the status.
-        let status = Match { index: "targets", values: &names, absent: true };
-        search.through(&[provided, status], By::Status)?;
-        if is_long {
-            search.through(&[provided], By::Whole)?;
-        }
-        if !is_long || search.large {
-            let spec = Match { index: "named", values: &names, absent: true };
-            search.through(&[provided, spec], By::Spec)?;
-        }
-        if search.large {
-            let plain = names.get(..count).unwrap_or_default();
-            let status = Match { index: "targets", values: plain, absent: false };
-            search.through(&[provided, status], By::Named)?;
-        }
+    for texts in texts.chunks(VALUES) {
+        search.providers(texts)?;
     }
     search.into_rivals(wanted)
 }
@@ -136,6 +111,39 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
+    /// Finds the groups that provide one of the APIs with these texts.
+    fn providers(&mut self, texts: &[String]) -> Result<(), ReadError> {
+        let provided = Match { index: "provided", values: texts, absent: false };
+        if self.mine.is_all() {
+            self.through(&[provided], By::Own)?;
+        } else {
+            let names: Vec<String> = self.mine.iter().cloned().collect();
+            let here = Match { index: "namespace", values: &names, absent: false };
+            self.through(&[provided, here], By::Own)?;
+            let is_long = names.len() > MANY;
+            let mut names = names;
+            let count = names.len();
+            names.push(String::new());
+            // By the status and by the spec: either can be out of date, and others than OLM may write
+            // the status.
+            let status = Match { index: "targets", values: &names, absent: true };
+            self.through(&[provided, status], By::Status)?;
+            if is_long {
+                self.through(&[provided], By::Whole)?;
+            }
+            if !is_long || self.large {
+                let spec = Match { index: "named", values: &names, absent: true };
+                self.through(&[provided, spec], By::Spec)?;
+            }
+            if self.large {
+                let plain = names.get(..count).unwrap_or_default();
+                let status = Match { index: "targets", values: plain, absent: false };
+                self.through(&[provided, status], By::Named)?;
+            }
+        }
+        Ok(())
+    }
+
     fn through(&mut self, matches: &[Match<'_>], by: By) -> Result<(), ReadError> {
         GROUPS.each(Query { matches, ..Query::default() }, |group| {
             self.look_at(&group, by);

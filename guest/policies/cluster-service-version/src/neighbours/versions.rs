@@ -5,7 +5,7 @@
 //! of owned CRDs
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Match, ObjectName, Query, ReadError};
 use opgate_sdk::{Document, Operation, Row, escape, rule, rules};
@@ -157,10 +157,10 @@ fn candidates(
         let by_label = [Match { index: "label-word", values: &values, absent: false }];
         names.extend(CSVS.names(Query { matches: &by_label, ..Query::default() })?);
     }
-    let names = names.into_iter().map(|other| ((other.namespace, other.name), ()));
     // In byte order, each once.
-    let names: BTreeMap<_, _> = names.collect();
-    Ok(names.into_keys().map(|(namespace, name)| ObjectName { namespace, name }))
+    names.sort_unstable();
+    names.dedup();
+    Ok(names.into_iter())
 }
 
 /// The text before the first dot.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{Match, Query, ReadError, VALUES};
 use opgate_sdk::{Document, Report, Review, Shape, is_terminating, rule, rules};
 
 use crate::kinds::CSV;
@@ -91,7 +91,10 @@ fn resources(csv: &Owner<'_>, old: Option<&Document>, report: &mut Report<'_>) {
         return;
     }
     let known: BTreeSet<_> = match old {
-        Some(old) => old.items(RESOURCES).filter_map(|owned| owned.text("/name")).collect(),
+        Some(old) => {
+            let rows = old.rows(RESOURCES, &["/name"]);
+            rows.iter().filter_map(|owned| owned.text(0).map(str::to_owned)).collect()
+        }
         None => BTreeSet::new(),
     };
     let shared = csv.shares_resource(&known);
@@ -187,38 +190,47 @@ impl Owner<'_> {
     /// Another version in the namespace that owns one of its custom resource definitions, without
     /// the known ones.
     fn shares_resource(&self, known: &BTreeSet<String>) -> Result<Option<String>, ReadError> {
-        let names = self.object.items(RESOURCES).filter_map(|owned| owned.text("/name"));
-        let names: Vec<_> = names.filter(|name| !known.contains(name)).collect();
-        let matches = [Match { index: "crd", values: &names, absent: false }];
-        let query =
-            Query { namespace: Some(self.namespace), matches: &matches, ..Query::default() };
-        self.any(names.is_empty(), query)
+        let rows = self.object.rows(RESOURCES, &["/name"]);
+        let names = rows.iter().filter_map(|owned| owned.text(0));
+        let names: BTreeSet<_> = names.filter(|name| !known.contains(*name)).collect();
+        let names: Vec<_> = names.into_iter().map(str::to_owned).collect();
+        self.any("crd", &names, Some(self.namespace))
     }
 
     /// Another version in the cluster that owns one of its API services.
     fn shares_service(&self) -> Result<Option<String>, ReadError> {
-        let service =
-            |owned: Document| (owned.text_or_empty("/group"), owned.text_or_empty("/version"));
-        let services: BTreeSet<_> = self.object.items(SERVICES).map(service).collect();
+        let rows = self.object.rows(SERVICES, &["/group", "/version"]);
         // Exactly these: the other APIs of another version can be a megabyte, and are not read.
-        let values: Vec<_> =
-            services.iter().map(|(group, version)| format!("{group}/{version}")).collect();
-        let matches = [Match { index: "apiservice", values: &values, absent: false }];
-        self.any(values.is_empty(), Query { matches: &matches, ..Query::default() })
+        let services = rows.iter().map(|owned| {
+            let (group, version) = (owned.text_or_empty(0), owned.text_or_empty(1));
+            format!("{group}/{version}")
+        });
+        let mut values: Vec<_> = services.collect();
+        values.sort_unstable();
+        values.dedup();
+        self.any("apiservice", &values, None)
     }
 
-    /// The first version of the query that is a second owner.
-    fn any(&self, owns_nothing: bool, query: Query<'_>) -> Result<Option<String>, ReadError> {
-        if owns_nothing {
-            return Ok(None);
+    /// The first version that is a second owner of one of the values.
+    fn any(
+        &self,
+        index: &str,
+        values: &[String],
+        namespace: Option<&str>,
+    ) -> Result<Option<String>, ReadError> {
+        for values in values.chunks(VALUES) {
+            let matches = [Match { index, values, absent: false }];
+            let mut found = Ok(None);
+            CSVS.each(Query { namespace, matches: &matches, ..Query::default() }, |other| {
+                // Copies are not among them: the read excludes OLM's label.
+                found = self.is_owner_beside(&other).map(|is| is.then(|| self.name_of(&other)));
+                found == Ok(None)
+            })?;
+            if found != Ok(None) {
+                return found;
+            }
         }
-        let mut found = Ok(None);
-        CSVS.each(query, |other| {
-            // Copies are not among them: the read excludes OLM's label.
-            found = self.is_owner_beside(&other).map(|is| is.then(|| self.name_of(&other)));
-            found == Ok(None)
-        })?;
-        found
+        Ok(None)
     }
 
     /// Name of another version, with its namespace where that is another one.
