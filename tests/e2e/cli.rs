@@ -718,7 +718,7 @@ fn the_demo_shows_the_main_job() {
     assert!(shown.contains(denial), "{shown}");
     let conflict = "admission webhook \"voperatorgroups.operators.coreos.com\" denied the request: intersecting operatorgroups provide the same apis: OperatorGroup metrics/metrics-operators (namespaces: monitoring) also provides Prometheus.v1.monitoring.coreos.com";
     assert!(shown.contains(conflict), "{shown}");
-    let refused = "admission webhook \"vclusterserviceversions-cluster-service-version.operators.coreos.com\" denied the request: only AllNamespaces InstallModeType is supported when conversionCRDs is present\n         Repair: set supported: false for SingleNamespace (opgate rules explain CSV-92)\nallowed  create it with AllNamespaces as the only install mode (";
+    let refused = "admission webhook \"voperatorgroups.operators.coreos.com\" denied the request: only AllNamespaces InstallModeType is supported when conversionCRDs is present\n         Repair: set supported: false for SingleNamespace (opgate rules explain CSV-92)\nallowed  create it with AllNamespaces as the only install mode (";
     assert!(shown.contains(refused), "{shown}");
     assert_eq!(shown.matches("denied  ").count(), 3, "{shown}");
     assert_eq!(shown.matches("allowed ").count(), 9, "{shown}");

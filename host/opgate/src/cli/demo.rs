@@ -210,9 +210,7 @@ async fn send(
     if let Some(status) = response.get("status").filter(|_| !allowed) {
         let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
         // The names that `opgate manifests webhook` gives.
-        let webhook = if review.contains("\"kind\":\"ClusterServiceVersion\"") {
-            "vclusterserviceversions-cluster-service-version.operators.coreos.com"
-        } else if review.contains("\"operators.coreos.com\"") {
+        let webhook = if review.contains("\"operators.coreos.com\"") {
             "voperatorgroups.operators.coreos.com"
         } else {
             "vbundles.core.rukpak.io"

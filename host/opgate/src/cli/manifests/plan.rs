@@ -16,7 +16,9 @@
 //!
 //! `/validate` asks every policy that matches, and API servers call every webhook that matches. That
 //! path is therefore only for a webhook whose requests no other webhook can match, whatever its
-//! failure policy, namespaces and conditions. Otherwise the path names the policies. What is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
+//! failure policy, namespaces and conditions. Otherwise the path names the policies. A policy that
+//! wants some of these requests in another way, such as with another failure policy, has a webhook
+//! of its own: its failures must not block them. What is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
 //! groups, or in namespaces with different labels, may be asked twice. It gives the same verdict both
 //! times, and API servers show a warning once.
 
@@ -38,12 +40,19 @@ pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
     for class in grouped(matches, is_alike) {
         if is_alone(&class, matches) {
             planned.push(Planned::of(class, false));
-        } else if agree(&class) {
-            planned.push(Planned::of(class, true));
-        } else {
-            let apart = grouped(class, is_of_one_policy).into_iter();
-            planned.extend(apart.map(|of_one| Planned::of(of_one, true)));
+            continue;
         }
+        let (mut apart, together): (Vec<_>, Vec<_>) = class
+            .iter()
+            .copied()
+            .partition(|matched| is_asked_more(matched.policy, &class, matches));
+        if agree(&together) {
+            planned.extend((!together.is_empty()).then(|| Planned::of(together, true)));
+        } else {
+            apart.extend(together);
+        }
+        let apart = grouped(apart, is_of_one_policy).into_iter();
+        planned.extend(apart.map(|of_one| Planned::of(of_one, true)));
     }
     // Where two would have the same name, the one that guards has it.
     planned.sort_by_key(|webhook| !webhook.blocks());
@@ -120,6 +129,16 @@ fn overlap(a: &Match<'_>, b: &Match<'_>) -> bool {
 /// for `pods` as well.
 pub(super) fn parts(resource: &str) -> (&str, &str) {
     resource.split_once('/').unwrap_or((resource, ""))
+}
+
+/// Whether a policy of a class, where it shares a webhook with the others, is also asked what it wants
+/// to see in another way: for example without a failure policy of `Fail`.
+fn is_asked_more(policy: &PolicyFacts<'_>, class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
+    let of_class = |a: &Match<'_>| class.iter().any(|b| std::ptr::eq(*b, a));
+    let elsewhere = matches.iter().filter(|a| a.policy.name == policy.name && !of_class(a));
+    elsewhere
+        .into_iter()
+        .any(|a| class.iter().any(|b| b.policy.name != policy.name && overlap(a, b)))
 }
 
 /// Whether nobody misses a request where the policies of a class share a webhook.
@@ -200,6 +219,17 @@ mod tests {
         for (policies, expected) in cases {
             assert_eq!(shown(&policies), expected);
         }
+        // One that blocks some requests and only warns of others does not block those others.
+        let mut advice = bundles[0].clone();
+        advice.can_deny = false;
+        let mixed = [deployments[0].clone(), advice];
+        let policies = [policy("a", &bundles), policy("b", &bundles), policy("c", &mixed)];
+        let expected = [
+            both,
+            "vbundledeployments.core.rukpak.io /validate/c Fail",
+            "vbundles-c.core.rukpak.io /validate/c Ignore",
+        ];
+        assert_eq!(shown(&policies), expected);
         let ab = [policy("a", &bundles), policy("b", &bundles)];
         assert_eq!(webhooks(&ab)[0]["rules"].as_array().unwrap().len(), 1);
     }
