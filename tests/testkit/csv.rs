@@ -270,7 +270,7 @@ fn webhook(number: usize) -> Value {
 #[must_use]
 pub fn labelled(csv: &Value) -> Value {
     changed(csv, "/metadata/labels", |labels| {
-        drop(labels.insert("olm.managed".into(), json!("true")))
+        drop(labels.insert("olm.managed".into(), json!("true")));
     })
 }
 

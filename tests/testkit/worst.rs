@@ -221,7 +221,7 @@ const SHAPES: [Shape; 44] = [
     (
         "examples",
         r#"{"metadata":{"name":"a.v1.0.0","annotations":{"alm-examples":"["#,
-        |_, c| format!(r#"{{'apiVersion':'a/v1','kind':'{c}'}}"#),
+        |_, c| format!(r"{{'apiVersion':'a/v1','kind':'{c}'}}"),
         "]\"}},\"spec\":{}}",
     ),
     (
@@ -233,7 +233,7 @@ const SHAPES: [Shape; 44] = [
     (
         "properties",
         r#"{"metadata":{"name":"a.v1.0.0","annotations":{"olm.properties":"["#,
-        |_, c| format!(r#"{{'type':'{c}','value':1}}"#),
+        |_, c| format!(r"{{'type':'{c}','value':1}}"),
         "]\"}},\"spec\":{}}",
     ),
     (
