@@ -135,10 +135,8 @@ pub(super) fn parts(resource: &str) -> (&str, &str) {
 /// to see in another way: for example without a failure policy of `Fail`.
 fn is_asked_more(policy: &PolicyFacts<'_>, class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
     let of_class = |a: &Match<'_>| class.iter().any(|b| std::ptr::eq(*b, a));
-    let elsewhere = matches.iter().filter(|a| a.policy.name == policy.name && !of_class(a));
-    elsewhere
-        .into_iter()
-        .any(|a| class.iter().any(|b| b.policy.name != policy.name && overlap(a, b)))
+    let mut elsewhere = matches.iter().filter(|a| a.policy.name == policy.name && !of_class(a));
+    elsewhere.any(|a| class.iter().any(|b| b.policy.name != policy.name && overlap(a, b)))
 }
 
 /// Whether nobody misses a request where the policies of a class share a webhook.
