@@ -56,6 +56,7 @@
     reason = "tests may panic, and so may what they share"
 )]
 
+pub mod any;
 mod documents;
 pub mod native;
 
