@@ -1,7 +1,7 @@
 //! `opgate demo`: the main job in a few seconds, without a cluster.
 //!
-//! A server with throw-away certificates and a small cluster from a file, the sample reviews over TLS to
-//! it, as an API server sends them, and what `kubectl` would print of the answers.
+//! A server with throw-away certificates and a small cluster from a file, sample reviews over TLS to it, as
+//! an API server sends them, and the answers. The output fits a terminal of 24 lines of 80 columns.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -38,60 +38,51 @@ pub(super) struct Demo {}
 /// one in `operators` that serves all namespaces.
 const CLUSTER: &str = include_str!("../../../../tests/context/demo.json");
 
-/// Recorded by an API server while the examples of the documentation were applied to it.
-const REVIEWS: [(&str, &str); 10] = [
-    (
-        "create Bundle combo-tag-ref from a Git tag",
-        include_str!("../../../../tests/reviews/006-create-bundles-combo-tag-ref.json"),
-    ),
-    (
-        "change its tag from v0.0.2 to v0.0.3",
-        include_str!("../../../../tests/reviews/007-update-bundles-combo-tag-ref.json"),
-    ),
-    (
-        "add a label to it",
-        include_str!("../../../../tests/reviews/008-update-bundles-combo-tag-ref.json"),
-    ),
-    (
-        "create Bundle my-bundle from an image digest",
-        include_str!("../../../../tests/reviews/009-create-bundles-my-bundle.json"),
-    ),
-    (
-        "create BundleDeployment my-bundle-deployment",
-        include_str!(
-            "../../../../tests/reviews/010-create-bundledeployments-my-bundle-deployment.json"
-        ),
-    ),
-    (
-        "pivot it to another digest",
-        include_str!(
-            "../../../../tests/reviews/011-update-bundledeployments-my-bundle-deployment.json"
-        ),
-    ),
-    (
-        "update the status of my-bundle",
-        include_str!("../../../../tests/reviews/012-update-bundles-status-my-bundle.json"),
-    ),
-    (
-        "delete my-bundle",
-        include_str!("../../../../tests/reviews/013-delete-bundles-my-bundle.json"),
-    ),
-    (
-        "create OperatorGroup my-group for its own namespace",
-        include_str!("../../../../tests/reviews/014-create-operatorgroups-my-group.json"),
-    ),
-    (
-        "create OperatorGroup cluster-monitoring, where another group provides the same APIs",
-        include_str!("../../../../tests/reviews/016-create-operatorgroups-cluster-monitoring.json"),
-    ),
-];
+/// Reviews that an API server recorded while the examples of the documentation were applied to it. Some
+/// are changed here, so that a rule denies them.
+macro_rules! recorded {
+    ($name:literal) => {
+        include_str!(concat!("../../../../tests/reviews/", $name, ".json"))
+    };
+}
 
-/// A ClusterServiceVersion with a conversion webhook, and the install mode that it must not support.
-const CSV: &str = include_str!(
-    "../../../../tests/reviews/021-create-clusterserviceversions-webhook-operator.v0.0.1.json"
-);
-const UNSUPPORTED: &str = r#"{"supported":false,"type":"SingleNamespace"}"#;
-const SUPPORTED: &str = r#"{"supported":true,"type":"SingleNamespace"}"#;
+/// One request, and the rule that denies it, empty if it is allowed.
+struct Step {
+    what: &'static str,
+    rule: &'static str,
+    review: String,
+}
+
+/// What the demo sends, in this order.
+fn steps() -> [Step; 7] {
+    let step = |what, rule, review: &str| Step { what, rule, review: review.to_owned() };
+    let csv = recorded!("021-create-clusterserviceversions-webhook-operator.v0.0.1");
+    let single = csv.replace(
+        r#"{"supported":false,"type":"SingleNamespace"}"#,
+        r#"{"supported":true,"type":"SingleNamespace"}"#,
+    );
+    [
+        step(
+            "create Bundle combo-tag-ref from a Git tag",
+            "",
+            recorded!("006-create-bundles-combo-tag-ref"),
+        ),
+        step("change its tag to v0.0.3", "RPK-01", recorded!("007-update-bundles-combo-tag-ref")),
+        step("add a label to it", "", recorded!("008-update-bundles-combo-tag-ref")),
+        step(
+            "pivot BundleDeployment my-bundle-deployment to another digest",
+            "",
+            recorded!("011-update-bundledeployments-my-bundle-deployment"),
+        ),
+        step(
+            "create OperatorGroup cluster-monitoring",
+            "OPG-18",
+            recorded!("016-create-operatorgroups-cluster-monitoring"),
+        ),
+        step("create ClusterServiceVersion webhook-operator.v0.0.1", "CSV-92", &single),
+        step("create it with AllNamespaces as the only install mode", "", csv),
+    ]
+}
 
 const HOST: &str = "opgate-demo.local";
 
@@ -133,15 +124,10 @@ impl Demo {
             };
             let serving = tokio::spawn(server.run(stopped, reload));
             let mut client = connect(address, authority.certificate()).await?;
-            for (what, review) in REVIEWS {
-                send(&mut client, what, review).await?;
+            for step in steps() {
+                send(&mut client, &step).await?;
             }
-            let refused = CSV.replace(UNSUPPORTED, SUPPORTED);
-            let what = "create ClusterServiceVersion webhook-operator.v0.0.1, which converts a CRD and supports SingleNamespace";
-            send(&mut client, what, &refused).await?;
-            let repair = "set supported: false for SingleNamespace (opgate rules explain CSV-92)";
-            writeln!(out, "         Repair: {repair}")?;
-            send(&mut client, "create it with AllNamespaces as the only install mode", CSV).await?;
+            writeln!(out, "\nopgate rules explain RPK-01 says why, and how to repair it")?;
             let _ = stop.send(());
             drop(client);
             serving.await.context("the server ended")?.map_err(Failure::engine)?;
@@ -181,15 +167,12 @@ async fn connect(address: SocketAddr, ca: &str) -> anyhow::Result<SendRequest<Fu
     Ok(client)
 }
 
-async fn send(
-    client: &mut SendRequest<Full<Bytes>>,
-    what: &str,
-    review: &str,
-) -> anyhow::Result<()> {
+/// Sends one review, and prints what became of it.
+async fn send(client: &mut SendRequest<Full<Bytes>>, step: &Step) -> anyhow::Result<()> {
     let request = hyper::Request::post("/validate?timeout=10s")
         .header("host", HOST)
         .header("content-type", "application/json")
-        .body(Full::new(Bytes::copy_from_slice(review.as_bytes())))?;
+        .body(Full::new(Bytes::copy_from_slice(step.review.as_bytes())))?;
     client.ready().await?;
     let started = Instant::now();
     let response = client.send_request(request).await?;
@@ -200,29 +183,40 @@ async fn send(
     let answer: Value = serde_json::from_slice(&body)?;
     let response = answer.get("response").unwrap_or(&Value::Null);
     let mut out = anstream::stdout();
-    let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
-    let (word, style) =
-        if allowed { ("allowed", anstyle::Style::new()) } else { ("denied", ERROR) };
-    writeln!(out, "{style}{word:8}{style:#} {what} ({took:.1} ms)")?;
-    for warning in response.get("warnings").and_then(Value::as_array).into_iter().flatten() {
-        writeln!(out, "         Warning: {}", warning.as_str().unwrap_or_default())?;
+    let Step { what, rule, .. } = step;
+    if response.get("allowed").and_then(Value::as_bool) == Some(true) {
+        writeln!(out, "allowed  {what} ({took:.1} ms)")?;
+        return Ok(());
     }
-    if let Some(status) = response.get("status").filter(|_| !allowed) {
-        let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
-        // The names that `opgate manifests webhook` gives.
-        let webhook = if review.contains("\"operators.coreos.com\"") {
-            "voperatorgroups.operators.coreos.com"
-        } else {
-            "vbundles.core.rukpak.io"
-        };
-        writeln!(
-            out,
-            "         Error from server ({}): admission webhook \"{webhook}\" denied the request: {}",
-            text("reason"),
-            text("message")
-        )?;
+    writeln!(out, "{ERROR}denied{ERROR:#}   {what} ({rule}, {took:.1} ms)")?;
+    let message = response.pointer("/status/message").and_then(Value::as_str).unwrap_or_default();
+    for line in lines(message) {
+        writeln!(out, "         {line}")?;
     }
     Ok(())
+}
+
+/// The beginning of a message: two lines of 71 columns, which are indented by 9.
+fn lines(message: &str) -> Vec<String> {
+    const COLUMNS: usize = 71;
+    let mut lines = vec![String::new()];
+    for word in message.split_whitespace() {
+        let count = lines.len();
+        let Some(line) = lines.last_mut() else { break };
+        let width = line.chars().count() + 1 + word.chars().count();
+        // The second line leaves room for the ellipsis.
+        if width <= COLUMNS - (count - 1) * 2 || line.is_empty() {
+            let space = if line.is_empty() { "" } else { " " };
+            line.push_str(space);
+            line.push_str(word);
+        } else if count == 1 {
+            lines.push(word.to_owned());
+        } else {
+            line.push_str(" …");
+            break;
+        }
+    }
+    lines
 }
 
 fn millis(duration: Duration) -> f64 {
