@@ -2,7 +2,7 @@
 //! it here.
 //!
 //! In native tests the answers come from a [`Cluster`] that the test fills. It uses the same code
-//! as the host.
+//! as the host. [`sample`](crate::sample()) reads what nobody declared.
 
 use crate::bindings::opgate::policy::cluster as wit;
 use crate::{ClusterRead, Document};
@@ -15,6 +15,9 @@ pub enum ReadError {
     Absent,
     /// The query is invalid: the error in a selector, in the words of Kubernetes.
     Invalid(String),
+    /// There is a cluster, and these objects are not read, or cannot be read now: the reason, one
+    /// clause for people. The policy reports a rule that needs them as skipped.
+    Unavailable(String),
 }
 
 /// Namespace (empty for a cluster-scoped object) and name.
@@ -125,6 +128,9 @@ impl ClusterRead {
         answer.map_err(|error| match error {
             wit::ReadError::Absent(_) => ReadError::Absent,
             wit::ReadError::Invalid(why) => ReadError::Invalid(why),
+            wit::ReadError::NotGranted(why) | wit::ReadError::Unavailable(why) => {
+                ReadError::Unavailable(why)
+            }
             wit::ReadError::Denied(why) => panic!("{}: {why}", self.resource),
         })
     }
@@ -188,7 +194,7 @@ mod host {
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-mod host {
+pub(crate) mod host {
     use std::cell::RefCell;
 
     use opgate_cluster as context;
@@ -197,7 +203,7 @@ mod host {
     use crate::{ClusterRead, Document};
 
     thread_local! {
-        pub(super) static CLUSTER: RefCell<Option<Cluster>> = const { RefCell::new(None) };
+        pub(crate) static CLUSTER: RefCell<Option<Cluster>> = const { RefCell::new(None) };
     }
 
     fn ask<T>(
@@ -281,6 +287,10 @@ mod host {
 #[derive(Debug)]
 pub struct Cluster {
     kinds: Vec<Watched>,
+    /// All objects, whole, each with its plural.
+    pub(crate) whole: Vec<(String, Document)>,
+    /// Why samples have no answer, for tests.
+    pub(crate) refusal: Option<crate::SampleError>,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -324,22 +334,39 @@ impl Cluster {
                 declaration,
             }
         };
-        Self { kinds: reads.iter().map(watched).collect() }
+        let kinds = reads.iter().map(watched).collect();
+        Self { kinds, whole: Vec::new(), refusal: None }
     }
 
-    /// Adds or replaces an object of a resource, if the policy declares to read it. The version of
-    /// the API server (`serverversions`) can also be an answer of `/version`.
+    /// Answers every [`sample`](crate::sample()) with an error, as for a server without the permission.
+    #[must_use]
+    pub fn refusing_samples(self, why: crate::SampleError) -> Self {
+        Self { refusal: Some(why), ..self }
+    }
+
+    /// Adds or replaces an object of a resource. Reads have it if the policy declares them, samples
+    /// in any case. The version of the API server (`serverversions`) can also be an answer of
+    /// `/version`.
     pub fn insert(&mut self, resource: &str, object: &Document) {
         let made = Some(resource).filter(|resource| *resource == "serverversions");
         let made = made.and_then(|_| opgate_cluster::server_version(object.root()));
-        let object = made.as_ref().map_or(object.root(), |made| made.root());
+        let kept = made.as_ref().map_or(object.root(), |made| made.root());
         let kinds = self.kinds.iter_mut().filter(|kind| kind.resource.resource == resource);
         for kind in kinds {
-            let Ok(object) = kind.declaration.project(object) else { continue };
-            let inside = kind.namespace.as_ref().is_none_or(|ns| **ns == *object.key().namespace);
-            if inside && kind.labels.matches(|key| object.label(key)) {
-                kind.store.insert(object);
+            let Ok(kept) = kind.declaration.project(kept) else { continue };
+            let inside = kind.namespace.as_ref().is_none_or(|ns| **ns == *kept.key().namespace);
+            if inside && kind.labels.matches(|key| kept.label(key)) {
+                kind.store.insert(kept);
             }
+        }
+        if made.is_none() {
+            self.whole.retain(|(of, known)| {
+                of != resource
+                    || !["/apiVersion", "/metadata/namespace", "/metadata/name"]
+                        .iter()
+                        .all(|pointer| known.text(pointer) == object.text(pointer))
+            });
+            self.whole.push((resource.to_owned(), object.clone()));
         }
     }
 

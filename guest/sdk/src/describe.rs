@@ -3,7 +3,8 @@
 //! ```text
 //! rules, sorted by id ─┬─▶ rules
 //!   on, of each ───────┼─▶ matches: for each route, the operations and the rules that look at them
-//!   reads, of each ────┴─▶ reads, each with the rules that need it
+//!   reads, of each ────┼─▶ reads, each with the rules that need it
+//!   samples, of each ──┴─▶ samples: the rules that look at custom resources
 //! settings, and those that all policies have in common ─▶ schema
 //! ```
 
@@ -62,6 +63,7 @@ impl Policy {
             title: self.title.into(),
             matches: self.matches(&rules),
             reads: self.reads().into_iter().map(read).collect(),
+            samples: ids(&rules.iter().copied().filter(|rule| rule.samples).collect::<Vec<_>>()),
             settings_schema: self.schema(&rules),
             rules: rules.into_iter().map(Rule::describe).collect(),
         }
@@ -110,7 +112,7 @@ impl Policy {
         properties.push(
             r#""messages":{"type":"object","additionalProperties":false,"properties":{"prefixRuleId":{"description":"Put the rule's id before its message.","type":"boolean","default":false}}}"#.to_owned(),
         );
-        let needs = if rules.iter().any(|rule| !rule.reads.is_empty()) {
+        let needs = if rules.iter().any(|rule| rule.needs_cluster()) {
             Some("objects of the cluster that are not available")
         } else {
             rules.iter().any(|rule| rule.may_skip).then_some("what is not known of the folder")
@@ -141,6 +143,12 @@ impl Rule {
     pub(crate) fn place(&self) -> (&str, usize, &str) {
         let (prefix, number) = self.id.rsplit_once('-').unwrap_or((self.id, ""));
         (prefix, number.len(), number)
+    }
+
+    /// Whether the rule needs objects of the cluster.
+    #[must_use]
+    pub fn needs_cluster(&self) -> bool {
+        self.samples || !self.reads.is_empty()
     }
 
     /// Whether the rule looks at these requests.
@@ -203,6 +211,7 @@ impl ClusterRead {
             namespace: self.namespace.map(wit::Setting::from),
             indexes: self.indexes.iter().map(wit::Index::from).collect(),
             rules,
+            enabled_by: owned(self.enabled_by),
         }
     }
 }

@@ -96,6 +96,7 @@ mod request;
 mod review;
 mod rows;
 mod rule;
+mod sample;
 mod shape;
 
 #[doc(hidden)]
@@ -111,6 +112,8 @@ pub mod bindings {
         default_bindings_module: "opgate_sdk::bindings",
         pub_export_macro: true,
         additional_derives: [Clone, PartialEq],
+        // It has handles.
+        additional_derives_ignore: ["sampled"],
     });
 }
 
@@ -135,4 +138,5 @@ pub use rows::{Row, Rows};
 pub use rule::{Rule, Target};
 #[doc(hidden)]
 pub use rule::{bytes_of, rule_id, text_of};
+pub use sample::{MOST_SAMPLED, Sample, SampleError, sample};
 pub use shape::Shape;

@@ -54,6 +54,10 @@ pub struct ClusterRead {
     pub namespace: Option<Setting>,
     /// Values by which a policy finds objects.
     pub indexes: &'static [Index],
+    /// Settings (JSON pointers) for objects that are read only if asked to: unless one of them is
+    /// present and not `false`, a server does not read the objects. Files are always read. If the
+    /// list is empty, no setting is needed.
+    pub enabled_by: &'static [&'static str],
 }
 
 impl ClusterRead {
@@ -67,6 +71,7 @@ impl ClusterRead {
         labels: "",
         namespace: None,
         indexes: &[],
+        enabled_by: &[],
     };
 
     pub(crate) fn resource(&self) -> wit::GroupVersionResource {

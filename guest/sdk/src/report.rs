@@ -349,6 +349,13 @@ impl<'r> Report<'r> {
                 }
                 None
             }
+            Err(ReadError::Unavailable(reason)) => {
+                let why = format!("the cluster's {needed} are not available: {reason}");
+                for rule in rules {
+                    self.skip(rule, "", &why);
+                }
+                None
+            }
             Err(ReadError::Invalid(_)) => None,
         }
     }

@@ -21,6 +21,8 @@ pub struct Rule {
     pub on: &'static [(&'static Target, &'static [Operation])],
     /// Objects of the cluster that it needs.
     pub reads: &'static [&'static ClusterRead],
+    /// Whether it looks at custom resources of any kind, with [`sample`](crate::sample()).
+    pub samples: bool,
     /// Whether the setting `exempt` applies to it.
     pub exempts: bool,
     /// Whether it can be skipped for another reason than a missing cluster.
@@ -98,7 +100,7 @@ const FILES: &str = "opgate.dev";
 /// Rejected`.
 ///
 /// These members can follow `on`, in this order: `reads: [READ, …]`, the objects of the cluster
-/// that the rule needs; `off_until: ["/pointer", …]` for a rule that is off by default;
+/// that the rule needs; `samples: true` if it looks at custom resources of any kind; `off_until: ["/pointer", …]` for a rule that is off by default;
 /// `denies_with: ["/pointer", …]`; `exempt: never` for a rule without exemptions; `may_skip: true`.
 #[macro_export]
 macro_rules! rule {
@@ -108,6 +110,7 @@ macro_rules! rule {
         $visibility:vis $name:ident: $level:ident {
             on: [$($target:path: $($operation:ident)|+),+ $(,)?],
             $(reads: [$($read:path),* $(,)?],)?
+            $(samples: $samples:literal,)?
             $(off_until: [$($off:literal),* $(,)?],)?
             $(denies_with: [$($denies:literal),* $(,)?],)?
             $(exempt: $never:ident,)?
@@ -129,6 +132,7 @@ macro_rules! rule {
             denies_with: &[$($($denies),*)?],
             on: &[$((&$target, &[$($crate::Operation::$operation),+])),+],
             reads: &[$($(&$read),*)?],
+            samples: false $(|| $samples)?,
             exempts: $crate::rule!(@exempts $($never)?),
             may_skip: false $(|| $skips)?,
             source: $source,

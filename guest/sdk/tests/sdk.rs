@@ -4,7 +4,10 @@
 use std::borrow::Cow;
 
 use opgate_sdk::cluster::Cluster;
-use opgate_sdk::{ClusterRead, Document, Kind, Operation, Parts, Request, Review, Shape, escape};
+use opgate_sdk::{
+    ClusterRead, Document, GroupVersionResource, Kind, Operation, Parts, Request, Review,
+    SampleError, Shape, escape, sample,
+};
 
 fn document(json: &str) -> Document {
     Document::parse(json).unwrap()
@@ -126,4 +129,49 @@ fn the_version_of_the_api_server_is_read_like_any_object() {
         assert_eq!(read(Some(json)).as_deref(), Some("v1.25.4"), "{json}");
     }
     assert_eq!(read(None), None);
+}
+
+#[test]
+fn a_sample_has_all_objects_of_the_resource_in_any_version() {
+    let cluster = |objects: &[(&str, &str, &str)]| {
+        let mut cluster = Cluster::new(&[], &document("{}"));
+        for (plural, version, name) in objects {
+            let object = format!(r#"{{"apiVersion":"{version}","metadata":{{"name":"{name}"}}}}"#);
+            cluster.insert(plural, &document(&object));
+        }
+        cluster
+    };
+    let objects = [
+        ("widgets", "example.com/v1", "a"),
+        ("widgets", "example.com/v1beta1", "b"),
+        ("widgets", "example.com/v1", "a"),
+        ("widgets", "example.org/v1", "c"),
+        ("gadgets", "example.com/v1", "d"),
+        ("widgets", "v1", "e"),
+    ];
+    let widgets = |group: &str| GroupVersionResource {
+        group: group.into(),
+        version: "v1".into(),
+        resource: "widgets".into(),
+    };
+    let ask = |group, limit| {
+        let sample = sample(&widgets(group), limit)?;
+        let names = sample.objects.iter().map(|object| object.text_or_empty("/metadata/name"));
+        Ok::<_, SampleError>((names.collect::<Vec<_>>().join(" "), sample.complete))
+    };
+    for (group, limit, names, complete) in [
+        ("example.com", 500, "a b", true),
+        ("example.com", 2, "a b", true),
+        ("example.com", 1, "a", false),
+        ("example.com", 0, "", false),
+        ("example.net", 0, "", true),
+        ("", 500, "e", true),
+    ] {
+        let found = cluster(&objects).during(|| ask(group, limit)).unwrap();
+        assert_eq!(found, (names.to_owned(), complete), "{group} {limit}");
+    }
+    assert_eq!(ask("example.com", 1), Err(SampleError::Absent));
+    let refused = SampleError::NotGranted("grant list".to_owned());
+    let cluster = cluster(&objects).refusing_samples(refused.clone());
+    assert_eq!(cluster.during(|| ask("example.com", 1)), Err(refused));
 }

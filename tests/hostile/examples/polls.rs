@@ -54,6 +54,7 @@ impl Hostile for Polls {
             labels: String::new(),
             namespace: None,
             indexes: Vec::new(),
+            enabled_by: Vec::new(),
             rules: Vec::new(),
         };
         types::Descriptor { reads: READS.iter().map(read).collect(), ..descriptor() }

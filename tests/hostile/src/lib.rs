@@ -89,6 +89,7 @@ pub fn descriptor() -> Descriptor {
             route: 0,
         }],
         reads: Vec::new(),
+        samples: Vec::new(),
         settings_schema: r#"{"type": "object"}"#.into(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use opgate_cluster::{Key, Object};
 use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmList, WasmStr};
 
-use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal};
+use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal, Sampled};
 use super::{Context, Fault, Handle, Import, State, types};
 use crate::limits::HOSTCALL_BYTES;
 use crate::reader::{
@@ -61,7 +61,8 @@ struct QueryInGuest {
 pub(super) fn define(cluster: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     cluster.func_wrap("get", get)?;
     cluster.func_wrap("list", list)?;
-    cluster.func_wrap("names", names)
+    cluster.func_wrap("names", names)?;
+    cluster.func_wrap("sample", sample)
 }
 
 impl Import {
@@ -252,4 +253,10 @@ fn names(
         names.push(ObjectName { namespace, name });
     }
     Ok((Ok(names),))
+}
+
+fn sample(store: Context<'_>, (resource, _): (ResourceInGuest, u32)) -> Answer<Sampled> {
+    let import = Import("cluster", "sample");
+    let resource = import.resource(&store, &resource)?;
+    Ok((Err(Refusal::Absent(format!("{} is not listed", resource.resource))),))
 }

@@ -37,7 +37,7 @@ pub(super) fn each(
     });
     match read {
         Ok(()) | Err(ReadError::Invalid(_)) => outcome,
-        Err(ReadError::Absent) => Err(Unanswered::Absent),
+        Err(ReadError::Absent | ReadError::Unavailable(_)) => Err(Unanswered::Absent),
     }
 }
 

@@ -1,0 +1,125 @@
+//! A look at custom resources of any kind, for rules that must know what exists.
+//!
+//! ```text
+//! rule! { samples: true } ─▶ descriptor.samples
+//! sample(resource, limit) ─▶ the host lists, and calls the policy again ─▶ Sample, or why there is none
+//! ```
+//!
+//! In native tests the answer comes from all objects of the test's
+//! [`Cluster`](crate::cluster::Cluster).
+
+use std::fmt;
+
+use crate::bindings::opgate::policy::cluster as wit;
+use crate::{Document, GroupVersionResource};
+
+/// Some objects of a kind, whole.
+#[derive(Debug)]
+pub struct Sample {
+    /// In the order in which the API server lists them.
+    pub objects: Vec<Document>,
+    /// Whether these are all objects of the kind.
+    pub complete: bool,
+}
+
+/// Why there is no sample. Its text is the reason to skip a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SampleError {
+    /// There is no cluster to query, or the rules that need it are off.
+    Absent,
+    /// The administrator has not granted to list these objects: what to grant.
+    NotGranted(String),
+    /// The objects cannot be listed now: the reason, one clause for people.
+    Unavailable(String),
+}
+
+impl fmt::Display for SampleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("the cluster's custom resources are not available"),
+            Self::NotGranted(why) | Self::Unavailable(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Maximum number of objects, see `wit/policy.wit`.
+pub const MOST_SAMPLED: u32 = 500;
+
+/// The first objects of a resource, as one consistent list of the API server has them. More than
+/// [`MOST_SAMPLED`] are never in one sample.
+///
+/// The host lists the objects when a policy asks for them: the call ends, and the host calls the
+/// policy again with the answer. So ask as early as possible, and only if the verdict depends on it.
+/// Drop a sample before you ask for the next one: each of its objects is a handle, and a call may
+/// have 1,000.
+///
+/// # Errors
+/// If the objects cannot be listed. Skip the rule, with the text of the error as the reason.
+///
+/// # Panics
+/// If no rule of the policy declares `samples: true`.
+#[expect(clippy::panic, reason = "a policy that asks for what it did not declare is wrong")]
+pub fn sample(resource: &GroupVersionResource, limit: u32) -> Result<Sample, SampleError> {
+    let answer = host::sample(resource, limit.min(MOST_SAMPLED));
+    answer.map_err(|error| match error {
+        wit::ReadError::Absent(_) => SampleError::Absent,
+        wit::ReadError::NotGranted(why) => SampleError::NotGranted(why),
+        wit::ReadError::Unavailable(why) | wit::ReadError::Invalid(why) => {
+            SampleError::Unavailable(why)
+        }
+        wit::ReadError::Denied(why) => panic!("{}: {why}", resource.resource),
+    })
+}
+
+#[cfg(target_arch = "wasm32")]
+mod host {
+    use super::{GroupVersionResource, Sample, wit};
+
+    pub(super) fn sample(
+        resource: &GroupVersionResource,
+        limit: u32,
+    ) -> Result<Sample, wit::ReadError> {
+        wit::sample(resource, limit)
+            .map(|wit::Sampled { objects, complete }| Sample { objects, complete })
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod host {
+    use super::{Document, GroupVersionResource, Sample, SampleError, wit};
+    use crate::cluster::host::CLUSTER;
+
+    pub(super) fn sample(
+        resource: &GroupVersionResource,
+        limit: u32,
+    ) -> Result<Sample, wit::ReadError> {
+        CLUSTER.with_borrow(|cluster| {
+            let Some(cluster) = cluster else {
+                return Err(wit::ReadError::Absent("there is no cluster".to_owned()));
+            };
+            match cluster.refusal.clone() {
+                None => {}
+                Some(SampleError::Absent) => return Err(wit::ReadError::Absent(String::new())),
+                Some(SampleError::NotGranted(why)) => return Err(wit::ReadError::NotGranted(why)),
+                Some(SampleError::Unavailable(why)) => {
+                    return Err(wit::ReadError::Unavailable(why));
+                }
+            }
+            let is_asked = |(plural, object): &&(String, Document)| {
+                let written = object.text_or_empty("/apiVersion");
+                let group = written.split_once('/').map_or("", |(group, _)| group);
+                *plural == resource.resource && group == resource.group
+            };
+            let mut found: Vec<_> = cluster.whole.iter().filter(is_asked).collect();
+            let key = |object: &Document| {
+                let text = |pointer| object.text_or_empty(pointer);
+                (text("/metadata/namespace"), text("/metadata/name"))
+            };
+            found.sort_by_cached_key(|(_, object)| key(object));
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let complete = found.len() <= limit;
+            let objects = found.into_iter().take(limit).map(|(_, object)| object.clone()).collect();
+            Ok(Sample { objects, complete })
+        })
+    }
+}
