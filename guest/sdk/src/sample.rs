@@ -60,7 +60,7 @@ pub const MOST_SAMPLED: u32 = 500;
 /// If no rule of the policy declares `samples: true`.
 #[expect(clippy::panic, reason = "a policy that asks for what it did not declare is wrong")]
 pub fn sample(resource: &GroupVersionResource, limit: u32) -> Result<Sample, SampleError> {
-    let answer = host::sample(resource, limit.min(MOST_SAMPLED));
+    let answer = host::sample(resource, limit.clamp(1, MOST_SAMPLED));
     answer.map_err(|error| match error {
         wit::ReadError::Absent(_) => SampleError::Absent,
         wit::ReadError::NotGranted(why) => SampleError::NotGranted(why),

@@ -163,7 +163,7 @@ fn a_sample_has_all_objects_of_the_resource_in_any_version() {
         ("example.com", 500, "a b", true),
         ("example.com", 2, "a b", true),
         ("example.com", 1, "a", false),
-        ("example.com", 0, "", false),
+        ("example.com", 0, "a", false),
         ("example.net", 0, "", true),
         ("", 500, "e", true),
     ] {

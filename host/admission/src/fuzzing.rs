@@ -38,6 +38,7 @@ impl View {
             declaration: Declaration::new(&["/spec/a".to_owned()], &[], &[])?,
             labels: Selector::default(),
             namespace: None,
+            optional: false,
         };
         let cluster = Cluster::new(&[reading], Options::of(Source::Live));
         Ok(Self { cluster, listing: Listing::default(), version: String::new() })

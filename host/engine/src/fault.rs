@@ -64,6 +64,12 @@ pub enum Fault {
     /// The objects of a query about the cluster are being listed for the first time.
     #[error("the cluster context is not current: {0}")]
     Listing(String),
+    /// The call needs a list of this resource first.
+    #[error("needs a list of {0}")]
+    Wanted(String),
+    /// Too many requests wait for such lists.
+    #[error("{0}")]
+    Busy(String),
     /// The answer breaks the contract of `wit/policy.wit`.
     #[error("gave an answer that breaks the contract: {0}")]
     Answer(String),
@@ -91,7 +97,7 @@ impl Fault {
     pub fn class(&self) -> &'static str {
         match self {
             Self::Deadline(_) => "deadline",
-            Self::Wall(_) | Self::Exhausted => "overload",
+            Self::Wall(_) | Self::Exhausted | Self::Busy(_) => "overload",
             Self::Cancelled => "cancelled",
             Self::Memory(..) => "memory",
             Self::Limit(..) | Self::Handles(_) | Self::Size(_) => "limit",
@@ -99,7 +105,7 @@ impl Fault {
             Self::Stack | Self::Bounds => "stack",
             Self::Panic(_) => "panic",
             Self::Trap(_) => "trap",
-            Self::NotCurrent(_) | Self::Listing(_) => "context",
+            Self::NotCurrent(_) | Self::Listing(_) | Self::Wanted(_) => "context",
             Self::Answer(_) | Self::Flood(_) => "answer",
         }
     }
@@ -128,6 +134,8 @@ impl Fault {
             | Self::Stack
             | Self::Bounds
             | Self::Listing(_)
+            | Self::Wanted(_)
+            | Self::Busy(_)
             | Self::Flood(_) => false,
         }
     }
@@ -135,6 +143,6 @@ impl Fault {
     /// Whether the server is the cause: it is overloaded, and the policy is not at fault.
     #[must_use]
     pub fn is_overload(&self) -> bool {
-        matches!(self, Self::Wall(_) | Self::Exhausted)
+        matches!(self, Self::Wall(_) | Self::Exhausted | Self::Busy(_))
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use opgate_cluster::{Declaration, Object};
-use opgate_document::{Account, Document, Meter};
+use opgate_document::{Account, Document, Meter, Text};
 
 use crate::wit::GroupVersionResource;
 
@@ -48,6 +48,36 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         query: PolicyQuery,
         payer: Payer<'_>,
     ) -> Answer;
+
+    /// Some objects of any kind, at most so many.
+    ///
+    /// # Errors
+    /// If they are not at hand. The call must end.
+    fn sample(
+        &mut self,
+        resource: &GroupVersionResource,
+        limit: usize,
+    ) -> Result<Result<Sample, ReadError>, NotCurrent>;
+}
+
+/// Some objects of a kind, whole.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    /// In the order in which they were listed.
+    pub objects: Vec<Arc<Text>>,
+    /// Whether these are all objects of the kind.
+    pub complete: bool,
+}
+
+impl Sample {
+    /// One of its objects for a call, which is charged with its text and the look-ups in it; none if
+    /// that exceeds the accounts.
+    #[must_use]
+    pub fn document(text: &Arc<Text>, payer: Payer<'_>) -> Option<Document> {
+        let document = Document::part(text.clone(), 0..text.len()).charged_to(payer.account);
+        let is_paid = payer.meter.spend(EACH) && document.pay(text.len().saturating_add(EACH));
+        is_paid.then_some(document)
+    }
 }
 
 /// The answer to a policy, or the reason why the call must end.
@@ -75,6 +105,10 @@ pub enum NotCurrent {
     Listing(String),
     /// There is no current view, or an object in it cannot be read.
     Unknown(String),
+    /// A sample of this resource is wanted. The call is repeated when it is at hand.
+    Wanted(String),
+    /// Too many requests wait for samples.
+    Busy(String),
 }
 
 /// The reason why a policy gets no answer, for the policy.
@@ -86,6 +120,10 @@ pub enum ReadError {
     Denied(String),
     /// The query is invalid.
     Invalid(String),
+    /// The administrator has not granted it.
+    NotGranted(String),
+    /// There is a cluster, but not this.
+    Unavailable(String),
 }
 
 /// The accounts that an answer is charged to. If the meter stops or the account has no room, the

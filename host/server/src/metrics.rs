@@ -160,7 +160,7 @@ impl ClusterMetrics {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         for kind in cluster.kinds() {
             let status = kind.status();
-            let read = Read { resource: kind.resource().to_string() };
+            let read = Read { resource: kind.name().to_owned() };
             self.current.get_or_create(&read).set(i64::from(status.standing.is_current()));
             self.objects.get_or_create(&read).set(number(status.objects));
             self.bytes.get_or_create(&read).set(number(status.bytes));

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use opgate_admission::cluster::{Cluster, Kind, Source, Standing};
+use opgate_admission::cluster::{Cluster, Kind, Reading, Source, Standing};
 use opgate_admission::policy::Set;
 
 /// The reasons why the server is not ready, one for each line; empty if it is ready.
@@ -45,13 +45,14 @@ pub(super) fn unseen(set: &Set) -> Vec<String> {
     }
     let blocking = set.policies().iter().filter(|policy| policy.can_block());
     let needs = blocking.flat_map(|policy| {
-        policy.readings.iter().map(move |reading| (policy.name.as_str(), &reading.resource))
+        policy.readings.iter().map(move |reading| (policy.name.as_str(), reading))
     });
-    let why = |(policy, resource): (&str, &opgate_cluster::Resource)| {
-        let kind = set.cluster().kinds().iter().find(|kind| kind.resource() == resource)?;
+    let why = |(policy, reading): (&str, &Reading)| {
+        let kind = set.cluster().kind_of(reading)?;
         let status = kind.status();
-        (!status.standing.was_seen())
-            .then(|| format!("policy {policy}: {resource} {}", status.error.unwrap_or_default()))
+        (!status.standing.was_seen()).then(|| {
+            format!("policy {policy}: {} {}", kind.name(), status.error.unwrap_or_default())
+        })
     };
     needs.filter_map(why).collect()
 }
@@ -88,11 +89,14 @@ fn resource(set: &Set, kind: &Kind) -> String {
     let needed: Vec<_> = set
         .policies()
         .iter()
-        .filter(|policy| policy.readings.iter().any(|r| r.resource == *kind.resource()))
+        .filter(|policy| {
+            let kinds = policy.readings.iter().filter_map(|r| set.cluster().kind_of(r));
+            kinds.into_iter().any(|known| std::ptr::eq(known.as_ref(), kind))
+        })
         .map(|policy| policy.name.as_str())
         .collect();
     let needed =
         if mark == "+" { String::new() } else { format!("; needed by {}", needed.join(", ")) };
     let error = error.unwrap_or_default();
-    format!("[{mark}]{} {text}{unreadable}{polled}{error}{needed}", kind.resource())
+    format!("[{mark}]{} {text}{unreadable}{polled}{error}{needed}", kind.name())
 }

@@ -20,10 +20,12 @@ use super::direct::Api;
 use super::lens::{Listing, Scope};
 use super::live::{Waits, follow};
 use super::requests::Server;
+use super::samples::{Ask, NoSample};
 use super::token::Token;
 use super::wire::Trouble;
 use super::{Cluster, Kind, Standing};
 use opgate_certs::words::causes;
+use opgate_engine::reader::Sample;
 use opgate_supervise::{Supervised, Supervisor};
 use opgate_text::one_line;
 
@@ -116,7 +118,7 @@ impl Connection {
         let options = cluster.options();
         let task = |kind: &Arc<Kind>| {
             let (server, kind) = (self.0.clone(), kind.clone());
-            supervisor.spawn(format!("watch {}", kind.resource()), move || {
+            supervisor.spawn(format!("watch {}", kind.name()), move || {
                 let (server, kind) = (server.clone(), kind.clone());
                 async move {
                     let mut waits = Waits::new(&options);
@@ -171,6 +173,10 @@ impl Api for Connection {
         scope: &'a Scope,
     ) -> BoxFuture<'a, Result<Listing, String>> {
         Box::pin(self.list_now(kind, scope))
+    }
+
+    fn sample<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Result<Sample, NoSample>> {
+        Box::pin(self.0.sample(ask))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Makes verdicts that hold whatever happens to the requests in progress.
 //!
 //! ```text
-//! judge(Stored) ─ asked what must be exact? ─▶ direct read, again
+//! judge(Stored) ─ wants a sample, or asked what must be exact? ─▶ list, direct read, again
 //!       │
 //!       ├─ no reservation touched ───────────────────────────────────────────▶ verdict
 //!       └─ touched ─▶ judge(Applied …, Together, Apart) ─ all allow, all deny ──▶ verdict
@@ -13,10 +13,12 @@
 //! ```
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
-use opgate_cluster::Key;
+use opgate_cluster::{Key, Resource};
+use opgate_document::Account;
 use tokio::time::Instant;
 
 use super::claims::LOOK_AGAIN;
@@ -51,6 +53,11 @@ pub trait Judge {
     type Verdict;
     /// The reason why there is no answer.
     type Overload: From<Unsettled>;
+
+    /// The account that pays for samples.
+    fn account(&self) -> Option<&Arc<Account>> {
+        None
+    }
 
     /// Evaluates the request.
     ///
@@ -96,6 +103,8 @@ pub struct Asked<V> {
     pub questions: Vec<(usize, Question)>,
     /// Objects that change the answers in other worlds.
     pub touched: Vec<(usize, Key)>,
+    /// Resources that must be listed before there is an answer, each with the number of objects.
+    pub wanted: Vec<(Resource, usize)>,
 }
 
 /// The reason why there is no verdict.
@@ -142,6 +151,9 @@ pub async fn decide<J: Judge>(
         // Before any query: all reservations from now on are detected.
         let seen = cluster.counters();
         let mut worlds = vec![judge.judge(&lens).await?];
+        if sampled(&mut lens, exactness.direct, judge.account(), &worlds, deadline).await {
+            continue;
+        }
         let mut closer = look_closer(cluster, exactness, &mut needed, &worlds);
         if let (Closer::Enough, Some(stored)) = (&closer, worlds.first())
             && stored.is_sound
@@ -158,6 +170,9 @@ pub async fn decide<J: Judge>(
             for world in [World::Together, World::Apart] {
                 let lens = Lens { world, ..lens.clone() };
                 worlds.push(judge.judge(&lens).await?);
+            }
+            if sampled(&mut lens, exactness.direct, judge.account(), &worlds, deadline).await {
+                continue;
             }
             // In another world it can have more queries.
             closer = look_closer(cluster, exactness, &mut needed, &worlds);
@@ -235,6 +250,30 @@ pub async fn decide<J: Judge>(
             None => {}
         }
     }
+}
+
+/// Lists what the evaluations want, if anything. Each of it has an answer afterwards, so this ends.
+async fn sampled<V>(
+    lens: &mut Lens,
+    direct: Option<&Direct>,
+    payer: Option<&Arc<Account>>,
+    worlds: &[Asked<V>],
+    deadline: Instant,
+) -> bool {
+    let mut wanted: Vec<(Resource, usize)> = Vec::new();
+    for (resource, limit) in worlds.iter().flat_map(|world| &world.wanted) {
+        match wanted.iter_mut().find(|(known, _)| known == resource) {
+            Some((_, most)) => *most = (*most).max(*limit),
+            None => wanted.push((resource.clone(), *limit)),
+        }
+    }
+    if wanted.is_empty() {
+        return false;
+    }
+    let mut samples = lens.samples.take().map(Arc::unwrap_or_clone).unwrap_or_default();
+    samples.fetch(&wanted, direct.map(Direct::samples), payer, deadline).await;
+    lens.samples = Some(Arc::new(samples));
+    true
 }
 
 /// Whether any request was settled since.

@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::{BoxFuture, join_all};
 use opgate_cluster::Key;
+use opgate_engine::reader::Sample;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::lens::{Fresh, Listing, Needed, Scope};
+use super::samples::{Ask, NoSample, Places};
 use super::{Cluster, Kind};
 
 /// Maximum number of concurrent reads: a list of thousands of objects is work for the API server,
@@ -33,6 +35,12 @@ pub trait Api: Send + Sync {
         kind: &'a Kind,
         scope: &'a Scope,
     ) -> BoxFuture<'a, Result<Listing, String>>;
+
+    /// Some objects of any kind.
+    fn sample<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Result<Sample, NoSample>> {
+        let why = format!("{} cannot be listed here", ask.resource);
+        Box::pin(async { Err(NoSample::Unavailable(why)) })
+    }
 }
 
 /// A query of a kind.
@@ -46,6 +54,7 @@ pub struct Direct {
     api: Box<dyn Api>,
     slots: Mutex<HashMap<Question, (Arc<Slot>, Askers)>>,
     places: Semaphore,
+    samplers: Places,
 }
 
 impl std::fmt::Debug for Direct {
@@ -106,7 +115,12 @@ impl Direct {
     #[must_use]
     pub fn new(api: impl Api + 'static) -> Self {
         let (slots, places) = (Mutex::default(), Semaphore::new(AT_ONCE));
-        Self { api: Box::new(api), slots, places }
+        Self { api: Box::new(api), slots, places, samplers: Places::default() }
+    }
+
+    /// The source of samples.
+    pub(super) fn samples(&self) -> (&dyn Api, &Places) {
+        (&*self.api, &self.samplers)
     }
 
     /// All reads that are necessary.

@@ -30,6 +30,8 @@ pub use standing::{Standing, Status};
 #[derive(Debug)]
 pub struct Kind {
     reading: Reading,
+    /// Its name for people: the resource, and the namespace where other kinds have the same resource.
+    name: String,
     options: Options,
     state: RwLock<State>,
     /// Notified of all news that can settle a reservation.
@@ -46,13 +48,27 @@ impl Kind {
             absent: false,
             polled: reading.resource.is_server_version(),
             unavailable: false,
+            forbidden: false,
+            down: false,
             lists: 0,
             contact: Instant::now(),
             failing: None,
             last_event: None,
             error: None,
         };
-        Self { options, state: RwLock::new(state), reading, settled: Notify::new() }
+        let name = reading.resource.to_string();
+        Self { options, state: RwLock::new(state), name, reading, settled: Notify::new() }
+    }
+
+    /// The same under another name.
+    pub(super) fn named(self, name: String) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Its name for people, unique in its view.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     #[cfg(test)]
@@ -64,6 +80,11 @@ impl Kind {
     #[must_use]
     pub fn resource(&self) -> &Resource {
         &self.reading.resource
+    }
+
+    /// Whether policies do without it if the server is not permitted to read it.
+    pub(super) fn is_optional(&self) -> bool {
+        self.reading.optional
     }
 
     /// Only objects with these labels are kept.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use opgate_cluster::{Key, Object, Store, Unreadable};
 
 use super::reservations::{Shown, is_newer};
+use super::samples::Samples;
 
 /// Unsettled changes may be stored or not. A verdict holds only if it holds in each of these
 /// worlds.
@@ -38,6 +39,8 @@ pub struct Lens {
     pub world: World,
     /// The direct reads.
     pub fresh: Option<Arc<Fresh>>,
+    /// Samples of custom resources.
+    pub samples: Option<Arc<Samples>>,
 }
 
 /// The objects of a resource at one version.

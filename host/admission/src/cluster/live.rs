@@ -148,7 +148,13 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
             trouble
         }
     };
-    failed(kind, waits, &trouble)
+    let is_unavailable = matches!(trouble, Trouble::Unavailable(_));
+    let is_down = is_unavailable
+        && waits.outages.saturating_add(1) >= ABSENCES
+        && server.is_down_behind(kind.resource()).await;
+    let wait = failed(kind, waits, &trouble);
+    kind.refused(matches!(trouble, Trouble::Forbidden(_)), is_down);
+    wait
 }
 
 /// Whether an API server that refuses a request cannot watch the resource at all. Without the

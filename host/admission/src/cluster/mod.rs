@@ -8,6 +8,7 @@
 //!   snapshot: files        ┴▶ Kind: objects, and reservations of what was just allowed
 //!                                │
 //!   direct: the API server ──▶ Lens (a World, what was read directly) ─▶ Reader (per call) ─▶ policy
+//!   samples: the same ───────────▶ (of any kind, for one review)
 //! ```
 //!
 //! A policy gets an answer from a current view, or none. If a resource is not synced, or the last
@@ -28,6 +29,7 @@ mod pages;
 pub(crate) mod reader;
 mod requests;
 mod reservations;
+mod samples;
 mod snapshot;
 mod split;
 #[cfg(test)]
@@ -35,7 +37,6 @@ mod tests;
 mod token;
 pub(crate) mod wire;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,8 +50,9 @@ pub use direct::{Api, Direct};
 pub use kind::{Counters, Kind, Standing, Status};
 pub use lens::{Fresh, Lens, Listing, Needed, Scope, World};
 pub use opgate_engine::reader::NotCurrent;
-pub use reader::{Reader, View};
+pub use reader::{Reader, Sampling, Unread, View};
 pub use reservations::{Bounds, Question};
+pub use samples::{Ask, Grants, NoSample, Samples};
 pub use snapshot::Snapshot;
 
 use crate::review::{Operation, Review};
@@ -66,6 +68,8 @@ pub struct Reading {
     pub labels: Selector,
     /// Only in this namespace.
     pub namespace: Option<String>,
+    /// Whether policies do without the objects if the server is not permitted to read them.
+    pub optional: bool,
 }
 
 /// The source of the objects.
@@ -121,11 +125,12 @@ impl Options {
 #[derive(Debug)]
 pub struct Cluster {
     kinds: Vec<Arc<Kind>>,
-    positions: HashMap<Resource, usize>,
     options: Options,
     /// Held while a reservation is compared and made.
     reserving: parking_lot::Mutex<()>,
     claims: Claims,
+    /// Objects of files for samples.
+    files: samples::Files,
 }
 
 /// An allowed request that changes an object.
@@ -157,32 +162,44 @@ pub enum Reserved {
 const ALL: usize = 2;
 
 impl Cluster {
-    /// A view for all readings: one kind for each resource, with everything that any of them needs.
+    /// A view for all readings: one kind for each resource and namespace, with everything that any of
+    /// them needs. A reading of one namespace never becomes one of all of them, which would take
+    /// another permission.
     #[must_use]
     pub fn new(readings: &[Reading], options: Options) -> Self {
         let mut merged: Vec<Reading> = Vec::new();
         for reading in readings {
-            match merged.iter_mut().find(|known| known.resource == reading.resource) {
+            let is_same = |known: &&mut Reading| {
+                known.resource == reading.resource && known.namespace == reading.namespace
+            };
+            match merged.iter_mut().find(is_same) {
                 None => merged.push(reading.clone()),
                 Some(known) => {
                     known.declaration = known.declaration.union(&reading.declaration);
+                    known.optional &= reading.optional;
                     if known.labels != reading.labels {
                         known.labels = Selector::default();
-                    }
-                    if known.namespace != reading.namespace {
-                        known.namespace = None;
                     }
                 }
             }
         }
-        let positions = merged.iter().enumerate().map(|(i, r)| (r.resource.clone(), i)).collect();
-        let kinds = merged.into_iter().map(|reading| Arc::new(Kind::new(reading, options)));
+        let shared = |reading: &Reading| {
+            merged.iter().filter(|other| other.resource == reading.resource).count() > 1
+        };
+        let name = |reading: &Reading| match reading.namespace.as_ref().filter(|_| shared(reading))
+        {
+            Some(namespace) => format!("{} in {namespace}", reading.resource),
+            None => reading.resource.to_string(),
+        };
+        let kind =
+            |reading: &Reading| Arc::new(Kind::new(reading.clone(), options).named(name(reading)));
+        let kinds = merged.iter().map(kind);
         Self {
             kinds: kinds.collect(),
-            positions,
             options,
             reserving: parking_lot::Mutex::default(),
             claims: Claims::default(),
+            files: samples::Files::default(),
         }
     }
 
@@ -198,8 +215,23 @@ impl Cluster {
         self.options
     }
 
-    fn position(&self, resource: &Resource) -> Option<usize> {
-        self.positions.get(resource).copied()
+    /// Keeps custom resources of files for samples.
+    #[must_use]
+    pub fn keeping_files(self) -> Self {
+        Self { files: samples::Files::kept(), ..self }
+    }
+
+    fn position(&self, reading: &Reading) -> Option<usize> {
+        let is_it = |kind: &Arc<Kind>| {
+            *kind.resource() == reading.resource && kind.namespace() == reading.namespace.as_deref()
+        };
+        self.kinds.iter().position(is_it)
+    }
+
+    /// The kind of a reading.
+    #[must_use]
+    pub fn kind_of(&self, reading: &Reading) -> Option<&Arc<Kind>> {
+        self.kinds.get(self.position(reading)?)
     }
 
     /// Kinds of the object under review, in any version.
@@ -311,6 +343,12 @@ impl Cluster {
                 None => {}
             }
         }
+        let (group, resource) = (&review.resource.group, &review.resource.name);
+        match &object {
+            Some(object) => self.files.put(group, resource, object.root(), &key.namespace),
+            None if review.sub_resource.is_empty() => self.files.remove(group, resource, &key),
+            None => {}
+        }
     }
 
     /// Whether everything that policies read has been listed, except what the API server cannot serve
@@ -322,9 +360,9 @@ impl Cluster {
     }
 
     /// Whether nothing has been listed that policies read. The version of the API server is no
-    /// matter: everybody may read it.
+    /// matter, because everybody may read it, and neither is what policies can do without.
     fn sees_nothing(&self) -> bool {
-        let own = |kind: &&Arc<Kind>| !kind.resource().is_server_version();
+        let own = |kind: &&Arc<Kind>| !kind.resource().is_server_version() && !kind.is_optional();
         let mut kinds = self.kinds.iter().filter(own).peekable();
         kinds.peek().is_some() && !kinds.any(|kind| kind.was_seen())
     }

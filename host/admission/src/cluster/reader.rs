@@ -8,8 +8,11 @@ use opgate_cluster::{Declaration, Key, Match, Object, Query, Resource, Selector}
 use opgate_document::{Charge, Document, Meter};
 
 use super::lens::{Lens, Scope};
-use super::{Cluster, Kind, Question, Reading, Source};
-use opgate_engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery, ReadError};
+use super::samples::{MOST_OBJECTS, is_custom};
+use super::{Cluster, Grants, Kind, NoSample, Question, Reading, Source};
+use opgate_engine::reader::{
+    Answer, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample,
+};
 use opgate_engine::wit;
 
 /// Maximum number of documents and names in an answer, see `wit/policy.wit`.
@@ -21,14 +24,39 @@ const NAMES: usize = 16_384;
 const MOST_VALUES: usize = 4_096;
 const VALUE: usize = 64;
 
+/// Why an excerpt of a cluster has no answer.
+const NONE_SHOWN: &str = "the files do not show any";
+
 /// The part of the cluster that one policy may read.
 #[derive(Debug, Default)]
 pub struct View {
     cluster: Option<Arc<Cluster>>,
     /// A few: comparing them is faster than making a key for a map.
     windows: Vec<(Resource, Arc<Window>)>,
-    /// Declared, but only for rules that are off.
-    off: Vec<Resource>,
+    /// Declared, but not read.
+    off: Vec<Unread>,
+    sampling: Sampling,
+}
+
+/// A declared resource that is not read, and why.
+#[derive(Debug, Clone)]
+pub struct Unread {
+    /// The resource.
+    pub resource: Resource,
+    /// The settings that are not set; none if the rules that need it are off.
+    pub settings: Option<Vec<String>>,
+}
+
+/// What a policy may sample.
+#[derive(Debug, Clone, Default)]
+pub enum Sampling {
+    /// It declares no rule that does.
+    #[default]
+    Undeclared,
+    /// These rules are off.
+    Off,
+    /// These custom resources.
+    On(Grants),
 }
 
 #[derive(Debug)]
@@ -44,12 +72,12 @@ struct Window {
 }
 
 impl View {
-    /// The view of a policy with these readings. `off` are those that it declares only for rules
-    /// that are off.
+    /// The view of a policy with these readings. `off` are those that it declares and that are not
+    /// read.
     #[must_use]
-    pub fn new(cluster: &Arc<Cluster>, readings: &[Reading], off: Vec<Resource>) -> Self {
+    pub fn new(cluster: &Arc<Cluster>, readings: &[Reading], off: Vec<Unread>) -> Self {
         let window = |reading: &Reading| {
-            let kind = cluster.position(&reading.resource)?;
+            let kind = cluster.position(reading)?;
             let shared = cluster.kinds.get(kind)?;
             let window = Window {
                 kind,
@@ -64,7 +92,14 @@ impl View {
             Some((reading.resource.clone(), Arc::new(window)))
         };
         let windows = readings.iter().filter_map(window).collect();
-        Self { cluster: Some(cluster.clone()), windows, off }
+        let sampling = Sampling::default();
+        Self { cluster: Some(cluster.clone()), windows, off, sampling }
+    }
+
+    /// The same with samples.
+    #[must_use]
+    pub fn sampling(self, sampling: Sampling) -> Self {
+        Self { sampling, ..self }
     }
 
     /// A reader for one call.
@@ -77,6 +112,7 @@ impl View {
             questions: Vec::new(),
             values: 0,
             touched: Vec::new(),
+            wanted: Vec::new(),
             page: None,
         }
     }
@@ -92,6 +128,7 @@ pub struct Reader {
     /// Values in the queries among them.
     values: usize,
     touched: Vec<(usize, Key)>,
+    wanted: Vec<(Resource, usize)>,
     /// Kind and last object of the last page, and the number of its copies that were shown.
     page: Option<(usize, Key, usize)>,
 }
@@ -120,6 +157,12 @@ impl Reader {
     #[must_use]
     pub fn touched(&self) -> &[(usize, Key)] {
         &self.touched
+    }
+
+    /// Samples that were not at hand.
+    #[must_use]
+    pub fn wanted(&self) -> &[(Resource, usize)] {
+        &self.wanted
     }
 
     fn select(
@@ -186,7 +229,7 @@ impl Reader {
             query.matches.push(Match { index, values: Arc::new(set), absent });
         }
         let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
-        let Lens { world, fresh } = self.lens.clone();
+        let Lens { world, fresh, .. } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope, meter);
         // A later page belongs to the same query.
@@ -282,7 +325,7 @@ impl ClusterReader for Reader {
             return Ok(Ok(Found::default()));
         }
         let scope = Scope::Object(key.clone());
-        let Lens { world, fresh } = self.lens.clone();
+        let Lens { world, fresh, .. } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope, payer.meter);
         self.note(window.kind, 1, || Question::Object(key.clone()));
@@ -311,6 +354,41 @@ impl ClusterReader for Reader {
         payer: Payer<'_>,
     ) -> Answer {
         self.select(resource, query, NAMES, payer)
+    }
+
+    fn sample(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        limit: usize,
+    ) -> Result<Result<Sample, ReadError>, NotCurrent> {
+        let wit::GroupVersionResource { group, version, resource } = resource;
+        let (group, version, resource) = (group.clone(), version.clone(), resource.clone());
+        let resource = Resource { group, version, resource };
+        let limit = limit.clamp(1, MOST_OBJECTS);
+        let source = match self.view.may_sample(&resource) {
+            Ok(source) => source,
+            Err(error) => return Ok(Err(error)),
+        };
+        let Some(cluster) = &self.view.cluster else { return Ok(Ok(Sample::default())) };
+        if source != Source::Live {
+            let none = || match source {
+                Source::Excerpt => Err(ReadError::Absent(format!("{resource}: {NONE_SHOWN}"))),
+                _ => Ok(Sample { objects: Vec::new(), complete: true }),
+            };
+            return Ok(cluster.files.sample(&resource, limit).map_or_else(none, Ok));
+        }
+        let known = self.lens.samples.as_ref().and_then(|known| known.get(&resource, limit));
+        match known {
+            Some(Ok(sample)) => Ok(Ok(sample)),
+            Some(Err(NoSample::NotGranted(why))) => Ok(Err(ReadError::NotGranted(why))),
+            Some(Err(NoSample::Unavailable(why))) => Ok(Err(ReadError::Unavailable(why))),
+            Some(Err(NoSample::Busy(why))) => Err(NotCurrent::Busy(why)),
+            None => {
+                let named = resource.to_string();
+                self.wanted.push((resource, limit));
+                Err(NotCurrent::Wanted(named))
+            }
+        }
     }
 }
 
@@ -347,15 +425,59 @@ impl View {
                 Err(ReadError::Absent(format!("{}: there is no cluster to ask", asked())))
             }
             Some((_, window)) if self.is_left_open(window, within) => {
-                Err(ReadError::Absent(format!("{}: the files do not show any", asked())))
+                Err(ReadError::Absent(format!("{}: {NONE_SHOWN}", asked())))
             }
-            Some((_, window)) => Ok(window),
-            None if self.off.iter().any(is_it) => Err(ReadError::Absent(format!(
-                "{} is not read: the rules that need it are off",
-                asked()
-            ))),
-            None => Err(ReadError::Denied(format!("{} is not among the declared reads", asked()))),
+            Some((_, window)) => match self.kind(window).and_then(|kind| kind.refusal()) {
+                None => Ok(window),
+                Some(why) => Err(why),
+            },
+            None => match self.off.iter().find(|unread| is_it(&unread.resource)) {
+                Some(Unread { settings: None, .. }) => {
+                    let text = format!("{} is not read: the rules that need it are off", asked());
+                    Err(ReadError::Absent(text))
+                }
+                Some(Unread { settings: Some(settings), .. }) => Err(ReadError::Unavailable(
+                    format!("{} is read only with the setting {}", asked(), settings.join(" or ")),
+                )),
+                None => {
+                    Err(ReadError::Denied(format!("{} is not among the declared reads", asked())))
+                }
+            },
         }
+    }
+
+    /// Whether the policy may see objects of any kind of the cluster, and where they come from.
+    fn may_sample(&self, resource: &Resource) -> Result<Source, ReadError> {
+        let line = |text: &String| opgate_text::one_line(text, 253);
+        let named = || format!("{}.{}", line(&resource.resource), line(&resource.group));
+        let source = self.cluster.as_ref().map_or(Source::Absent, |cluster| cluster.options.source);
+        match (&self.sampling, source) {
+            (Sampling::Undeclared, _) => {
+                Err(ReadError::Denied("no rule is declared in `samples`".to_owned()))
+            }
+            (Sampling::Off, _) => Err(ReadError::Absent(format!(
+                "{} is not listed: the rules that need it are off",
+                named()
+            ))),
+            (_, Source::Absent) => {
+                Err(ReadError::Absent(format!("{}: there is no cluster to ask", named())))
+            }
+            (_, source @ (Source::Snapshot | Source::Excerpt)) => Ok(source),
+            (Sampling::On(_), Source::Live) if !is_custom(resource) => {
+                Err(ReadError::Unavailable(format!("{} is not a custom resource", named())))
+            }
+            (Sampling::On(grants), Source::Live) if !grants.include(resource) => {
+                Err(ReadError::NotGranted(format!(
+                    "{} may not be listed: add it to `customResources` of the policy in the configuration",
+                    named()
+                )))
+            }
+            (Sampling::On(_), Source::Live) => Ok(source),
+        }
+    }
+
+    fn kind(&self, window: &Window) -> Option<&Arc<Kind>> {
+        self.cluster.as_ref()?.kinds.get(window.kind)
     }
 
     /// Whether an excerpt of a cluster says nothing about it.

@@ -117,6 +117,21 @@ impl Server {
         Some(verbs.any(|verb| verb.text() == Some("watch")))
     }
 
+    /// Whether a resource that answers 503 is served by another server behind the API server, which is
+    /// down: then discovery of its group fails in the same way, while the API server itself is ready. An
+    /// API server that starts is not ready, and answers 503 for custom resources as well.
+    pub(super) async fn is_down_behind(&self, resource: &Resource) -> bool {
+        let discovery = self.document(&api(resource)).await;
+        if !matches!(discovery, Err(Trouble::Unavailable(_))) {
+            return false;
+        }
+        let ready = http::Request::get("/readyz").body(Vec::new());
+        match ready {
+            Ok(request) => self.ask(request).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
     /// The version of the API server as the only object of its resource.
     pub(super) async fn version(&self, kind: &Kind) -> Result<Listing, Trouble> {
         let answer = self.document("/version").await?;

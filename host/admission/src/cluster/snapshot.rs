@@ -39,11 +39,12 @@ impl Snapshot {
     }
 
     /// Makes these the only objects of a view of the cluster. Objects that no policy reads are left
-    /// out.
+    /// out, except for some custom resources of each kind, for samples.
     pub fn fill(&self, cluster: &Cluster) {
         for kind in cluster.kinds() {
             kind.replace(kind.empty(), Instant::now());
         }
+        cluster.files.clear();
         let versions = || cluster.kinds().iter().filter(|kind| kind.resource().is_server_version());
         for document in &self.documents {
             if let Some(version) = server_version(document.root()) {
@@ -53,6 +54,7 @@ impl Snapshot {
             // As a list of an API server.
             let mut listings: Vec<_> = cluster.kinds().iter().map(|kind| kind.empty()).collect();
             let filled = objects(document.root(), |_, object, group, resource| {
+                cluster.files.put(group, resource, object, "");
                 let read = |kind: &&std::sync::Arc<super::Kind>| {
                     let known = kind.resource();
                     // Only what the API server answers says which one it is.

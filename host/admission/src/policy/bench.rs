@@ -11,6 +11,7 @@ use super::set::Observer;
 use super::{Decision, OnError, Overload, Policy, PolicyFault, lane, response};
 use crate::cluster::{self, Asked, Cluster, Judge, Lens, Write};
 use crate::review::Review;
+use opgate_document::Account;
 use opgate_engine::{Fault, Inputs};
 
 /// The policies that evaluate one review.
@@ -33,6 +34,10 @@ impl<O: Observer> Judge for Bench<'_, O> {
     type Verdict = Judged;
     type Overload = Overload;
 
+    fn account(&self) -> Option<&Arc<Account>> {
+        self.review.account()
+    }
+
     async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
         let calls = self.matching.iter().map(|policy| ask(policy, self, lens));
         let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
@@ -40,6 +45,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
         let questions =
             answers.iter_mut().flat_map(|answer| std::mem::take(&mut answer.questions)).collect();
         let touched = answers.iter().flat_map(|answer| answer.touched.clone()).collect();
+        let wanted = answers.iter().flat_map(|answer| answer.wanted.clone()).collect();
         let mut builder = self.builder.clone();
         let overload = take(&mut builder, &self.matching, &answers);
         let decision = builder.build();
@@ -52,7 +58,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
         let is_sound = decision.failure.is_none();
         let allows = is_sound && decision.denial.is_none();
         let verdict = Judged { decision, answers };
-        Ok(Asked { verdict, allows, is_sound, asked, questions, touched })
+        Ok(Asked { verdict, allows, is_sound, asked, questions, touched, wanted })
     }
 
     fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
@@ -111,6 +117,7 @@ struct Answer {
     asked: Vec<(usize, cluster::Scope)>,
     questions: Vec<(usize, cluster::Question)>,
     touched: Vec<(usize, opgate_cluster::Key)>,
+    wanted: Vec<(opgate_cluster::Resource, usize)>,
 }
 
 /// Calls one policy, writes its log lines, and takes over its verdict.
@@ -121,8 +128,8 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     let Called { call, dropped } = match asked {
         Ok(asked) => asked,
         Err(overload) => {
-            let (asked, questions, touched) = Default::default();
-            return Answer { finding: Err(overload), asked, questions, touched };
+            let (asked, questions, touched, wanted) = Default::default();
+            return Answer { finding: Err(overload), asked, questions, touched, wanted };
         }
     };
     super::load::log(&policy.name, &call.log);
@@ -137,7 +144,10 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
         finding.without(policy, rules, &fault);
     }
     observer.called(policy, started.elapsed());
-    if let Err(fault) = &finding {
+    // A call that wants a sample is repeated with it.
+    if let Err(fault) = &finding
+        && !matches!(fault, Fault::Wanted(_))
+    {
         policy.note_error(fault.to_string());
         let uid = opgate_text::one_line(inputs.request.uid(), 128);
         tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
@@ -145,8 +155,9 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     let reader = call.reader.and_then(cluster::Reader::of);
     let asked = reader.as_ref().map(|reader| reader.asked().to_vec()).unwrap_or_default();
     let touched = reader.as_ref().map(|reader| reader.touched().to_vec()).unwrap_or_default();
+    let wanted = reader.as_ref().map(|reader| reader.wanted().to_vec()).unwrap_or_default();
     let questions = reader.map(cluster::Reader::questions).unwrap_or_default();
-    Answer { finding: Ok(finding), asked, questions, touched }
+    Answer { finding: Ok(finding), asked, questions, touched, wanted }
 }
 
 /// Combines the answers into a decision. Returns the overload that keeps a policy from blocking.

@@ -11,6 +11,7 @@ mod file;
 
 use self::file::{File, Origin};
 use super::{Builtin, Mode, OnError, RuleLevel};
+use crate::cluster::Grants;
 use crate::object::Object;
 use opgate_engine::{Docs, Limits, docs};
 use opgate_input::read::{Reader, Use};
@@ -96,6 +97,8 @@ pub struct PolicyConfig {
     pub excluded_users: Vec<String>,
     /// `group/version/resource` that a policy that is not built in may read.
     pub cluster: Vec<String>,
+    /// Custom resources that the policy may list.
+    pub custom_resources: Grants,
     /// Pointer of this policy in the file, for errors.
     pointer: String,
     /// The limits that the file sets.
@@ -368,6 +371,7 @@ fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
         excluded_namespaces: Vec::new(),
         excluded_users: Vec::new(),
         cluster: Vec::new(),
+        custom_resources: Grants::default(),
         pointer: String::new(),
         given: Given::default(),
         is_for_files: false,

@@ -3,7 +3,7 @@
 use opgate_cluster::{Declaration, Index, Resource, Selector};
 use opgate_document::Document;
 
-use crate::review::{Operation, Review};
+use crate::review::{Operation, Review, secret};
 use opgate_engine::wit;
 use opgate_text::one_line;
 use opgate_upstream::names::{self, label_key_error};
@@ -134,6 +134,8 @@ pub struct Read {
     pub namespace: Option<Setting>,
     /// Rules that need them; empty for all.
     pub rules: Vec<String>,
+    /// Settings of which one must be present and not `false`; empty for none.
+    pub enabled_by: Vec<String>,
 }
 
 /// The description that a policy gives of itself.
@@ -151,6 +153,8 @@ pub struct Descriptor {
     pub matches: Vec<MatchRule>,
     /// Objects of the cluster that it reads.
     pub reads: Vec<Read>,
+    /// Rules that look at custom resources of any kind; empty if none may.
+    pub samples: Vec<String>,
     /// JSON Schema of its settings; empty for none.
     pub settings_schema: String,
 }
@@ -237,7 +241,11 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, Strin
         labels = opgate_cluster::selector(json.root()).map_err(wrong)?;
     }
     let namespace = read.namespace.as_ref().map(setting);
-    Ok(Read { resource, declaration, labels, namespace, rules })
+    let enabled_by = lines(&read.enabled_by);
+    if resource.group.is_empty() && resource.resource == "secrets" {
+        secret::check_read(read).map_err(wrong)?;
+    }
+    Ok(Read { resource, declaration, labels, namespace, rules, enabled_by })
 }
 
 /// The conditions of a match rule, which an API server must accept.
@@ -366,6 +374,7 @@ impl Descriptor {
             }
             reads.push(checked);
         }
+        let samples = known(&from.samples)?;
         Ok(Self {
             name: from.name.clone(),
             version: one_line(&from.version, 64),
@@ -373,6 +382,7 @@ impl Descriptor {
             rules,
             matches,
             reads,
+            samples,
             settings_schema: from.settings_schema.clone(),
         })
     }

@@ -238,9 +238,10 @@ pub(super) async fn validate(
 
 /// Whether a call could succeed without the rules that only warn.
 fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
-    // A resource that is being listed is available in a moment, and a cancelled call has no caller.
+    // What is being listed is available in a moment, and a cancelled call has no caller.
     call.result.as_ref().is_err_and(|fault| {
-        !fault.is_overload() && !matches!(fault, Fault::Listing(_) | Fault::Cancelled)
+        !fault.is_overload()
+            && !matches!(fault, Fault::Listing(_) | Fault::Wanted(_) | Fault::Cancelled)
     })
 }
 

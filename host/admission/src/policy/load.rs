@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, MatchRule, Read, Rule};
 use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, schema};
-use crate::cluster::Reading;
+use crate::cluster::{Reading, Sampling, Source, Unread};
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
 /// The result for one policy of a configuration.
@@ -32,7 +32,7 @@ pub(super) fn load(
     engine: &Arc<Engine>,
     configuration: &Configuration,
     config: &PolicyConfig,
-    queue: usize,
+    (queue, source): (usize, Source),
 ) -> Result<Loaded, ConfigErrors> {
     let module = match open(engine, configuration, config) {
         Ok(module) => module,
@@ -92,8 +92,14 @@ pub(super) fn load(
         Requests { rule: rule.clone(), namespace, can_deny }
     });
     let requests = requests.collect();
+    // What is in files needs no permission.
+    let is_wanted = |read: &Read| {
+        matches!(source, Source::Snapshot | Source::Excerpt)
+            || read.enabled_by.is_empty()
+            || is_set(&read.enabled_by, &settings)
+    };
     let (needed, off): (Vec<_>, Vec<_>) =
-        descriptor.reads.iter().partition(|read| is_needed(&read.rules));
+        descriptor.reads.iter().partition(|read| is_needed(&read.rules) && is_wanted(read));
     let mut errors = ConfigErrors::default();
     if let ModuleSource::File(_) = config.module {
         for read in &needed {
@@ -112,15 +118,26 @@ pub(super) fn load(
         declaration: read.declaration.clone(),
         labels: read.labels.clone(),
         namespace: read.namespace.as_ref().map(|namespace| namespace.of(&settings)),
+        optional: !read.enabled_by.is_empty(),
     };
     let readings = needed.into_iter().map(reading).collect();
-    let off = off.into_iter().map(|read| read.resource.clone()).collect();
+    let unread = |read: &Read| Unread {
+        resource: read.resource.clone(),
+        settings: is_needed(&read.rules).then(|| dotted(&read.enabled_by)),
+    };
+    let off = off.into_iter().map(unread).collect();
+    let sampling = match &descriptor.samples {
+        none if none.is_empty() => Sampling::Undeclared,
+        rules if !is_needed(rules) => Sampling::Off,
+        _ => Sampling::On(config.custom_resources.clone()),
+    };
     Ok(Loaded::Policy(Box::new(Policy {
         name: config.name.clone(),
         source: config.module.clone(),
         requests,
         readings,
         off,
+        sampling,
         view: Arc::default(),
         descriptor,
         mode: config.mode,
@@ -154,6 +171,11 @@ fn is_set(pointers: &[String], settings: &Document) -> bool {
         .any(|pointer| settings.get(pointer).is_some_and(|value| value.boolean() != Some(false)))
 }
 
+/// `catalog.pullSecrets` for `/catalog/pullSecrets`.
+fn dotted(pointers: &[String]) -> Vec<String> {
+    pointers.iter().map(|pointer| pointer.trim_start_matches('/').replace('/', ".")).collect()
+}
+
 /// Gets the descriptor of a policy.
 ///
 /// # Errors
@@ -180,7 +202,7 @@ fn open(
         ModuleSource::File(path) => {
             let bytes = read(path).map_err(|e| format!("{}: {e}", path.display()))?;
             engine
-                .load(&bytes, !config.cluster.is_empty())
+                .load(&bytes, !(config.cluster.is_empty() && config.custom_resources.is_empty()))
                 .map_err(|e| format!("{}: {e}", path.display()))
         }
     }

@@ -39,7 +39,7 @@ pub use opgate_engine::Docs;
 pub use schema::settings_job;
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 
-use crate::cluster::{Reading, View};
+use crate::cluster::{Reading, Sampling, Unread, View};
 use crate::review::Review;
 use opgate_engine::{Limits, Module};
 
@@ -133,8 +133,10 @@ pub struct Policy {
     pub requests: Vec<Requests>,
     /// The objects of the cluster that it reads with them.
     pub readings: Vec<Reading>,
-    /// The objects that it would read for rules that are off.
-    pub off: Vec<opgate_cluster::Resource>,
+    /// The objects that it declares and does not read.
+    pub off: Vec<Unread>,
+    /// The custom resources that it may look at.
+    pub sampling: Sampling,
     /// The effect of its verdicts.
     pub mode: Mode,
     /// The effect of its policy errors.

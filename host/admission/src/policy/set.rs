@@ -19,7 +19,7 @@ use super::fair::Tenants;
 use super::load::{Loaded, load};
 use super::loading::Loading;
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault};
-use crate::cluster::{self, Cluster, Direct, Exactness, View};
+use crate::cluster::{self, Cluster, Direct, Exactness, Sampling, View};
 use crate::review::{Operation, Review};
 use opgate_engine::{Compiler, Engine, EngineError, Pool};
 
@@ -145,7 +145,8 @@ impl Set {
         let asked = |config: &&PolicyConfig| config.mode != Mode::Off;
         let configs: Vec<_> = configuration.policies.iter().filter(asked).collect();
         off.extend(configuration.policies.iter().filter(|c| !asked(c)).map(|c| c.name.clone()));
-        let one = |config: &PolicyConfig| load(&engine, configuration, config, queue);
+        let one =
+            |config: &PolicyConfig| load(&engine, configuration, config, (queue, options.source));
         for (config, loaded) in configs.iter().zip(side_by_side(&configs, loading, one)) {
             match loaded {
                 Ok(Loaded::Policy(policy)) => policies.push(*policy),
@@ -163,10 +164,14 @@ impl Set {
         }
         errors.or(())?;
         let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
-        let cluster = Arc::new(Cluster::new(&readings, options));
+        let mut cluster = Cluster::new(&readings, options);
+        if policies.iter().any(|policy| matches!(policy.sampling, Sampling::On(_))) {
+            cluster = cluster.keeping_files();
+        }
+        let cluster = Arc::new(cluster);
         for policy in &mut policies {
             let view = View::new(&cluster, &policy.readings, std::mem::take(&mut policy.off));
-            policy.view = Arc::new(view);
+            policy.view = Arc::new(view.sampling(policy.sampling.clone()));
         }
         let contested = contested(&cluster, &policies);
         let policies = policies.into_iter().map(Arc::new).collect();

@@ -7,6 +7,7 @@
 
 mod envelope;
 mod quick;
+pub(crate) mod secret;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -243,11 +244,17 @@ impl<'a> Review<'a> {
         bytes.saturating_mul(2)
     }
 
-    /// The input of policies. The objects share the text of the review.
+    /// The input of policies. The objects share the text of the review, except for Secrets, of which
+    /// policies get no values.
     #[must_use]
     pub fn inputs(&self) -> Inputs {
-        let document =
-            |range: &Range<usize>| Arc::new(Document::part(self.text.clone(), range.clone()));
+        let (kind, resource) = (&self.kind, &self.resource);
+        let is_secret =
+            secret::is_secret(&resource.group, &resource.name, (&kind.group, &kind.name));
+        let document = |range: &Range<usize>| {
+            let document = Document::part(self.text.clone(), range.clone());
+            Arc::new(if is_secret { secret::shown(&document) } else { document })
+        };
         Inputs {
             operation: match self.operation {
                 Operation::Create => wit::Operation::Create,

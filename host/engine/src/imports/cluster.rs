@@ -9,9 +9,7 @@ use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmLis
 use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal, Sampled};
 use super::{Context, Fault, Handle, Import, State, types};
 use crate::limits::HOSTCALL_BYTES;
-use crate::reader::{
-    Answer as Answered, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError,
-};
+use crate::reader::{ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample};
 
 /// Maximum bytes of a name, conditions of a query, and values of a condition.
 const NAME: usize = 4 << 10;
@@ -149,11 +147,11 @@ impl Import {
 
 /// The answer of the cluster to a query. If there is no current view, or the answer exceeds the
 /// account of the call, the call ends here.
-fn ask(
+fn ask<T>(
     state: &mut State,
     import: Import,
-    question: impl FnOnce(&mut dyn ClusterReader, Payer<'_>) -> Answered,
-) -> Result<Result<Found, Refusal>, Fault> {
+    question: impl FnOnce(&mut dyn ClusterReader, Payer<'_>) -> Result<Result<T, ReadError>, NotCurrent>,
+) -> Result<Result<T, Refusal>, Fault> {
     let State { reader, meter, account, .. } = state;
     let Some(reader) = reader.as_mut() else {
         // Without a reader, no reads were declared.
@@ -169,9 +167,13 @@ fn ask(
             ReadError::Absent(why) => Refusal::Absent(why),
             ReadError::Denied(why) => Refusal::Denied(why),
             ReadError::Invalid(why) => Refusal::Invalid(why),
+            ReadError::NotGranted(why) => Refusal::NotGranted(why),
+            ReadError::Unavailable(why) => Refusal::Unavailable(why),
         })),
         Err(NotCurrent::Listing(why)) => Err(Fault::Listing(why)),
         Err(NotCurrent::Unknown(why)) => Err(Fault::NotCurrent(why)),
+        Err(NotCurrent::Wanted(what)) => Err(Fault::Wanted(what)),
+        Err(NotCurrent::Busy(why)) => Err(Fault::Busy(why)),
     }
 }
 
@@ -255,8 +257,23 @@ fn names(
     Ok((Ok(names),))
 }
 
-fn sample(store: Context<'_>, (resource, _): (ResourceInGuest, u32)) -> Answer<Sampled> {
+fn sample(mut store: Context<'_>, (resource, limit): (ResourceInGuest, u32)) -> Answer<Sampled> {
     let import = Import("cluster", "sample");
     let resource = import.resource(&store, &resource)?;
-    Ok((Err(Refusal::Absent(format!("{} is not listed", resource.resource))),))
+    let state = store.data_mut();
+    state.begin();
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let found = match ask(state, import, |reader, _| reader.sample(&resource, limit))? {
+        Ok(found) => found,
+        Err(error) => return Ok((Err(error),)),
+    };
+    let mut objects = Vec::with_capacity(found.objects.len());
+    for text in &found.objects {
+        let payer = Payer { meter: &state.meter, account: &state.account };
+        let document = Sample::document(text, payer);
+        state.spend(1)?;
+        let document = document.ok_or_else(|| state.out_of_memory(import))?;
+        objects.push(state.push(import, Handle::whole(Arc::new(document)))?);
+    }
+    Ok((Ok(Sampled { objects, complete: found.complete }),))
 }

@@ -8,6 +8,7 @@ use super::Kind;
 use crate::cluster::lens::Listing;
 use crate::cluster::reservations::Reservations;
 use crate::cluster::{Options, Source};
+use opgate_engine::reader::ReadError;
 
 /// A watch that has failed for this time is interrupted: its view can be outdated.
 const INTERRUPTED: Duration = Duration::from_secs(5);
@@ -86,6 +87,10 @@ pub(super) struct State {
     pub(super) polled: bool,
     /// The API server cannot serve it now.
     pub(super) unavailable: bool,
+    /// The API server does not permit to read it.
+    pub(super) forbidden: bool,
+    /// Another server behind the API server serves it, and is down.
+    pub(super) down: bool,
     /// The number of lists.
     pub(super) lists: u64,
     /// The time of the last decoded message of the API server: a list, an event, a bookmark.
@@ -102,7 +107,7 @@ impl State {
         self.contact = at;
         self.failing = None;
         self.error = None;
-        self.unavailable = false;
+        (self.unavailable, self.forbidden, self.down) = (false, false, false);
         if is_event {
             self.last_event = Some(SystemTime::now());
         }
@@ -165,7 +170,28 @@ impl Kind {
     /// Whether nothing waits for the resource: it was seen, or cannot be.
     pub(in crate::cluster) fn is_known(&self) -> bool {
         let state = self.state.read();
-        state.synced.is_some() || state.unavailable
+        let is_left_out = self.is_optional() && state.forbidden;
+        state.synced.is_some() || state.unavailable || is_left_out
+    }
+
+    /// Records why the last list failed.
+    pub(in crate::cluster) fn refused(&self, forbidden: bool, down: bool) {
+        let mut state = self.state.write();
+        (state.forbidden, state.down) = (forbidden, down);
+        drop(state);
+        self.settled().notify_waiters();
+    }
+
+    /// Why policies do without the resource: there is no view of it, it need not be permitted, or
+    /// nobody can read it while the server that serves it is down.
+    pub(in crate::cluster) fn refusal(&self) -> Option<ReadError> {
+        let state = self.state.read();
+        let is_left_out = self.is_optional() && state.forbidden;
+        if !is_left_out && !state.down {
+            return None;
+        }
+        let why = format!("{} {}", self.resource(), state.why_not_current(&self.options)?);
+        Some(if is_left_out { ReadError::NotGranted(why) } else { ReadError::Unavailable(why) })
     }
 
     /// Whether nothing of the resource has been seen.

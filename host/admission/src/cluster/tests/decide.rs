@@ -37,11 +37,27 @@ impl Judge for Alone<'_> {
                 let allows = found.objects.iter().all(|object| *object.key().name == *"mine");
                 let touched = found.touched.into_iter().map(|key| (0, key)).collect();
                 let verdict = if allows { "allowed" } else { "denied" }.to_owned();
-                Ok(Asked { verdict, allows, is_sound: true, asked, questions, touched })
+                Ok(Asked {
+                    verdict,
+                    allows,
+                    is_sound: true,
+                    asked,
+                    questions,
+                    touched,
+                    wanted: Vec::new(),
+                })
             }
             Err(why) => {
                 let (verdict, touched) = (format!("{why:?}"), Vec::new());
-                Ok(Asked { verdict, allows: false, is_sound: false, asked, questions, touched })
+                Ok(Asked {
+                    verdict,
+                    allows: false,
+                    is_sound: false,
+                    asked,
+                    questions,
+                    touched,
+                    wanted: Vec::new(),
+                })
             }
         }
     }
@@ -205,6 +221,7 @@ impl Judge for Asks<'_> {
             asked: vec![(0, Scope::All)],
             questions: vec![(0, Question::Query(Box::new(query)))],
             touched: Vec::new(),
+            wanted: Vec::new(),
         })
     }
 
@@ -326,7 +343,13 @@ async fn all_kinds_together_have_an_end() {
     let reading = |name: &str| {
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: name.into() };
         let declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
-        Reading { resource, declaration, labels: Selector::default(), namespace: None }
+        Reading {
+            resource,
+            declaration,
+            labels: Selector::default(),
+            namespace: None,
+            optional: false,
+        }
     };
     let readings: Vec<_> = (0..8).map(|number| reading(&format!("r{number}"))).collect();
     let cluster = Cluster::new(&readings, Options { bounds, ..Options::of(Source::Live) });

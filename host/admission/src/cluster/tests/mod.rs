@@ -23,7 +23,7 @@ fn labelled(options: Options, selector: &str) -> Cluster {
     };
     let declaration = Declaration::new(&["/spec".to_owned()], &[], &[index]).unwrap();
     let labels = opgate_cluster::selector(Document::parse(selector).unwrap().root()).unwrap();
-    let reading = Reading { resource, declaration, labels, namespace: None };
+    let reading = Reading { resource, declaration, labels, namespace: None, optional: false };
     Cluster::new(&[reading], options)
 }
 

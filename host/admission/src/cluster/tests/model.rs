@@ -221,7 +221,15 @@ impl Judge for Rule<'_> {
         let asked = vec![(0, Scope::All)];
         // Exactly what was asked: what is reserved about other specs does not matter.
         let questions = vec![(0, Question::Query(Box::new(query)))];
-        Ok(Asked { verdict: allows, allows, is_sound: true, asked, questions, touched })
+        Ok(Asked {
+            verdict: allows,
+            allows,
+            is_sound: true,
+            asked,
+            questions,
+            touched,
+            wanted: Vec::new(),
+        })
     }
 
     fn without_answer(&self, _: bool, why: &str) -> bool {

@@ -16,7 +16,13 @@ fn reading(resources: &[&str]) -> Vec<Reading> {
         let resource = Resource { group: part(), version: part(), resource: part() };
         let fields = ["/gitVersion".to_owned(), "/spec".to_owned()];
         let declaration = Declaration::new(&fields, &[], &[]).unwrap();
-        Reading { resource, declaration, labels: Selector::default(), namespace: None }
+        Reading {
+            resource,
+            declaration,
+            labels: Selector::default(),
+            namespace: None,
+            optional: false,
+        }
     };
     resources.iter().map(reading).collect()
 }

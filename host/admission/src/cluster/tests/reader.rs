@@ -140,7 +140,13 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
     let reading = |field: &str| {
         let declaration = Declaration::new(&[field.to_owned()], &[], &[]).unwrap();
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
-        Reading { resource, declaration, labels: Selector::default(), namespace: None }
+        Reading {
+            resource,
+            declaration,
+            labels: Selector::default(),
+            namespace: None,
+            optional: false,
+        }
     };
     let own = reading("/status");
     let cluster =

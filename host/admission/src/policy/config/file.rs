@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{ConfigErrors, Given, Identities, ModuleSource, PolicyConfig, Profile};
+use crate::cluster::Grants;
 use crate::object::Object;
 use crate::policy::descriptor::is_name;
 use crate::policy::{Builtin, Mode, OnError, RuleLevel};
@@ -61,6 +62,8 @@ pub(super) struct PolicyEntry {
     pub(super) exclude: Object<ExcludeEntry>,
     #[serde(default)]
     pub(super) cluster: Vec<String>,
+    #[serde(default)]
+    pub(super) custom_resources: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -182,6 +185,12 @@ impl Origin {
                 wrong(&format!("/cluster/{index}"), &text);
             }
         }
+        let mut custom_resources = Grants::default();
+        for (index, text) in entry.custom_resources.iter().enumerate() {
+            if let Err(why) = custom_resources.add(text) {
+                wrong(&format!("/customResources/{index}"), &why);
+            }
+        }
         Some(PolicyConfig {
             name: entry.name,
             module: module?,
@@ -198,6 +207,7 @@ impl Origin {
                 .iter()
                 .map(|resource| resource.trim_start_matches('/').to_owned())
                 .collect(),
+            custom_resources,
             pointer,
             given,
             is_for_files: false,

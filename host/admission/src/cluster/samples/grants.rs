@@ -1,0 +1,102 @@
+//! What an administrator grants of custom resources: `widgets.example.com`, or `*.example.com` for all
+//! resources of a group.
+
+use opgate_cluster::Resource;
+use opgate_upstream::names;
+
+/// Custom resources that a policy may list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grants(Vec<Grant>);
+
+/// `None` for all resources of the group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Grant {
+    group: String,
+    resource: Option<String>,
+}
+
+impl Grants {
+    /// Adds a text of the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        if text == "*" {
+            return Err("a permission for everything would include Secrets: name groups, for example \"*.example.com\"".to_owned());
+        }
+        let (resource, group) = text.split_once('.').unwrap_or((text, ""));
+        let all = resource == "*";
+        let is_group = group.contains('.') && names::is_subdomain(group);
+        if !is_group || !(all || names::is_label(resource)) {
+            return Err(format!(
+                "{text:?} is not a custom resource: write widgets.example.com, or \"*.example.com\" for all resources of a group"
+            ));
+        }
+        let resource = (!all).then(|| resource.to_owned());
+        self.0.push(Grant { group: group.to_owned(), resource });
+        Ok(())
+    }
+
+    /// Whether nothing is granted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a resource may be listed.
+    #[must_use]
+    pub fn include(&self, resource: &Resource) -> bool {
+        self.0.iter().any(|grant| {
+            grant.group == resource.group
+                && grant.resource.as_ref().is_none_or(|granted| *granted == resource.resource)
+        })
+    }
+
+    /// API groups, each with its resources, or `*`, as a role names them.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|grant| (&*grant.group, grant.resource.as_deref().unwrap_or("*")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_resources_of_groups_are_granted() {
+        let mut grants = Grants::default();
+        for text in ["widgets.example.com", "*.stable.example.com"] {
+            grants.add(text).unwrap();
+        }
+        for (group, resource, is_granted) in [
+            ("example.com", "widgets", true),
+            ("example.com", "gadgets", false),
+            ("stable.example.com", "anything", true),
+            ("more.stable.example.com", "anything", false),
+            ("", "widgets", false),
+        ] {
+            let (group, version) = (group.to_owned(), "v1".to_owned());
+            let resource = Resource { group, version, resource: resource.to_owned() };
+            assert_eq!(grants.include(&resource), is_granted, "{resource}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_custom_resource_is_refused() {
+        for text in [
+            "",
+            "*",
+            "secrets",
+            "*.",
+            "*.com",
+            "widgets.com",
+            "*.*.com",
+            "Widgets.example.com",
+            "a/b.example.com",
+            "..",
+            "*.example.com.",
+        ] {
+            assert!(Grants::default().add(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What policies see of Secrets: names, types, and the names of keys. This is the one place that decides
+//! it, for Secrets under review and for those that are read from the cluster.
+//!
+//! ```text
+//! review of a Secret ─▶ shown ─▶ metadata, type ──────────────────▶ as they are
+//!                               data ─┬▶ .dockerconfigjson, … ─▶ names of the hosts, and a digest
+//!                                     └▶ any other value ──────▶ a digest
+//! declared read of Secrets ─▶ check_read ─▶ refused unless it is about names and types
+//! ```
+//!
+//! What a policy does not get, it can put into no message, log line or audit annotation, and no
+//! reservation, report or replay can keep it. A digest is made with a key of this process, so that a policy
+//! sees whether a value changes, and nobody can guess the value.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use opgate_document::{Account, Charge, Document, Kind, Text, Value};
+use opgate_engine::wit;
+use opgate_upstream::go::base64;
+
+/// Members of a Secret that are shown as they are.
+const SHOWN: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
+
+/// Values by name, in base64 and not.
+const DATA: &str = "data";
+const STRING_DATA: &str = "stringData";
+
+/// The annotation in which `kubectl apply` keeps the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Docker configurations: hosts are members of `auths`, or of the file itself.
+const CONFIG_JSON: &str = ".dockerconfigjson";
+const CONFIG: &str = ".dockercfg";
+
+/// The member with the digest of a docker configuration.
+const DIGEST: &str = "opgate.dev/digest";
+
+/// Whether a request is about Secrets.
+pub(super) fn is_secret(group: &str, resource: &str, kind: (&str, &str)) -> bool {
+    (group.is_empty() && resource == "secrets") || kind == ("", "Secret")
+}
+
+/// What a policy sees of a Secret; an empty document if there is no memory for it, which the account says.
+pub(super) fn shown(secret: &Document) -> Document {
+    let account = secret.account();
+    let mut json = String::new();
+    write(secret.root(), account, &mut json);
+    let charge = account.map(Charge::on).unwrap_or_default();
+    let text = charge.grow(json.len()).then(|| Text::charged(json, charge).ok()).flatten();
+    let Some(text) = text else { return Document::default() };
+    let end = text.len();
+    Document::part(Arc::new(text), 0..end)
+}
+
+fn write(secret: Value<'_>, account: Option<&Arc<Account>>, json: &mut String) {
+    let members = |name: &str, member: Value<'_>, json: &mut String| match name {
+        DATA => {
+            object(member, json, |name, value, json| {
+                put(&value_shown(name, value, true, account), json);
+            });
+            true
+        }
+        STRING_DATA => {
+            object(member, json, |name, value, json| {
+                put(&value_shown(name, value, false, account), json);
+            });
+            true
+        }
+        "metadata" => {
+            metadata(member, json);
+            true
+        }
+        _ => false,
+    };
+    object_of(
+        secret,
+        json,
+        |name| SHOWN.contains(&name) || [DATA, STRING_DATA, "metadata"].contains(&name),
+        |name, member, json| {
+            if !members(name, member, json) {
+                json.push_str(&member.raw());
+            }
+        },
+    );
+}
+
+/// All but what repeats the object.
+fn metadata(metadata: Value<'_>, json: &mut String) {
+    object_of(
+        metadata,
+        json,
+        |name| name != "managedFields",
+        |name, member, json| {
+            if name == "annotations" {
+                object_of(
+                    member,
+                    json,
+                    |name| name != LAST_APPLIED,
+                    |_, value, json| {
+                        json.push_str(&value.raw());
+                    },
+                );
+            } else {
+                json.push_str(&member.raw());
+            }
+        },
+    );
+}
+
+/// Writes an object, each value by `each`. Nothing else is one in a Secret.
+fn object<'v>(value: Value<'v>, json: &mut String, each: impl FnMut(&str, Value<'v>, &mut String)) {
+    object_of(value, json, |_| true, each);
+}
+
+fn object_of<'v>(
+    value: Value<'v>,
+    json: &mut String,
+    is_kept: impl Fn(&str) -> bool,
+    mut each: impl FnMut(&str, Value<'v>, &mut String),
+) {
+    if value.kind() != Kind::Object {
+        json.push_str("null");
+        return;
+    }
+    json.push('{');
+    for (index, (name, member)) in value.members().filter(|(name, _)| is_kept(name)).enumerate() {
+        if index > 0 {
+            json.push(',');
+        }
+        put(&Some(name.to_owned()), json);
+        json.push(':');
+        each(name, member, json);
+    }
+    json.push('}');
+}
+
+/// Writes a text, or something that is none.
+fn put(text: &Option<String>, json: &mut String) {
+    match text {
+        Some(text) => json.push_str(&serde_json::Value::from(text.as_str()).to_string()),
+        None => json.push_str("null"),
+    }
+}
+
+/// What is shown instead of a value; none for what is no text.
+fn value_shown(
+    name: &str,
+    value: Value<'_>,
+    is_encoded: bool,
+    account: Option<&Arc<Account>>,
+) -> Option<String> {
+    let text = value.text()?;
+    let mut bytes = Vec::new();
+    if !is_encoded {
+        bytes.extend_from_slice(text.as_bytes());
+    } else if base64::decode(text, &mut bytes).is_err() {
+        // No base64 either.
+        return Some(format!("!{}", digest(text.as_bytes())));
+    }
+    let digest = digest(&bytes);
+    let shown = match name {
+        CONFIG_JSON | CONFIG => {
+            hosts(name, &bytes, &digest, account).unwrap_or_else(|| digest.clone())
+        }
+        _ => digest,
+    };
+    Some(if is_encoded { encoded(shown.as_bytes()) } else { shown })
+}
+
+/// A docker configuration with nothing but the names of its hosts; none if it is no such file.
+fn hosts(name: &str, bytes: &[u8], digest: &str, account: Option<&Arc<Account>>) -> Option<String> {
+    let json = str::from_utf8(bytes).ok()?.to_owned();
+    let charge = account.map(Charge::on).unwrap_or_default();
+    if !charge.grow(json.len()) {
+        return None;
+    }
+    let file = Document::charged(json, charge).ok()?;
+    if file.root().kind() != Kind::Object {
+        return None;
+    }
+    let mut shown = String::new();
+    let none = |_: &str, _: Value<'_>, json: &mut String| json.push_str("{}");
+    if name == CONFIG {
+        object(file.root(), &mut shown, |_, _, json| {
+            // There is no other place for it.
+            let _ = write!(json, "{{\"{DIGEST}\":\"{digest}\"}}");
+        });
+        return Some(shown);
+    }
+    shown.push('{');
+    if let Some(auths) = file.get("/auths") {
+        shown.push_str("\"auths\":");
+        object(auths, &mut shown, none);
+        shown.push(',');
+    }
+    let _ = write!(shown, "\"{DIGEST}\":\"{digest}\"}}");
+    Some(shown)
+}
+
+/// The same text for the same bytes, in this process.
+fn digest(bytes: &[u8]) -> String {
+    static KEY: OnceLock<hmac::Key> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+        // A system without random numbers has no TLS either.
+        key.unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, b"opgate"))
+    });
+    let tag = hmac::sign(key, bytes);
+    tag.as_ref().iter().take(16).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Base64 with padding.
+fn encoded(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
+    for part in bytes.chunks(3) {
+        let group = [0, 1, 2].map(|at| u32::from(part.get(at).copied().unwrap_or_default()));
+        let bits = (group[0] << 16) | (group[1] << 8) | group[2];
+        for place in 0..4_usize {
+            let index = usize::try_from((bits >> (18 - 6 * place)) & 63).unwrap_or_default();
+            let letter = LETTERS.get(index).filter(|_| place <= part.len());
+            text.push(char::from(letter.copied().unwrap_or(b'=')));
+        }
+    }
+    text
+}
+
+/// What a policy may declare to read of Secrets: their names and types, and the names of their keys.
+///
+/// # Errors
+/// What is more than that.
+pub(crate) fn check_read(read: &wit::ClusterRead) -> Result<(), String> {
+    let more = |what: &str, pointer: &str| {
+        Err(format!(
+            "{what} {pointer:?}: of Secrets, a policy reads no more than /type, /immutable and the names of the keys of /data"
+        ))
+    };
+    if let Some(field) = read.fields.iter().find(|f| !["/type", "/immutable"].contains(&f.as_str()))
+    {
+        return more("the field", field);
+    }
+    if let Some(field) = read.keys.iter().find(|f| f.as_str() != "/data") {
+        return more("the keys of", field);
+    }
+    let is_known = |field: &str| ["/type", "/data/#", "/metadata/name"].contains(&field);
+    match read.indexes.iter().find(|index| !is_known(&index.field)) {
+        Some(index) => more("an index of", &index.field),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+use opgate_document::Document;
+
+use super::*;
+
+fn base64_of(text: &str) -> String {
+    encoded(text.as_bytes())
+}
+
+/// What a policy sees of a Secret with this data.
+fn seen(data: &serde_json::Value) -> Document {
+    let secret = serde_json::json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "other": "hunter2",
+        "metadata": {
+            "name": "s", "namespace": "n", "labels": {"a": "b"},
+            "managedFields": ["hunter2"],
+            "annotations": {"x": "y", (LAST_APPLIED): "{\"data\":{\"p\":\"hunter2\"}}"},
+        },
+        "data": data,
+        "stringData": {"p": "hunter2"},
+    });
+    shown(&Document::parse(&secret.to_string()).unwrap())
+}
+
+fn text<'d>(document: &'d Document, pointer: &str) -> &'d str {
+    document.get(pointer).and_then(|value| value.text()).unwrap_or_else(|| panic!("{pointer}"))
+}
+
+fn decoded(document: &Document, pointer: &str) -> String {
+    let mut bytes = Vec::new();
+    base64::decode(text(document, pointer), &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn of_a_secret_its_name_its_type_and_the_names_of_its_keys_are_shown() {
+    let document = seen(&serde_json::json!({"p": base64_of("hunter2"), "q": 7, "r": null}));
+    let json = document.root().raw().into_owned();
+    for hidden in ["hunter2", &base64_of("hunter2"), "managedFields", "last-applied"] {
+        assert!(!json.contains(hidden), "{hidden} in {json}");
+    }
+    assert_eq!(text(&document, "/type"), "Opaque");
+    assert_eq!(text(&document, "/metadata/name"), "s");
+    assert_eq!(text(&document, "/metadata/annotations/x"), "y");
+    let keys: Vec<_> = document.get("/data").unwrap().members().map(|(name, _)| name).collect();
+    assert_eq!(keys, ["p", "q", "r"]);
+    assert_eq!(document.get("/data/q").unwrap().kind(), Kind::Null);
+}
+
+#[test]
+fn a_change_of_a_value_is_seen_and_no_value_is() {
+    let of = |value: &str| {
+        let document = seen(&serde_json::json!({"p": base64_of(value)}));
+        text(&document, "/data/p").to_owned()
+    };
+    assert_eq!(of("one"), of("one"));
+    assert_ne!(of("one"), of("two"));
+    assert_ne!(of(""), of("two"));
+    let broken = seen(&serde_json::json!({"p": "no base64 at all"}));
+    assert!(base64::decode(text(&broken, "/data/p"), &mut Vec::new()).is_err());
+}
+
+#[test]
+fn of_a_docker_configuration_the_hosts_are_shown() {
+    let file = r#"{"auths":{"quay.io":{"auth":"hunter2"},"https://a.b/c":{"password":"hunter2"}},"credHelpers":{"hunter2":"x"}}"#;
+    let old = r#"{"quay.io":{"auth":"hunter2"}}"#;
+    let of = |file: &str, old: &str| {
+        seen(&serde_json::json!({(CONFIG_JSON): base64_of(file), (CONFIG): base64_of(old)}))
+    };
+    let document = of(file, old);
+    let shown = decoded(&document, "/data/.dockerconfigjson");
+    let shown_old = decoded(&document, "/data/.dockercfg");
+    assert!(!shown.contains("hunter2") && !shown_old.contains("hunter2"), "{shown} {shown_old}");
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["auths"], serde_json::json!({"quay.io": {}, "https://a.b/c": {}}));
+    let shown_old: serde_json::Value = serde_json::from_str(&shown_old).unwrap();
+    assert_eq!(shown_old.as_object().unwrap().keys().collect::<Vec<_>>(), ["quay.io"]);
+    let changed = of(&file.replace("hunter2", "other"), &old.replace("hunter2", "other"));
+    for pointer in ["/data/.dockerconfigjson", "/data/.dockercfg"] {
+        assert_ne!(text(&document, pointer), text(&changed, pointer), "{pointer}");
+    }
+    for broken in ["hunter2", "[\"hunter2\"]", "\"hunter2\"", "{", &"[".repeat(9_999)] {
+        let shown = decoded(&of(broken, broken), "/data/.dockerconfigjson");
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&shown).is_ok_and(|v| v.is_number())
+                || !shown.contains("hunter2"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn strings_are_hidden_as_data_is() {
+    let document = seen(&serde_json::json!({}));
+    assert_ne!(text(&document, "/stringData/p"), "hunter2");
+    for secret in ["[]", "7", r#"{"data":["hunter2"],"metadata":"hunter2"}"#] {
+        let document = shown(&Document::parse(secret).unwrap());
+        assert!(!document.root().raw().contains("hunter2"), "{secret}");
+    }
+}
+
+#[test]
+fn bytes_are_written_as_base64() {
+    for (text, expected) in
+        [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("\u{ff}?>", "w78/Pg==")]
+    {
+        assert_eq!(base64_of(text), expected, "{text}");
+    }
+}
