@@ -1,0 +1,39 @@
+//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
+//! nothing is watched for rules that are off.
+
+use opgate_sdk::{ClusterRead, Index, copies};
+
+/// ClusterServiceVersions without the label of OLM's copies.
+#[expect(dead_code, reason = "the rules about owners come next")]
+pub(crate) static CSVS: ClusterRead = ClusterRead {
+    group: "operators.coreos.com",
+    version: "v1alpha1",
+    resource: "clusterserviceversions",
+    fields: &[
+        copies::OPERATOR_NAMESPACE,
+        "/spec/replaces",
+        "/spec/customresourcedefinitions/owned/*/name",
+        "/spec/customresourcedefinitions/owned/*/version",
+        "/spec/customresourcedefinitions/required/*/name",
+        "/spec/customresourcedefinitions/required/*/version",
+        "/spec/webhookdefinitions/*/type",
+        "/spec/webhookdefinitions/*/conversionCRDs",
+        "/status/phase",
+        "/status/reason",
+    ],
+    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    indexes: &[
+        Index { name: "crd", field: "/spec/customresourcedefinitions/owned/*/name", separator: "" },
+        Index {
+            name: "required-crd",
+            field: "/spec/customresourcedefinitions/required/*/name",
+            separator: "",
+        },
+        Index {
+            name: "conversion",
+            field: "/spec/webhookdefinitions/*/conversionCRDs/*",
+            separator: "",
+        },
+    ],
+    ..ClusterRead::EMPTY
+};

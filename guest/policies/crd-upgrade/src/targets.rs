@@ -1,0 +1,12 @@
+//! The kinds of objects that the policy judges.
+
+use opgate_sdk::Target;
+
+/// Both versions of the API: files have either.
+pub(crate) static CRD: Target = Target {
+    groups: &["apiextensions.k8s.io"],
+    versions: &["v1", "v1beta1"],
+    resources: &["customresourcedefinitions"],
+    kind: "CustomResourceDefinition",
+    ..Target::EMPTY
+};
