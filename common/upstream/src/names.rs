@@ -6,6 +6,7 @@
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const DNS1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const NAME_EXAMPLES: &str = "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const VALUE_EXAMPLES: &str = "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -75,8 +76,21 @@ pub fn kind_error(kind: &str) -> Option<&'static str> {
     (!fits).then_some("kind must be a DNS-1035 label, upper case allowed")
 }
 
+/// What Kubernetes says against a DNS-1035 label, `IsDNS1035Label`.
+#[must_use]
+pub fn dns1035_errors(name: &str) -> Vec<&'static str> {
+    let mut errors = Vec::new();
+    if name.len() > 63 {
+        errors.push("must be no more than 63 bytes");
+    }
+    if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        errors.push(DNS1035);
+    }
+    errors
+}
+
 fn is_dns1035(name: &str) -> bool {
-    name.len() <= 63 && is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
+    dns1035_errors(name).is_empty()
 }
 
 /// `String()` of a `schema.GroupVersionKind`: `apps/v1, Kind=Deployment`.

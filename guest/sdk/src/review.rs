@@ -111,6 +111,12 @@ impl<'r> Review<'r> {
         Identities(self.settings)
     }
 
+    /// Whether `opgate check` made the request of a file: nobody sent it.
+    #[must_use]
+    pub fn is_of_files(&self) -> bool {
+        self.request.user().username == CHECK_USER
+    }
+
     /// Whether the object is a manifest of a bundle in files: `opgate check` sends those as a member of the
     /// group `opgate:bundle`.
     #[must_use]

@@ -1,14 +1,20 @@
-//! What a CRD is called, and in which group and scope.
+//! What a CRD is called, and in which API, group and scope.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Report, Review, rule, rules};
+use opgate_sdk::{Document, Report, Review, rule, rules};
 
+use crate::crd;
 use crate::targets::CRD;
 
-rules![CRD_01];
+rules![CRD_01, CRD_02, CRD_03, CRD_05];
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    name(review, report);
+pub(crate) fn judge(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
+    name(review, crd, report);
+    scope(review, crd, report);
+    if review.creates() {
+        api(crd, report);
+        group(crd, report);
+    }
 }
 
 rule! {
@@ -49,8 +55,7 @@ rule! {
     }
 }
 
-fn name(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(crd) = review.subject() else { return };
+fn name(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
     let inspected = ["/metadata/name", "/spec/names/plural", "/spec/group"];
     if !inspected.iter().any(|pointer| review.touches_json(crd, pointer)) {
         return;
@@ -62,5 +67,151 @@ fn name(review: &Review<'_>, report: &mut Report<'_>) {
             "metadata.name: Invalid value: {name}: must be spec.names.plural+\".\"+spec.group"
         );
         report.add(&CRD_01, "metadata.name", message);
+    }
+}
+
+rule! {
+    /// a CRD is of apiextensions.k8s.io/v1
+    ///
+    /// A CRD that is created, or stands in a file, does not have the `apiVersion`
+    /// `apiextensions.k8s.io/v1beta1`. The other rules read such a CRD like the API server that
+    /// still knows it: `spec.version` counts where `spec.versions` is missing, and
+    /// `spec.validation` where a version has no schema.
+    ///
+    /// # Why
+    ///
+    /// Kubernetes 1.22 dropped the old version. The documents of OpenShift 4.5 still print it; all
+    /// later ones ask for `apiextensions.k8s.io/v1` (OpenShift 4.12, Operators, *Creating a custom
+    /// resource definition*). Therefore the rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Write the CRD for `apiextensions.k8s.io/v1`, with a schema for each version.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: apiextensions.k8s.io/v1
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiVersion: apiextensions.k8s.io/v1beta1
+    /// ```
+    ///
+    /// `message: Use the apiextensions.k8s.io/v1 API.`
+    CRD_02: Warn {
+        on: [CRD: Create],
+        source: "OCP 4.12 L4886; OCP 4.5 L1485-1501",
+    }
+}
+
+fn api(crd: &Document, report: &mut Report<'_>) {
+    if crd::is_v1beta1(crd) {
+        report.add(&CRD_02, "apiVersion", "Use the apiextensions.k8s.io/v1 API.");
+    }
+}
+
+rule! {
+    /// the scope of a CRD is Namespaced or Cluster
+    ///
+    /// `spec.scope` is `Namespaced` or `Cluster`. In `apiextensions.k8s.io/v1beta1` it may be
+    /// missing, which means `Namespaced`. An UPDATE is judged where it changes the field. Requests
+    /// for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// The API server knows no other scope (OpenShift 4.12, Operators, *Creating a custom resource
+    /// definition*). In a file, nothing refuses it before the file is applied.
+    ///
+    /// # Repair
+    ///
+    /// Write `Namespaced` for objects of projects, and `Cluster` for objects outside of them. The
+    /// scope of a CRD that exists cannot be changed.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {scope: Namespaced}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {scope: Global}
+    /// ```
+    ///
+    /// `message: spec.scope: Unsupported value: "Global": supported values: "Cluster",
+    /// "Namespaced"`
+    ///
+    /// Without a scope: `message: spec.scope: Required value`
+    CRD_03: Deny {
+        on: [CRD: Create | Update],
+        source: "OCP 4.12 L4906; OCP 4.15 L3019-3098",
+    }
+}
+
+fn scope(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
+    const SCOPE: &str = "/spec/scope";
+    if !review.touches_json(crd, SCOPE) {
+        return;
+    }
+    let message = match crd.text_or_empty(SCOPE).as_str() {
+        "Cluster" | "Namespaced" => return,
+        "" if crd::is_v1beta1(crd) => return,
+        "" => "spec.scope: Required value".to_owned(),
+        other => format!(
+            "spec.scope: Unsupported value: {}: supported values: \"Cluster\", \"Namespaced\"",
+            quote(other)
+        ),
+    };
+    report.add(&CRD_03, "spec.scope", message);
+}
+
+rule! {
+    /// the group of a CRD is a fully qualified domain name
+    ///
+    /// `spec.group` of a CRD that is created, or stands in a file, has at least two labels:
+    /// `stable.example.com`, not `stable`. Empty labels do not count.
+    ///
+    /// # Why
+    ///
+    /// Two vendors that choose a short name choose the same one, and then only one of them can be
+    /// installed (OpenShift 4.12, Operators, *Creating a custom resource definition*). The API
+    /// server refuses a group without a dot as well.
+    ///
+    /// # Repair
+    ///
+    /// Use a domain of your organization for the group.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {group: stable.example.com}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {group: stable}
+    /// ```
+    ///
+    /// `message: a good practice is to use a fully-qualified-domain name (FQDN) of your
+    /// organization as spec.group, got "stable"`
+    CRD_05: Warn {
+        on: [CRD: Create],
+        source: "OCP 4.12 L4896; OCP 4.15 L3019-3098",
+    }
+}
+
+fn group(crd: &Document, report: &mut Report<'_>) {
+    let group = crd.text_or_empty("/spec/group");
+    if group.split('.').filter(|label| !label.is_empty()).nth(1).is_none() {
+        let group = quote(&group);
+        let message = format!(
+            "a good practice is to use a fully-qualified-domain name (FQDN) of your organization as spec.group, got {group}"
+        );
+        report.add(&CRD_05, "spec.group", message);
     }
 }

@@ -4,7 +4,6 @@
 use opgate_sdk::{ClusterRead, Index, copies};
 
 /// ClusterServiceVersions without the label of OLM's copies.
-#[expect(dead_code, reason = "the rules about owners come next")]
 pub(crate) static CSVS: ClusterRead = ClusterRead {
     group: "operators.coreos.com",
     version: "v1alpha1",

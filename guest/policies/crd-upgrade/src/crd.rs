@@ -1,0 +1,146 @@
+//! A CRD and its versions, as either version of the API writes them.
+//!
+//! ```text
+//! spec.versions   a list                       ─┐
+//! spec.versions   a mapping: one element        ├─▶ versions: name, served, storage, where
+//! spec.version    v1beta1, where there is none ─┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::{Document, Kind};
+
+/// Where a version stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the list.
+    Element(usize),
+    /// The mapping in the place of the list.
+    Mapping,
+    /// `spec.version`.
+    Single,
+}
+
+/// A version of a CRD.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) name: String,
+    pub(crate) served: bool,
+    pub(crate) storage: bool,
+    place: Place,
+}
+
+impl Version {
+    /// The field of a member: `name`, `served`, `schema`.
+    pub(crate) fn member(&self, member: &str) -> String {
+        match self.place {
+            Place::Element(index) => format!("spec.versions[{index}].{member}"),
+            Place::Mapping => format!("spec.versions.{member}"),
+            Place::Single => "spec.version".to_owned(),
+        }
+    }
+
+    /// Position in the list.
+    pub(crate) fn index(&self) -> usize {
+        match self.place {
+            Place::Element(index) => index,
+            Place::Mapping | Place::Single => 0,
+        }
+    }
+
+    /// Pointer of the schema of the version.
+    fn schema(&self) -> String {
+        match self.place {
+            Place::Element(index) => format!("{VERSIONS}/{index}/schema/openAPIV3Schema"),
+            Place::Mapping => format!("{VERSIONS}/schema/openAPIV3Schema"),
+            Place::Single => SHARED.to_owned(),
+        }
+    }
+}
+
+/// The schema of all versions, in v1beta1.
+const SHARED: &str = "/spec/validation/openAPIV3Schema";
+const VERSIONS: &str = "/spec/versions";
+
+/// A CRD.
+#[derive(Debug)]
+pub(crate) struct Crd<'d> {
+    pub(crate) document: &'d Document,
+    pub(crate) versions: Vec<Version>,
+    /// Whether `spec.versions` is a mapping, as some documents print it.
+    pub(crate) is_mapping: bool,
+    pub(crate) is_v1beta1: bool,
+}
+
+impl<'d> Crd<'d> {
+    pub(crate) fn of(document: &'d Document) -> Self {
+        let is_v1beta1 = is_v1beta1(document);
+        let kind = document.kind(VERSIONS);
+        let is_mapping = kind == Kind::Object;
+        let mut versions = Vec::new();
+        if is_mapping {
+            for row in document.fields(VERSIONS, &["/name", "/served", "/storage"]).iter() {
+                versions.push(Version {
+                    name: row.text_or_empty(0).to_owned(),
+                    served: row.boolean(1) == Some(true),
+                    storage: row.boolean(2) == Some(true),
+                    place: Place::Mapping,
+                });
+            }
+        } else if kind == Kind::List {
+            let rows = document.rows(VERSIONS, &["/name", "/served", "/storage"]);
+            versions.extend(rows.iter().enumerate().map(|(index, row)| Version {
+                name: row.text_or_empty(0).to_owned(),
+                served: row.boolean(1) == Some(true),
+                storage: row.boolean(2) == Some(true),
+                place: Place::Element(index),
+            }));
+        }
+        // As the API server completes it.
+        if versions.is_empty()
+            && is_v1beta1
+            && let Some(name) = document.text("/spec/version").filter(|name| !name.is_empty())
+        {
+            versions.push(Version { name, served: true, storage: true, place: Place::Single });
+        }
+        Self { document, versions, is_mapping, is_v1beta1 }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.document.text_or_empty("/metadata/name")
+    }
+
+    /// The first version of each name.
+    pub(crate) fn by_name(&self) -> BTreeMap<&str, &Version> {
+        let mut versions = BTreeMap::new();
+        for version in &self.versions {
+            versions.entry(version.name.as_str()).or_insert(version);
+        }
+        versions
+    }
+
+    /// The names of all versions. In v1beta1 one may stand beside the list.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let beside = self.document.text("/spec/version").filter(|_| self.is_v1beta1);
+        self.versions.iter().map(|version| version.name.clone()).chain(beside).collect()
+    }
+
+    /// Pointer of the schema that counts for a version, if there is one.
+    pub(crate) fn schema(&self, version: &Version) -> Option<String> {
+        let own = version.schema();
+        if self.document.has(&own) {
+            return Some(own);
+        }
+        (self.is_v1beta1 && self.document.has(SHARED)).then(|| SHARED.to_owned())
+    }
+
+    /// Whether a webhook converts the objects.
+    pub(crate) fn has_webhook(&self) -> bool {
+        self.document.text_or_empty("/spec/conversion/strategy") == "Webhook"
+    }
+}
+
+/// Whether a CRD is one of the API that Kubernetes 1.22 dropped.
+pub(crate) fn is_v1beta1(document: &Document) -> bool {
+    document.text_or_empty("/apiVersion") == "apiextensions.k8s.io/v1beta1"
+}

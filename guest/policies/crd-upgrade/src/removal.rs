@@ -1,0 +1,313 @@
+//! Versions that an UPDATE takes away: removed from the CRD, or no longer served.
+//!
+//! ```text
+//! old versions − new versions ─┬─▶ CRD_13   stored?
+//!                              ├─▶ CRD_12   served, and the CRD has an owner
+//!                              ├─▶ CRD_10   served, and the CRD has several owners
+//!                              └─▶ CRD_15   named by a ClusterServiceVersion
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Review, Rule, rule, rules};
+
+use crate::crd::{Crd, Version};
+use crate::owners::{self, Key, Owners};
+use crate::reads::CSVS;
+use crate::targets::CRD;
+
+rules![CRD_10, CRD_12, CRD_13, CRD_15];
+
+pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
+    let new = crd.by_name();
+    let removed: Vec<&Version> =
+        old.by_name().into_values().filter(|version| !new.contains_key(&*version.name)).collect();
+    stored(crd, old, report);
+    let served: Vec<&str> =
+        removed.iter().filter(|version| version.served).map(|version| &*version.name).collect();
+    if !served.is_empty() {
+        right_away(review, old, &served, report);
+    }
+    let mut gone: BTreeMap<&str, String> = BTreeMap::new();
+    for version in removed {
+        gone.insert(&version.name, "spec.versions".to_owned());
+    }
+    for version in old.versions.iter().filter(|version| version.served) {
+        if let Some(now) = new.get(&*version.name).filter(|now| !now.served) {
+            gone.insert(&version.name, now.member("served"));
+        }
+    }
+    if !gone.is_empty() {
+        referenced(&old.name(), &gone, report);
+    }
+}
+
+rule! {
+    /// no served version is removed from a CRD that several Operators own
+    ///
+    /// If more than one ClusterServiceVersion of the cluster owns a CRD, an UPDATE keeps every
+    /// entry of `spec.versions` that had `served: true`. A ClusterServiceVersion owns the CRD if
+    /// `spec.customresourcedefinitions.owned` names it, in any namespace. Copies do not count, and
+    /// those that `spec.replaces` links, also over others between them, count once. The message
+    /// lists the versions that are missing. An object that is being deleted and the subresource
+    /// `status` are not different here: what does not change removes nothing. The rule reads CSVs.
+    ///
+    /// # Why
+    ///
+    /// The other Operator still works with the version. OLM documents it as a condition of the
+    /// upgrade (OpenShift 4.12, Operators, *CRD upgrades*).
+    ///
+    /// # Repair
+    ///
+    /// Keep the version. If no owner needs it any more, set `served: false` first and remove it
+    /// with the next update.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # Before: [{name: v1, served: true}, {name: v1alpha1, served: false}]
+    /// spec: {versions: [{name: v1, served: true}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Before: [{name: v1alpha1, served: true}, {name: v1beta1, served: true}]
+    /// spec: {versions: [{name: v1beta1, served: true}]}
+    /// ```
+    ///
+    /// `message: CRD "crontabs.stable.example.com" is owned by multiple ClusterServiceVersions:
+    /// existing serving versions [v1alpha1] must be present in the new CRD`
+    CRD_10: Deny {
+        on: [CRD: Update],
+        reads: [CSVS],
+        source: "OCP 4.12 L3060-3063, L20630-20633; OCP 4.15 L2215-2221; OCP 4.5 L783-789",
+    }
+}
+
+rule! {
+    /// a version of an Operator's CRD is not removed while it is served
+    ///
+    /// If a ClusterServiceVersion of the cluster owns a CRD, a version that an UPDATE removes from
+    /// `spec.versions` had `served: false` before. Copies do not count as owners. With the setting
+    /// `crd.servedRemovalScope: all` this holds for every CRD, and the cluster is not asked. One
+    /// finding for each version. The rule reads CSVs.
+    ///
+    /// # Why
+    ///
+    /// Clients that use the version fail from one moment to the next. OLM documents the steps:
+    /// stop to serve, then remove (OpenShift 4.12, Operators, *Deprecating or removing a version of
+    /// a custom resource definition*).
+    ///
+    /// # Repair
+    ///
+    /// Set `served: false` for the version, and remove it with a later update.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # Before: [{name: v1alpha1, served: false}, {name: v1beta1, served: true}]
+    /// spec: {versions: [{name: v1beta1, served: true}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Before: [{name: v1alpha1, served: true}, {name: v1beta1, served: true}]
+    /// spec: {versions: [{name: v1beta1, served: true}]}
+    /// ```
+    ///
+    /// `message: Operator Lifecycle Manager (OLM) does not allow a serving version of a custom
+    /// resource definition (CRD) to be removed right away: set served to false for "v1alpha1"
+    /// first`
+    CRD_12: Deny {
+        on: [CRD: Update],
+        reads: [CSVS],
+        source: "OCP 4.12 L20697-20704, L20745-20750; OCP 4.15 L15122-15214",
+    }
+}
+
+/// CRD-10 and CRD-12.
+fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut Report<'_>) {
+    let is_for_all = review.settings.text_or_empty("/crd/servedRemovalScope") == "all";
+    let asking: Vec<&'static Rule> = [&CRD_10, &CRD_12]
+        .into_iter()
+        .filter(|&rule| report.is_on(rule) && !(is_for_all && std::ptr::eq(rule, &CRD_12)))
+        .collect();
+    let owners = if asking.is_empty() {
+        None
+    } else {
+        report.answer(&asking, "ClusterServiceVersions", owners::of(&old.name()))
+    };
+    if owners == Some(Owners::Several) {
+        let (name, missing) = (quote(&old.name()), served.join(" "));
+        let message = format!(
+            "CRD {name} is owned by multiple ClusterServiceVersions: existing serving versions [{missing}] must be present in the new CRD"
+        );
+        report.add(&CRD_10, "spec.versions", message);
+    }
+    if is_for_all || owners.is_some_and(|owners| owners > Owners::None) {
+        report.add_each(&CRD_12, served, |version| {
+            let version = quote(version);
+            let message = format!(
+                "Operator Lifecycle Manager (OLM) does not allow a serving version of a custom resource definition (CRD) to be removed right away: set served to false for {version} first"
+            );
+            ("spec.versions".to_owned(), message)
+        });
+    }
+}
+
+rule! {
+    /// a version in which objects may be stored is not removed
+    ///
+    /// An UPDATE keeps every version that `status.storedVersions` of the CRD before it lists, in
+    /// `spec.versions` (`spec.version` counts as well in `apiextensions.k8s.io/v1beta1`). One
+    /// finding for each version. What OLM sends is judged like anything else.
+    ///
+    /// # Why
+    ///
+    /// Objects that are stored in the version cannot be read any more: the data is lost. OLM stops
+    /// the upgrade, and the API server refuses the update (OpenShift 4.12, Operators, *Deprecating
+    /// or removing a version of a custom resource definition*).
+    ///
+    /// # Repair
+    ///
+    /// Keep the version, write all objects once more so that they are stored in the new one, remove
+    /// the version from `status.storedVersions`, and then from `spec.versions`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # Before: status: {storedVersions: [v1beta1]}
+    /// spec: {versions: [{name: v1beta1}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Before: status: {storedVersions: [v1alpha1, v1beta1]}
+    /// spec: {versions: [{name: v1beta1}]}
+    /// ```
+    ///
+    /// `message: risk of data loss updating "crontabs.stable.example.com": new CRD removes version
+    /// v1alpha1 that is listed as a stored version on the existing CRD`
+    CRD_13: Deny {
+        on: [CRD: Update],
+        source: "OCP 4.12 L20735-20737; OCP 4.15 L15122-15214; OLM pkg/lib/crd/storage.go, pkg/controller/operators/catalog/operator.go",
+    }
+}
+
+fn stored(crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
+    // What a list of versions that stays the same does not have was gone before.
+    if ["/spec/versions", "/spec/version"].iter().all(|at| crd.document.equal(at, old.document, at))
+    {
+        return;
+    }
+    let lost = lost(crd, old);
+    let name = quote(&crd.name());
+    report.add_each(&CRD_13, &lost, |version| {
+        let message = format!(
+            "risk of data loss updating {name}: new CRD removes version {version} that is listed as a stored version on the existing CRD"
+        );
+        ("spec.versions".to_owned(), message)
+    });
+}
+
+/// Stored versions that the CRD no longer has.
+pub(crate) fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> BTreeSet<String> {
+    let names = crd.names();
+    let stored = old.document.texts("/status/storedVersions");
+    stored.into_iter().filter(|version| !names.contains(version)).collect()
+}
+
+rule! {
+    /// no ClusterServiceVersion names a version that goes away
+    ///
+    /// A version that an UPDATE removes from `spec.versions`, or stops to serve, is not the
+    /// `version` of an entry for this CRD in `spec.customresourcedefinitions.owned` or `required`
+    /// of an installed ClusterServiceVersion, in any namespace. Copies do not count, and neither
+    /// does what is being deleted or has the phase `Replacing` or `Deleting`. One finding for each
+    /// version and ClusterServiceVersion. The rule reads CSVs.
+    ///
+    /// # Why
+    ///
+    /// An Operator whose version of the CRD is not served fails, and OLM takes it for not installed
+    /// (OpenShift 4.12, Operators, *Adding a new version of a custom resource definition*). During
+    /// an upgrade OLM changes the CRD before it creates the new ClusterServiceVersion, so the rule
+    /// only warns.
+    ///
+    /// # Repair
+    ///
+    /// Upgrade the Operator that the message names first.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # All ClusterServiceVersions name v1beta1. Before: [{name: v1alpha1}, {name: v1beta1}]
+    /// spec: {versions: [{name: v1beta1}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same, while etcdoperator.v0.9.0 owns `v1alpha1`.
+    ///
+    /// `message: version "v1alpha1" of CRD "etcdclusters.etcd.database.coreos.com" is still
+    /// referenced by ClusterServiceVersion operators/etcdoperator.v0.9.0`
+    CRD_15: Warn {
+        on: [CRD: Update],
+        reads: [CSVS],
+        source: "OCP 4.12 L20670-20680, L20753; OCP 4.15 L15122-15214",
+    }
+}
+
+/// `gone`: versions, each with the field that takes it away.
+fn referenced(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>) {
+    if !report.is_on(&CRD_15) {
+        return;
+    }
+    let Some(found) = report.answer(&[&CRD_15], "ClusterServiceVersions", references(name, gone))
+    else {
+        return;
+    };
+    report.add_each(&CRD_15, found, |(version, (namespace, csv))| {
+        let field = gone.get(version.as_str()).cloned().unwrap_or_default();
+        let (version, crd) = (quote(&version), quote(name));
+        let message = format!(
+            "version {version} of CRD {crd} is still referenced by ClusterServiceVersion {namespace}/{csv}"
+        );
+        (field, message)
+    });
+}
+
+/// Versions that go away, and who names them.
+fn references(
+    crd: &str,
+    gone: &BTreeMap<&str, String>,
+) -> Result<BTreeSet<(String, Key)>, ReadError> {
+    let mut found = BTreeSet::new();
+    let names = [crd.to_owned()];
+    for (index, list) in [("crd", "owned"), ("required-crd", "required")] {
+        let list = format!("/spec/customresourcedefinitions/{list}");
+        let matches = [Match { index, values: &names, absent: false }];
+        CSVS.each(Query { matches: &matches, ..Query::default() }, |csv| {
+            if owners::is_installed(&csv) {
+                for version in versions(&csv, &list, crd) {
+                    if gone.contains_key(version.as_str()) {
+                        found.insert((version, owners::key(&csv)));
+                    }
+                }
+            }
+            true
+        })?;
+    }
+    Ok(found)
+}
+
+/// The versions of a CRD that a list of a ClusterServiceVersion names.
+fn versions(csv: &Document, list: &str, crd: &str) -> Vec<String> {
+    let rows = csv.rows(list, &["/name", "/version"]);
+    let own = rows.iter().filter(|row| row.text(0) == Some(crd));
+    own.filter_map(|row| row.text(1).map(str::to_owned)).collect()
+}
