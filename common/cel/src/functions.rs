@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::time::{Span, Stamp, is_part};
 use super::value::{Value, truncated};
-use opgate_upstream::go::shortened;
+use opgate_upstream::go::{self, shortened};
 use opgate_upstream::version::Version;
 
 /// Bytes of a value that a message repeats.
@@ -42,7 +42,7 @@ pub(super) fn printed(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Double(value) => double(*value),
+        Value::Double(value) => go::float(*value),
         Value::Text(text) => shortened(text, SHOWN),
         Value::Bytes(bytes) => {
             format!("[{}]", joined(bytes.iter().take(SHOWN).map(u8::to_string).collect()))
@@ -63,25 +63,6 @@ pub(super) fn printed(value: &Value) -> String {
         Value::Timestamp(stamp) => stamp.shown(),
         Value::Type(name) => (*name).to_owned(),
     }
-}
-
-/// A double as Go prints it with `%v` and `%g`: with as many digits as it takes, and with an exponent
-/// below 1e-4 and from 1e6 on.
-fn double(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value < 0.0 { "-Inf" } else { "+Inf" }.to_owned();
-    }
-    let scientific = format!("{value:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    if (-4..6).contains(&exponent) {
-        return value.to_string();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
 /// `+`, `-`, `*`, `/` and `%`.

@@ -136,6 +136,26 @@ pub fn folds_to(name: &str, field: &str) -> bool {
     name.chars().map(fold).eq(field.chars().map(fold))
 }
 
+/// A number as `%v` and `%g` print a `float64`: with as many digits as it takes, and with an exponent
+/// below 1e-4 and from 1e6 on.
+#[must_use]
+pub fn float(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value < 0.0 { "-Inf" } else { "+Inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if (-4..6).contains(&exponent) {
+        return value.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
 /// At most so many bytes of a text, for messages: a hostile name is not repeated in full.
 #[must_use]
 pub fn shortened(text: &str, limit: usize) -> String {

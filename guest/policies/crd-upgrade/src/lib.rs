@@ -21,6 +21,7 @@ mod reads;
 mod removal;
 mod safety;
 mod targets;
+mod validation;
 mod versions;
 
 use opgate_sdk::{Report, Review};

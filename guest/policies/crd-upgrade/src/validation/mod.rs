@@ -1,0 +1,421 @@
+//! Custom resources against the schemas of CRDs, with the texts of Kubernetes.
+//!
+//! ```text
+//! schema (JSON) ─▶ Schema, read where values come to it ─┐
+//! object (JSON) ─────────────────────────────────────────┴─▶ validate ─▶ Outcome ─▶ one text
+//! ```
+//!
+//! This is the validation of `k8s.io/kube-openapi`, with its oddities, and then the texts of
+//! `k8s.io/apiextensions-apiserver`. OLM and RukPak call both. Rules in CEL
+//! (`x-kubernetes-validations`), types of lists and the metadata of embedded resources are no part
+//! of it, and fields that the schema does not have are allowed. Members are visited in byte order:
+//! upstream's order is random.
+//!
+//! The [`Work`] of one review is limited, and so is the depth. What is beyond a limit, and a pattern
+//! that is not understood, makes the result doubtful: valid, but neither `not` nor `oneOf` builds on
+//! it.
+
+pub(crate) mod format;
+pub(crate) mod json;
+mod number;
+mod outcome;
+mod pattern;
+mod schema;
+
+use std::cmp::Ordering;
+
+use json::Json;
+use outcome::{Outcome, Path, marshalled, printed, quoted};
+use pattern::Patterns;
+use schema::{Additional, Inner, Schema};
+
+/// Values at schemas that are looked at in one review, some 0.1 µs each.
+const STEPS: usize = 400_000;
+
+/// What validation may still do.
+#[derive(Debug)]
+pub(crate) struct Work {
+    left: usize,
+    patterns: Patterns,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { left: STEPS, patterns: Patterns::default() }
+    }
+}
+
+impl Work {
+    /// Takes steps. Afterwards there are none left, if there were not so many.
+    fn spend(&mut self, steps: usize) -> bool {
+        let left = self.left.checked_sub(steps);
+        self.left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// A schema against which objects are validated.
+#[derive(Debug)]
+pub(crate) struct Validator<'s>(Schema<'s>);
+
+impl<'s> Validator<'s> {
+    pub(crate) fn of(schema: &'s Json<'s>) -> Self {
+        Self(Schema::of(schema))
+    }
+
+    /// What is wrong with an object: the field errors of Kubernetes, in one text.
+    pub(crate) fn errors(&self, object: &Json<'_>, work: &mut Work) -> Option<String> {
+        validate(&self.0, object, &Path::Root, work).text()
+    }
+}
+
+/// One value against one schema. The order of the checks is that of upstream.
+fn validate(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Work) -> Outcome {
+    if !work.spend(1) {
+        return Outcome::doubtful();
+    }
+    let mut outcome = Outcome::default();
+    if *value == Json::Null {
+        outcome.merge(of_type(schema, value, path));
+        choice(schema, value, path, &mut outcome);
+        return outcome;
+    }
+    if !schema.types.is_empty() || !schema.format.is_empty() {
+        outcome.merge(of_type(schema, value, path));
+        outcome.matches += 1;
+    }
+    outcome.merge(combined(schema, value, path, work));
+    outcome.matches += 1;
+    match value {
+        Json::Text(text) => {
+            string(schema, text, path, work, &mut outcome);
+            outcome.matches += 1;
+            if !schema.format.is_empty() && !matches!(schema.single_type(), "integer" | "number") {
+                match format::fits(schema.format, text, work) {
+                    Some(true) => {}
+                    Some(false) => outcome.add_type(path, schema.format, text),
+                    None => outcome.is_doubtful = true,
+                }
+                outcome.matches += 1;
+            }
+        }
+        Json::List(items) => {
+            outcome.merge(list(schema, items, path, work));
+            outcome.matches += 1;
+        }
+        _ => {
+            if let Some(number) = number::Number::of(value) {
+                outcome.merge(number::validate(schema, number, path));
+                outcome.matches += 1;
+            }
+        }
+    }
+    choice(schema, value, path, &mut outcome);
+    outcome.matches += 1;
+    if let Json::Object(_) = value {
+        outcome.merge(object(schema, value, path, work));
+        outcome.matches += 1;
+    }
+    outcome.matches += 1;
+    outcome
+}
+
+fn of_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    // The name of the type, and the format that Go gives it.
+    let (name, format) = match value {
+        Json::Null => {
+            if schema.types.is_empty() || schema.is_type("null") || schema.nullable {
+                outcome.matches += 1;
+            } else {
+                outcome.add_type(path, &schema.types.join(","), "null");
+            }
+            return outcome;
+        }
+        Json::Boolean(_) => ("boolean", ""),
+        Json::Integer(_) => ("integer", "int64"),
+        Json::Float(_) => ("number", "float64"),
+        Json::Text(_) => ("string", ""),
+        Json::List(_) => ("array", ""),
+        Json::Object(_) => ("object", ""),
+    };
+    let is_text = matches!(value, Json::Text(_) | Json::List(_));
+    let is_number = match value {
+        Json::Integer(_) => schema.is_type("number"),
+        Json::Float(number) => schema.is_type("integer") && number::is_integer(*number),
+        _ => false,
+    };
+    let is_right = schema.is_type(name) || is_number;
+    if !is_text && !schema.format.is_empty() && !is_right && format != schema.format {
+        outcome.add_type(path, schema.format, format);
+    } else if is_text
+        && !schema.format.is_empty()
+        && !(schema.is_type("number") || schema.is_type("integer"))
+        || is_right
+    {
+        outcome.matches += 1;
+    } else {
+        outcome.add_type(path, &schema.types.join(","), name);
+    }
+    outcome
+}
+
+/// `anyOf`, `oneOf`, `allOf` and `not`.
+fn combined(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Work) -> Outcome {
+    let mut outcome = Outcome::default();
+    let place = || quoted(&path.to_string());
+    if !schema.any_of.is_empty() {
+        any_of(&schema.any_of, value, path, work, &mut outcome);
+    }
+    if !schema.one_of.is_empty() {
+        one_of(&schema.one_of, value, path, work, &mut outcome);
+    }
+    if !schema.all_of.is_empty() {
+        let mut valid = 0;
+        for inner in &schema.all_of {
+            let result = validate(inner.get(), value, path, work);
+            valid += usize::from(result.is_valid());
+            outcome.merge(result);
+        }
+        if valid < schema.all_of.len() {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            outcome.add_whole(&format!("{} must validate all the schemas (allOf){none}", place()));
+        }
+    }
+    if let Some(not) = &schema.not {
+        let result = validate(not.get(), value, path, work);
+        outcome.is_doubtful |= result.is_doubtful;
+        if result.is_valid() && !result.is_doubtful {
+            outcome.add_whole(&format!("{} must not validate the schema (not)", place()));
+        }
+    }
+    outcome.matches += 1;
+    outcome
+}
+
+/// The result with more successful checks.
+fn better(best: Option<Outcome>, other: Outcome) -> Option<Outcome> {
+    match best {
+        Some(best) if best.matches >= other.matches => Some(best),
+        _ => Some(other),
+    }
+}
+
+fn any_of(
+    schemas: &[Inner<'_>],
+    value: &Json<'_>,
+    path: &Path<'_>,
+    work: &mut Work,
+    outcome: &mut Outcome,
+) {
+    let mut best = None;
+    for inner in schemas {
+        let result = validate(inner.get(), value, path, work);
+        if result.is_valid() {
+            outcome.merge(result);
+            return;
+        }
+        best = better(best, result);
+    }
+    let place = quoted(&path.to_string());
+    outcome.add_whole(&format!("{place} must validate at least one schema (anyOf)"));
+    outcome.merge(best.unwrap_or_default());
+}
+
+fn one_of(
+    schemas: &[Inner<'_>],
+    value: &Json<'_>,
+    path: &Path<'_>,
+    work: &mut Work,
+    outcome: &mut Outcome,
+) {
+    let (mut best, mut first) = (None, None);
+    let (mut valid, mut doubtful) = (0_usize, 0_usize);
+    for inner in schemas {
+        let result = validate(inner.get(), value, path, work);
+        if result.is_valid() {
+            valid += 1;
+            doubtful += usize::from(result.is_doubtful);
+            first = first.or(Some(result));
+        } else if valid == 0 {
+            best = better(best, result);
+        }
+    }
+    outcome.is_doubtful |= doubtful > 0;
+    let certain = valid - doubtful;
+    if valid == 1 || (certain <= 1 && doubtful > 0) {
+        outcome.merge(first.unwrap_or_default());
+        return;
+    }
+    let found = if valid == 0 {
+        "Found none valid".to_owned()
+    } else {
+        format!("Found {valid} valid alternatives")
+    };
+    let place = quoted(&path.to_string());
+    outcome.add_whole(&format!("{place} must validate one and only one schema (oneOf). {found}"));
+    if valid == 0 {
+        outcome.merge(best.unwrap_or_default());
+    }
+}
+
+/// Length and pattern: the first that fails counts.
+fn string(
+    schema: &Schema<'_>,
+    text: &str,
+    path: &Path<'_>,
+    work: &mut Work,
+    outcome: &mut Outcome,
+) {
+    let schema::Limits { least, most } = schema.length;
+    if least.is_some() || most.is_some() {
+        let length = count(text.chars().count());
+        if let Some(most) = most.filter(|most| length > *most) {
+            outcome
+                .add(path, &format!("Too long: {}", at_most(most, "may not be more than", "byte")));
+            return;
+        }
+        if let Some(least) = least.filter(|least| length < *least) {
+            let why = format!("{path} in body should be at least {least} chars long");
+            outcome.add_invalid(path, &quoted(text), &why);
+            return;
+        }
+    }
+    if schema.pattern.is_empty() {
+        return;
+    }
+    match pattern::occurs(schema.pattern, text, work) {
+        Some(true) => {}
+        Some(false) => {
+            let why = format!("{path} in body should match '{}'", schema.pattern);
+            outcome.add_invalid(path, &quoted(text), &why);
+        }
+        None => outcome.is_doubtful = true,
+    }
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// `may not be more than 2 bytes`.
+fn at_most(most: i64, how: &str, what: &str) -> String {
+    let plural = if most == 1 { "" } else { "s" };
+    format!("{how} {most} {what}{plural}")
+}
+
+fn too_many(found: i64, most: i64, path: &Path<'_>, outcome: &mut Outcome) {
+    let most = at_most(most, "must have at most", "item");
+    outcome.add(path, &format!("Too many: {found}: {most}"));
+}
+
+fn list(schema: &Schema<'_>, items: &[Json<'_>], path: &Path<'_>, work: &mut Work) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Some(inner) = &schema.items {
+        for (index, item) in items.iter().enumerate() {
+            outcome.merge(validate(inner.get(), item, &Path::Item(path, index), work));
+        }
+    }
+    let length = count(items.len());
+    if let Some(least) = schema.item_count.least.filter(|least| length < *least) {
+        let why = format!("{path} in body should have at least {least} items");
+        outcome.add_invalid(path, &length.to_string(), &why);
+    }
+    if let Some(most) = schema.item_count.most.filter(|most| length > *most) {
+        too_many(length, most, path, &mut outcome);
+    }
+    if schema.unique_items {
+        if !work.spend(items.len()) {
+            outcome.is_doubtful = true;
+        } else if has_duplicates(items) {
+            let why = format!("{path} in body shouldn't contain duplicates");
+            outcome.add_invalid(path, "\"\"", &why);
+        }
+    }
+    outcome.matches += 1;
+    outcome
+}
+
+fn has_duplicates(items: &[Json<'_>]) -> bool {
+    let mut sorted: Vec<&Json<'_>> = items.iter().collect();
+    sorted.sort_by(|left, right| left.order(right));
+    sorted.is_sorted_by(|left, right| left.order(right) == Ordering::Less).eq(&false)
+}
+
+fn object(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Work) -> Outcome {
+    let mut outcome = Outcome::default();
+    let members = value.members();
+    let length = count(members.len());
+    if let Some(least) = schema.member_count.least.filter(|least| length < *least) {
+        let why = format!("{path} in body should have at least {least} properties");
+        outcome.add_invalid(path, &length.to_string(), &why);
+    }
+    if let Some(most) = schema.member_count.most.filter(|most| length > *most) {
+        too_many(length, most, path, &mut outcome);
+    }
+    for (name, member) in members {
+        match &schema.additional {
+            Additional::Allowed => break,
+            _ if schema.property(name).is_some() => {}
+            Additional::Forbidden => {
+                let why = format!("{} in body is a forbidden property", Path::Member(path, name));
+                outcome.add_invalid(path, &quoted(name), &why);
+            }
+            Additional::Schema(inner) => {
+                outcome.merge(validate(inner.get(), member, &Path::Member(path, name), work));
+            }
+        }
+    }
+    for (name, member) in members {
+        if let Some(inner) = schema.property(name) {
+            outcome.merge(validate(inner.get(), member, &Path::Property(path, name), work));
+        }
+    }
+    for name in &schema.required {
+        if value.member_or_null(name).is_none() {
+            outcome.add(&Path::Member(path, name), "Required value");
+        }
+    }
+    outcome
+}
+
+/// `enum`. `null` is never one of the choices, and numbers are compared as Go converts them.
+fn choice(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, outcome: &mut Outcome) {
+    if schema.choices.is_empty() || schema.choices.iter().any(|choice| is_choice(value, choice)) {
+        return;
+    }
+    let mut supported = String::new();
+    for choice in schema.choices {
+        if supported.len() > 2_000 {
+            break;
+        }
+        let text = choice.text().map_or_else(|| marshalled(choice), str::to_owned);
+        let comma = if supported.is_empty() { "" } else { ", " };
+        supported.push_str(comma);
+        supported.push_str(&quoted(&text));
+    }
+    let value = printed(value);
+    outcome.add(path, &format!("Unsupported value: {value}: supported values: {supported}"));
+}
+
+fn is_choice(value: &Json<'_>, choice: &Json<'_>) -> bool {
+    match (value, choice) {
+        (Json::Null, _) => false,
+        (Json::Integer(number), Json::Float(choice)) => number::float(*number) == *choice,
+        (Json::Float(number), Json::Integer(choice)) => number::truncated(*number) == *choice,
+        // Go converts a number to the character with that code.
+        (Json::Integer(number), Json::Text(choice)) => {
+            let code = u32::try_from(*number).ok().and_then(char::from_u32);
+            let c = code.unwrap_or(char::REPLACEMENT_CHARACTER);
+            choice.chars().eq([c])
+        }
+        _ => value == choice,
+    }
+}
+
+#[cfg(test)]
+mod tests;

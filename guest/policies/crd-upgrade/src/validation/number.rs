@@ -1,0 +1,192 @@
+//! Numbers: bounds, multiples and formats, with the conversions of Go that upstream uses.
+
+use opgate_upstream::go;
+
+use super::json::Json;
+use super::outcome::{Outcome, Path};
+use super::schema::{Numbers, Schema};
+
+/// A 64-bit integer as a float: the bounds of schemas are floats.
+#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "as Go converts it")]
+pub(crate) fn float(number: i64) -> f64 {
+    number as f64
+}
+
+/// A float without its fraction, as near as 64 bits come.
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "as Go converts it")]
+pub(crate) fn truncated(number: f64) -> i64 {
+    number as i64
+}
+
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "as Go converts it")]
+fn fits_float32(number: f64) -> bool {
+    (number as f32).is_finite()
+}
+
+/// Whether a float has no fraction, or so little of one that upstream does not see it.
+pub(super) fn is_integer(number: f64) -> bool {
+    /// The integers that JSON numbers can tell apart.
+    const MOST: f64 = 9_007_199_254_740_991.0;
+    if !(-MOST..=MOST).contains(&number) {
+        return false;
+    }
+    let whole = number.trunc();
+    let difference = number - whole;
+    difference == 0.0 || (whole > 0.0 && difference / (number + whole) < 1e-9)
+}
+
+/// A number of an object.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Number {
+    Integer(i64),
+    Float(f64),
+}
+
+impl Number {
+    pub(super) fn of(value: &Json<'_>) -> Option<Self> {
+        match value {
+            Json::Integer(number) => Some(Self::Integer(*number)),
+            Json::Float(number) => Some(Self::Float(*number)),
+            _ => None,
+        }
+    }
+
+    fn float(self) -> f64 {
+        match self {
+            Self::Integer(number) => float(number),
+            Self::Float(number) => number,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Integer(number) => number.to_string(),
+            Self::Float(number) => go::float(number),
+        }
+    }
+}
+
+/// What the schema says of a number.
+pub(super) fn validate(schema: &Schema<'_>, number: Number, path: &Path<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    if !fits(schema, number) {
+        outcome.add_whole(&out_of_range(schema, "Checked", path));
+    }
+    let Numbers { multiple_of, minimum, maximum, .. } = schema.numbers;
+    if let Some(factor) = multiple_of {
+        let is_native = boundary(schema, factor, "MultipleOf", path, &mut outcome);
+        multiple(number, factor, is_native, path, &mut outcome);
+    }
+    let bounds = [
+        (minimum, schema.numbers.exclusive_minimum, "Minimum boundary", false),
+        (maximum, schema.numbers.exclusive_maximum, "Maximum boundary", true),
+    ];
+    for (bound, is_exclusive, what, is_maximum) in bounds {
+        if let Some(bound) = bound {
+            let is_native = boundary(schema, bound, what, path, &mut outcome);
+            let bound = Bound { bound, is_exclusive, is_maximum, is_native };
+            bound.check(number, path, &mut outcome);
+        }
+    }
+    outcome.matches += 1;
+    outcome
+}
+
+/// Whether a number is one of type and format of the schema.
+fn fits(schema: &Schema<'_>, number: Number) -> bool {
+    match (schema.single_type(), schema.format) {
+        ("integer", format) => {
+            let whole = match number {
+                Number::Integer(number) => Some(number),
+                Number::Float(number) => (number.fract() == 0.0
+                    && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0)
+                        .contains(&number))
+                .then(|| truncated(number)),
+            };
+            whole.is_some_and(|whole| format != "int32" || i32::try_from(whole).is_ok())
+        }
+        ("number", "float") => fits_float32(number.float()),
+        _ => true,
+    }
+}
+
+fn out_of_range(schema: &Schema<'_>, what: &str, path: &Path<'_>) -> String {
+    let (name, format) = (schema.single_type(), schema.format);
+    if format.is_empty() {
+        format!("{what} value must be of type {name} (default format) in {path}")
+    } else {
+        format!("{what} value must be of type {name} with format {format} in {path}")
+    }
+}
+
+/// Whether a bound is a number of the type of the schema itself. Otherwise upstream says so, and
+/// compares floats.
+fn boundary(
+    schema: &Schema<'_>,
+    bound: f64,
+    what: &str,
+    path: &Path<'_>,
+    outcome: &mut Outcome,
+) -> bool {
+    let is_native = fits(schema, Number::Float(bound));
+    if !is_native {
+        outcome.add_whole(&out_of_range(schema, what, path));
+    }
+    is_native
+}
+
+struct Bound {
+    bound: f64,
+    is_exclusive: bool,
+    is_maximum: bool,
+    is_native: bool,
+}
+
+impl Bound {
+    fn check(&self, number: Number, path: &Path<'_>, outcome: &mut Outcome) {
+        let (order, value, bound) = match number {
+            Number::Integer(integer) if self.is_native => {
+                let bound = truncated(self.bound);
+                (integer.cmp(&bound), number, bound.to_string())
+            }
+            _ => {
+                let value = number.float();
+                let order = value.partial_cmp(&self.bound).unwrap_or(std::cmp::Ordering::Equal);
+                (order, Number::Float(value), go::float(self.bound))
+            }
+        };
+        let is_beyond = if self.is_maximum { order.is_gt() } else { order.is_lt() };
+        if is_beyond || (self.is_exclusive && order.is_eq()) {
+            let how = match (self.is_maximum, self.is_exclusive) {
+                (true, false) => "less than or equal to",
+                (true, true) => "less than",
+                (false, false) => "greater than or equal to",
+                (false, true) => "greater than",
+            };
+            let why = format!("{path} in body should be {how} {bound}");
+            outcome.add_invalid(path, &value.text(), &why);
+        }
+    }
+}
+
+fn multiple(number: Number, factor: f64, is_native: bool, path: &Path<'_>, outcome: &mut Outcome) {
+    let (is_positive, is_multiple, factor, value) = match number {
+        Number::Integer(integer) if is_native => {
+            let factor = truncated(factor);
+            let is_multiple = factor > 0 && integer.checked_rem(factor) == Some(0);
+            (factor > 0, is_multiple, factor.to_string(), number)
+        }
+        _ => {
+            let value = number.float();
+            let times = if factor < 1.0 { 1.0 / factor * value } else { value / factor };
+            (factor > 0.0, is_integer(times), go::float(factor), Number::Float(value))
+        }
+    };
+    if !is_positive {
+        let why = format!("factor MultipleOf declared for {path} must be positive: {factor}");
+        outcome.add_invalid(path, &factor, &why);
+    } else if !is_multiple {
+        let why = format!("{path} in body should be a multiple of {factor}");
+        outcome.add_invalid(path, &value.text(), &why);
+    }
+}
