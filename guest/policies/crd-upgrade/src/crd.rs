@@ -58,6 +58,13 @@ impl Version {
     }
 }
 
+/// Where a schema is.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) pointer: String,
+    pub(crate) field: String,
+}
+
 /// The schema of all versions, in v1beta1.
 const SHARED: &str = "/spec/validation/openAPIV3Schema";
 const VERSIONS: &str = "/spec/versions";
@@ -125,13 +132,27 @@ impl<'d> Crd<'d> {
         self.versions.iter().map(|version| version.name.clone()).chain(beside).collect()
     }
 
-    /// Pointer of the schema that counts for a version, if there is one.
-    pub(crate) fn schema(&self, version: &Version) -> Option<String> {
+    /// The schema that counts for a version, if there is one.
+    pub(crate) fn schema(&self, version: &Version) -> Option<Schema> {
         let own = version.schema();
-        if self.document.has(&own) {
-            return Some(own);
+        if own != SHARED && self.document.has(&own) {
+            return Some(Schema { pointer: own, field: version.member("schema.openAPIV3Schema") });
         }
-        (self.is_v1beta1 && self.document.has(SHARED)).then(|| SHARED.to_owned())
+        (self.is_v1beta1 && self.document.has(SHARED)).then(|| Schema {
+            pointer: SHARED.to_owned(),
+            field: "spec.validation.openAPIV3Schema".to_owned(),
+        })
+    }
+
+    /// Whether a version has the same schema in another CRD.
+    pub(crate) fn has_schema_of(&self, version: &Version, other: &Crd<'_>, its: &Version) -> bool {
+        match (self.schema(version), other.schema(its)) {
+            (None, None) => true,
+            (Some(own), Some(its)) => {
+                self.document.equal(&own.pointer, other.document, &its.pointer)
+            }
+            _ => false,
+        }
     }
 
     /// Whether a webhook converts the objects.

@@ -7,7 +7,10 @@
 //!                                  ├─▶ conversion  webhooks
 //!                                  ├─▶ access      who creates it
 //!                                  ├─▶ removal     versions that go away ─▶ owners
+//!                                  ├─▶ existing    objects against new schemas ─▶ owners, validation
+//!                                  ├─▶ rukpak      the same, for CRDs that RukPak installed
 //!                                  └─▶ safety      the old schemas against the new ones
+//! RegistryBundle ─────────────────────▶ examples    examples against schemas
 //! ```
 //!
 //! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
@@ -15,10 +18,13 @@
 mod access;
 mod conversion;
 mod crd;
+mod examples;
+mod existing;
 mod header;
 mod owners;
 mod reads;
 mod removal;
+mod rukpak;
 mod safety;
 mod targets;
 mod validation;
@@ -27,7 +33,8 @@ mod versions;
 use opgate_sdk::{Report, Review};
 
 use crd::Crd;
-use targets::CRD;
+use targets::{CRD, REGISTRY_BUNDLE};
+use validation::Work;
 
 opgate_sdk::policy! {
     name: "crd-upgrade",
@@ -38,9 +45,12 @@ opgate_sdk::policy! {
         conversion::RULES,
         access::RULES,
         removal::RULES,
+        existing::RULES,
+        rukpak::RULES,
         safety::RULES,
+        examples::RULES,
     ],
-    routes: [CRD => judge],
+    routes: [CRD => judge, REGISTRY_BUNDLE => examples::judge],
     settings: include_str!("settings.json"),
 }
 
@@ -51,8 +61,12 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     versions::judge(review, &crd, review.spares().map(Crd::of).as_ref(), report);
     conversion::judge(review, &crd, report);
     access::judge(review, report);
+    let mut work = Work::default();
     if let Some(old) = review.updates_from() {
-        removal::judge(review, &crd, &Crd::of(old), report);
+        let old = Crd::of(old);
+        removal::judge(review, &crd, &old, report);
+        existing::judge(review, &crd, &old, &mut work, report);
     }
+    rukpak::judge(review, &crd, &mut work, report);
     safety::judge(review, report);
 }

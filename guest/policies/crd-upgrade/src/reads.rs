@@ -36,3 +36,12 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     ],
     ..ClusterRead::EMPTY
 };
+
+/// CRDs: the versions that they have, and those in which objects are stored. Schemas are not kept.
+pub(crate) static CRDS: ClusterRead = ClusterRead {
+    group: "apiextensions.k8s.io",
+    version: "v1",
+    resource: "customresourcedefinitions",
+    fields: &["/spec/versions/*/name", "/spec/versions/*/served", "/status/storedVersions"],
+    ..ClusterRead::EMPTY
+};

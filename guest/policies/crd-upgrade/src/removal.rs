@@ -132,10 +132,11 @@ rule! {
 /// CRD-10 and CRD-12.
 fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut Report<'_>) {
     let is_for_all = review.settings.text_or_empty("/crd/servedRemovalScope") == "all";
-    let asking: Vec<&'static Rule> = [&CRD_10, &CRD_12]
-        .into_iter()
-        .filter(|&rule| report.is_on(rule) && !(is_for_all && std::ptr::eq(rule, &CRD_12)))
-        .collect();
+    let mut asking: Vec<&'static Rule> = vec![&CRD_10];
+    if !is_for_all {
+        asking.push(&CRD_12);
+    }
+    asking.retain(|rule| report.is_on(rule));
     let owners = if asking.is_empty() {
         None
     } else {

@@ -10,3 +10,6 @@ pub(crate) static CRD: Target = Target {
     kind: "CustomResourceDefinition",
     ..Target::EMPTY
 };
+
+pub(crate) static REGISTRY_BUNDLE: Target =
+    Target::of_files("RegistryBundle", &["registrybundles"]);

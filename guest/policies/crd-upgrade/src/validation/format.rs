@@ -120,7 +120,7 @@ fn is_base64(text: &str) -> bool {
     let data = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let padding = text.len() - data.len();
-    !text.is_empty() && text.len() % 4 == 0 && padding <= 2 && data.bytes().all(is_digit)
+    !text.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && data.bytes().all(is_digit)
 }
 
 /// An address; of version 4 also one with zeros in front of its numbers.
@@ -192,7 +192,7 @@ fn is_isbn13(text: &str) -> bool {
     let weights = [1, 3].into_iter().cycle();
     digits.is_some_and(|digits| {
         let sum: u32 = digits.iter().zip(weights).map(|(digit, weight)| digit * weight).sum();
-        digits.len() == 13 && sum % 10 == 0
+        digits.len() == 13 && sum.is_multiple_of(10)
     })
 }
 

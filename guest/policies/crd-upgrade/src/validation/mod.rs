@@ -15,7 +15,8 @@
 //! that is not understood, makes the result doubtful: valid, but neither `not` nor `oneOf` builds on
 //! it.
 
-pub(crate) mod format;
+mod combined;
+mod format;
 pub(crate) mod json;
 mod number;
 mod outcome;
@@ -27,7 +28,7 @@ use std::cmp::Ordering;
 use json::Json;
 use outcome::{Outcome, Path, marshalled, printed, quoted};
 use pattern::Patterns;
-use schema::{Additional, Inner, Schema};
+use schema::{Additional, Schema};
 
 /// Values at schemas that are looked at in one review, some 0.1 µs each.
 const STEPS: usize = 400_000;
@@ -88,7 +89,7 @@ fn validate(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut W
         outcome.merge(of_type(schema, value, path));
         outcome.matches += 1;
     }
-    outcome.merge(combined(schema, value, path, work));
+    outcome.merge(combined::validate(schema, value, path, work));
     outcome.matches += 1;
     match value {
         Json::Text(text) => {
@@ -164,105 +165,6 @@ fn of_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outcome {
     outcome
 }
 
-/// `anyOf`, `oneOf`, `allOf` and `not`.
-fn combined(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Work) -> Outcome {
-    let mut outcome = Outcome::default();
-    let place = || quoted(&path.to_string());
-    if !schema.any_of.is_empty() {
-        any_of(&schema.any_of, value, path, work, &mut outcome);
-    }
-    if !schema.one_of.is_empty() {
-        one_of(&schema.one_of, value, path, work, &mut outcome);
-    }
-    if !schema.all_of.is_empty() {
-        let mut valid = 0;
-        for inner in &schema.all_of {
-            let result = validate(inner.get(), value, path, work);
-            valid += usize::from(result.is_valid());
-            outcome.merge(result);
-        }
-        if valid < schema.all_of.len() {
-            let none = if valid == 0 { ". None validated" } else { "" };
-            outcome.add_whole(&format!("{} must validate all the schemas (allOf){none}", place()));
-        }
-    }
-    if let Some(not) = &schema.not {
-        let result = validate(not.get(), value, path, work);
-        outcome.is_doubtful |= result.is_doubtful;
-        if result.is_valid() && !result.is_doubtful {
-            outcome.add_whole(&format!("{} must not validate the schema (not)", place()));
-        }
-    }
-    outcome.matches += 1;
-    outcome
-}
-
-/// The result with more successful checks.
-fn better(best: Option<Outcome>, other: Outcome) -> Option<Outcome> {
-    match best {
-        Some(best) if best.matches >= other.matches => Some(best),
-        _ => Some(other),
-    }
-}
-
-fn any_of(
-    schemas: &[Inner<'_>],
-    value: &Json<'_>,
-    path: &Path<'_>,
-    work: &mut Work,
-    outcome: &mut Outcome,
-) {
-    let mut best = None;
-    for inner in schemas {
-        let result = validate(inner.get(), value, path, work);
-        if result.is_valid() {
-            outcome.merge(result);
-            return;
-        }
-        best = better(best, result);
-    }
-    let place = quoted(&path.to_string());
-    outcome.add_whole(&format!("{place} must validate at least one schema (anyOf)"));
-    outcome.merge(best.unwrap_or_default());
-}
-
-fn one_of(
-    schemas: &[Inner<'_>],
-    value: &Json<'_>,
-    path: &Path<'_>,
-    work: &mut Work,
-    outcome: &mut Outcome,
-) {
-    let (mut best, mut first) = (None, None);
-    let (mut valid, mut doubtful) = (0_usize, 0_usize);
-    for inner in schemas {
-        let result = validate(inner.get(), value, path, work);
-        if result.is_valid() {
-            valid += 1;
-            doubtful += usize::from(result.is_doubtful);
-            first = first.or(Some(result));
-        } else if valid == 0 {
-            best = better(best, result);
-        }
-    }
-    outcome.is_doubtful |= doubtful > 0;
-    let certain = valid - doubtful;
-    if valid == 1 || (certain <= 1 && doubtful > 0) {
-        outcome.merge(first.unwrap_or_default());
-        return;
-    }
-    let found = if valid == 0 {
-        "Found none valid".to_owned()
-    } else {
-        format!("Found {valid} valid alternatives")
-    };
-    let place = quoted(&path.to_string());
-    outcome.add_whole(&format!("{place} must validate one and only one schema (oneOf). {found}"));
-    if valid == 0 {
-        outcome.merge(best.unwrap_or_default());
-    }
-}
-
 /// Length and pattern: the first that fails counts.
 fn string(
     schema: &Schema<'_>,
@@ -317,6 +219,9 @@ fn list(schema: &Schema<'_>, items: &[Json<'_>], path: &Path<'_>, work: &mut Wor
     let mut outcome = Outcome::default();
     if let Some(inner) = &schema.items {
         for (index, item) in items.iter().enumerate() {
+            if outcome.is_full() {
+                break;
+            }
             outcome.merge(validate(inner.get(), item, &Path::Item(path, index), work));
         }
     }
@@ -329,7 +234,7 @@ fn list(schema: &Schema<'_>, items: &[Json<'_>], path: &Path<'_>, work: &mut Wor
         too_many(length, most, path, &mut outcome);
     }
     if schema.unique_items {
-        if !work.spend(items.len()) {
+        if !work.spend(items.len().saturating_mul(16)) {
             outcome.is_doubtful = true;
         } else if has_duplicates(items) {
             let why = format!("{path} in body shouldn't contain duplicates");
@@ -360,6 +265,7 @@ fn object(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Wor
     for (name, member) in members {
         match &schema.additional {
             Additional::Allowed => break,
+            _ if outcome.is_full() => break,
             _ if schema.property(name).is_some() => {}
             Additional::Forbidden => {
                 let why = format!("{} in body is a forbidden property", Path::Member(path, name));
@@ -371,12 +277,12 @@ fn object(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Wor
         }
     }
     for (name, member) in members {
-        if let Some(inner) = schema.property(name) {
+        if let Some(inner) = schema.property(name).filter(|_| !outcome.is_full()) {
             outcome.merge(validate(inner.get(), member, &Path::Property(path, name), work));
         }
     }
     for name in &schema.required {
-        if value.member_or_null(name).is_none() {
+        if value.member_or_null(name).is_none() && !outcome.is_full() {
             outcome.add(&Path::Member(path, name), "Required value");
         }
     }
@@ -405,7 +311,7 @@ fn choice(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, outcome: &mut 
 fn is_choice(value: &Json<'_>, choice: &Json<'_>) -> bool {
     match (value, choice) {
         (Json::Null, _) => false,
-        (Json::Integer(number), Json::Float(choice)) => number::float(*number) == *choice,
+        (Json::Integer(number), Json::Float(_)) => Json::Float(number::float(*number)) == *choice,
         (Json::Float(number), Json::Integer(choice)) => number::truncated(*number) == *choice,
         // Go converts a number to the character with that code.
         (Json::Integer(number), Json::Text(choice)) => {

@@ -1,6 +1,6 @@
 //! What validation finds: errors with the texts of Kubernetes, and the path to a value.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use opgate_sdk::go::{quote, shortened};
 
@@ -27,13 +27,18 @@ impl Outcome {
         self.errors.is_empty()
     }
 
+    /// Whether further errors would not be kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.errors.len() >= MOST
+    }
+
     /// Not looked at.
     pub(super) fn doubtful() -> Self {
         Self { is_doubtful: true, ..Self::default() }
     }
 
     fn push(&mut self, error: String) {
-        if self.errors.len() < MOST && !self.errors.contains(&error) {
+        if !self.is_full() && !self.errors.contains(&error) {
             self.errors.push(error);
         }
     }
@@ -215,7 +220,8 @@ fn marshal_text(value: &str, text: &mut String) {
             '\u{8}' => text.push_str("\\b"),
             '\u{c}' => text.push_str("\\f"),
             '<' | '>' | '&' | '\u{0}'..='\u{1f}' | '\u{2028}' | '\u{2029}' => {
-                text.push_str(&format!("\\u{:04x}", u32::from(c)));
+                // Writing to a String does not fail.
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
             }
             c => text.push(c),
         }

@@ -82,9 +82,10 @@ impl<'s> Schema<'s> {
         let number = |name: &str| json.member(name).and_then(Json::number);
         let count = |name: &str| number(name).map(super::number::truncated);
         let limits = |least, most| Limits { least: count(least), most: count(most) };
-        let inner = |name: &str| json.member(name).filter(is_object).map(Inner::of);
+        let inner = |name: &str| json.member(name).filter(|json| is_object(json)).map(Inner::of);
         let list = |name: &str| json.member(name).map(Json::items).unwrap_or_default();
-        let several = |name| list(name).iter().filter(is_object).map(Inner::of).collect();
+        let several =
+            |name| list(name).iter().filter(|json| is_object(json)).map(Inner::of).collect();
         let mut types: Vec<&str> = match text("type") {
             "" => Vec::new(),
             name => vec![name],
@@ -144,6 +145,6 @@ impl<'s> Schema<'s> {
     }
 }
 
-fn is_object(json: &&Json<'_>) -> bool {
+fn is_object(json: &Json<'_>) -> bool {
     matches!(json, Json::Object(_))
 }

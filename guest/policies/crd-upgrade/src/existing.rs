@@ -1,0 +1,236 @@
+//! Custom resources that exist, against the schemas of a new CRD.
+//!
+//! ```text
+//! version ─▶ sample (the host lists, bounded) ─▶ each object ─▶ Validator ─▶ the first that breaks it
+//! ```
+//!
+//! Only one sample is kept at a time, and the text of one object.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{
+    Document, GroupVersionResource, Level, Report, Review, Rule, names, rule, rules, sample,
+};
+
+use crate::crd::{Crd, Version};
+use crate::owners::{self, Owners};
+use crate::reads::CSVS;
+use crate::targets::CRD;
+use crate::validation::json::{self, Json};
+use crate::validation::{Validator, Work};
+
+rules![CRD_11];
+
+/// Versions of which objects are listed, for each rule.
+const VERSIONS: usize = 8;
+
+rule! {
+    /// existing objects fit the new schemas of a CRD that several Operators own
+    ///
+    /// If more than one ClusterServiceVersion of the cluster owns a CRD, and an UPDATE changes the
+    /// schema of a version that is served before and after it, then the objects of the CRD, read in
+    /// that version, are valid by the new schema. Owners are counted as for CRD-10. The setting
+    /// `crd.validateExisting` widens this to CRDs with one owner (`olm-owned`) or to `all`. Where
+    /// `spec.conversion.strategy` of the new CRD is `Webhook`, the rule warns. The message names the
+    /// first object of each version that is not valid.
+    ///
+    /// At most `crd.maxObjects` objects of a version are looked at; if there are more, the answer
+    /// says so. The validation is that of the API server without the rules in CEL
+    /// (`x-kubernetes-validations`); patterns with classes of Unicode (`\pL`) are not evaluated.
+    /// Versions with equal schemas are not listed. The rule reads CSVs and the custom resources,
+    /// and is not evaluated where the right to list them is missing.
+    ///
+    /// # Why
+    ///
+    /// An object that the new schema refuses can no longer be changed, and the Operator that made
+    /// it may be another one. OLM documents this as a condition of the upgrade, and stops it
+    /// (OpenShift 4.12, Operators, *CRD upgrades*).
+    ///
+    /// # Repair
+    ///
+    /// Change the objects first, relax the schema, or add a new version for the stricter one.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # Before: maximum 9; my-crontab has replicas 10 in a version that is no longer served.
+    /// replicas: {type: integer, maximum: 20}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Before: maximum 20; my-crontab has replicas 10, and two ClusterServiceVersions own the CRD.
+    /// replicas: {type: integer, maximum: 9}
+    /// ```
+    ///
+    /// `message: error validating existing CRs against new CRD's schema for
+    /// "crontabs.stable.example.com": error validating stable.example.com/v1, Kind=CronTab
+    /// "default/my-crontab": updated validation is too restrictive: [].spec.replicas: Invalid
+    /// value: 10: spec.replicas in body should be less than or equal to 9`
+    CRD_11: Deny {
+        on: [CRD: Update],
+        reads: [CSVS],
+        samples: true,
+        source: "OCP 4.12 L3060-3066, L20630-20636; OCP 4.15 L2215-2221; OCP 4.5 L783-789; OLM pkg/controller/operators/catalog/operator.go, pkg/controller/operators/catalog/operator_test.go",
+    }
+}
+
+pub(crate) fn judge(
+    review: &Review<'_>,
+    crd: &Crd<'_>,
+    old: &Crd<'_>,
+    work: &mut Work,
+    report: &mut Report<'_>,
+) {
+    if !report.is_on(&CRD_11) {
+        return;
+    }
+    let before = old.by_name();
+    let changed: Vec<&Version> = crd
+        .by_name()
+        .into_values()
+        .filter(|version| version.served)
+        .filter(|version| {
+            before
+                .get(&*version.name)
+                .is_some_and(|before| before.served && !crd.has_schema_of(version, old, before))
+        })
+        .collect();
+    if changed.is_empty() {
+        return;
+    }
+    let least = match review.settings.text_or_empty("/crd/validateExisting").as_str() {
+        "all" => Owners::None,
+        "olm-owned" => Owners::One,
+        _ => Owners::Several,
+    };
+    if least > Owners::None {
+        let owners = owners::of(&crd.name());
+        match report.answer(&[&CRD_11], "ClusterServiceVersions", owners) {
+            Some(owners) if owners >= least => {}
+            _ => return,
+        }
+    }
+    let level = if crd.has_webhook() { Level::Warn } else { Level::Deny };
+    let listing = Listing { review, crd, rule: &CRD_11 };
+    for version in bounded(&CRD_11, &changed, report) {
+        let Some(broken) = listing.first_broken(&version.name, version, work, report) else {
+            continue;
+        };
+        let (name, object) = (quote(&crd.name()), quote(&broken.name()));
+        let (api, why) = (broken.api(), &broken.why);
+        let message = format!(
+            "error validating existing CRs against new CRD's schema for {name}: error validating {api} {object}: updated validation is too restrictive: {why}"
+        );
+        report.add_as(level, &CRD_11, broken.field, message);
+    }
+}
+
+/// As many versions as are listed for one rule.
+pub(crate) fn bounded<'v, T>(
+    rule: &'static Rule,
+    versions: &'v [T],
+    report: &mut Report<'_>,
+) -> &'v [T] {
+    if versions.len() > VERSIONS {
+        let why = format!("objects of {VERSIONS} versions were looked at, there are more versions");
+        report.skip_part(rule, "", &why);
+    }
+    versions.get(..VERSIONS).unwrap_or(versions)
+}
+
+/// An object that a schema refuses.
+pub(crate) struct Broken {
+    pub(crate) object: Document,
+    /// The errors, as upstream prints them.
+    pub(crate) why: String,
+    /// The schema.
+    pub(crate) field: String,
+}
+
+impl Broken {
+    /// `namespace/name`, or the name of an object of the cluster.
+    fn name(&self) -> String {
+        let name = self.object.text_or_empty("/metadata/name");
+        match self.object.text_or_empty("/metadata/namespace").as_str() {
+            "" => name,
+            namespace => format!("{namespace}/{name}"),
+        }
+    }
+
+    /// `stable.example.com/v1, Kind=CronTab`.
+    fn api(&self) -> String {
+        let version = self.object.text_or_empty("/apiVersion");
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
+        names::group_version_kind(group, version, &self.object.text_or_empty("/kind"))
+    }
+}
+
+/// Lists the objects of a CRD for a rule.
+pub(crate) struct Listing<'r> {
+    pub(crate) review: &'r Review<'r>,
+    pub(crate) crd: &'r Crd<'r>,
+    pub(crate) rule: &'static Rule,
+}
+
+impl Listing<'_> {
+    /// The first object, read in a version, that the schema of a version refuses. The report says
+    /// what was not looked at.
+    pub(crate) fn first_broken(
+        &self,
+        read: &str,
+        version: &Version,
+        work: &mut Work,
+        report: &mut Report<'_>,
+    ) -> Option<Broken> {
+        let schema = self.crd.schema(version)?;
+        let field = schema.field.clone();
+        let skip_part = |report: &mut Report<'_>, why: &str| {
+            report.skip_part(self.rule, &field, why);
+        };
+        let text = json::raw(self.crd.document, &schema.pointer);
+        let Some(parsed) = text.as_deref().and_then(Json::parse) else {
+            skip_part(report, "the schema is too large or too deep");
+            return None;
+        };
+        let resource = GroupVersionResource {
+            group: self.crd.document.text_or_empty("/spec/group"),
+            version: read.to_owned(),
+            resource: self.crd.document.text_or_empty("/spec/names/plural"),
+        };
+        let sampled = match sample(&resource, self.limit()) {
+            Ok(sampled) => sampled,
+            Err(error) => {
+                report.skip(self.rule, "", &error.to_string());
+                return None;
+            }
+        };
+        let validator = Validator::of(&parsed);
+        let mut looked = 0_usize;
+        for object in sampled.objects {
+            let text = json::raw(&object, "");
+            if let Some(value) = text.as_deref().and_then(Json::parse) {
+                if let Some(why) = validator.errors(&value, work) {
+                    return Some(Broken { object, why, field: schema.field });
+                }
+                if work.is_done() {
+                    let why = format!("{looked} objects were looked at, more would take too long");
+                    skip_part(report, &why);
+                    return None;
+                }
+                looked = looked.saturating_add(1);
+            } else {
+                skip_part(report, "an object is too large or too deep");
+            }
+        }
+        if !sampled.complete {
+            skip_part(report, &format!("{looked} objects were looked at, there are more"));
+        }
+        None
+    }
+
+    fn limit(&self) -> u32 {
+        let limit = self.review.settings.integer("/crd/maxObjects");
+        limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(opgate_sdk::MOST_SAMPLED)
+    }
+}

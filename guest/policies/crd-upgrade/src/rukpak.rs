@@ -1,0 +1,177 @@
+//! CRDs that RukPak installed: what its webhook for CRDs checks.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Operation, Report, Review, rule, rules};
+
+use crate::crd::{Crd, Version};
+use crate::existing::{self, Broken, Listing};
+use crate::reads::CRDS;
+use crate::removal;
+use crate::targets::CRD;
+use crate::validation::Work;
+
+rules![CRD_17];
+
+const OWNER_KIND: &str = "/metadata/labels/core.rukpak.io~1owner-kind";
+const ANNOTATION: &str = "core.rukpak.io/safe-crd-upgrade-validation";
+
+rule! {
+    /// an update of a CRD that RukPak installed is safe for its objects
+    ///
+    /// The rule looks at CRDs with the label `core.rukpak.io/owner-kind: BundleDeployment`, before or
+    /// after an UPDATE, that exist already and do not have the annotation
+    /// `core.rukpak.io/safe-crd-upgrade-validation: "false"`. These hold, and the first that does
+    /// not is reported:
+    ///
+    /// * No version in `status.storedVersions` is removed.
+    /// * Existing objects of each version that was served and has another schema now are valid by
+    ///   it.
+    /// * If versions are added and `spec.conversion.strategy` is `None` or missing, objects of the
+    ///   versions that stay and were served are valid by the schemas of the added ones.
+    ///
+    /// A CRD that is created and exists already is judged by its stored versions only; the API server
+    /// refuses it anyway. At most `crd.maxObjects` objects of a version are looked at, see CRD-11,
+    /// also about what is not evaluated. The rule reads CRDs and the custom resources.
+    ///
+    /// # Why
+    ///
+    /// RukPak's webhook `crdvalidator` refuses the same: nobody could change the objects any more,
+    /// or read them (RukPak v0.16.0 `internal/crd/crd.go`).
+    ///
+    /// # Repair
+    ///
+    /// Change the objects or the schema, or keep the version. If you know better, set the annotation.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {core.rukpak.io/safe-crd-upgrade-validation: "false"}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Before: [{name: v1alpha1}], and status.storedVersions: [v1alpha1]
+    /// metadata: {name: as.example.com, labels: {core.rukpak.io/owner-kind: BundleDeployment}}
+    /// spec: {versions: [{name: v1alpha2}]}
+    /// ```
+    ///
+    /// `message: failed to validate safety of UPDATE for CRD "as.example.com" (NOTE: to disable
+    /// this validation, set the "core.rukpak.io/safe-crd-upgrade-validation" annotation to
+    /// "false"): error validating existing CRs against new CRD's schema for "as.example.com":
+    /// cannot remove stored versions [v1alpha1]`
+    CRD_17: Deny {
+        on: [CRD: Create | Update],
+        reads: [CRDS],
+        samples: true,
+        source: "rukpak v0.16.0 internal/crd/crd.go, cmd/crdvalidator/handlers/crd.go, test/e2e/crdvalidator_test.go",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, work: &mut Work, report: &mut Report<'_>) {
+    let is_owned = |crd: &Document| crd.text_or_empty(OWNER_KIND) == "BundleDeployment";
+    let annotation = format!("/metadata/annotations/{}", opgate_sdk::escape(ANNOTATION));
+    if !(is_owned(crd.document) || review.updates_from().is_some_and(is_owned))
+        || crd.document.text_or_empty(&annotation) == "false"
+        || !report.is_on(&CRD_17)
+    {
+        return;
+    }
+    let found = match review.updates_from() {
+        Some(old) => {
+            let old = Crd::of(old);
+            removed(crd, &old)
+                .or_else(|| broken(review, crd, &old, work, report))
+                .or_else(|| lost(crd, &old))
+        }
+        // Nobody knows the cluster for which a file is.
+        None if review.is_of_files() => return,
+        None => {
+            let existing = CRDS.get("", &crd.name());
+            let Some(existing) = report.answer(&[&CRD_17], "CustomResourceDefinitions", existing)
+            else {
+                return;
+            };
+            existing.and_then(|old| {
+                let old = Crd::of(&old);
+                removed(crd, &old).or_else(|| lost(crd, &old))
+            })
+        }
+    };
+    if let Some((field, why)) = found {
+        let operation = match review.operation() {
+            Operation::Update => "UPDATE",
+            _ => "CREATE",
+        };
+        let (name, annotation) = (quote(&crd.name()), quote(ANNOTATION));
+        let message = format!(
+            "failed to validate safety of {operation} for CRD {name} (NOTE: to disable this validation, set the {annotation} annotation to \"false\"): {why}"
+        );
+        report.add(&CRD_17, field, message);
+    }
+}
+
+/// Field and text.
+type Found = (String, String);
+
+fn against_schema(crd: &Crd<'_>, why: &str) -> String {
+    let name = quote(&crd.name());
+    format!("error validating existing CRs against new CRD's schema for {name}: {why}")
+}
+
+/// Stored versions that the UPDATE itself removes.
+fn removed(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
+    let before = old.names();
+    let lost = removal::lost(crd, old);
+    let removed: Vec<&str> =
+        lost.iter().filter(|version| before.contains(*version)).map(String::as_str).collect();
+    let why = format!("cannot remove stored versions [{}]", removed.join(" "));
+    (!removed.is_empty()).then(|| ("spec.versions".to_owned(), against_schema(crd, &why)))
+}
+
+/// Stored versions that were not there before either.
+fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
+    let version = removal::lost(crd, old).into_iter().next()?;
+    let name = quote(&crd.name());
+    let why = format!(
+        "risk of data loss updating {name}: new CRD removes version {version} that is listed as a stored version on the existing CRD"
+    );
+    Some(("spec.versions".to_owned(), why))
+}
+
+/// The first object that a changed or an added schema refuses.
+fn broken(
+    review: &Review<'_>,
+    crd: &Crd<'_>,
+    old: &Crd<'_>,
+    work: &mut Work,
+    report: &mut Report<'_>,
+) -> Option<Found> {
+    let (new, before) = (crd.by_name(), old.by_name());
+    let shared = || new.values().filter_map(|now| Some((*now, *before.get(&*now.name)?)));
+    let served: BTreeSet<&str> =
+        shared().filter(|(_, old)| old.served).map(|(_, old)| &*old.name).collect();
+    // The version in which objects are read, and the one whose schema counts.
+    let mut pairs: Vec<(&str, &Version)> = shared()
+        .filter(|(now, before)| before.served && !crd.has_schema_of(now, old, before))
+        .map(|(now, _)| (&*now.name, now))
+        .collect();
+    if matches!(&*crd.document.text_or_empty("/spec/conversion/strategy"), "" | "None") {
+        let added = new.values().filter(|version| !before.contains_key(&*version.name));
+        pairs.extend(added.flat_map(|added| served.iter().map(|read| (*read, *added))));
+    }
+    let listing = Listing { review, crd, rule: &CRD_17 };
+    existing::bounded(&CRD_17, &pairs, report).iter().find_map(|(read, version)| {
+        let Broken { object, why, field } =
+            listing.first_broken(read, version, work, report)?;
+        let [namespace, name] =
+            ["/metadata/namespace", "/metadata/name"].map(|pointer| object.text_or_empty(pointer));
+        let version = &version.name;
+        let why = format!(
+            "existing custom object {namespace}/{name} failed validation for new schema version {version}: {why}"
+        );
+        Some((field, against_schema(crd, &why)))
+    })
+}
