@@ -6,6 +6,8 @@
 //!
 //! Only one sample is kept at a time, and the text of one object.
 
+use std::collections::BTreeSet;
+
 use opgate_sdk::go::quote;
 use opgate_sdk::{
     Document, GroupVersionResource, Level, Report, Review, Rule, names, rule, rules, sample,
@@ -86,16 +88,19 @@ pub(crate) fn judge(
         return;
     }
     let before = old.by_name();
-    let changed: Vec<&Version> = crd
-        .by_name()
-        .into_values()
-        .filter(|version| version.served)
-        .filter(|version| {
-            before
+    // In v1beta1 all versions can share one schema, which is enough to look at once.
+    let mut schemas: BTreeSet<String> = BTreeSet::new();
+    let is_changed = |version: &&Version| {
+        version.served
+            && before
                 .get(&*version.name)
                 .is_some_and(|before| before.served && !crd.has_schema_of(version, old, before))
-        })
-        .collect();
+    };
+    let mut is_another = |version: &&Version| {
+        crd.schema(version).is_some_and(|schema| schemas.insert(schema.pointer))
+    };
+    let changed: Vec<&Version> =
+        crd.by_name().into_values().filter(is_changed).filter(|v| is_another(v)).collect();
     if changed.is_empty() {
         return;
     }
