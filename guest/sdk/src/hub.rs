@@ -1,4 +1,7 @@
-//! What OperatorHub comes with: the default catalog sources of a cluster.
+//! What OperatorHub comes with: the default catalog sources of a cluster, and which of them are
+//! enabled.
+
+use std::collections::BTreeMap;
 
 use crate::{Document, Rows};
 
@@ -33,9 +36,65 @@ pub fn sources(hub: &Document) -> Option<Rows> {
     fits.then(|| hub.rows(LIST, &["", "/name", "/disabled"]))
 }
 
+/// Which default sources an OperatorHub enables.
+#[derive(Debug)]
+pub struct Enabled {
+    all_disabled: bool,
+    /// Whether their entries disable them, and the places of these. The last entry for a source
+    /// counts, as in the Marketplace Operator.
+    entries: BTreeMap<String, (bool, usize)>,
+}
+
+impl Enabled {
+    /// What an OperatorHub says of the default sources. None if it has too many entries.
+    #[must_use]
+    pub fn of(hub: &Document, defaults: &[String]) -> Option<Self> {
+        let rows = sources(hub)?;
+        let mut entries = BTreeMap::new();
+        for (index, row) in rows.iter().enumerate() {
+            let name = row.text_or_empty(1);
+            if defaults.iter().any(|default| default == name) {
+                entries.insert(name.to_owned(), (row.boolean(2) == Some(true), index));
+            }
+        }
+        let all_disabled = hub.boolean("/spec/disableAllDefaultSources") == Some(true);
+        Some(Self { all_disabled, entries })
+    }
+
+    /// The field that enables a source, if one does.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<String> {
+        match self.entries.get(name) {
+            Some((true, _)) => None,
+            Some((false, index)) => Some(format!("spec.sources[{index}].disabled")),
+            None if self.all_disabled => None,
+            None => Some("spec.disableAllDefaultSources".to_owned()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_entry_of_a_source_counts_before_all() {
+        const ALL: &str = "spec.disableAllDefaultSources";
+        for (spec, field) in [
+            ("{}", Some(ALL)),
+            (r#"{"disableAllDefaultSources":true}"#, None),
+            (r#"{"disableAllDefaultSources":true,"sources":[{"name":"b"}]}"#, None),
+            (
+                r#"{"disableAllDefaultSources":true,"sources":[{"name":"a","disabled":true},{"name":"a"}]}"#,
+                Some("spec.sources[1].disabled"),
+            ),
+            (r#"{"sources":[{"name":"a"},{"name":"a","disabled":true}]}"#, None),
+        ] {
+            let hub = Document::parse(&format!(r#"{{"spec":{spec}}}"#)).unwrap();
+            let enabled = Enabled::of(&hub, &["a".to_owned()]).unwrap();
+            assert_eq!(enabled.field("a").as_deref(), field, "{spec}");
+        }
+    }
 
     #[test]
     fn entries_are_read_unless_there_are_too_many() {

@@ -81,6 +81,7 @@ pub mod cluster;
 pub mod copies;
 pub mod describe;
 mod document;
+pub mod feature_set;
 pub mod hub;
 pub mod identities;
 pub mod log;

@@ -1,9 +1,10 @@
 //! Catalog sources beside the one that platform Operators come from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::{Document, Report, Review, hub, rule, rules};
+use opgate_sdk::hub::{self, Enabled};
+use opgate_sdk::{Document, Report, Review, rule, rules};
 
 use crate::package::SOURCE;
 use crate::reads::{CATALOG_SOURCES, OPERATORS};
@@ -139,58 +140,25 @@ pub(crate) fn operator_hub(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let mut defaults = hub::default_sources(review.settings);
     defaults.retain(|name| name != SOURCE);
-    let before = review.spares().map(|old| Sources::of(old, &defaults)).transpose();
-    let (Ok(before), Ok(after)) = (before, Sources::of(hub, &defaults)) else {
-        report.skip(&PLT_09, "spec.sources", hub::TOO_MANY);
-        return;
-    };
+    let too_many = |report: &mut Report<'_>| report.skip(&PLT_09, "spec.sources", hub::TOO_MANY);
+    let Some(after) = Enabled::of(hub, &defaults) else { return too_many(report) };
+    let mut before = None;
+    if let Some(old) = review.spares() {
+        before = Enabled::of(old, &defaults);
+        if before.is_none() {
+            return too_many(report);
+        }
+    }
     let mut fields: Vec<String> = Vec::new();
     for name in &defaults {
-        let was_enabled = before.as_ref().is_some_and(|sources| sources.enables(name).is_some());
-        if let Some(field) = after.enables(name).filter(|_| !was_enabled)
+        let was_enabled = before.as_ref().is_some_and(|sources| sources.field(name).is_some());
+        if let Some(field) = after.field(name).filter(|_| !was_enabled)
             && !fields.contains(&field)
         {
             fields.push(field);
         }
     }
     in_use(&fields, report);
-}
-
-struct TooMany;
-
-/// Which default sources an OperatorHub enables.
-struct Sources {
-    all_disabled: bool,
-    /// Whether their entries disable them, and the places of these. The last entry for a source
-    /// counts, as in the Marketplace Operator.
-    entries: BTreeMap<String, (bool, usize)>,
-}
-
-impl Sources {
-    /// # Errors
-    /// If there are too many entries.
-    fn of(hub: &Document, defaults: &[String]) -> Result<Self, TooMany> {
-        let rows = hub::sources(hub).ok_or(TooMany)?;
-        let mut entries = BTreeMap::new();
-        for (index, row) in rows.iter().enumerate() {
-            let name = row.text_or_empty(1);
-            if defaults.iter().any(|default| default == name) {
-                entries.insert(name.to_owned(), (row.boolean(2) == Some(true), index));
-            }
-        }
-        let all_disabled = hub.boolean("/spec/disableAllDefaultSources") == Some(true);
-        Ok(Self { all_disabled, entries })
-    }
-
-    /// The field that enables a source, if one does.
-    fn enables(&self, name: &str) -> Option<String> {
-        match self.entries.get(name) {
-            Some((true, _)) => None,
-            Some((false, index)) => Some(format!("spec.sources[{index}].disabled")),
-            None if self.all_disabled => None,
-            None => Some("spec.disableAllDefaultSources".to_owned()),
-        }
-    }
 }
 
 fn in_use(fields: &[String], report: &mut Report<'_>) {

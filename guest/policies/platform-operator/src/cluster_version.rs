@@ -1,10 +1,9 @@
 //! The version to which a cluster is updated.
 
+use opgate_sdk::feature_set::{self, FEATURE_GATES, TECH_PREVIEW};
 use opgate_sdk::{Document, Report, Review, rule, rules};
 use opgate_upstream::version::Version;
 
-use crate::feature_gate::{self, TECH_PREVIEW};
-use crate::reads::FEATURE_GATES;
 use crate::targets::CLUSTER_VERSION;
 
 rules![PLT_12];
@@ -67,7 +66,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     if !version.has(UPDATE) || !review.touches_json(version, UPDATE) || !report.is_on(&PLT_12) {
         return;
     }
-    let feature_set = report.answer(&[&PLT_12], "FeatureGates", feature_gate::of_cluster());
+    let feature_set = report.answer(&[&PLT_12], "FeatureGates", feature_set::of_cluster());
     if feature_set.as_deref() != Some(TECH_PREVIEW) {
         return;
     }

@@ -1,28 +1,16 @@
 //! The feature set of a cluster.
 
-use opgate_sdk::cluster::ReadError;
+use opgate_sdk::feature_set::{self, NAME, POINTER, TECH_PREVIEW};
 use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
 
-use crate::reads::FEATURE_GATES;
 use crate::targets::FEATURE_GATE;
 
 rules![PLT_10, PLT_11];
 
-/// The feature set that platform Operators need, as manifests spell it.
-pub(crate) const TECH_PREVIEW: &str = "TechPreviewNoUpgrade";
-/// The one FeatureGate that OpenShift reads.
-const NAME: &str = "cluster";
-const FEATURE_SET: &str = "/spec/featureSet";
 const FIELD: &str = "spec.featureSet";
 
-/// The feature set of the cluster, empty if there is none.
-pub(crate) fn of_cluster() -> Result<String, ReadError> {
-    let gate = FEATURE_GATES.get("", NAME)?;
-    Ok(gate.map(|gate| gate.text_or_empty(FEATURE_SET)).unwrap_or_default())
-}
-
 fn has_tech_preview(gate: &Document) -> bool {
-    gate.text_or_empty(FEATURE_SET) == TECH_PREVIEW
+    feature_set::of(gate) == TECH_PREVIEW
 }
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
@@ -114,7 +102,7 @@ rule! {
 }
 
 fn recommended(review: &Review<'_>, gate: &Document, report: &mut Report<'_>) {
-    if has_tech_preview(gate) && review.touches(gate, FEATURE_SET, &Shape::Scalar) {
+    if has_tech_preview(gate) && review.touches(gate, POINTER, &Shape::Scalar) {
         let message = "These feature sets are not recommended on production clusters.";
         report.add(&PLT_11, FIELD, message);
     }

@@ -5,7 +5,7 @@
 //!                                └─▶ catalogs  the other catalog sources
 //! CatalogSource, OperatorHub ──────▶ catalogs
 //! FeatureGate ────────────────────▶ feature_gate
-//! ClusterVersion ─────────────────▶ cluster_version ─▶ feature_gate
+//! ClusterVersion ─────────────────▶ cluster_version
 //! ```
 //!
 //! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.

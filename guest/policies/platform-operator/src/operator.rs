@@ -1,12 +1,11 @@
 //! A PlatformOperator, and whether the cluster takes any.
 
+use opgate_sdk::feature_set::{self, FEATURE_GATES, TECH_PREVIEW};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, rule, rules};
 
 use crate::catalogs;
-use crate::feature_gate::{self, TECH_PREVIEW};
 use crate::package::{self, FIELD};
-use crate::reads::FEATURE_GATES;
 use crate::targets::OPERATOR;
 
 rules![PLT_01, PLT_02, PLT_03];
@@ -101,7 +100,7 @@ fn feature_set(report: &mut Report<'_>) {
     if !report.is_on(&PLT_01) {
         return;
     }
-    let answer = feature_gate::of_cluster();
+    let answer = feature_set::of_cluster();
     if let Some(found) = report.answer(&[&PLT_01], "FeatureGates", answer)
         && found != TECH_PREVIEW
     {

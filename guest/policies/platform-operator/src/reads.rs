@@ -3,16 +3,7 @@
 
 use opgate_sdk::{ClusterRead, Index};
 
-use crate::targets::{CONFIG, OLM, PLATFORM};
-
-/// FeatureGates.
-pub(crate) static FEATURE_GATES: ClusterRead = ClusterRead {
-    group: CONFIG,
-    version: "v1",
-    resource: "featuregates",
-    fields: &["/spec/featureSet"],
-    ..ClusterRead::EMPTY
-};
+use crate::targets::{OLM, PLATFORM};
 
 /// PackageManifests. OLM serves them itself, one for each catalog source that has the package.
 /// Those of one namespace share their name, and only one object of a name is kept; therefore those
