@@ -1,4 +1,5 @@
-//! References to images, as `reference.ParseNormalizedNamed` reads them, with its texts.
+//! References to images, as `reference.ParseNormalizedNamed` and `reference.Parse` read them, with
+//! their texts.
 //!
 //! ```text
 //! [domain/]path[:tag][@digest]
@@ -8,6 +9,7 @@ const INVALID: &str = "invalid reference format";
 const UPPERCASE: &str = "invalid reference format: repository name must be lowercase";
 /// What upstream says of a reference that would have the form of one in lower case.
 const LOWERCASE: &str = "repository name must be lowercase";
+const TOO_LONG: &str = "repository name must not be more than 255 characters";
 /// Names of repositories, without tag and digest.
 const LONGEST_NAME: usize = 255;
 
@@ -15,6 +17,60 @@ const LONGEST_NAME: usize = 255;
 #[must_use]
 pub fn error(reference: &str) -> Option<String> {
     parse(reference).err()
+}
+
+/// What `reference.Parse` says against a reference: it adds nothing to it, so that a domain need not
+/// look like one (`Registry/a`).
+#[must_use]
+pub fn plain_error(reference: &str) -> Option<String> {
+    let Some((path, digest)) = plain_parts(reference) else {
+        let why = if reference.is_empty() {
+            "repository name must have at least one component"
+        } else if plain_parts(&reference.to_lowercase()).is_some() {
+            LOWERCASE
+        } else {
+            INVALID
+        };
+        return Some(why.to_owned());
+    };
+    if path.len() > LONGEST_NAME {
+        return Some(TOO_LONG.to_owned());
+    }
+    digest.and_then(|digest| check_digest(digest).err())
+}
+
+/// Path and digest of a reference that has the form of one.
+fn plain_parts(reference: &str) -> Option<(&str, Option<&str>)> {
+    let (named, digest) = match reference.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (reference, None),
+    };
+    let last = named.rfind('/').map_or(0, |slash| slash + 1);
+    let (name, tag) = match named.get(last..).and_then(|last| last.find(':')) {
+        Some(colon) => (named.get(..last + colon)?, named.get(last + colon + 1..)),
+        None => (named, None),
+    };
+    let path = match name.split_once('/') {
+        Some((domain, path)) if is_domain(domain) || is_address(domain) => path,
+        _ => name,
+    };
+    let well_formed = path.split('/').all(is_component)
+        && tag.is_none_or(is_tag)
+        && digest.is_none_or(looks_like_digest);
+    well_formed.then_some((path, digest))
+}
+
+/// Whether a domain is an IPv6 address in brackets, with a port or without.
+fn is_address(domain: &str) -> bool {
+    let Some((address, port)) = domain.strip_prefix('[').and_then(|rest| rest.split_once(']'))
+    else {
+        return false;
+    };
+    let is_inner = |byte: u8| byte.is_ascii_hexdigit() || byte == b':';
+    let is_number = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    !address.is_empty()
+        && address.bytes().all(is_inner)
+        && (port.is_empty() || port.strip_prefix(':').is_some_and(is_number))
 }
 
 /// The digest of a reference that has a valid one, whether it has a tag or not: the tag does not count
@@ -56,7 +112,7 @@ fn parse(reference: &str) -> Result<(), String> {
         Some(domain) => domain.len() + 1,
     };
     if prefix + path.len() > LONGEST_NAME {
-        return Err("repository name must not be more than 255 characters".to_owned());
+        return Err(TOO_LONG.to_owned());
     }
     digest.map_or(Ok(()), check_digest)
 }
@@ -203,6 +259,36 @@ mod tests {
         ] {
             assert_eq!(error(reference).as_deref(), Some(why), "{reference}");
             assert_eq!(digest(reference), None, "{reference}");
+        }
+    }
+
+    #[test]
+    fn plain_references() {
+        let hex = "abcd1234".repeat(8);
+        for (reference, why) in [
+            ("x", None),
+            (&hex, None),
+            ("foo/v1", None),
+            ("Registry/a:B", None),
+            ("localhost:5000/a/b__c.d--e:1.0", None),
+            ("my_registry.example.com/a:1.0", None),
+            ("[fd00::1]:5000/a", None),
+            ("[fd00::1]/a:b", None),
+            (&format!("quay.io/a:1@sha256:{hex}"), None),
+            ("", Some("repository name must have at least one component")),
+            ("Foo", Some(LOWERCASE)),
+            ("quay.io/Foo/bar", Some(LOWERCASE)),
+            ("foo/v{foobar}", Some(INVALID)),
+            ("quay.io/a:{b", Some(INVALID)),
+            ("a//b", Some(INVALID)),
+            ("a:", Some(INVALID)),
+            ("[]/a", Some(INVALID)),
+            ("[fd00::1]5/a", Some(INVALID)),
+            (&format!("quay.io/{}", "a".repeat(255)), None),
+            (&format!("quay.io/{}", "a".repeat(256)), Some(TOO_LONG)),
+            (&format!("quay.io/a@ssha256:{hex}"), Some("unsupported digest algorithm")),
+        ] {
+            assert_eq!(plain_error(reference).as_deref(), why, "{reference}");
         }
     }
 
