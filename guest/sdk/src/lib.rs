@@ -88,6 +88,7 @@ pub mod log;
 pub mod pods;
 mod policy;
 pub mod printed;
+pub mod pull_secret;
 #[cfg(feature = "json")]
 mod raw;
 pub mod rbac;

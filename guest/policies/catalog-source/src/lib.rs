@@ -1,0 +1,71 @@
+//! Policy `catalog-source`: CatalogSources, and the Secrets with which their images are pulled.
+//!
+//! ```text
+//! CatalogSource ─▶ source ─┬─▶ types      what each type of source needs
+//!                          ├─▶ schema     types of fields, and the name
+//!                          ├─▶ template   the template of the image
+//!                          ├─▶ polling    the update strategy
+//!                          ├─▶ pod        how its pod runs ─▶ namespace, priority   of the cluster
+//!                          ├─▶ mirrors    where its image is
+//!                          ├─▶ secrets    its pull secrets
+//!                          └─▶ defaults   the default sources, and the OperatorHub
+//! Secret ─────────▶ registries   the registries of a pull secret
+//! ```
+//!
+//! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
+
+mod defaults;
+mod mirrors;
+mod namespace;
+mod pod;
+mod polling;
+mod priority;
+mod reads;
+mod registries;
+mod schema;
+mod secrets;
+mod source;
+mod targets;
+mod template;
+mod types;
+
+use opgate_sdk::{Report, Review};
+use source::Source;
+use targets::{CATALOG_SOURCE, SECRET};
+
+opgate_sdk::policy! {
+    name: "catalog-source",
+    title: "catalog sources work: their type, image, pod, polling and pull secrets",
+    rules: [
+        types::RULES,
+        pod::RULES,
+        priority::RULES,
+        template::RULES,
+        polling::RULES,
+        schema::RULES,
+        namespace::RULES,
+        secrets::RULES,
+        registries::RULES,
+        defaults::RULES,
+        mirrors::RULES,
+    ],
+    routes: [
+        CATALOG_SOURCE => judge,
+        SECRET => registries::judge,
+    ],
+    settings: include_str!("settings.json"),
+}
+
+fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(source) = Source::of(review) else { return };
+    types::judge(&source, report);
+    schema::judge(&source, report);
+    template::judge(&source, report);
+    polling::judge(&source, report);
+    pod::judge(&source, report);
+    priority::judge(&source, report);
+    namespace::judge(&source, report);
+    mirrors::judge(&source, report);
+    secrets::judge(&source, report);
+    defaults::judge(&source, report);
+}

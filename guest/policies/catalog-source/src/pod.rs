@@ -1,0 +1,211 @@
+//! `spec.grpcPodConfig`: how the pod of a catalog runs.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Report, rule, rules};
+
+use crate::source::{
+    IMAGE, NODE_SELECTOR, PRIORITY_CLASS, SECURITY, Source, TEMPLATE, TOLERATIONS, TYPE,
+};
+use crate::targets::CATALOG_SOURCE;
+
+rules![CAT_06, CAT_07, CAT_08, CAT_18];
+
+pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+    if source.has(SECURITY) {
+        security(source, report);
+    } else {
+        unset(source, report);
+    }
+    without_effect(source, report);
+}
+
+rule! {
+    /// the security context of a catalog's pod is legacy or restricted
+    ///
+    /// `spec.grpcPodConfig.securityContextConfig`, if it is set, is `legacy` or `restricted`,
+    /// letter by letter. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// There are these two (OpenShift 4.12, Operators, *Catalog source*), and the schema of
+    /// CatalogSources admits no other value.
+    ///
+    /// # Repair
+    ///
+    /// Use `restricted` for a file-based catalog, `legacy` for a catalog in the SQLite format that
+    /// an old opm built.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {sourceType: grpc, image: 'my-image:latest', grpcPodConfig: {securityContextConfig: legacy}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {grpcPodConfig: {securityContextConfig: baseline}}
+    /// ```
+    ///
+    /// `message: spec.grpcPodConfig.securityContextConfig: Unsupported value: "baseline": supported
+    /// values: "legacy", "restricted"`
+    CAT_06: Deny {
+        on: [CATALOG_SOURCE: Create | Update],
+        source: "OCP 4.12 L1604, L1679, L2972, L9093, L9359, L9633, L9989, L21421; OCP 4.15 L1249-1331; api crds/operators.coreos.com_catalogsources.yaml",
+    }
+}
+
+rule! {
+    /// a restricted catalog is not in the namespace default
+    ///
+    /// A CatalogSource with `spec.grpcPodConfig.securityContextConfig: restricted` is not in the
+    /// namespace `default`. The rule warns, and denies with the setting
+    /// `catalog.restrictedInDefault: deny`. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// OpenShift does not apply its security context constraints in the namespace `default`, so
+    /// that the restricted context does not work there (OpenShift 4.12, Operators, *operator-sdk
+    /// run bundle*, option `--security-context-config`).
+    ///
+    /// # Repair
+    ///
+    /// Create the catalog in another namespace: in `openshift-marketplace` for the whole cluster.
+    ///
+    /// # Accepted
+    ///
+    /// The CatalogSource in the namespace `openshift-marketplace`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: example-catalog, namespace: default}
+    /// spec: {grpcPodConfig: {securityContextConfig: restricted}}
+    /// ```
+    ///
+    /// `message: the restricted security context is not compatible with the default namespace`
+    CAT_18: Warn {
+        on: [CATALOG_SOURCE: Create | Update],
+        denies_with: ["/catalog/restrictedInDefault"],
+        source: "OCP 4.12 L24369, L24444, L24571; OCP 4.15 L18690",
+    }
+}
+
+fn security(source: &Source<'_>, report: &mut Report<'_>) {
+    if !source.touches(&[SECURITY]) {
+        return;
+    }
+    match source.text(SECURITY) {
+        "restricted" if source.review.namespace() == "default" => {
+            let message =
+                "the restricted security context is not compatible with the default namespace";
+            report.add(&CAT_18, SECURITY.name(), message);
+        }
+        "legacy" | "restricted" => {}
+        _ => {
+            let value = quote(&source.printed(SECURITY));
+            let message = format!(
+                "spec.grpcPodConfig.securityContextConfig: Unsupported value: {value}: supported values: \"legacy\", \"restricted\""
+            );
+            report.add(&CAT_06, SECURITY.name(), message);
+        }
+    }
+}
+
+rule! {
+    /// a catalog says whether its pod runs as legacy
+    ///
+    /// A CatalogSource of type `grpc` with an image, or a template of one, sets
+    /// `spec.grpcPodConfig.securityContextConfig`. The rule is off by default: whether a catalog
+    /// can run with restricted permissions is in its image, not in the object. An UPDATE is judged
+    /// where it changes `spec.sourceType`, the image, the template or the field.
+    ///
+    /// # Why
+    ///
+    /// Without the field the default counts, and a future default of `restricted` is announced
+    /// (OpenShift 4.12, Operators, *Catalog sources and pod security admission*).
+    ///
+    /// # Repair
+    ///
+    /// Set `legacy` for a catalog in the SQLite format that an old opm built, else `restricted`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {sourceType: grpc, image: 'my-image:latest', grpcPodConfig: {securityContextConfig: legacy}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {sourceType: grpc, image: 'my-image:latest'}
+    /// ```
+    ///
+    /// `message: securityContextConfig is not set; if your catalog cannot run with restricted
+    /// permissions, set it to legacy`
+    CAT_07: Warn {
+        on: [CATALOG_SOURCE: Create | Update],
+        off_until: [],
+        source: "OCP 4.12 L1679, L9103, L9217, L9264; OCP 4.15 L1249-1331",
+    }
+}
+
+fn unset(source: &Source<'_>, report: &mut Report<'_>) {
+    if source.is_grpc() && source.has_image() && source.touches(&[TYPE, IMAGE, TEMPLATE, SECURITY])
+    {
+        let message = "securityContextConfig is not set; if your catalog cannot run with restricted permissions, set it to legacy";
+        report.add(&CAT_07, SECURITY.name(), message);
+    }
+}
+
+rule! {
+    /// settings of a catalog's pod are there for a source with an image
+    ///
+    /// `nodeSelector`, `priorityClassName` and `tolerations` of `spec.grpcPodConfig` are set only
+    /// where `spec.sourceType` is `grpc`, with `spec.image` or the annotation
+    /// `olm.catalogImageTemplate`. An UPDATE is judged where it changes the type, the image, the
+    /// template or the setting.
+    ///
+    /// # Why
+    ///
+    /// Only for such a source OLM creates the pod that these fields are about (OpenShift 4.12,
+    /// Operators, *Catalog source pod scheduling*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the fields, or name the image of the catalog.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {sourceType: grpc, image: 'my-image:latest', grpcPodConfig: {nodeSelector: {a: b}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {sourceType: configmap, configMap: c, grpcPodConfig: {nodeSelector: {a: b}}}
+    /// ```
+    ///
+    /// `message: spec.grpcPodConfig.nodeSelector has no effect: it requires sourceType grpc with
+    /// spec.image defined`
+    CAT_08: Warn {
+        on: [CATALOG_SOURCE: Create | Update],
+        source: "OCP 4.12 L1684-1694, L10091, L10119, L10149, L10204; OCP 4.15 L7168, L7219, L7241, L7282",
+    }
+}
+
+fn without_effect(source: &Source<'_>, report: &mut Report<'_>) {
+    if source.is_grpc() && source.has_image() {
+        return;
+    }
+    for field in [NODE_SELECTOR, PRIORITY_CLASS, TOLERATIONS] {
+        if source.has(field) && source.touches(&[TYPE, IMAGE, TEMPLATE, field]) {
+            let name = field.name();
+            let message = format!(
+                "{name} has no effect: it requires sourceType grpc with spec.image defined"
+            );
+            report.add(&CAT_08, name, message);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The update strategy of a catalog: how often OLM looks for a newer image.
+
+use opgate_sdk::{Kind, Report, go, rule, rules};
+
+use crate::source::{INTERVAL, POLL, STRATEGY, Source};
+use crate::targets::CATALOG_SOURCE;
+
+rules![CAT_14, CAT_15];
+
+pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+    if !source.has(STRATEGY) {
+        return;
+    }
+    if source.kind(POLL) == Kind::Object {
+        interval(source, report);
+    } else {
+        no_strategy(source, report);
+    }
+}
+
+rule! {
+    /// the poll interval of a catalog is a duration of Go
+    ///
+    /// `spec.updateStrategy.registryPoll.interval` is a duration as Go reads it: `30m`, `1h30m`,
+    /// `15m0s`. A missing interval is an empty text, which is none. An UPDATE is judged where it
+    /// changes the field.
+    ///
+    /// # Why
+    ///
+    /// OLM polls every 15 minutes instead, and sets the reason `InvalidIntervalError` with this
+    /// message (operator-framework/api `pkg/operators/v1alpha1/catalogsource_types.go`).
+    ///
+    /// # Repair
+    ///
+    /// Write numbers with their units, without spaces: `h`, `m` and `s`. There is no unit for days.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {updateStrategy: {registryPoll: {interval: 30m0s}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {updateStrategy: {registryPoll: {}}}
+    /// ```
+    ///
+    /// `message: error parsing spec.updateStrategy.registryPoll.interval. Using the default value of
+    /// 15m0s instead. Error: time: invalid duration ""`
+    CAT_14: Warn {
+        on: [CATALOG_SOURCE: Create | Update],
+        source: "OCP 4.12 L1613-1615, L1697-1699, L9344-9346, L21413-21415; OCP 4.15 L1249-1331; api pkg/operators/v1alpha1/catalogsource_types.go",
+    }
+}
+
+fn interval(source: &Source<'_>, report: &mut Report<'_>) {
+    let value = if source.has(INTERVAL) { source.printed(INTERVAL) } else { "".into() };
+    let Err(why) = go::duration::check(&value) else { return };
+    if source.touches(&[POLL]) {
+        let message = format!(
+            "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: {why}"
+        );
+        report.add(&CAT_14, INTERVAL.name(), message);
+    }
+}
+
+rule! {
+    /// an update strategy of a catalog says how to poll
+    ///
+    /// `spec.updateStrategy`, if it is set, has an object `registryPoll`. `null` is not one. An
+    /// UPDATE is judged where it changes `spec.updateStrategy`.
+    ///
+    /// # Why
+    ///
+    /// The schema of CatalogSources admits an empty `updateStrategy`, but the type that OLM decodes
+    /// it into reads `registryPoll` without looking whether it is there
+    /// (operator-framework/api `pkg/operators/v1alpha1/catalogsource_types.go`): whoever lists
+    /// CatalogSources with that type crashes.
+    ///
+    /// # Repair
+    ///
+    /// Remove `updateStrategy`, or add `registryPoll` with an interval.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {updateStrategy: {registryPoll: {interval: 30m}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {updateStrategy: {}}
+    /// ```
+    ///
+    /// `message: spec.updateStrategy.registryPoll: Required value`
+    CAT_15: Deny {
+        on: [CATALOG_SOURCE: Create | Update],
+        source: "OCP 4.12 L1613-1615; api pkg/operators/v1alpha1/catalogsource_types.go",
+    }
+}
+
+fn no_strategy(source: &Source<'_>, report: &mut Report<'_>) {
+    if source.touches(&[STRATEGY]) {
+        let message = "spec.updateStrategy.registryPoll: Required value";
+        report.add(&CAT_15, POLL.name(), message);
+    }
+}

@@ -1,0 +1,122 @@
+//! The priority class of a catalog's pod.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Kind, Report, rule, rules};
+
+use crate::reads::PRIORITY_CLASSES;
+use crate::source::{PRIORITY_ANNOTATION, PRIORITY_CLASS, Source};
+use crate::targets::CATALOG_SOURCE;
+
+rules![CAT_09, CAT_10];
+
+pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+    // A value of another type is none that the schema admits.
+    if source.kind(PRIORITY_CLASS) == Kind::Text {
+        exists(source, report);
+        overridden(source, report);
+    }
+}
+
+rule! {
+    /// the priority class of a catalog's pod exists
+    ///
+    /// `spec.grpcPodConfig.priorityClassName` is empty, `system-cluster-critical`,
+    /// `system-node-critical`, or the name of a PriorityClass of the cluster. An UPDATE is judged
+    /// where it changes the field. Without a cluster the rule is not evaluated for other names.
+    ///
+    /// # Why
+    ///
+    /// Kubernetes refuses a pod whose priority class is not there, and the catalog never starts
+    /// (OpenShift 4.12, Operators, *Overriding the priority class name for catalog source pods*).
+    ///
+    /// # Repair
+    ///
+    /// Create the PriorityClass first, or use one of those that Kubernetes provides. An empty text
+    /// gives the pod the default priority.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {grpcPodConfig: {priorityClassName: system-cluster-critical}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {grpcPodConfig: {priorityClassName: nope}}
+    /// ```
+    ///
+    /// `message: spec.grpcPodConfig.priorityClassName: PriorityClass "nope" does not exist`
+    CAT_09: Deny {
+        on: [CATALOG_SOURCE: Create | Update],
+        reads: [PRIORITY_CLASSES],
+        source: "OCP 4.12 L1689, L10155-10169; OCP 4.15 L7247-7256",
+    }
+}
+
+fn exists(source: &Source<'_>, report: &mut Report<'_>) {
+    let name = source.text(PRIORITY_CLASS);
+    if matches!(name, "" | "system-cluster-critical" | "system-node-critical")
+        || !source.touches(&[PRIORITY_CLASS])
+        || !report.is_on(&CAT_09)
+    {
+        return;
+    }
+    let found = PRIORITY_CLASSES.get("", name);
+    if let Some(None) = report.answer(&[&CAT_09], "PriorityClasses", found) {
+        let field = PRIORITY_CLASS.name();
+        let message = format!("{field}: PriorityClass {} does not exist", quote(name));
+        report.add(&CAT_09, field, message);
+    }
+}
+
+rule! {
+    /// a catalog names its priority class once
+    ///
+    /// The annotation `operatorframework.io/priorityclass` is not there beside a
+    /// `spec.grpcPodConfig.priorityClassName` with another value. An empty annotation is none. An
+    /// UPDATE is judged where it changes one of the two.
+    ///
+    /// # Why
+    ///
+    /// The annotation takes precedence, and the field has no effect (OpenShift 4.12, Operators,
+    /// *Overriding the priority class name for catalog source pods*; operator-lifecycle-manager
+    /// `pkg/controller/registry/reconciler/reconciler.go`).
+    ///
+    /// # Repair
+    ///
+    /// Remove the annotation, which is the older way.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations: {operatorframework.io/priorityclass: system-cluster-critical}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata:
+    ///   annotations: {operatorframework.io/priorityclass: system-node-critical}
+    /// spec: {grpcPodConfig: {priorityClassName: system-cluster-critical}}
+    /// ```
+    ///
+    /// `message: annotation operatorframework.io/priorityclass takes precedence over
+    /// spec.grpcPodConfig.priorityClassName`
+    CAT_10: Warn {
+        on: [CATALOG_SOURCE: Create | Update],
+        source: "OCP 4.12 L10176-10188; OCP 4.15 L7258-7272",
+    }
+}
+
+fn overridden(source: &Source<'_>, report: &mut Report<'_>) {
+    let annotation = source.text(PRIORITY_ANNOTATION);
+    if !annotation.is_empty()
+        && annotation != source.text(PRIORITY_CLASS)
+        && source.touches(&[PRIORITY_ANNOTATION, PRIORITY_CLASS])
+    {
+        let message = "annotation operatorframework.io/priorityclass takes precedence over spec.grpcPodConfig.priorityClassName";
+        report.add(&CAT_10, PRIORITY_ANNOTATION.name(), message);
+    }
+}

@@ -1,0 +1,51 @@
+//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
+//! nothing is watched for rules that are off.
+
+use opgate_sdk::{ClusterRead, Index, Setting};
+
+use crate::targets::OLM;
+
+/// The namespace whose pull secrets are judged.
+pub(crate) const SECRETS_NAMESPACE: Setting =
+    Setting { pointer: "/catalog/secretsNamespace", default: "openshift-marketplace" };
+
+/// `PriorityClass`es, of which only the names count.
+pub(crate) static PRIORITY_CLASSES: ClusterRead = ClusterRead {
+    group: "scheduling.k8s.io",
+    version: "v1",
+    resource: "priorityclasses",
+    ..ClusterRead::EMPTY
+};
+
+/// Namespaces, of which only the labels count.
+pub(crate) static NAMESPACES: ClusterRead =
+    ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
+
+/// Secrets of one namespace. Of their data, only the names of the keys are kept.
+pub(crate) static SECRETS: ClusterRead = ClusterRead {
+    version: "v1",
+    resource: "secrets",
+    fields: &["/type"],
+    keys: &["/data"],
+    namespace: Some(SECRETS_NAMESPACE),
+    ..ClusterRead::EMPTY
+};
+
+/// CatalogSources beside those Secrets.
+pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
+    group: OLM,
+    version: "v1alpha1",
+    resource: "catalogsources",
+    namespace: Some(SECRETS_NAMESPACE),
+    indexes: &[Index { name: "secret", field: "/spec/secrets/*", separator: "" }],
+    ..ClusterRead::EMPTY
+};
+
+/// `OperatorHub`s: which default sources are disabled.
+pub(crate) static OPERATOR_HUBS: ClusterRead = ClusterRead {
+    group: "config.openshift.io",
+    version: "v1",
+    resource: "operatorhubs",
+    fields: &["/spec/disableAllDefaultSources", "/spec/sources/*/name", "/spec/sources/*/disabled"],
+    ..ClusterRead::EMPTY
+};

@@ -1,0 +1,157 @@
+//! The registries for which a pull secret has credentials.
+//!
+//! ```text
+//! data ─▶ base64 ─▶ JSON ─▶ names of the members of `auths` ─▶ hosts
+//! ```
+//!
+//! Nothing but the hosts leaves this module.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::go::{base64, shortened};
+use opgate_sdk::{Document, Report, Review, rule, rules};
+use opgate_upstream::json;
+
+use crate::reads::CATALOG_SOURCES;
+use crate::targets::SECRET;
+
+rules![CAT_21];
+
+const TYPE: &str = "/type";
+const DATA: &str = "/data/.dockerconfigjson";
+/// What somebody writes into a manifest in the place of base64. The API server moves it to `data`.
+const STRING_DATA: &str = "/stringData/.dockerconfigjson";
+/// Hosts that a message names, and bytes of each: no domain is longer.
+const NAMED: usize = 16;
+const SHOWN: usize = 253;
+
+rule! {
+    /// a pull secret of a catalog has credentials for one registry
+    ///
+    /// A Secret of type `kubernetes.io/dockerconfigjson` that `spec.secrets` of a CatalogSource of
+    /// its namespace names holds credentials for one host. Several repositories of a host count
+    /// once, and so do `https://quay.io` and `quay.io`. An UPDATE is judged where it changes the
+    /// type or the credentials. Of the data, only the names under `auths` are looked at, and only
+    /// their hosts are ever shown.
+    ///
+    /// Secrets of one namespace are judged: that of the setting `catalog.secretsNamespace`, by
+    /// default `openshift-marketplace`. Unless the setting is there, no Secret is judged. Without a
+    /// cluster the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// OpenShift merges the Secrets of a catalog into one file. With one registry in each, the
+    /// credentials of one can be replaced without touching the others (OpenShift 4.12, Operators,
+    /// *Accessing images for Operators from private registries*).
+    ///
+    /// # Repair
+    ///
+    /// Make a Secret for each registry, and name all of them in `spec.secrets`.
+    ///
+    /// # Accepted
+    ///
+    /// Data with `{"auths": {"quay.io": {}, "https://quay.io/my-namespace": {}}}`.
+    ///
+    /// # Rejected
+    ///
+    /// Data with `{"auths": {"registry.redhat.io": {}, "quay.io": {}}}`.
+    ///
+    /// `message: include credentials for only one registry per secret: found [quay.io
+    /// registry.redhat.io]`
+    CAT_21: Warn {
+        on: [SECRET: Create | Update],
+        reads: [CATALOG_SOURCES],
+        source: "OCP 4.12 L9519-9551, L9563-9583; OCP 4.15 L6767",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(secret) = review.subject() else { return };
+    let is_changed =
+        [TYPE, DATA, STRING_DATA].iter().any(|pointer| review.touches_json(secret, pointer));
+    if secret.text_or_empty(TYPE) != "kubernetes.io/dockerconfigjson"
+        || !is_changed
+        || !report.is_on(&CAT_21)
+    {
+        return;
+    }
+    let (hosts, field) = match secret.text(STRING_DATA) {
+        Some(text) => (hosts(text.as_bytes()), "stringData[.dockerconfigjson]"),
+        None => (decoded(secret), "data[.dockerconfigjson]"),
+    };
+    if hosts.len() < 2 {
+        return;
+    }
+    let own = [review.name(secret)];
+    let matches = [Match { index: "secret", values: &own, absent: false }];
+    let query =
+        Query { namespace: Some(review.namespace()), matches: &matches, ..Query::default() };
+    if report.answer(&[&CAT_21], "CatalogSources", CATALOG_SOURCES.any(query)) == Some(true) {
+        let mut named: Vec<_> =
+            hosts.iter().take(NAMED).map(|host| shortened(host, SHOWN)).collect();
+        if hosts.len() > NAMED {
+            named.push("…".to_owned());
+        }
+        let message = format!(
+            "include credentials for only one registry per secret: found [{}]",
+            named.join(" ")
+        );
+        report.add(&CAT_21, field, message);
+    }
+}
+
+fn decoded(secret: &Document) -> BTreeSet<String> {
+    let mut bytes = Vec::new();
+    match base64::decode(&secret.text_or_empty(DATA), &mut bytes) {
+        Ok(()) => hosts(&bytes),
+        Err(_) => BTreeSet::new(),
+    }
+}
+
+/// The hosts in a configuration of Docker. What is not one has none.
+fn hosts(configuration: &[u8]) -> BTreeSet<String> {
+    let mut hosts = BTreeSet::new();
+    // The error of a text that is no JSON says nothing of hosts.
+    let _ = json::each_child(configuration, |child| {
+        if child.is_named("auths") {
+            let _ = json::each_child(child.raw, |entry| {
+                let name = entry.key.map(json::decoded);
+                hosts.extend(name.and_then(|name| host(&name)));
+            });
+        }
+    });
+    hosts
+}
+
+/// The host of a registry, with its port. None if the name has none, or one that cannot be one:
+/// somebody may have put something else there.
+fn host(name: &str) -> Option<String> {
+    let rest = name.split_once("://").map_or(name, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    (!host.is_empty() && host.bytes().all(is_inner)).then(|| host.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repositories_of_a_host_count_once() {
+        for (configuration, expected) in [
+            (r#"{"auths":{"quay.io":{},"https://quay.io/my-namespace":{}}}"#, &["quay.io"][..]),
+            (r#"{"auths":{"http://QUAY.io:443":1,"quay.io":2}}"#, &["quay.io", "quay.io:443"]),
+            (r#"{"auths":{"https://me:secret@a.io/v1/":{}}}"#, &["a.io"]),
+            (r#"{"auths":{"":{},"a b":{},"p\u0000":{}}}"#, &[]),
+            (r#"{"auths":["quay.io"],"other":{"a.io":{}}}"#, &[]),
+            (r#"{"auths":{"a.io":{}"#, &[]),
+            ("", &[]),
+            ("[1]", &[]),
+        ] {
+            let found: Vec<_> = hosts(configuration.as_bytes()).into_iter().collect();
+            assert_eq!(found, expected, "{configuration}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the schema of CatalogSources says, as far as files need it or it says too little.
+
+use opgate_sdk::{Kind, Report, rule, rules};
+
+use crate::source::{CATALOG_DIR, EXTRACT, Field, ICON, ICON_DATA, ICON_TYPE, PRIORITY, Source};
+use crate::targets::CATALOG_SOURCE;
+
+rules![CAT_16, CAT_17];
+
+pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+    priority(source, report);
+    members(source, ICON, &[ICON_DATA, ICON_TYPE], report);
+    members(source, EXTRACT, &[CATALOG_DIR], report);
+    name(source, report);
+}
+
+rule! {
+    /// priority, icon and extractContent of a CatalogSource have the types that OLM reads
+    ///
+    /// `spec.priority`, if it is set, is an integer from -2147483648 to 2147483647. `spec.icon`, if
+    /// it is set, has the texts `base64data` and `mediatype`.
+    /// `spec.grpcPodConfig.extractContent`, if it is set, has the text `catalogDir`. An UPDATE is
+    /// judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The schema of CatalogSources refuses other types; of the range of the priority, it only
+    /// speaks.
+    ///
+    /// # Repair
+    ///
+    /// The message says which field is wrong, and what it must be.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {priority: -400}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {icon: {base64data: aGVsbG8=}}
+    /// ```
+    ///
+    /// `message: spec.icon.mediatype: Required value`
+    CAT_16: Deny {
+        on: [CATALOG_SOURCE: Create | Update],
+        source: "OCP 4.12 L1600, L1658, L2966, L2978-2987; OCP 4.15 L1249-1331; api crds/operators.coreos.com_catalogsources.yaml",
+    }
+}
+
+fn priority(source: &Source<'_>, report: &mut Report<'_>) {
+    if !source.has(PRIORITY) || !source.touches(&[PRIORITY]) {
+        return;
+    }
+    let number = source.object.number(PRIORITY.pointer());
+    match number {
+        Some(number) if number.fract() == 0.0 => {
+            if number < f64::from(i32::MIN) || number > f64::from(i32::MAX) {
+                let value = source.printed(PRIORITY);
+                let why = format!(
+                    "Invalid value: {value}: must be between {} and {}, inclusive",
+                    i32::MIN,
+                    i32::MAX
+                );
+                add(PRIORITY, &why, report);
+            }
+        }
+        _ => wrong_type(source, PRIORITY, "integer", report),
+    }
+}
+
+/// Judges an object whose members must be texts.
+fn members(source: &Source<'_>, object: Field, members: &[Field], report: &mut Report<'_>) {
+    if !source.has(object) || !source.touches(&[object]) {
+        return;
+    }
+    if source.kind(object) != Kind::Object {
+        wrong_type(source, object, "object", report);
+        return;
+    }
+    for member in members {
+        match source.kind(*member) {
+            Kind::Missing | Kind::Null => add(*member, "Required value", report),
+            Kind::Text => {}
+            _ => wrong_type(source, *member, "string", report),
+        }
+    }
+}
+
+fn wrong_type(source: &Source<'_>, field: Field, expected: &str, report: &mut Report<'_>) {
+    let is_whole = |number: f64| number.fract() == 0.0;
+    let found = match source.kind(field) {
+        Kind::Boolean => "boolean",
+        Kind::Number if source.object.number(field.pointer()).is_some_and(is_whole) => "integer",
+        Kind::Number => "number",
+        Kind::Text => "string",
+        Kind::List => "array",
+        Kind::Object => "object",
+        Kind::Missing | Kind::Null => "null",
+    };
+    let name = field.name();
+    let why = format!(
+        "Invalid value: \"{found}\": {name} in body must be of type {expected}: \"{found}\""
+    );
+    add(field, &why, report);
+}
+
+fn add(field: Field, why: &str, report: &mut Report<'_>) {
+    let name = field.name();
+    let message = format!("{name}: {why}");
+    report.add(&CAT_16, name, message);
+}
+
+rule! {
+    /// the name of a CatalogSource has no slash
+    ///
+    /// `metadata.name` of a CatalogSource that is created has no `/`.
+    ///
+    /// # Why
+    ///
+    /// The command that mirrors a catalog writes a manifest whose name is that of the image. If the
+    /// content was on the local file system, the name has slashes, and `oc create` answers
+    /// `invalid resource name` (OpenShift 4.12, Operators, *Creating a catalog from an index
+    /// image*).
+    ///
+    /// # Repair
+    ///
+    /// Remove the characters from the name before you create the object.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: redhat-operator-index}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: local/index/redhat-operator-index}
+    /// ```
+    ///
+    /// `message: invalid resource name`
+    CAT_17: Deny {
+        on: [CATALOG_SOURCE: Create],
+        source: "OCP 4.12 L9979; OCP 4.15 L7099",
+    }
+}
+
+fn name(source: &Source<'_>, report: &mut Report<'_>) {
+    let review = source.review;
+    if review.creates() && review.name(source.object).contains('/') {
+        report.add(&CAT_17, "metadata.name", "invalid resource name");
+    }
+}

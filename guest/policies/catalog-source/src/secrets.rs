@@ -1,0 +1,97 @@
+//! The pull secrets that a catalog names.
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, pull_secret, rule, rules};
+
+use crate::reads::{SECRETS, SECRETS_NAMESPACE};
+use crate::source::Source;
+use crate::targets::CATALOG_SOURCE;
+
+rules![CAT_20];
+
+const LIST: &str = "/spec/secrets";
+const FIELD: &str = "spec.secrets";
+/// Names that are looked up. Nobody has so many, and each is a question to the cluster.
+const MOST: u32 = 1_024;
+
+rule! {
+    /// the pull secrets of a catalog exist
+    ///
+    /// Each name in `spec.secrets` is that of a Secret of the CatalogSource's namespace, of type
+    /// `kubernetes.io/dockerconfigjson` with the key `.dockerconfigjson`, or of type
+    /// `kubernetes.io/dockercfg` with the key `.dockercfg`. Only types and names of keys are looked
+    /// at. On UPDATE, names that the list had before are not judged.
+    ///
+    /// Secrets of one namespace are read: that of the setting `catalog.secretsNamespace`, by
+    /// default `openshift-marketplace`. In a server the setting must be there. For catalogs in
+    /// other namespaces, and without a cluster, the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// Without them neither the catalog nor the bundles that it lists can be pulled (OpenShift 4.12,
+    /// Operators, *Accessing images for Operators from private registries*).
+    ///
+    /// # Repair
+    ///
+    /// Create the Secret: `oc create secret generic NAME -n openshift-marketplace
+    /// --from-file=.dockerconfigjson=FILE --type=kubernetes.io/dockerconfigjson`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {secrets: [secret-1, secret-2]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {secrets: [missing]}
+    /// ```
+    ///
+    /// `message: spec.secrets[0]: Secret "missing" does not exist`
+    CAT_20: Warn {
+        on: [CATALOG_SOURCE: Create | Update],
+        reads: [SECRETS],
+        may_skip: true,
+        source: "OCP 4.12 L9460, L9592-9628, L9682-9687; OCP 4.15 L6838-6873, L6912-6915",
+    }
+}
+
+pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+    let review = source.review;
+    let Some(length) = source.object.length(LIST) else { return };
+    if length == 0 || !review.touches_json(source.object, LIST) || !report.is_on(&CAT_20) {
+        return;
+    }
+    let namespace = SECRETS_NAMESPACE.of(review.settings);
+    if review.namespace() != namespace {
+        let why = format!("only the Secrets of namespace {namespace} are read");
+        report.skip(&CAT_20, FIELD, &why);
+        return;
+    }
+    let old = review.spares();
+    if length > MOST || old.and_then(|old| old.length(LIST)).is_some_and(|old| old > MOST) {
+        report.skip(&CAT_20, FIELD, "spec.secrets has more entries than can be evaluated");
+        return;
+    }
+    let known: BTreeSet<String> =
+        old.map(|old| names(old).into_iter().flatten().collect()).unwrap_or_default();
+    for (index, name) in names(source.object).into_iter().enumerate() {
+        let Some(name) = name.filter(|name| !known.contains(name)) else { continue };
+        let secret = SECRETS.get(&namespace, &name);
+        let Some(secret) = report.answer(&[&CAT_20], "Secrets", secret) else { return };
+        if let Some(why) = pull_secret::fault(secret.as_ref()) {
+            let field = format!("{FIELD}[{index}]");
+            let message = format!("{field}: Secret {} {why}", quote(&name));
+            report.add(&CAT_20, field, message);
+        }
+    }
+}
+
+/// The names in the list; none for what is no text.
+fn names(source: &Document) -> Vec<Option<String>> {
+    let rows = source.rows(LIST, &[""]);
+    rows.iter().map(|row| row.text(0).map(str::to_owned)).collect()
+}

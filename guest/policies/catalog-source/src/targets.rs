@@ -1,0 +1,32 @@
+//! The kinds of objects that the policy judges.
+
+use opgate_sdk::Target;
+
+use crate::reads::SECRETS_NAMESPACE;
+
+pub(crate) const OLM: &str = "operators.coreos.com";
+
+pub(crate) static CATALOG_SOURCE: Target = Target {
+    groups: &[OLM],
+    versions: &["v1alpha1"],
+    resources: &["catalogsources"],
+    kind: "CatalogSource",
+    ..Target::EMPTY
+};
+
+/// Advisory: its rule only warns. An API server sends Secrets of one namespace, and only if that is
+/// named.
+pub(crate) static SECRET: Target = Target {
+    groups: &[""],
+    versions: &["v1"],
+    resources: &["secrets"],
+    kind: "Secret",
+    namespace: Some(SECRETS_NAMESPACE),
+    advisory: true,
+    conditions: &[(
+        "pull-secret",
+        "has(object.type) && object.type == 'kubernetes.io/dockerconfigjson'",
+    )],
+    enabled_by: &["/catalog/secretsNamespace"],
+    ..Target::EMPTY
+};

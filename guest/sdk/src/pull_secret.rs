@@ -1,0 +1,52 @@
+//! Secrets with which images are pulled: their types, and the keys that these need.
+
+use crate::go::{quote, shortened};
+use crate::{Document, escape};
+
+/// The types, each with the key of its data.
+const TYPES: [(&str, &str); 2] = [
+    ("kubernetes.io/dockerconfigjson", ".dockerconfigjson"),
+    ("kubernetes.io/dockercfg", ".dockercfg"),
+];
+
+/// Why no image can be pulled with a Secret that has, or has not, been found. Only its type and
+/// the names of its keys are looked at.
+#[must_use]
+pub fn fault(secret: Option<&Document>) -> Option<String> {
+    let Some(secret) = secret else { return Some("does not exist".to_owned()) };
+    let found = secret.text_or_empty("/type");
+    let Some((_, key)) = TYPES.into_iter().find(|(kind, _)| *kind == found) else {
+        let [(json, _), (plain, _)] = TYPES;
+        let found = quote(&shortened(&found, 253));
+        return Some(format!("has the type {found}, not {json} or {plain}"));
+    };
+    let has_key = secret.kind(&format!("/data/{}", escape(key))) != crate::Kind::Missing;
+    (!has_key).then(|| format!("has no key {key}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_and_keys() {
+        assert_eq!(fault(None).as_deref(), Some("does not exist"));
+        for (secret, expected) in [
+            (r#"{"type":"kubernetes.io/dockerconfigjson","data":{".dockerconfigjson":""}}"#, None),
+            (r#"{"type":"kubernetes.io/dockercfg","data":{".dockercfg":null}}"#, None),
+            (
+                r#"{"type":"kubernetes.io/dockercfg","data":{".dockerconfigjson":""}}"#,
+                Some("has no key .dockercfg"),
+            ),
+            (
+                r#"{"type":"Opaque","data":{".dockerconfigjson":""}}"#,
+                Some(
+                    r#"has the type "Opaque", not kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg"#,
+                ),
+            ),
+        ] {
+            let secret = Document::parse(secret).unwrap();
+            assert_eq!(fault(Some(&secret)).as_deref(), expected);
+        }
+    }
+}
