@@ -8,6 +8,7 @@
 //!   and IP addresses.
 //! * [`labels`]: label selectors.
 //! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
+//! * [`masterminds`]: constraints on versions, as the library of OLM 1.0 reads them.
 //! * [`openshift`]: versions of OpenShift that a bundle names.
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.
 
@@ -16,6 +17,7 @@ pub mod image;
 pub mod json;
 pub mod kinds;
 pub mod labels;
+pub mod masterminds;
 pub mod names;
 pub mod openshift;
 pub mod range;
