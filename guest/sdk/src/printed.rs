@@ -1,4 +1,4 @@
-//! JSON values in messages, as Go prints them.
+//! JSON values in messages: as Go prints them, and as an API server complains about their types.
 
 use crate::{Document, Kind, escape};
 
@@ -13,6 +13,25 @@ pub fn value(document: &Document, pointer: &str, as_boolean: bool) -> String {
     let mut text = String::new();
     write(document, pointer, as_boolean, DEEPEST, &mut text);
     text
+}
+
+/// What an API server says of a value that has not the type that the schema wants, if there is one:
+/// `spec.a: Invalid value: "integer": spec.a in body must be of type string: "integer"`.
+#[must_use]
+pub fn wrong_type(document: &Document, pointer: &str, field: &str, expected: &str) -> String {
+    let is_whole = |number: f64| number.fract() == 0.0;
+    let found = match document.kind(pointer) {
+        Kind::Boolean => "boolean",
+        Kind::Number if document.number(pointer).is_some_and(is_whole) => "integer",
+        Kind::Number => "number",
+        Kind::Text => "string",
+        Kind::List => "array",
+        Kind::Object => "object",
+        Kind::Missing | Kind::Null => "null",
+    };
+    format!(
+        "{field}: Invalid value: \"{found}\": {field} in body must be of type {expected}: \"{found}\""
+    )
 }
 
 fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: &mut String) {
@@ -72,6 +91,24 @@ fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_named_as_in_schemas() {
+        for (json, found) in [
+            ("true", "boolean"),
+            ("1.0", "integer"),
+            ("1.5", "number"),
+            ("\"\"", "string"),
+            ("[]", "array"),
+            ("{}", "object"),
+            ("null", "null"),
+        ] {
+            let expected =
+                format!("a: Invalid value: \"{found}\": a in body must be of type x: \"{found}\"");
+            let document = Document::parse(json).unwrap();
+            assert_eq!(wrong_type(&document, "", "a", "x"), expected);
+        }
+    }
 
     #[test]
     fn values_of_the_wrong_type() {

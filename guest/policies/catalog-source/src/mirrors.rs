@@ -44,7 +44,7 @@ rule! {
     ///
     /// `message: catalog image "registry.redhat.io/redhat/redhat-operator-index:v4.12" is not on a
     /// configured mirror registry`
-    CAT_23: Warn {
+    CAT_23: Deny {
         on: [CATALOG_SOURCE: Create | Update],
         off_until: ["/restrictedNetwork/mirrors"],
         source: "OCP 4.12 L9802-9825",

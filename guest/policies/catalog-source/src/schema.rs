@@ -1,6 +1,6 @@
 //! What the schema of CatalogSources says, as far as files need it or it says too little.
 
-use opgate_sdk::{Kind, Report, rule, rules};
+use opgate_sdk::{Kind, Report, printed, rule, rules};
 
 use crate::source::{CATALOG_DIR, EXTRACT, Field, ICON, ICON_DATA, ICON_TYPE, PRIORITY, Source};
 use crate::targets::CATALOG_SOURCE;
@@ -90,21 +90,9 @@ fn members(source: &Source<'_>, object: Field, members: &[Field], report: &mut R
 }
 
 fn wrong_type(source: &Source<'_>, field: Field, expected: &str, report: &mut Report<'_>) {
-    let is_whole = |number: f64| number.fract() == 0.0;
-    let found = match source.kind(field) {
-        Kind::Boolean => "boolean",
-        Kind::Number if source.object.number(field.pointer()).is_some_and(is_whole) => "integer",
-        Kind::Number => "number",
-        Kind::Text => "string",
-        Kind::List => "array",
-        Kind::Object => "object",
-        Kind::Missing | Kind::Null => "null",
-    };
     let name = field.name();
-    let why = format!(
-        "Invalid value: \"{found}\": {name} in body must be of type {expected}: \"{found}\""
-    );
-    add(field, &why, report);
+    let message = printed::wrong_type(source.object, field.pointer(), &name, expected);
+    report.add(&CAT_16, name, message);
 }
 
 fn add(field: Field, why: &str, report: &mut Report<'_>) {
