@@ -125,6 +125,12 @@ impl<'r> Review<'r> {
         user.username == CHECK_USER && user.groups.iter().any(|group| group == "opgate:bundle")
     }
 
+    /// Whether the object is in a file: `opgate check` made the request.
+    #[must_use]
+    pub fn is_of_a_file(&self) -> bool {
+        self.request.user().username == CHECK_USER
+    }
+
     /// Whether OLM sent the request.
     #[must_use]
     pub fn is_olms(&self) -> bool {

@@ -1,0 +1,136 @@
+//! Bundles that are meant for OLM 1.0: manifests in files, and the bundles of a catalog.
+//!
+//! ```text
+//! ClusterServiceVersion ─┐
+//! olm.bundle.object ─────┼─▶ install modes, webhooks
+//! olm.csv.metadata ──────┘  (where the bundle has no object; it shows no webhooks)
+//! ```
+
+use opgate_sdk::bundle_objects::Objects;
+use opgate_sdk::{Document, Report, Review, rule, rules};
+
+use crate::targets::{BUNDLES, CSV};
+
+rules![OL1_12];
+
+rule! {
+    /// a bundle for OLM 1.0 supports AllNamespaces and has no webhooks
+    ///
+    /// A ClusterServiceVersion supports the install mode `AllNamespaces`, and
+    /// `spec.webhookdefinitions` is empty. The rule is off until the setting `olmv1.target` is
+    /// `true`, and judges files only: manifests, and the bundles of a catalog. Of a bundle it
+    /// judges the property `olm.bundle.object` with the manifest, or else `olm.csv.metadata`, which
+    /// shows no webhooks: the rule is evaluated in part.
+    ///
+    /// # Why
+    ///
+    /// OLM 1.0 installs no other extensions (OpenShift 4.15, Operators, *OLM 1.0 components* and
+    /// *Installing an Operator from a catalog*).
+    ///
+    /// # Repair
+    ///
+    /// Let the Operator watch all namespaces. A webhook for conversions or for defaults has no
+    /// replacement in OLM 1.0.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {installModes: [{type: AllNamespaces, supported: true}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   installModes: [{type: AllNamespaces, supported: true}]
+    ///   webhookdefinitions: [{type: ValidatingAdmissionWebhook}]
+    /// ```
+    ///
+    /// `message: OLM 1.0 supports only extensions that use the AllNamespaces install mode and no
+    /// webhooks: spec.webhookdefinitions is not empty`
+    OL1_12: Deny {
+        on: [CSV: Create, BUNDLES: Create | Update],
+        off_until: ["/olmv1/target"],
+        may_skip: true,
+        source: "OCP 4.15 L20642-20644, L20686-20691, L20769, L20797-20802",
+    }
+}
+
+/// A manifest. What is created in a cluster is there for OLM's first version.
+pub(crate) fn manifest(review: &Review<'_>, report: &mut Report<'_>) {
+    if let Some(csv) = review.subject().filter(|_| review.is_of_a_file()) {
+        object(csv, "", report);
+    }
+}
+
+/// The bundles of a package.
+pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(catalog) = review.subject() else { return };
+    if !report.is_on(&OL1_12) {
+        return;
+    }
+    report.explain_with(opgate_sdk::catalog::about);
+    let mut objects = Objects::default();
+    for (index, row) in catalog.rows("/spec/blobs", &["/value/schema"]).iter().enumerate() {
+        if row.text(0) == Some("olm.bundle") {
+            bundle(catalog, index, &mut objects, report);
+        }
+    }
+}
+
+fn bundle(catalog: &Document, index: usize, objects: &mut Objects, report: &mut Report<'_>) {
+    let properties = format!("/spec/blobs/{index}/value/properties");
+    let field = format!("spec.blobs[{index}].value.properties");
+    let types = catalog.rows(&properties, &["/type"]);
+    let of = |kind: &'static str| {
+        let types = types.iter().enumerate();
+        types.filter(move |(_, row)| row.text(0) == Some(kind)).map(|(index, _)| index)
+    };
+    for property in of("olm.bundle.object") {
+        let data = format!("{properties}/{property}/value/data");
+        if let Some(csv) = objects.csv(catalog, &data, from_yaml) {
+            object(&csv, &format!("{field}[{property}].value.data."), report);
+            return;
+        }
+    }
+    if let Some(property) = of("olm.csv.metadata").next() {
+        let modes = format!("{properties}/{property}/value/installModes");
+        let field = format!("{field}[{property}].value.installModes");
+        install_modes(catalog, &modes, &field, report);
+        report.skip_part(&OL1_12, &field, "a property olm.csv.metadata does not show webhooks");
+    }
+}
+
+fn object(csv: &Document, place: &str, report: &mut Report<'_>) {
+    install_modes(csv, "/spec/installModes", &format!("{place}spec.installModes"), report);
+    let webhooks = csv.length("/spec/webhookdefinitions");
+    if webhooks.is_some_and(|webhooks| webhooks > 0) {
+        let field = format!("{place}spec.webhookdefinitions");
+        add(field, "spec.webhookdefinitions is not empty", report);
+    }
+}
+
+fn install_modes(document: &Document, pointer: &str, field: &str, report: &mut Report<'_>) {
+    let modes = document.rows(pointer, &["/type", "/supported"]);
+    let is_supported = modes
+        .iter()
+        .any(|mode| mode.text(0) == Some("AllNamespaces") && mode.boolean(1) == Some(true));
+    if !is_supported {
+        add(field.to_owned(), "install mode AllNamespaces is not supported", report);
+    }
+}
+
+fn add(field: String, why: &str, report: &mut Report<'_>) {
+    let message = format!(
+        "OLM 1.0 supports only extensions that use the AllNamespaces install mode and no webhooks: {why}"
+    );
+    report.add(&OL1_12, field, message);
+}
+
+/// Bytes of YAML that are parsed at once.
+const LARGEST: usize = 4_000_000;
+
+fn from_yaml(text: &str) -> Option<Document> {
+    let json = opgate_yaml::strict(text, LARGEST).ok()?;
+    Document::parse(std::str::from_utf8(&json).ok()?).ok()
+}

@@ -1,0 +1,199 @@
+//! A Catalog: where its content comes from.
+
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{Document, Report, Review, Shape, printed, rule, rules};
+
+use crate::targets::CATALOG;
+use crate::{cluster, polling, pull};
+
+rules![OL1_13, OL1_14];
+
+const TYPE: &str = "/spec/source/type";
+pub(crate) const REF: &str = "/spec/source/image/ref";
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(catalog) = review.subject() else { return };
+    cluster::judge(review, catalog, report);
+    kind(review, catalog, report);
+    reference(review, catalog, report);
+    pull::judge(review, catalog, report);
+    polling::judge(review, catalog, report);
+}
+
+rule! {
+    /// the source of a Catalog of OLM 1.0 is an image
+    ///
+    /// `spec.source.type` of a Catalog of the group `catalogd.operatorframework.io` is `image`,
+    /// letter by letter. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The schema of Catalogs has no other type, and catalogd unpacks nothing else (catalogd v0.9.0
+    /// `internal/source/unpacker.go`).
+    ///
+    /// # Repair
+    ///
+    /// Build an image of the catalog.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {source: {type: image, image: {ref: 'quay.io/example-org/catalog:v1'}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {source: {type: git}}
+    /// ```
+    ///
+    /// `message: source type "git" not supported`
+    OL1_13: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L20168, L20202, L20307; catalogd v0.9.0 internal/source/unpacker.go",
+    }
+}
+
+fn kind(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+    let value =
+        if catalog.has(TYPE) { printed::value(catalog, TYPE, false) } else { String::new() };
+    if catalog.text(TYPE).as_deref() != Some("image")
+        && review.touches(catalog, TYPE, &Shape::Scalar)
+    {
+        let message = format!("source type {} not supported", quote(&value));
+        report.add(&OL1_13, "spec.source.type", message);
+    }
+}
+
+rule! {
+    /// a Catalog of OLM 1.0 names an image
+    ///
+    /// `spec.source.image.ref` is a text that is not empty, with the form of a reference to an
+    /// image: a registry, a repository in lower case, a tag or a digest. Whether the digits of the
+    /// digest are complete is not judged. If `spec.source.type` is not `image`, OL1-13 says so
+    /// instead. An UPDATE is judged where it changes the type or the reference.
+    ///
+    /// # Why
+    ///
+    /// catalogd has nothing to unpack: the schema of Catalogs requires the field (catalogd v0.9.0
+    /// `api/core/v1alpha1/catalog_types.go`), and what is no reference is never pulled.
+    ///
+    /// # Repair
+    ///
+    /// Name the image of the catalog, without a scheme before it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// ref: registry.redhat.io/redhat/redhat-operator-index:v4.15
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {source: {type: image, image: {pullSecret: x}}}
+    /// ```
+    ///
+    /// `message: spec.source.image.ref: Required value`
+    OL1_14: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L20196-20248, L20514; catalogd v0.9.0 api/core/v1alpha1/catalog_types.go",
+    }
+}
+
+fn reference(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+    const FIELD: &str = "spec.source.image.ref";
+    let is_touched = |pointer| review.touches(catalog, pointer, &Shape::Scalar);
+    if catalog.text_or_empty(TYPE) != "image" || !(is_touched(TYPE) || is_touched(REF)) {
+        return;
+    }
+    let message = match catalog.text(REF) {
+        Some(text) if !text.is_empty() => {
+            if is_reference(&text) {
+                return;
+            }
+            let value = quote(&shortened(&text, 256));
+            format!("{FIELD}: Invalid value: {value}: could not parse reference")
+        }
+        _ if catalog.has(REF) && catalog.text(REF).is_none() => {
+            printed::wrong_type(catalog, REF, FIELD, "string")
+        }
+        _ => format!("{FIELD}: Required value"),
+    };
+    report.add(&OL1_14, FIELD, message);
+}
+
+/// Registry and repository of a reference. The first part is a registry if it looks like one.
+pub(crate) fn parts(reference: &str) -> (Option<&str>, &str) {
+    match reference.split_once('/') {
+        Some((registry, rest)) if registry.contains(['.', ':']) || registry == "localhost" => {
+            (Some(registry), rest)
+        }
+        _ => (None, reference),
+    }
+}
+
+/// Whether a text has the form of a reference, as the library of catalogd reads them (it knows
+/// fewer rules than the one that OLM uses). Of a digest, only that there is one.
+fn is_reference(text: &str) -> bool {
+    let (named, digest) = match text.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (text, None),
+    };
+    let (name, tag) = match named.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+        _ => (named, None),
+    };
+    let (registry, repository) = parts(name);
+    let is_printable = |byte: u8| byte.is_ascii_graphic();
+    let is_inner =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-./".contains(&byte);
+    let is_tag = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    registry.is_none_or(|registry| !registry.ends_with(':') && registry.bytes().all(is_printable))
+        && (1..=255).contains(&repository.len())
+        && repository.bytes().all(is_inner)
+        && tag.is_none_or(|tag| (1..=128).contains(&tag.len()) && tag.bytes().all(is_tag))
+        && digest.is_none_or(|digest| {
+            digest.split_once(':').is_some_and(|(_, hex)| !hex.is_empty())
+                && digest.bytes().all(is_printable)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references() {
+        for text in [
+            "registry.redhat.io/redhat/redhat-operator-index:v4.15",
+            "quay.io/x/y@sha256:0123",
+            "quay.io/x/y:v1@sha256:0123",
+            "localhost:5000/catalog",
+            "[fd00::1]:5000/a/b:c",
+            "Registry.example.com/a_b..c/d",
+            "catalog",
+            "a/b:V1",
+            "example.com/a",
+        ] {
+            assert!(is_reference(text), "{text}");
+        }
+        for text in [
+            " ",
+            "not an image",
+            "quay.io/x y",
+            "quay.io/X/y",
+            "quay.io/x/y:",
+            "quay.io/x/y:a b",
+            "quay.io/x/y@",
+            "quay.io/x/y@sha256",
+            "quay.io/x/y@sha256:",
+            "https://quay.io/x/y",
+            "quay.io/",
+            "<image>",
+            "quay.io/x/y:é",
+        ] {
+            assert!(!is_reference(text), "{text}");
+        }
+    }
+}

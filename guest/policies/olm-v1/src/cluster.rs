@@ -1,0 +1,101 @@
+//! What Operators and Catalogs have in common in a cluster: their scope, and the feature set.
+
+use opgate_sdk::feature_set::{self, FEATURE_GATES, TECH_PREVIEW};
+use opgate_sdk::{Document, Report, Review, rule, rules};
+
+use crate::targets::{CATALOG, OPERATOR};
+
+rules![OL1_08, OL1_09];
+
+pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    if review.creates() {
+        scope(object, report);
+        feature_set(report);
+    }
+}
+
+rule! {
+    /// Operators and Catalogs of OLM 1.0 have no namespace
+    ///
+    /// An Operator or a Catalog that is created has no `metadata.namespace`. An API server removes
+    /// it before anybody sees it; therefore the rule matters for files.
+    ///
+    /// # Why
+    ///
+    /// The objects are cluster-scoped (OpenShift 4.15, Operators, *Operator API*). Somebody who
+    /// writes a namespace expects the Operator to be limited to it, which it is not.
+    ///
+    /// # Repair
+    ///
+    /// Remove the namespace.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: pipelines-operator}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: pipelines-operator, namespace: default}
+    /// ```
+    ///
+    /// `message: Operator is cluster-scoped; metadata.namespace is ignored`
+    OL1_08: Warn {
+        on: [OPERATOR: Create, CATALOG: Create],
+        source: "OCP 4.15 L19748, L20556; operator-controller v0.8.0 api/v1alpha1/operator_types.go",
+    }
+}
+
+fn scope(object: &Document, report: &mut Report<'_>) {
+    if !object.text_or_empty("/metadata/namespace").is_empty() {
+        let kind = object.text_or_empty("/kind");
+        let message = format!("{kind} is cluster-scoped; metadata.namespace is ignored");
+        report.add(&OL1_08, "metadata.namespace", message);
+    }
+}
+
+rule! {
+    /// OLM 1.0 is used where the feature set TechPreviewNoUpgrade is on
+    ///
+    /// If an Operator or a Catalog is created, the FeatureGate `cluster` has `spec.featureSet:
+    /// TechPreviewNoUpgrade`. Without a cluster, and on one that has no FeatureGates, the rule is
+    /// not evaluated.
+    ///
+    /// # Why
+    ///
+    /// In OpenShift 4.15, OLM 1.0 is in Technology Preview, and nothing of it runs without the
+    /// feature set (Operators, *Installing an Operator from a catalog*, prerequisites).
+    ///
+    /// # Repair
+    ///
+    /// Use the feature set on a cluster that is there to try such features: it cannot be taken
+    /// back.
+    ///
+    /// # Accepted
+    ///
+    /// An Operator, on a cluster with `featureSet: TechPreviewNoUpgrade`.
+    ///
+    /// # Rejected
+    ///
+    /// A Catalog, on a cluster with `featureSet: ""`.
+    ///
+    /// `message: OLM 1.0 requires the TechPreviewNoUpgrade feature set`
+    OL1_09: Warn {
+        on: [OPERATOR: Create, CATALOG: Create],
+        reads: [FEATURE_GATES],
+        source: "OCP 4.15 L20291, L21749",
+    }
+}
+
+fn feature_set(report: &mut Report<'_>) {
+    if !report.is_on(&OL1_09) {
+        return;
+    }
+    let found = report.answer(&[&OL1_09], "FeatureGates", feature_set::of_cluster());
+    if found.is_some_and(|found| found != TECH_PREVIEW) {
+        let message = "OLM 1.0 requires the TechPreviewNoUpgrade feature set";
+        report.add(&OL1_09, "metadata.name", message);
+    }
+}

@@ -1,0 +1,201 @@
+//! An Operator: the package, the channel and the policy for upgrades.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
+
+use crate::targets::OPERATOR;
+use crate::{cluster, content, upgrades, version};
+
+rules![OL1_01, OL1_02, OL1_04];
+
+pub(crate) const PACKAGE: &str = "/spec/packageName";
+pub(crate) const CHANNEL: &str = "/spec/channel";
+pub(crate) const POLICY: &str = "/spec/upgradeConstraintPolicy";
+/// Characters of a name, by the schema.
+const LONGEST: usize = 48;
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(operator) = review.subject() else { return };
+    cluster::judge(review, operator, report);
+    package(review, operator, report);
+    channel(review, operator, report);
+    policy(review, operator, report);
+    version::judge(review, operator, report);
+    upgrades::judge(review, operator, report);
+    content::judge(review, operator, report);
+}
+
+/// Whether there is a value other than `null`, which an UPDATE changes.
+pub(crate) fn is_new(review: &Review<'_>, object: &Document, pointer: &str) -> bool {
+    object.has(pointer) && review.touches(object, pointer, &Shape::Scalar)
+}
+
+/// Whether the author of the Operator answers for upgrades.
+pub(crate) fn ignores_constraints(operator: &Document) -> bool {
+    operator.text_or_empty(POLICY) == "Ignore"
+}
+
+rule! {
+    /// an Operator of OLM 1.0 names a package
+    ///
+    /// `spec.packageName` of an Operator of the group `operators.operatorframework.io` is a text
+    /// that is not empty. The kind Operator of `operators.coreos.com` is another one and not
+    /// judged. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The schema of Operators requires the field (operator-controller v0.8.0
+    /// `config/crd/bases/operators.operatorframework.io_operators.yaml`).
+    ///
+    /// # Repair
+    ///
+    /// Name the package of the catalog that you want to install.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {packageName: openshift-pipelines-operator-rh}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {channel: latest}
+    /// ```
+    ///
+    /// `message: spec.packageName: Required value`
+    OL1_01: Deny {
+        on: [OPERATOR: Create | Update],
+        source: "OCP 4.15 L19755-19777, L20871-20889; operator-controller v0.8.0 config/crd/bases/operators.operatorframework.io_operators.yaml",
+    }
+}
+
+rule! {
+    /// package and channel of an Operator of OLM 1.0 have the form of names
+    ///
+    /// `spec.packageName` has at most 48 characters and matches `^[a-z0-9]+(-[a-z0-9]+)*$`.
+    /// `spec.channel`, if it is set, has at most 48 characters and matches
+    /// `^[a-z0-9]+([\.-][a-z0-9]+)*$`. A number is no text: write `'1.11'`. An UPDATE is judged
+    /// where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The schema of Operators refuses everything else (operator-controller v0.8.0
+    /// `api/v1alpha1/operator_types.go`).
+    ///
+    /// # Repair
+    ///
+    /// Copy the names from the catalog.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {packageName: openshift-pipelines-operator-rh, channel: pipelines-1.11}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {packageName: Openshift_Pipelines}
+    /// ```
+    ///
+    /// `message: spec.packageName: Invalid value: "Openshift_Pipelines": spec.packageName in body
+    /// should match '^[a-z0-9]+(-[a-z0-9]+)*$'`
+    OL1_02: Deny {
+        on: [OPERATOR: Create | Update],
+        source: "OCP 4.15 L20826-20835; operator-controller v0.8.0 api/v1alpha1/operator_types.go",
+    }
+}
+
+fn package(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+    const FIELD: &str = "spec.packageName";
+    if !review.touches(operator, PACKAGE, &Shape::Scalar) {
+        return;
+    }
+    match operator.text(PACKAGE) {
+        Some(name) if !name.is_empty() => {
+            named(&name, FIELD, "-", "^[a-z0-9]+(-[a-z0-9]+)*$", report);
+        }
+        _ => report.add(&OL1_01, FIELD, "spec.packageName: Required value"),
+    }
+}
+
+fn channel(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+    const FIELD: &str = "spec.channel";
+    if !is_new(review, operator, CHANNEL) {
+        return;
+    }
+    match operator.text(CHANNEL) {
+        Some(name) => named(&name, FIELD, ".-", r"^[a-z0-9]+([\.-][a-z0-9]+)*$", report),
+        None => {
+            report.add(&OL1_02, FIELD, printed::wrong_type(operator, CHANNEL, FIELD, "string"));
+        }
+    }
+}
+
+/// Judges a name: letters and digits with one of the signs between them.
+fn named(name: &str, field: &str, signs: &str, pattern: &str, report: &mut Report<'_>) {
+    let is_part = |part: &[u8]| {
+        !part.is_empty() && part.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    // As the schema: one complaint, the length first.
+    if name.chars().count() > LONGEST {
+        let message = format!("{field}: Too long: may not be longer than {LONGEST}");
+        report.add(&OL1_02, field, message);
+    } else if !name.as_bytes().split(|byte| signs.as_bytes().contains(byte)).all(is_part) {
+        let value = quote(name);
+        let message =
+            format!("{field}: Invalid value: {value}: {field} in body should match '{pattern}'");
+        report.add(&OL1_02, field, message);
+    }
+}
+
+rule! {
+    /// the policy for upgrades of an Operator of OLM 1.0 is Enforce or Ignore
+    ///
+    /// `spec.upgradeConstraintPolicy`, if it is set, is `Enforce` or `Ignore`, letter by letter.
+    /// Without the field, `Enforce` counts. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The schema of Operators has no other values (operator-controller v0.8.0
+    /// `api/v1alpha1/operator_types.go`).
+    ///
+    /// # Repair
+    ///
+    /// Remove the field. Use `Ignore` only to force an update or a rollback that you have tested.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {packageName: a, version: 1.2.3, upgradeConstraintPolicy: Ignore}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {packageName: a, version: 1.2.3, upgradeConstraintPolicy: Force}
+    /// ```
+    ///
+    /// `message: spec.upgradeConstraintPolicy: Unsupported value: "Force": supported values:
+    /// "Enforce", "Ignore"`
+    OL1_04: Deny {
+        on: [OPERATOR: Create | Update],
+        source: "OCP 4.15 L20948, L21609-21623; operator-controller v0.8.0 api/v1alpha1/operator_types.go",
+    }
+}
+
+fn policy(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+    if !is_new(review, operator, POLICY) {
+        return;
+    }
+    let value = printed::value(operator, POLICY, false);
+    let is_known = matches!(value.as_str(), "Enforce" | "Ignore");
+    if !is_known || operator.kind(POLICY) != Kind::Text {
+        let message = format!(
+            "spec.upgradeConstraintPolicy: Unsupported value: {}: supported values: \"Enforce\", \"Ignore\"",
+            quote(&value)
+        );
+        report.add(&OL1_04, "spec.upgradeConstraintPolicy", message);
+    }
+}

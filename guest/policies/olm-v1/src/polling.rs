@@ -1,0 +1,135 @@
+//! How often a Catalog looks for newer content.
+
+use opgate_sdk::go::{duration, quote};
+use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
+
+use crate::catalog::REF;
+use crate::targets::CATALOG;
+
+rules![OL1_18, OL1_19];
+
+const INTERVAL: &str = "/spec/source/image/pollInterval";
+const FIELD: &str = "spec.source.image.pollInterval";
+
+pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
+    if !catalog.has(INTERVAL) {
+        return;
+    }
+    let value = printed::value(catalog, INTERVAL, false);
+    let is_text = catalog.kind(INTERVAL) == Kind::Text;
+    // An empty text is none.
+    if is_text && value.is_empty() {
+        return;
+    }
+    let touches = |pointer| review.touches(catalog, pointer, &Shape::Scalar);
+    if touches(INTERVAL) && !(is_text && is_interval(&value)) {
+        interval(&value, report);
+    }
+    if catalog.text_or_empty(REF).contains("@sha256:") && (touches(INTERVAL) || touches(REF)) {
+        let message = "cannot specify PollInterval while using digest-based image";
+        report.add(&OL1_19, FIELD, message);
+    }
+}
+
+rule! {
+    /// the poll interval of a Catalog of OLM 1.0 has hours, minutes and seconds
+    ///
+    /// `spec.source.image.pollInterval`, if it is set, is a duration of Go with the units `h`, `m`
+    /// and `s` and without a sign: `24h`, `1h30m`, `1.5h`. Zero (`0s`, `0`) turns polling off. An
+    /// empty text is none. An UPDATE is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// The documents name these units (OpenShift 4.15, Operators, *Red Hat-provided Operator
+    /// catalogs in OLM 1.0*). What Go does not read makes every client of the Catalog fail.
+    ///
+    /// # Repair
+    ///
+    /// Write `24h` for a day, and put the duration in quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// pollInterval: 24h
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// pollInterval: 1d
+    /// ```
+    ///
+    /// `message: spec.source.image.pollInterval: Invalid value: "1d": valid units include seconds
+    /// (s), minutes (m), and hours (h)`
+    OL1_18: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.15 L20214, L20350, L20516",
+    }
+}
+
+fn interval(value: &str, report: &mut Report<'_>) {
+    let message = format!(
+        "{FIELD}: Invalid value: {}: valid units include seconds (s), minutes (m), and hours (h)",
+        quote(value)
+    );
+    report.add(&OL1_18, FIELD, message);
+}
+
+/// A duration of Go, with the units of the documents.
+fn is_interval(text: &str) -> bool {
+    let is_documented = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's');
+    // `ms` is a unit of Go, too.
+    text.chars().all(is_documented) && !text.contains("ms") && duration::check(text).is_ok()
+}
+
+rule! {
+    /// a Catalog of OLM 1.0 with a digest has no poll interval
+    ///
+    /// If `spec.source.image.ref` has a digest (`@sha256:`), `spec.source.image.pollInterval` is
+    /// not set. An empty text counts as not set. An UPDATE is judged where it changes one of the
+    /// two fields.
+    ///
+    /// # Why
+    ///
+    /// What a digest names never changes: there is nothing to poll, and the schema of Catalogs
+    /// refuses the two together (catalogd v0.9.0 `api/core/v1alpha1/catalog_types.go`).
+    ///
+    /// # Repair
+    ///
+    /// Remove the interval, or name the image by a tag.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// image: {ref: 'quay.io/x/y@sha256:0123'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// image: {ref: 'quay.io/x/y@sha256:0123', pollInterval: 24h}
+    /// ```
+    ///
+    /// `message: cannot specify PollInterval while using digest-based image`
+    OL1_19: Deny {
+        on: [CATALOG: Create | Update],
+        source: "catalogd v0.9.0 api/core/v1alpha1/catalog_types.go",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals() {
+        for text in ["24h", "0s", "0", "1h30m", "1.5h", "90s", "1h1m1s", "00h"] {
+            assert!(is_interval(text), "{text}");
+        }
+        for text in
+            ["1d", "30", "-1h", "+1h", "100ms", "1us", "1h 30m", "h", " 1h", "24H", "9999999999h"]
+        {
+            assert!(!is_interval(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Changes of versions that OLM 1.0 does not make by itself.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
+use opgate_upstream::masterminds::Above;
+use opgate_upstream::version::Version;
+
+use crate::operator::{PACKAGE, POLICY, ignores_constraints};
+use crate::targets::OPERATOR;
+use crate::version::{FIELD, VERSION, Written};
+
+rules![OL1_05, OL1_06, OL1_07];
+
+pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+    if ignores_constraints(operator) {
+        return;
+    }
+    let Some(new) = Written::of(operator) else { return };
+    // Another package has other versions.
+    let old = review.updates_from().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
+    let old = old.and_then(Written::of);
+    if let Some(old) = &old
+        && let (Some(from), Some(to)) = (old.constraint.exact(), new.constraint.exact())
+    {
+        exact(old, from, &new, to, report);
+    }
+    if new.constraint.exact().is_none() {
+        range(review, operator, &new, report);
+    }
+    if let Some(old) = &old {
+        between(old, &new, report);
+    }
+}
+
+rule! {
+    /// an update of OLM 1.0 stays in its major version and does not go back
+    ///
+    /// If an UPDATE changes `spec.version` from one exact version to another, the new one has no
+    /// higher major number and is not lower, unless `spec.upgradeConstraintPolicy` is `Ignore`.
+    /// Versions with all three numbers are exact, with `=` or without. Another package has other
+    /// versions: if the UPDATE changes `spec.packageName`, it is not judged.
+    ///
+    /// # Why
+    ///
+    /// OLM 1.0 does not support automatic updates to the next major version, nor rollbacks
+    /// (OpenShift 4.15, Operators, *Forcing an update or rollback*): the Operator stays at the old
+    /// version and reports a failure of the resolution.
+    ///
+    /// # Repair
+    ///
+    /// Verify the update by hand, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
+    ///
+    /// # Accepted
+    ///
+    /// `version: 1.11.1` becomes `version: 1.12.1`.
+    ///
+    /// # Rejected
+    ///
+    /// `version: 1.12.1` becomes `version: 2.0.0`.
+    ///
+    /// `message: OLM 1.0 does not support automatic updates to the next major version or rollbacks:
+    /// 1.12.1 -> 2.0.0 requires spec.upgradeConstraintPolicy Ignore`
+    OL1_05: Deny {
+        on: [OPERATOR: Update],
+        source: "OCP 4.15 L21411-21413, L21586-21623",
+    }
+}
+
+rule! {
+    /// an update of OLM 1.0 within major version zero stays in its minor version
+    ///
+    /// If an UPDATE changes `spec.version` from one exact version of major version zero to another,
+    /// the minor number stays and is not zero, unless `spec.upgradeConstraintPolicy` is `Ignore`.
+    /// Updates to another patch of `0.y`, with y above zero, are fine. If the UPDATE changes
+    /// `spec.packageName`, it is not judged.
+    ///
+    /// # Why
+    ///
+    /// In major version zero every minor version may break its users, and with minor version zero
+    /// every patch. OLM 1.0 does not apply such updates by itself (OpenShift 4.15, Operators,
+    /// *Major version zero releases*).
+    ///
+    /// # Repair
+    ///
+    /// Verify the update by hand, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
+    ///
+    /// # Accepted
+    ///
+    /// `version: 0.1.0` becomes `version: 0.1.1`.
+    ///
+    /// # Rejected
+    ///
+    /// `version: 0.1.0` becomes `version: 0.2.0`.
+    ///
+    /// `message: OLM 1.0 does not automatically update 0.1.0 -> 0.2.0 within major version zero; set
+    /// spec.upgradeConstraintPolicy to Ignore`
+    OL1_06: Deny {
+        on: [OPERATOR: Update],
+        source: "OCP 4.15 L21415-21425",
+    }
+}
+
+fn exact(old: &Written, from: &Version, new: &Written, to: &Version, report: &mut Report<'_>) {
+    if to.cmp(from).is_eq() {
+        return;
+    }
+    let (old, new) = (&old.text, &new.text);
+    if to.major > from.major || to < from {
+        let message = format!(
+            "OLM 1.0 does not support automatic updates to the next major version or rollbacks: {old} -> {new} requires spec.upgradeConstraintPolicy Ignore"
+        );
+        report.add(&OL1_05, FIELD, message);
+    }
+    if from.major == 0 && to.major == 0 && (from.minor != to.minor || to.minor == 0) {
+        let message = format!(
+            "OLM 1.0 does not automatically update {old} -> {new} within major version zero; set spec.upgradeConstraintPolicy to Ignore"
+        );
+        report.add(&OL1_06, FIELD, message);
+    }
+}
+
+rule! {
+    /// OLM 1.0 can update within the range of an Operator
+    ///
+    /// Unless `spec.upgradeConstraintPolicy` is `Ignore`, a range in `spec.version` does not stay
+    /// within `0.0.*`. An UPDATE from a range or to one, of the same package, does not lead to a
+    /// range or version whose highest major number is lower than that of the one before: which
+    /// version is installed is not known. Ranges that merely span several major versions, as
+    /// `>1.11.1`, are fine, and so is a first `spec.version`. An UPDATE is judged where it changes
+    /// `spec.version` or the policy.
+    ///
+    /// # Why
+    ///
+    /// With major and minor version zero every release may break its users, and OLM 1.0 makes no
+    /// rollbacks (OpenShift 4.15, Operators, *Major version zero releases* and *Forcing an update or
+    /// rollback*).
+    ///
+    /// # Repair
+    ///
+    /// Choose the version yourself, and force it with `spec.upgradeConstraintPolicy: Ignore`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {packageName: a, version: '>=0.1.0 <0.2.0'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {packageName: a, version: '>=0.0.1 <0.1.0'}
+    /// ```
+    ///
+    /// `message: automatic updates are not applied within ">=0.0.1 <0.1.0"; set
+    /// spec.upgradeConstraintPolicy to Ignore to force`
+    OL1_07: Warn {
+        on: [OPERATOR: Create | Update],
+        source: "OCP 4.15 L19838, L21411-21425",
+    }
+}
+
+fn not_within(new: &Written, report: &mut Report<'_>) {
+    let message = format!(
+        "automatic updates are not applied within {}; set spec.upgradeConstraintPolicy to Ignore to force",
+        quote(&new.text)
+    );
+    report.add(&OL1_07, FIELD, message);
+}
+
+fn range(review: &Review<'_>, operator: &Document, new: &Written, report: &mut Report<'_>) {
+    let is_zero = new.constraint.above().is_some_and(|above| above <= [0, 1, 0]);
+    let touches = |pointer| review.touches(operator, pointer, &Shape::Scalar);
+    if is_zero && (touches(VERSION) || touches(POLICY)) {
+        not_within(new, report);
+    }
+}
+
+fn between(old: &Written, new: &Written, report: &mut Report<'_>) {
+    let are_exact = [old, new].iter().all(|one| one.constraint.exact().is_some());
+    let [from, to] = [old, new].map(|one| highest_major(one.constraint.above()));
+    // Within 0.0.* is said already.
+    if !are_exact && to < from && new.constraint.above() > Some([0, 1, 0]) {
+        not_within(new, report);
+    }
+}
+
+/// The highest major number below an end.
+fn highest_major(above: Option<Above>) -> u64 {
+    match above {
+        None => u64::MAX,
+        Some([major, 0, 0]) => major.saturating_sub(1),
+        Some([major, ..]) => major,
+    }
+}

@@ -1,0 +1,90 @@
+//! The constraint on versions of an Operator.
+
+use opgate_sdk::go::shortened;
+use opgate_sdk::{Document, Report, Review, printed, rule, rules};
+use opgate_upstream::masterminds::Constraint;
+
+use crate::operator::is_new;
+use crate::targets::OPERATOR;
+
+rules![OL1_03];
+
+pub(crate) const VERSION: &str = "/spec/version";
+pub(crate) const FIELD: &str = "spec.version";
+/// Characters of a constraint, by the schema.
+const LONGEST: usize = 64;
+
+rule! {
+    /// the version of an Operator of OLM 1.0 is a constraint on versions
+    ///
+    /// `spec.version`, if it is set, is a text of at most 64 characters: a version, or comparisons
+    /// with spaces or commas between them, joined by `||`. The operators are `=`, `!=`, `>`, `<`,
+    /// `>=`, `<=`, `~` and `^`, and also `=>`, `=<` and `~>`. A version may have a `v` before it,
+    /// may leave out its last numbers, and may have `x`, `X` or `*` for any of them. Numbers have
+    /// no leading zeroes, and there are no ranges with a hyphen. An empty text is none. An UPDATE
+    /// is judged where it changes the field.
+    ///
+    /// # Why
+    ///
+    /// OLM does not resolve the Operator (operator-controller v0.8.0
+    /// `internal/controllers/validators/validators.go`), or its schema refuses it. What is not in
+    /// quotes may be a number for YAML: `1.10` is `1.1`.
+    ///
+    /// # Repair
+    ///
+    /// Put the constraint in quotes. The message has the part that is wrong.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {packageName: a, version: '>=1.11, <1.13'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {packageName: a, version: latest}
+    /// ```
+    ///
+    /// `message: invalid .spec.version: improper constraint: latest`
+    OL1_03: Deny {
+        on: [OPERATOR: Create | Update],
+        source: "OCP 4.15 L19816-19838, L20889, L21431-21513; operator-controller v0.8.0 internal/controllers/validators/validators.go, api/v1alpha1/operator_types.go",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
+    if !is_new(review, operator, VERSION) {
+        return;
+    }
+    let Some(version) = operator.text(VERSION) else {
+        let value = printed::value(operator, VERSION, false);
+        let value = shortened(&value, LONGEST);
+        let message = format!("invalid .spec.version: improper constraint: {value}");
+        report.add(&OL1_03, FIELD, message);
+        return;
+    };
+    if version.chars().count() > LONGEST {
+        let message = format!("{FIELD}: Too long: may not be longer than {LONGEST}");
+        report.add(&OL1_03, FIELD, message);
+    } else if !version.is_empty()
+        && let Err(why) = Constraint::parse(&version)
+    {
+        report.add(&OL1_03, FIELD, format!("invalid .spec.version: {why}"));
+    }
+}
+
+/// A constraint of an Operator, as it is written and as it is read.
+pub(crate) struct Written {
+    pub(crate) text: String,
+    pub(crate) constraint: Constraint,
+}
+
+impl Written {
+    /// The constraint of an Operator. None if it has none that OLM reads.
+    pub(crate) fn of(operator: &Document) -> Option<Self> {
+        let text = operator.text(VERSION).filter(|text| text.len() <= 4 * LONGEST)?;
+        let constraint = Constraint::parse(&text).ok()?;
+        Some(Self { text, constraint })
+    }
+}

@@ -1,0 +1,40 @@
+//! What the policy answers: the cases of its rules, and what no case can show.
+
+use opgate_olm_v1::POLICY;
+
+opgate_cases::tests!(POLICY);
+
+/// Names and values that the rules ask for.
+const WORDS: [&str; 26] = [
+    "image",
+    "Ignore",
+    "Enforce",
+    "1.2.3",
+    ">=0.0.1 <0.1.0",
+    "24h",
+    "latest",
+    "cluster",
+    "TechPreviewNoUpgrade",
+    "quay.io/x/y@sha256:0123",
+    "registry.redhat.io/a",
+    "redhat-cred",
+    "packageName",
+    "channel",
+    "version",
+    "upgradeConstraintPolicy",
+    "source",
+    "type",
+    "ref",
+    "pullSecret",
+    "pollInterval",
+    "installModes",
+    "webhookdefinitions",
+    "olm.bundle.object",
+    "olm.csv.metadata",
+    "metadata",
+];
+
+#[test]
+fn any_value_in_any_place_has_a_verdict() {
+    opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+}
