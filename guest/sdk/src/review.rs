@@ -111,10 +111,12 @@ impl<'r> Review<'r> {
         Identities(self.settings)
     }
 
-    /// Whether `opgate check` made the request of a file: nobody sent it.
+    /// Whether the object is a manifest in a file: `opgate check` made the request, and not in an audit
+    /// of what a cluster holds (group `opgate:stored`).
     #[must_use]
-    pub fn is_of_files(&self) -> bool {
-        self.request.user().username == CHECK_USER
+    pub fn is_of_a_file(&self) -> bool {
+        let user = self.request.user();
+        user.username == CHECK_USER && !user.groups.iter().any(|group| group == "opgate:stored")
     }
 
     /// Whether the object is a manifest of a bundle in files: `opgate check` sends those as a member of the
@@ -123,12 +125,6 @@ impl<'r> Review<'r> {
     pub fn is_in_bundle(&self) -> bool {
         let user = self.request.user();
         user.username == CHECK_USER && user.groups.iter().any(|group| group == "opgate:bundle")
-    }
-
-    /// Whether the object is in a file: `opgate check` made the request.
-    #[must_use]
-    pub fn is_of_a_file(&self) -> bool {
-        self.request.user().username == CHECK_USER
     }
 
     /// Whether OLM sent the request.
