@@ -95,7 +95,7 @@ impl Policy {
     fn schema(&self, rules: &[&Rule]) -> String {
         let text = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"default\":[]}";
         let mut properties = Vec::new();
-        if self.routes.iter().any(|route| !route.on.is_of_files()) {
+        if self.routes.iter().any(|route| !route.on.is_of_a_file()) {
             properties.push(
                 r#""ratcheting":{"description":"Leave out findings about what an UPDATE does not change.","type":"boolean","default":true}"#.to_owned(),
             );

@@ -84,7 +84,7 @@ impl Target {
         Self { groups: &[FILES], versions: &["v1alpha1"], resources, kind, ..Self::EMPTY }
     }
 
-    pub(crate) fn is_of_files(&self) -> bool {
+    pub(crate) fn is_of_a_file(&self) -> bool {
         self.groups == [FILES]
     }
 }

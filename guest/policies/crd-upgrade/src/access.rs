@@ -55,7 +55,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     if !review.creates()
         || !report.is_on(&CRD_09)
         || !review.settings.has(GROUPS)
-        || review.is_of_files()
+        || review.is_of_a_file()
         || review.is_olms()
     {
         return;

@@ -87,7 +87,7 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, work: &mut Work, report:
                 .or_else(|| lost(crd, &old))
         }
         // Nobody knows the cluster for which a file is.
-        None if review.is_of_files() => return,
+        None if review.is_of_a_file() => return,
         None => {
             let existing = CRDS.get("", &crd.name());
             let Some(existing) = report.answer(&[&CRD_17], "CustomResourceDefinitions", existing)
