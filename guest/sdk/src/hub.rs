@@ -21,6 +21,22 @@ pub fn default_sources(settings: &Document) -> Vec<String> {
     }
 }
 
+/// Namespaces whose CatalogSources count everywhere, unless the settings name others: that of
+/// OpenShift, and that of upstream's manifests.
+const GLOBAL_NAMESPACES: [&str; 2] = ["openshift-marketplace", "olm"];
+
+/// Namespaces whose CatalogSources count in the whole cluster: those of the setting
+/// `subscription.globalNamespaces`. A policy that asks has this setting in its schema.
+#[must_use]
+pub fn global_namespaces(settings: &Document) -> Vec<String> {
+    const SETTING: &str = "/subscription/globalNamespaces";
+    if settings.has(SETTING) {
+        settings.texts(SETTING)
+    } else {
+        GLOBAL_NAMESPACES.map(str::to_owned).into()
+    }
+}
+
 /// More entries do not fit into the memory of a call. There are four default sources.
 const MOST: u32 = 32_768;
 
@@ -116,6 +132,14 @@ mod tests {
         ] {
             let settings = Document::parse(settings).unwrap();
             assert_eq!(default_sources(&settings), sources);
+        }
+        for (settings, namespaces) in [
+            ("{}", &GLOBAL_NAMESPACES[..]),
+            (r#"{"subscription":{"globalNamespaces":["a"]}}"#, &["a"]),
+            (r#"{"subscription":{"globalNamespaces":[]}}"#, &[]),
+        ] {
+            let settings = Document::parse(settings).unwrap();
+            assert_eq!(global_namespaces(&settings), namespaces);
         }
     }
 }

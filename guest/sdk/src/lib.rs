@@ -84,7 +84,12 @@ mod document;
 pub mod feature_set;
 pub mod hub;
 pub mod identities;
+pub mod install_modes;
+pub mod lists;
 pub mod log;
+pub mod namespaces;
+pub mod operator_groups;
+pub mod package_manifests;
 pub mod pods;
 mod policy;
 pub mod printed;
@@ -99,6 +104,7 @@ mod review;
 mod rows;
 mod rule;
 mod sample;
+pub mod schema;
 mod shape;
 
 #[doc(hidden)]

@@ -7,78 +7,18 @@
 //! status.namespaces ───────────────────────────────────────────┴▶ targets ─ own namespace ─▶ Surface
 //! ```
 
+pub use opgate_sdk::operator_groups::{
+    SELECTOR, STATUS, Selection, TARGETS, has_requirements, synchronised,
+};
 use opgate_sdk::{Document, Kind};
 
 use crate::apis::ApiSet;
-use crate::lists;
 use crate::namespaces::NamespaceSet;
 
 /// Annotation with the APIs that a group provides.
 pub const PROVIDED_APIS: &str = "/metadata/annotations/olm.providedAPIs";
-/// Namespaces that the group names.
-pub const TARGETS: &str = "/spec/targetNamespaces";
-/// Selector of the group's namespaces.
-pub const SELECTOR: &str = "/spec/selector";
 /// Whether OLM leaves the annotation alone.
 pub const STATIC: &str = "/spec/staticProvidedAPIs";
-/// What OLM found the targets to be.
-pub const STATUS: &str = "/status/namespaces";
-
-/// Which namespaces the spec of a group selects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
-    /// All.
-    All,
-    /// These, whether they exist or not; sorted, each once.
-    Names(Vec<String>),
-    /// Those with labels that this selector (JSON) selects.
-    Labels(String),
-}
-
-impl Selection {
-    /// What the spec selects.
-    #[must_use]
-    pub fn of(group: &Document) -> Self {
-        let mut names = lists::texts(group, TARGETS);
-        if !names.is_empty() {
-            names.sort_unstable();
-            names.dedup();
-            return Self::Names(names);
-        }
-        match group.raw(SELECTOR) {
-            Some(json) if has_requirements(group) => {
-                Self::Labels(String::from_utf8_lossy(&json).into_owned())
-            }
-            _ => Self::All,
-        }
-    }
-
-    /// Whether two groups select the same: the order of names and the spelling of a selector make
-    /// no difference.
-    #[must_use]
-    pub fn is_same(left: &Document, right: &Document) -> bool {
-        left.equal("/spec", right, "/spec")
-            || match (Self::of(left), Self::of(right)) {
-                (Self::Labels(_), Self::Labels(_)) => left.equal(SELECTOR, right, SELECTOR),
-                (left, right) => left == right,
-            }
-    }
-}
-
-/// Whether the selector asks for anything. Without it a group without names selects everything.
-#[must_use]
-pub fn has_requirements(group: &Document) -> bool {
-    let some = |pointer: &str| group.length(pointer).is_some_and(|length| length > 0);
-    some("/spec/selector/matchLabels") || some("/spec/selector/matchExpressions")
-}
-
-/// The targets that OLM wrote to the status, if there are any.
-#[must_use]
-pub fn synchronised(group: &Document) -> Option<NamespaceSet> {
-    let names = lists::texts(group, STATUS);
-    (!names.is_empty()).then(|| names.into_iter().collect())
-}
-
 /// Where a group works for the comparison with other groups: its targets, and its own namespace
 /// unless it has no targets or is for all namespaces.
 #[must_use]

@@ -20,15 +20,15 @@ mod csv;
 mod grants;
 mod group;
 pub mod groups;
-pub mod install_modes;
 mod kinds;
-mod lists;
-pub mod namespaces;
 mod olm_reason;
 mod rbac;
 mod reads;
 mod rivals;
 mod targets;
+
+use opgate_sdk::lists;
+pub use opgate_sdk::{install_modes, namespaces};
 
 opgate_sdk::policy! {
     name: "operator-group",

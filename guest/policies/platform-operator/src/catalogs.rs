@@ -12,14 +12,6 @@ use crate::targets::{CATALOG_SOURCE, OPERATOR, OPERATOR_HUB};
 
 rules![PLT_08, PLT_09];
 
-/// Namespaces whose catalog sources count everywhere, unless the settings name others.
-const GLOBAL: [&str; 2] = ["openshift-marketplace", "olm"];
-
-fn global_namespaces(settings: &Document) -> Vec<String> {
-    const SETTING: &str = "/subscription/globalNamespaces";
-    if settings.has(SETTING) { settings.texts(SETTING) } else { GLOBAL.map(str::to_owned).into() }
-}
-
 rule! {
     /// platform Operators are used where redhat-operators is the only catalog source
     ///
@@ -61,7 +53,7 @@ pub(crate) fn besides(review: &Review<'_>, report: &mut Report<'_>) {
     if !report.is_on(&PLT_08) {
         return;
     }
-    let names = names(&global_namespaces(review.settings));
+    let names = names(&hub::global_namespaces(review.settings));
     let Some(names) = report.answer(&[&PLT_08], "CatalogSources", names) else { return };
     if names.iter().any(|name| name != SOURCE) {
         let names = names.into_iter().collect::<Vec<_>>().join(" ");
@@ -124,8 +116,9 @@ rule! {
 
 pub(crate) fn catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(source) = review.subject() else { return };
-    let is_global =
-        || global_namespaces(review.settings).iter().any(|global| global == review.namespace());
+    let is_global = || {
+        hub::global_namespaces(review.settings).iter().any(|global| global == review.namespace())
+    };
     // Neither the name nor the namespace of an object ever changes.
     if review.spares().is_none() && review.name(source) != SOURCE && is_global() {
         in_use(&["metadata.name".to_owned()], report);

@@ -9,9 +9,8 @@
 //! `openshift-marketplace` and no other one (`internal/sourcer/registry_sourcer.go`). A
 //! PackageManifest says less than the bundle: what it does not show is reported as not evaluated.
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Rule, rule, rules};
+use opgate_sdk::{Document, Report, Rule, package_manifests, rule, rules};
 
 use crate::reads::MANIFESTS;
 use crate::targets::OPERATOR;
@@ -30,7 +29,8 @@ pub(crate) fn judge(name: &str, report: &mut Report<'_>) {
     if !rules.iter().any(|rule| report.is_on(rule)) {
         return;
     }
-    let Some(manifest) = report.answer(&rules, "PackageManifests", manifest(name)) else { return };
+    let manifest = package_manifests::find(&MANIFESTS, name, SOURCE, NAMESPACE);
+    let Some(manifest) = report.answer(&rules, "PackageManifests", manifest) else { return };
     let name = quote(name);
     let Some(manifest) = manifest else {
         let message = format!("package {name} is not in the {SOURCE} catalog source");
@@ -53,41 +53,9 @@ fn skip(report: &mut Report<'_>, why: &str) {
     }
 }
 
-/// The PackageManifest of the catalog source that counts.
-fn manifest(name: &str) -> Result<Option<Document>, ReadError> {
-    let names = [name.to_owned()];
-    let matches = [Match { index: "name", values: &names, absent: false }];
-    let mut found = None;
-    MANIFESTS.each(Query { matches: &matches, ..Query::default() }, |manifest| {
-        if is_of_the_source(&manifest) {
-            found = Some(manifest);
-        }
-        found.is_none()
-    })?;
-    Ok(found)
-}
-
-/// A tenant's catalog source may have the same name in another namespace. In the list of a single
-/// namespace, `metadata.namespace` is that namespace, whatever the namespace of the source.
-fn is_of_the_source(manifest: &Document) -> bool {
-    let namespace = manifest.text("/status/catalogSourceNamespace");
-    let namespace = namespace.unwrap_or_else(|| manifest.text_or_empty("/metadata/namespace"));
-    manifest.text_or_empty("/status/catalogSource") == SOURCE
-        && (namespace == NAMESPACE || namespace.is_empty())
-}
-
-/// What the PackageManifest says of the head of the default channel. If there is no name of a
-/// default channel, the only channel is it, as for OLM.
+/// What the PackageManifest says of the head of the default channel.
 fn head(manifest: &Document) -> Option<Document> {
-    let default = manifest.text_or_empty("/status/defaultChannel");
-    let channels = manifest.rows("/status/channels", &["/name"]);
-    let is_only = channels.iter().count() == 1;
-    let is_default = |name: Option<&str>| match default.as_str() {
-        "" => is_only,
-        default => name == Some(default),
-    };
-    let index = channels.iter().position(|row| is_default(row.text(0)))?;
-    manifest.at(&format!("/status/channels/{index}/currentCSVDesc"))
+    package_manifests::channel(manifest, "")?.at("/currentCSVDesc")
 }
 
 fn is_filled(head: &Document, list: &str) -> bool {

@@ -1,7 +1,7 @@
 //! What the policy reads of the cluster. Each rule declares which of these it needs, so that
 //! nothing is watched for rules that are off.
 
-use opgate_sdk::{ClusterRead, Index};
+use opgate_sdk::{ClusterRead, package_manifests};
 
 use crate::targets::{OLM, PLATFORM};
 
@@ -10,7 +10,7 @@ use crate::targets::{OLM, PLATFORM};
 /// of the other default sources are not read. OLM labels them with the name of the source. What has
 /// no such label is read.
 pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
-    group: "packages.operators.coreos.com",
+    group: package_manifests::GROUP,
     version: "v1",
     resource: "packagemanifests",
     fields: &[
@@ -24,7 +24,7 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
         "/status/channels/*/currentCSVDesc/customresourcedefinitions/required/*/name",
     ],
     labels: r#"{"matchExpressions":[{"key":"catalog","operator":"NotIn","values":["certified-operators","redhat-marketplace","community-operators"]}]}"#,
-    indexes: &[Index { name: "name", field: "/metadata/name", separator: "" }],
+    indexes: &[package_manifests::NAME],
     ..ClusterRead::EMPTY
 };
 

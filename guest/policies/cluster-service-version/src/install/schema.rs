@@ -1,46 +1,11 @@
 //! What the CRD of ClusterServiceVersions requires of values, in the words of the
 //! API server. No manifest has met an API server yet.
 
-use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Row, Rule};
+pub(super) use opgate_sdk::schema::{required, type_error};
+use opgate_sdk::{Kind, Row, Rule};
 
 use crate::csv::Csv;
 use crate::entries::{Changed, Findings};
-
-/// A value that is missing.
-pub(super) fn required(field: &str) -> String {
-    format!("{field}: Required value")
-}
-
-/// What is wrong with a value of another type; none if it is right, or if there is no value.
-pub(super) fn type_error(
-    object: &Document,
-    pointer: &str,
-    field: &str,
-    kind: Kind,
-    wanted: Kind,
-) -> Option<String> {
-    if kind == wanted || matches!(kind, Kind::Missing | Kind::Null) {
-        return None;
-    }
-    let is = match kind {
-        Kind::Number if object.integer(pointer).is_some() => "integer",
-        other => word(other),
-    };
-    let (is, wanted) = (quote(is), word(wanted));
-    Some(format!("{field}: Invalid value: {is}: {field} in body must be of type {wanted}: {is}"))
-}
-
-fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Missing | Kind::Null => "null",
-        Kind::Boolean => "boolean",
-        Kind::Number => "number",
-        Kind::Text => "string",
-        Kind::List => "array",
-        Kind::Object => "object",
-    }
-}
 
 /// A list whose entries have texts that may not be empty.
 pub(super) struct Complete<'c> {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use opgate_sdk::Document;
+use crate::Document;
 
 const POINTER: &str = "/spec/installModes";
 
@@ -21,10 +21,16 @@ impl InstallModes {
     /// The modes of a ClusterServiceVersion.
     #[must_use]
     pub fn of(csv: &Document) -> Self {
+        Self::at(csv, POINTER)
+    }
+
+    /// The modes in the list at a pointer.
+    #[must_use]
+    pub fn at(document: &Document, pointer: &str) -> Self {
         let mode = |mode: Document| {
             (mode.text_or_empty("/type"), mode.boolean("/supported").unwrap_or_default())
         };
-        Self(csv.items(POINTER).map(mode).collect())
+        Self(document.items(pointer).map(mode).collect())
     }
 
     /// Whether there is no mode at all.

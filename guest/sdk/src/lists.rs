@@ -1,13 +1,14 @@
 //! Lists of texts: read with one call of the host, and shortened for messages.
 
-use opgate_sdk::{Document, Kind};
+use crate::{Document, Kind};
 
 /// The texts of the list at the pointer; elements of other kinds are left out.
 ///
 /// A list of namespaces can have thousands of names, and one call for each would cost more than
 /// everything else. So the JSON of the list is fetched once and split here. A list with escapes, or
 /// with elements of other kinds, is read element by element.
-pub(crate) fn texts(document: &Document, pointer: &str) -> Vec<String> {
+#[must_use]
+pub fn texts(document: &Document, pointer: &str) -> Vec<String> {
     if document.kind(pointer) != Kind::List {
         return Vec::new();
     }
@@ -38,7 +39,8 @@ fn cut(json: &str, count: usize) -> Option<Vec<String>> {
 }
 
 /// `a, b and 3 more`: at most `shown` of the texts.
-pub(crate) fn shortened(texts: &[String], shown: usize) -> String {
+#[must_use]
+pub fn shortened(texts: &[String], shown: usize) -> String {
     let list = texts.get(..shown).unwrap_or(texts).join(", ");
     match texts.len().saturating_sub(shown) {
         0 => list,

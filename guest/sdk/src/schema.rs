@@ -1,0 +1,42 @@
+//! What the schema of a CRD requires of values, in the words of the API server. Manifests in files
+//! have not met an API server yet.
+
+use crate::go::quote;
+use crate::{Document, Kind};
+
+/// A value that is missing.
+#[must_use]
+pub fn required(field: &str) -> String {
+    format!("{field}: Required value")
+}
+
+/// What is wrong with a value of another type; none if it is right, or if there is no value.
+#[must_use]
+pub fn type_error(
+    object: &Document,
+    pointer: &str,
+    field: &str,
+    kind: Kind,
+    wanted: Kind,
+) -> Option<String> {
+    if kind == wanted || matches!(kind, Kind::Missing | Kind::Null) {
+        return None;
+    }
+    let is = match kind {
+        Kind::Number if object.integer(pointer).is_some() => "integer",
+        other => word(other),
+    };
+    let (is, wanted) = (quote(is), word(wanted));
+    Some(format!("{field}: Invalid value: {is}: {field} in body must be of type {wanted}: {is}"))
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Missing | Kind::Null => "null",
+        Kind::Boolean => "boolean",
+        Kind::Number => "number",
+        Kind::Text => "string",
+        Kind::List => "array",
+        Kind::Object => "object",
+    }
+}
