@@ -1,0 +1,27 @@
+//! An InstallPlan: what it asks for, who approves it, and whether OLM can carry it out.
+
+pub(crate) mod querier;
+pub(crate) mod spec;
+
+use opgate_sdk::{Document, Report, Review};
+
+use crate::health;
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(plan) = review.subject() else { return };
+    spec::judge(review, plan, report);
+    querier::judge(review, plan, report);
+    if review.creates() {
+        health::judge(review, report);
+    }
+}
+
+/// Whether a plan is approved.
+fn is_approved(plan: &Document) -> bool {
+    plan.boolean("/spec/approved") == Some(true)
+}
+
+/// Whether an UPDATE approves a plan.
+fn approves(review: &Review<'_>, plan: &Document) -> bool {
+    is_approved(plan) && review.updates_from().is_some_and(|old| !is_approved(old))
+}

@@ -1,0 +1,130 @@
+//! The ServiceAccount with whose rights OLM carries out a plan (OLM `pkg/lib/scoped/querier.go`).
+//!
+//! ```text
+//! groups of the namespace ─┬─ none, or several ─▶ finding
+//!                          └─ one ─▶ its ServiceAccount exists?
+//! ```
+
+use opgate_sdk::cluster::ReadError;
+use opgate_sdk::{Document, Report, Review, Rule, operator_groups, rule, rules};
+
+use super::approves;
+use crate::reads::{GROUPS, SERVICE_ACCOUNTS};
+use crate::subscription::group::{self, NONE};
+use crate::targets::INSTALL_PLAN;
+
+rules![SUB_27, SUB_28];
+
+rule! {
+    /// an InstallPlan is approved where OLM can carry it out
+    ///
+    /// When `spec.approved` of an InstallPlan becomes `true`, its namespace has exactly one
+    /// OperatorGroup and, if that names a ServiceAccount in `spec.serviceAccountName`, the
+    /// ServiceAccount exists. All groups of the namespace count. With `operatorGroup.countUnsynced:
+    /// false`, those without `status.namespaces` do not, as in OLM. Without a cluster the rule is
+    /// not evaluated.
+    ///
+    /// # Why
+    ///
+    /// Otherwise OLM generates nothing: the plan stays, with the same text in its status (OpenShift
+    /// 4.12, Operators, *Troubleshooting Operator groups*; OLM `pkg/lib/scoped/querier.go`).
+    ///
+    /// # Repair
+    ///
+    /// Create the OperatorGroup or the ServiceAccount, or delete all groups but one. Then approve the
+    /// plan.
+    ///
+    /// # Accepted
+    ///
+    /// The approval of a plan in a namespace with one OperatorGroup.
+    ///
+    /// # Rejected
+    ///
+    /// The approval of a plan in a namespace with two OperatorGroups:
+    ///
+    /// `message: attenuated service account query failed - more than one operator group(s) are
+    /// managing this namespace count=2`
+    ///
+    /// Without a group, the message ends with `no operator group found that is managing this
+    /// namespace`; without the account, with `please make sure the service account exists. sa=nope
+    /// operatorgroup=scoped/group`.
+    SUB_27: Deny {
+        on: [INSTALL_PLAN: Update],
+        reads: [GROUPS, SERVICE_ACCOUNTS],
+        source: "OCP 4.12 L4026-4044; OCP 4.15 L2615-2642; OLM pkg/lib/scoped/querier.go, pkg/lib/scoped/querier_test.go",
+    }
+}
+
+rule! {
+    /// an InstallPlan is created where OLM can carry it out
+    ///
+    /// The namespace of a new InstallPlan has exactly one OperatorGroup, and the ServiceAccount that
+    /// it names, if any, exists. SUB-27 says which groups count. Without a cluster the rule is not
+    /// evaluated.
+    ///
+    /// # Why
+    ///
+    /// The documents let such a plan exist with a message in its status, so the rule only warns
+    /// (OpenShift 4.12, Operators, *Troubleshooting Operator groups*). SUB-27 refuses its approval.
+    ///
+    /// # Repair
+    ///
+    /// Create the OperatorGroup or the ServiceAccount, or delete all groups but one.
+    ///
+    /// # Accepted
+    ///
+    /// A plan in the namespace `operators`, which has one OperatorGroup.
+    ///
+    /// # Rejected
+    ///
+    /// A plan in a namespace with two OperatorGroups:
+    ///
+    /// `message: attenuated service account query failed - more than one operator group(s) are
+    /// managing this namespace count=2`
+    ///
+    /// The other messages are those of SUB-27.
+    SUB_28: Warn {
+        on: [INSTALL_PLAN: Create],
+        reads: [GROUPS, SERVICE_ACCOUNTS],
+        source: "OCP 4.12 L4026-4044; OCP 4.15 L2615-2642; OLM pkg/lib/scoped/querier.go",
+    }
+}
+
+pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
+    let (rule, field): (&'static Rule, _) = if review.creates() {
+        (&SUB_28, "metadata.namespace")
+    } else if approves(review, plan) {
+        (&SUB_27, "spec.approved")
+    } else {
+        return;
+    };
+    if !report.is_on(rule) {
+        return;
+    }
+    let found = report.answer(&[rule], "OperatorGroups and ServiceAccounts", failure(review));
+    if let Some(Some(why)) = found {
+        report.add(rule, field, format!("attenuated service account query failed - {why}"));
+    }
+}
+
+/// Why OLM finds no account to work with.
+fn failure(review: &Review<'_>) -> Result<Option<String>, ReadError> {
+    let all = review.settings.boolean("/operatorGroup/countUnsynced").unwrap_or(true);
+    let namespace = review.namespace();
+    let counts = |group: &Document| {
+        all || group.length(operator_groups::STATUS).is_some_and(|length| length > 0)
+    };
+    let group = match group::of_namespace(namespace, counts)? {
+        (Some(group), 1) => group,
+        (_, 0) => return Ok(Some(NONE.to_owned())),
+        (_, count) => return Ok(Some(group::several(count))),
+    };
+    let account = group.text_or_empty("/spec/serviceAccountName");
+    if account.is_empty() || SERVICE_ACCOUNTS.get(namespace, &account)?.is_some() {
+        return Ok(None);
+    }
+    let name = group.text_or_empty("/metadata/name");
+    Ok(Some(format!(
+        "please make sure the service account exists. sa={account} operatorgroup={namespace}/{name}"
+    )))
+}

@@ -1,0 +1,195 @@
+//! What an InstallPlan says, and who approves it.
+
+use opgate_sdk::schema::{required, type_error};
+use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+
+use super::{approves, is_approved};
+use crate::subscription::approval::unsupported;
+use crate::targets::INSTALL_PLAN;
+
+rules![SUB_26, SUB_29, SUB_30];
+
+const APPROVAL: &str = "/spec/approval";
+const MANUAL: &str = "Manual";
+
+pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
+    if review.touches_json(plan, "/spec") {
+        types(plan, report);
+    }
+    if review.creates() {
+        unapproved(plan, report);
+    }
+    approver(review, plan, report);
+}
+
+rule! {
+    /// an InstallPlan has an approval strategy, says whether it is approved, and lists its versions
+    ///
+    /// `spec.approval` is `Automatic` or `Manual`, `spec.approved` is a boolean, and
+    /// `spec.clusterServiceVersionNames` is a list of strings. All three are required. An UPDATE is
+    /// judged where it changes anything in `spec`. Requests for the subresource `status` are not
+    /// judged.
+    ///
+    /// # Why
+    ///
+    /// The CRD of InstallPlans requires the fields with these types, but takes any text for
+    /// `approval`. There are two strategies (OpenShift 4.12, Operators, *Install plan*). Users may
+    /// create plans themselves, so OLM does not write all of them.
+    ///
+    /// # Repair
+    ///
+    /// Correct the field that the message names. Normally, leave InstallPlans to OLM, and approve
+    /// them with `spec.approved: true`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {approval: Automatic, approved: true, clusterServiceVersionNames: [my-operator.v1.0.1]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {approval: manual, approved: false, clusterServiceVersionNames: [a]}
+    /// ```
+    ///
+    /// `message: spec.approval: Unsupported value: "manual": supported values: "Automatic",
+    /// "Manual"`
+    SUB_26: Deny {
+        on: [INSTALL_PLAN: Create | Update],
+        source: "OCP 4.12 L1937-1943, L1951-1961; OCP 4.15 L1451-1582; api crds/operators.coreos.com_installplans.yaml",
+    }
+}
+
+fn types(plan: &Document, report: &mut Report<'_>) {
+    for (name, wanted) in [
+        ("approval", Kind::Text),
+        ("approved", Kind::Boolean),
+        ("clusterServiceVersionNames", Kind::List),
+    ] {
+        let (pointer, field) = (format!("/spec/{name}"), format!("spec.{name}"));
+        let kind = plan.kind(&pointer);
+        if kind != wanted {
+            let error = type_error(plan, &pointer, &field, kind, wanted);
+            report.add(&SUB_26, field.as_str(), error.unwrap_or_else(|| required(&field)));
+        }
+    }
+    if let Some(approval) = plan.text(APPROVAL)
+        && !matches!(approval.as_str(), "Automatic" | "Manual")
+    {
+        report.add(&SUB_26, "spec.approval", unsupported("spec.approval", &approval));
+    }
+    let list = "/spec/clusterServiceVersionNames";
+    let names = plan.rows(list, &[""]);
+    let wrong = names.iter().enumerate().filter(|(_, row)| row.kind(0) != Kind::Text);
+    report.add_each(&SUB_26, wrong, |(index, row)| {
+        let field = format!("spec.clusterServiceVersionNames[{index}]");
+        let pointer = format!("{list}/{index}");
+        let error = type_error(plan, &pointer, &field, row.kind(0), Kind::Text);
+        let message = error.unwrap_or_else(|| {
+            format!(
+                r#"{field}: Invalid value: "null": {field} in body must be of type string: "null""#
+            )
+        });
+        (field, message)
+    });
+}
+
+rule! {
+    /// an InstallPlan with manual approval is not created approved
+    ///
+    /// A new InstallPlan with `spec.approval: Manual` does not have `spec.approved: true`. An UPDATE
+    /// is not judged; SUB-30 can say who may approve.
+    ///
+    /// # Why
+    ///
+    /// With this strategy, a cluster administrator or a user with the permission approves the plan
+    /// after looking at it (OpenShift 4.12, Operators, *Install plan*). OLM creates such plans
+    /// unapproved.
+    ///
+    /// # Repair
+    ///
+    /// Create the plan with `approved: false` and approve it then, or use `approval: Automatic`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {approval: Manual, approved: false, clusterServiceVersionNames: [my-operator.v1.0.1]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {approval: Manual, approved: true, clusterServiceVersionNames: [my-operator.v1.0.1]}
+    /// ```
+    ///
+    /// `message: an install plan with Manual approval must be manually approved, but arrives
+    /// approved`
+    SUB_29: Warn {
+        on: [INSTALL_PLAN: Create],
+        source: "OCP 4.12 L1937-1943; OCP 4.15 L1451-1582",
+    }
+}
+
+fn unapproved(plan: &Document, report: &mut Report<'_>) {
+    if is_approved(plan) && plan.text_or_empty(APPROVAL) == MANUAL {
+        let message =
+            "an install plan with Manual approval must be manually approved, but arrives approved";
+        report.add(&SUB_29, "spec.approved", message);
+    }
+}
+
+rule! {
+    /// only the configured groups of users approve InstallPlans
+    ///
+    /// Only members of the groups of users in the setting `installPlan.approverGroups` change
+    /// `spec.approved` to `true` in an InstallPlan whose `spec.approval` is or was `Manual`. Users of
+    /// the setting `exempt` may as well. The rule is off while the setting is missing, and then finds
+    /// nothing even where `rules` gives it a level.
+    ///
+    /// # Why
+    ///
+    /// Such a plan is approved by a cluster administrator or a user with proper permissions
+    /// (OpenShift 4.12, Operators, *Install plan*). RBAC cannot tell an approval from another change
+    /// of the plan.
+    ///
+    /// # Repair
+    ///
+    /// Ask a member of one of the groups to approve the plan, or add one of your groups.
+    ///
+    /// # Accepted
+    ///
+    /// An approval by a member of `cluster-admins`, where `approverGroups` is `[cluster-admins]`.
+    ///
+    /// # Rejected
+    ///
+    /// An approval by `system:serviceaccount:scoped:default`:
+    ///
+    /// ```yaml
+    /// spec: {approval: Manual, approved: true, clusterServiceVersionNames: [my-operator.v1.0.1]}
+    /// ```
+    ///
+    /// `message: install plan must be manually approved by a cluster administrator or user with
+    /// proper permissions`
+    SUB_30: Deny {
+        on: [INSTALL_PLAN: Update],
+        off_until: ["/installPlan/approverGroups"],
+        source: "OCP 4.12 L1943, L6909, L6949; OCP 4.15 L1451-1582",
+    }
+}
+
+fn approver(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
+    const GROUPS: &str = "/installPlan/approverGroups";
+    let is_manual = |plan: &Document| plan.text_or_empty(APPROVAL) == MANUAL;
+    if !review.settings.has(GROUPS)
+        || !approves(review, plan)
+        || !(is_manual(plan) || review.updates_from().is_some_and(is_manual))
+    {
+        return;
+    }
+    let groups = &review.request.user().groups;
+    if !review.settings.texts(GROUPS).iter().any(|group| groups.contains(group)) {
+        let message = "install plan must be manually approved by a cluster administrator or user with proper permissions";
+        report.add(&SUB_30, "spec.approved", message);
+    }
+}

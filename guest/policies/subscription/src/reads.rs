@@ -1,0 +1,106 @@
+//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
+//! nothing is watched for rules that are off.
+
+use opgate_sdk::{ClusterRead, Index, operator_groups, package_manifests};
+
+use crate::targets::OLM;
+
+/// Subscriptions.
+pub(crate) static SUBSCRIPTIONS: ClusterRead = ClusterRead {
+    group: OLM,
+    version: "v1alpha1",
+    resource: "subscriptions",
+    fields: &[
+        "/spec/name",
+        "/spec/installPlanApproval",
+        "/status/installedCSV",
+        "/status/currentCSV",
+    ],
+    indexes: &[
+        Index { name: "package", field: "/spec/name", separator: "" },
+        Index { name: "installed", field: "/status/installedCSV", separator: "" },
+        Index { name: "current", field: "/status/currentCSV", separator: "" },
+    ],
+    ..ClusterRead::EMPTY
+};
+
+/// CatalogSources, and whether they answer.
+pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
+    group: OLM,
+    version: "v1alpha1",
+    resource: "catalogsources",
+    fields: &["/status/connectionState/lastObservedState"],
+    ..ClusterRead::EMPTY
+};
+
+/// OperatorGroups.
+pub(crate) static GROUPS: ClusterRead = ClusterRead {
+    group: OLM,
+    version: "v1",
+    resource: "operatorgroups",
+    fields: &[
+        operator_groups::TARGETS,
+        operator_groups::SELECTOR,
+        operator_groups::STATUS,
+        "/spec/serviceAccountName",
+    ],
+    ..ClusterRead::EMPTY
+};
+
+/// Namespaces, of which only names and labels count.
+pub(crate) static NAMESPACES: ClusterRead =
+    ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
+
+/// ServiceAccounts, of which only the names count.
+pub(crate) static SERVICE_ACCOUNTS: ClusterRead =
+    ClusterRead { version: "v1", resource: "serviceaccounts", ..ClusterRead::EMPTY };
+
+/// ClusterServiceVersions without the label of OLM's copies, with the volumes of their deployments.
+pub(crate) static CSVS: ClusterRead = ClusterRead {
+    group: OLM,
+    version: "v1alpha1",
+    resource: "clusterserviceversions",
+    fields: &["/spec/install/spec/deployments/*/spec/template/spec/volumes/*/name"],
+    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    ..ClusterRead::EMPTY
+};
+
+/// PackageManifests of all catalogs.
+pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
+    group: package_manifests::GROUP,
+    version: "v1",
+    resource: "packagemanifests",
+    fields: &[
+        "/status/catalogSource",
+        "/status/catalogSourceNamespace",
+        "/status/defaultChannel",
+        "/status/deprecation",
+        "/status/channels/*/name",
+        "/status/channels/*/currentCSV",
+        "/status/channels/*/deprecation",
+        "/status/channels/*/currentCSVDesc/version",
+        "/status/channels/*/currentCSVDesc/installModes",
+        "/status/channels/*/entries/*/name",
+        "/status/channels/*/entries/*/deprecation",
+    ],
+    indexes: &[package_manifests::NAME],
+    ..ClusterRead::EMPTY
+};
+
+/// ConfigMaps into which OpenShift injects the trusted certificates, of which only the names count.
+pub(crate) static CONFIG_MAPS: ClusterRead = ClusterRead {
+    version: "v1",
+    resource: "configmaps",
+    labels: r#"{"matchLabels":{"config.openshift.io/inject-trusted-cabundle":"true"}}"#,
+    ..ClusterRead::EMPTY
+};
+
+/// How the users and ServiceAccounts of an OpenShift cluster are authenticated: one object,
+/// `cluster`. There is none on other clusters.
+pub(crate) static AUTHENTICATIONS: ClusterRead = ClusterRead {
+    group: "config.openshift.io",
+    version: "v1",
+    resource: "authentications",
+    fields: &["/spec/serviceAccountIssuer"],
+    ..ClusterRead::EMPTY
+};

@@ -1,0 +1,61 @@
+//! Where the pods of an Operator may run.
+
+use opgate_sdk::{Kind, Report, rule, rules};
+
+use super::Subscription;
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_17];
+
+const AFFINITY: &str = "/spec/config/affinity";
+
+rule! {
+    /// the affinity of a Subscription says something
+    ///
+    /// `spec.config.affinity`, if it is present, has `nodeAffinity`, `podAffinity` or
+    /// `podAntiAffinity`. An empty one of these, as `nodeAffinity: {}`, is enough: OLM then takes
+    /// away what the Operator has. `null` is like none. An UPDATE is judged where it changes the
+    /// affinity.
+    ///
+    /// # Why
+    ///
+    /// The three are what places pods (OpenShift 4.12, Operators, *Controlling where an Operator is
+    /// installed*). An affinity without them places nothing; at most OLM removes all that the
+    /// author of the Operator has set.
+    ///
+    /// # Repair
+    ///
+    /// Add one of the three, or remove `affinity`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: []}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// affinity: {}
+    /// ```
+    ///
+    /// `message: spec.config.affinity has no effect; add a nodeAffinity, podAffinity, or
+    /// podAntiAffinity`
+    SUB_17: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        source: "OCP 4.12 L6640, L6822; OCP 4.15 L4655-4811",
+    }
+}
+
+impl Subscription<'_> {
+    pub(super) fn affinity(&self, report: &mut Report<'_>) {
+        let kinds = ["/nodeAffinity", "/podAffinity", "/podAntiAffinity"];
+        if self.object.kind(AFFINITY) == Kind::Object
+            && !kinds.iter().any(|kind| self.object.has(&format!("{AFFINITY}{kind}")))
+            && self.review.touches_json(self.object, AFFINITY)
+        {
+            let message = "spec.config.affinity has no effect; add a nodeAffinity, podAffinity, or podAntiAffinity";
+            report.add(&SUB_17, "spec.config.affinity", message);
+        }
+    }
+}

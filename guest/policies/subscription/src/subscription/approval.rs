@@ -1,0 +1,266 @@
+//! Whether updates are installed by themselves or wait for somebody.
+
+use opgate_sdk::cluster::{Query, ReadError};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Kind, Level, Report, is_terminating, rule, rules, schema};
+
+use super::{Subscription, is_manual};
+use crate::reads::{AUTHENTICATIONS, SUBSCRIPTIONS};
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_09, SUB_10, SUB_18, SUB_20];
+
+const POINTER: &str = "/spec/installPlanApproval";
+const FIELD: &str = "spec.installPlanApproval";
+
+impl Subscription<'_> {
+    pub(super) fn approval(&self, report: &mut Report<'_>) {
+        if self.touches(&["installPlanApproval", "startingCSV"]) {
+            self.pinned(report);
+        }
+        if self.touches(&["installPlanApproval"]) {
+            self.is_known(report);
+            self.mixed(report);
+            self.by_token(report);
+        }
+    }
+}
+
+rule! {
+    /// the approval strategy of a Subscription is Automatic or Manual
+    ///
+    /// `spec.installPlanApproval` is `Automatic` or `Manual`, with this spelling. It may be absent,
+    /// `null` or empty, which means `Automatic`. An UPDATE is judged where it changes the field.
+    /// Requests for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// There are two strategies (OpenShift 4.12, Operators, *Install plan*). The CRD takes any text,
+    /// and OLM takes every text but `Manual` for `Automatic`: with `manual`, updates that were meant
+    /// to wait are installed at once.
+    ///
+    /// # Repair
+    ///
+    /// Write `Automatic` or `Manual`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {installPlanApproval: Manual}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {installPlanApproval: manual}
+    /// ```
+    ///
+    /// `message: spec.installPlanApproval: Unsupported value: "manual": supported values:
+    /// "Automatic", "Manual"`
+    SUB_09: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        source: "OCP 4.12 L1937-1943, L5517-5523; OCP 4.15 L1451-1582",
+    }
+}
+
+impl Subscription<'_> {
+    fn is_known(&self, report: &mut Report<'_>) {
+        let kind = self.object.kind(POINTER);
+        let error = schema::type_error(self.object, POINTER, FIELD, kind, Kind::Text);
+        let message = match (error, self.approval.as_str()) {
+            (Some(message), _) => message,
+            (None, "" | "Automatic" | "Manual") => return,
+            (None, other) => unsupported(FIELD, other),
+        };
+        report.add(&SUB_09, FIELD, message);
+    }
+}
+
+/// What the API server would say about another strategy.
+pub(crate) fn unsupported(field: &str, approval: &str) -> String {
+    let approval = quote(approval);
+    format!(r#"{field}: Unsupported value: {approval}: supported values: "Automatic", "Manual""#)
+}
+
+rule! {
+    /// a Subscription that pins a version waits for approvals
+    ///
+    /// If `spec.startingCSV` is set, `spec.installPlanApproval` is `Manual`. Without the field, and
+    /// with every other text, the strategy is `Automatic`. An UPDATE is judged where it changes one
+    /// of the two fields.
+    ///
+    /// # Why
+    ///
+    /// With `Automatic`, OLM installs `startingCSV` and at once updates to the head of the channel
+    /// (OpenShift 4.12, Operators, *Installing a specific version of an Operator*). A documented
+    /// example has both fields, so the rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Set `installPlanApproval: Manual`, and approve the first InstallPlan by hand. If you do not
+    /// need the exact version, remove `startingCSV`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {startingCSV: quay-operator.v3.4.0, installPlanApproval: Manual}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {startingCSV: quay-operator.v3.4.0, installPlanApproval: Automatic}
+    /// ```
+    ///
+    /// `message: set installPlanApproval to Manual to prevent the Operator from automatically
+    /// upgrading past startingCSV "quay-operator.v3.4.0"`
+    SUB_10: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        source: "OCP 4.12 L5877, L5903, L6345, L6371, L7360-7379; OCP 4.15 L3920, L3942, L4405, L4426, L4458-4464; OCP 4.5 L2066-2089",
+    }
+}
+
+impl Subscription<'_> {
+    fn pinned(&self, report: &mut Report<'_>) {
+        if !self.starting_csv.is_empty() && !is_manual(&self.approval) {
+            let csv = quote(&self.starting_csv);
+            let message = format!(
+                "set installPlanApproval to Manual to prevent the Operator from automatically upgrading past startingCSV {csv}"
+            );
+            report.add(&SUB_10, FIELD, message);
+        }
+    }
+}
+
+rule! {
+    /// the Subscriptions of a namespace have one approval strategy
+    ///
+    /// The other Subscriptions of the namespace are all `Manual` or all not, as this one is. Each
+    /// text but `Manual` is `Automatic`. Subscriptions that are being deleted do not count. An
+    /// UPDATE is judged where it changes `spec.installPlanApproval`. Without a cluster the rule is
+    /// not evaluated.
+    ///
+    /// # Why
+    ///
+    /// OLM makes one InstallPlan for all Operators of a namespace. As soon as one of them is set to
+    /// manual updates, all others wait for approvals as well (OpenShift 4.12, Operators, *Operator
+    /// colocation*).
+    ///
+    /// # Repair
+    ///
+    /// Use the same strategy for all Subscriptions of the namespace, or install the Operator in
+    /// another namespace.
+    ///
+    /// # Accepted
+    ///
+    /// All Subscriptions of the namespace are `Automatic`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Another Subscription of the namespace is Manual.
+    /// spec: {installPlanApproval: Automatic}
+    /// ```
+    ///
+    /// `message: if one Operator is set to manual updates, all other Operators' update policies are
+    /// also set to manual`
+    SUB_18: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [SUBSCRIPTIONS],
+        source: "OCP 4.12 L4066-4086; OCP 4.15 L2652-2660, L4462-4464",
+    }
+}
+
+impl Subscription<'_> {
+    fn mixed(&self, report: &mut Report<'_>) {
+        if !report.is_on(&SUB_18) {
+            return;
+        }
+        if report.answer(&[&SUB_18], "Subscriptions", self.is_mixed()) == Some(true) {
+            let message = "if one Operator is set to manual updates, all other Operators' update policies are also set to manual";
+            report.add(&SUB_18, FIELD, message);
+        }
+    }
+
+    /// Whether another Subscription of the namespace has the other strategy.
+    fn is_mixed(&self) -> Result<bool, ReadError> {
+        let own = is_manual(&self.approval);
+        let mut is_mixed = false;
+        let query = Query { namespace: Some(self.namespace()), ..Query::default() };
+        SUBSCRIPTIONS.each(query, |other| {
+            is_mixed = is_manual(&other.text_or_empty(POINTER)) != own
+                && other.text_or_empty("/metadata/name") != self.name
+                && !is_terminating(&other);
+            !is_mixed
+        })?;
+        Ok(is_mixed)
+    }
+}
+
+rule! {
+    /// Subscriptions wait for approvals on clusters with token authentication
+    ///
+    /// On a cluster in AWS STS or Microsoft Entra Workload ID mode, `spec.installPlanApproval` is
+    /// `Manual`. The setting `cluster.tokenAuth` says that the cluster is in such a mode; the rule
+    /// then denies. Without the setting, a `spec.serviceAccountIssuer` of the Authentication
+    /// `cluster` hints at it, and the rule warns. The issuer of the cluster itself and Google's are
+    /// no such hint, and a cluster without that object is in no such mode. An UPDATE is judged where
+    /// it changes the field. Without a cluster and the setting the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// An update may need other permissions of the cloud. Somebody has to look at them, and grant
+    /// them, before the update is installed (OpenShift 4.15, Operators, *Installing from OperatorHub
+    /// using the CLI*).
+    ///
+    /// # Repair
+    ///
+    /// Set `installPlanApproval: Manual`. If the cluster is in no such mode, switch the rule off.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {installPlanApproval: Manual}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # With cluster: {tokenAuth: aws-sts}.
+    /// spec: {installPlanApproval: Automatic}
+    /// ```
+    ///
+    /// `message: the cluster uses token authentication: set installPlanApproval to Manual`
+    SUB_20: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [AUTHENTICATIONS],
+        source: "OCP 4.15 L3548-3552, L3710-3721, L4035-4039, L4196-4207, L16178-16182, L16675",
+    }
+}
+
+/// Starts of issuers that are neither of AWS nor of Microsoft: what an API server is its own issuer
+/// as, and where the documents of Google's workload identity are.
+const OTHER_ISSUERS: [&str; 2] =
+    ["https://kubernetes.default.svc", "https://storage.googleapis.com/"];
+
+impl Subscription<'_> {
+    fn by_token(&self, report: &mut Report<'_>) {
+        if is_manual(&self.approval) || !report.is_on(&SUB_20) {
+            return;
+        }
+        let message = "the cluster uses token authentication: set installPlanApproval to Manual";
+        if self.review.settings.has("/cluster/tokenAuth") {
+            report.add_as(Level::Deny, &SUB_20, FIELD, message);
+            return;
+        }
+        let found = AUTHENTICATIONS.get("", "cluster");
+        let Some(found) = report.answer(&[&SUB_20], "Authentications", found) else { return };
+        let issuer = found.map(|found| found.text_or_empty("/spec/serviceAccountIssuer"));
+        let is_hint = |issuer: &String| {
+            !issuer.is_empty() && !OTHER_ISSUERS.iter().any(|other| issuer.starts_with(other))
+        };
+        if issuer.as_ref().is_some_and(is_hint) {
+            report.add(&SUB_20, FIELD, message);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! What the PackageManifest of the subscribed package says.
+//!
+//! ```text
+//! spec.name, source, sourceNamespace ─▶ PackageManifest ─▶ channel ─┬─ install modes ◀─ group
+//!                                                                   ├─ version of its head
+//!                                                                   ├─ entries
+//!                                                                   └─ deprecations
+//! ```
+//!
+//! The package server may be down, and a catalog may not show the package yet. Then the rules are
+//! not evaluated; nothing is concluded from what is not there.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::install_modes::InstallModes;
+use opgate_sdk::{Document, Kind, Report, Rule, operator_groups, package_manifests, rule, rules};
+use opgate_upstream::version::Version;
+
+use super::{Subscription, channel};
+use crate::reads::{GROUPS, MANIFESTS, NAMESPACES};
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_06, SUB_12, SUB_13, SUB_23];
+
+const PACKAGE: [&str; 3] = ["name", "source", "sourceNamespace"];
+
+/// What an UPDATE changes, as far as a PackageManifest says something about it.
+struct Asked<'g> {
+    /// The only OperatorGroup of the namespace of a new Subscription.
+    group: Option<&'g Document>,
+    /// The channel before, of an installed Operator.
+    before: Option<String>,
+    package: bool,
+    channel: bool,
+    bundle: bool,
+}
+
+impl<'g> Asked<'g> {
+    fn of(subscription: &Subscription<'_>, group: Option<&'g Document>) -> Self {
+        let has_csv = !subscription.starting_csv.is_empty();
+        let package = subscription.touches(&PACKAGE);
+        let channel = package || subscription.touches(&["channel"]);
+        let csv = has_csv && subscription.touches(&["startingCSV"]);
+        // OLM looks at startingCSV until something is installed.
+        let counts = has_csv && !subscription.is_installed();
+        let bundle = csv || (counts && channel);
+        let before = subscription.changed_channel();
+        Self { group, before, package, channel, bundle }
+    }
+
+    fn rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
+        let all: [(bool, &'static Rule); 4] = [
+            (self.group.is_some(), &SUB_06),
+            (self.before.is_some(), &SUB_12),
+            (self.bundle, &SUB_13),
+            (self.package || self.channel || self.bundle, &SUB_23),
+        ];
+        let wanted = all.into_iter().filter(|(is_asked, rule)| *is_asked && report.is_on(rule));
+        wanted.map(|(_, rule)| rule).collect()
+    }
+}
+
+impl Subscription<'_> {
+    pub(super) fn in_catalog(&self, group: Option<&Document>, report: &mut Report<'_>) {
+        let asked = Asked::of(self, group);
+        let rules = asked.rules(report);
+        if rules.is_empty() {
+            return;
+        }
+        let (package, source, namespace) = (&self.package, &self.source, &self.source_namespace);
+        if package.is_empty() || source.is_empty() || namespace.is_empty() {
+            let why = "the Subscription does not name a package, a source and its namespace";
+            return skip(&rules, why, report);
+        }
+        let found = package_manifests::find(&MANIFESTS, package, source, namespace);
+        let Some(found) = report.answer(&rules, "PackageManifests", found) else { return };
+        let Some(manifest) = found else {
+            return skip(&rules, "the catalog source does not show the package", report);
+        };
+        let channel = package_manifests::channel(&manifest, &self.channel);
+        let is_on = |rule: &'static Rule| rules.iter().any(|on| on.id == rule.id);
+        if let Some(group) = asked.group.filter(|_| is_on(&SUB_06)) {
+            self.install_modes(group, channel.as_ref(), report);
+        }
+        if let Some(before) = asked.before.as_ref().filter(|_| is_on(&SUB_12)) {
+            Self::older_head(&manifest, before, channel.as_ref(), report);
+        }
+        if is_on(&SUB_13) {
+            self.starts_in_channel(channel.as_ref(), report);
+        }
+        if is_on(&SUB_23) {
+            self.deprecated(&asked, &manifest, channel.as_ref(), report);
+        }
+    }
+}
+
+fn skip(rules: &[&'static Rule], why: &str, report: &mut Report<'_>) {
+    for rule in rules {
+        report.skip(rule, "spec.name", why);
+    }
+}
+
+const NO_CHANNEL: &str = "the PackageManifest does not show the channel";
+
+rule! {
+    /// an install mode of a package fits the OperatorGroup of the namespace
+    ///
+    /// The head of the subscribed channel supports the targets of the OperatorGroup in the namespace
+    /// of a new Subscription, as OPG-22 demands it of the ClusterServiceVersion. Without
+    /// `spec.channel`, the default channel counts. The rule does not judge a namespace without
+    /// exactly one group, nor a group without targets. It is not evaluated without a cluster, if the
+    /// catalog source does not show the package or the channel, or if no install modes are shown.
+    ///
+    /// # Why
+    ///
+    /// OLM lets such an Operator fail with the reason `UnsupportedOperatorGroup` after it has
+    /// resolved and unpacked it (OpenShift 4.12, Operators, *Installing from OperatorHub using the
+    /// CLI*). With `startingCSV`, another version than the head is installed, so the rule only
+    /// warns.
+    ///
+    /// # Repair
+    ///
+    /// Subscribe in a namespace whose group has targets that the Operator supports: in
+    /// `openshift-operators` for all namespaces, otherwise in a namespace with a group of its own.
+    ///
+    /// # Accepted
+    ///
+    /// A package with the install mode `AllNamespaces`, subscribed in `openshift-operators`.
+    ///
+    /// # Rejected
+    ///
+    /// The package `etcd`, which only supports `SingleNamespace`, subscribed in
+    /// `openshift-operators`:
+    ///
+    /// `message: operator group global-operators does not match the install modes of etcd:
+    /// AllNamespaces InstallModeType not supported, cannot configure to watch all namespaces`
+    pub(crate) SUB_06: Warn {
+        on: [SUBSCRIPTION: Create],
+        reads: [GROUPS, MANIFESTS, NAMESPACES],
+        may_skip: true,
+        source: "OCP 4.12 L5675-5678, L5778, L6146-6149; OCP 4.15 L3616-3625; OLM pkg/package-server/apis/operators/v1/packagemanifest_types.go",
+    }
+}
+
+impl Subscription<'_> {
+    fn install_modes(&self, group: &Document, channel: Option<&Document>, report: &mut Report<'_>) {
+        let modes = channel.map(|it| InstallModes::at(it, "/currentCSVDesc/installModes"));
+        let Some(modes) = modes.filter(|modes| !modes.is_empty()) else {
+            let why = "the PackageManifest does not show install modes of the channel";
+            return report.skip(&SUB_06, "spec.channel", why);
+        };
+        let targets = operator_groups::targets(group, &NAMESPACES);
+        let Some(targets) = report.answer(&[&SUB_06], "Namespaces", targets) else { return };
+        if targets.is_empty() {
+            return;
+        }
+        let names: Vec<_> = targets.iter().map(String::as_str).collect();
+        if let Err(why) = modes.supports(self.namespace(), &names) {
+            let group = group.text_or_empty("/metadata/name");
+            let package = &self.package;
+            let message = format!(
+                "operator group {group} does not match the install modes of {package}: {why}"
+            );
+            report.add(&SUB_06, "metadata.namespace", message);
+        }
+    }
+}
+
+rule! {
+    /// the head of a new channel is not older than that of the current channel
+    ///
+    /// If an UPDATE of a Subscription with `status.installedCSV` changes `spec.channel`, the version
+    /// of the new channel's head (`currentCSVDesc.version` of the PackageManifest) is not lower than
+    /// that of the current channel's head. Without a name, the default channel counts. An UPDATE
+    /// that changes `spec.name` is not judged. The rule is not evaluated without a cluster, or if
+    /// the catalog source does not show the package, both channels and their versions.
+    ///
+    /// # Why
+    ///
+    /// An installed Operator cannot be moved to an older channel (OpenShift 4.12, Operators,
+    /// *Changing the update channel for an Operator*). The head of a channel need not be its highest
+    /// version, so the rule only warns; SUB-11 compares the names.
+    ///
+    /// # Repair
+    ///
+    /// Choose a channel with a newer head, or keep the current one: `kubectl get packagemanifest
+    /// NAME -o yaml` shows the heads.
+    ///
+    /// # Accepted
+    ///
+    /// From the channel `alpha` with the head 0.9.2 to `beta` with the head 0.9.4.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # Before: beta.
+    /// spec: {channel: alpha}
+    /// ```
+    ///
+    /// `message: channel "alpha" has head 0.9.2, older than head 0.9.4 of the current channel
+    /// "beta"`
+    SUB_12: Warn {
+        on: [SUBSCRIPTION: Update],
+        reads: [MANIFESTS],
+        may_skip: true,
+        source: "OCP 4.12 L2359, L6885; OCP 4.15 L4857",
+    }
+}
+
+impl Subscription<'_> {
+    fn older_head(
+        manifest: &Document,
+        before: &str,
+        channel: Option<&Document>,
+        report: &mut Report<'_>,
+    ) {
+        let current = package_manifests::channel(manifest, before);
+        let (Some(new), Some(current)) = (channel.and_then(head), current.as_ref().and_then(head))
+        else {
+            let why = "the PackageManifest does not show the versions of both channels";
+            return report.skip(&SUB_12, channel::FIELD, why);
+        };
+        if new.version < current.version {
+            let (name, head) = (quote(&new.channel), new.text);
+            let (old_name, old) = (quote(&current.channel), current.text);
+            let message = format!(
+                "channel {name} has head {head}, older than head {old} of the current channel {old_name}"
+            );
+            report.add(&SUB_12, channel::FIELD, message);
+        }
+    }
+}
+
+/// The head of a channel.
+struct Head {
+    channel: String,
+    text: String,
+    version: Version,
+}
+
+fn head(channel: &Document) -> Option<Head> {
+    let text = channel.text("/currentCSVDesc/version")?;
+    let version = Version::parse(&text).ok()?;
+    Some(Head { channel: channel.text_or_empty("/name"), text, version })
+}
+
+rule! {
+    /// the version that a Subscription starts with is in the channel
+    ///
+    /// `spec.startingCSV` is an entry of the subscribed channel, or its head, as the PackageManifest
+    /// shows them. Without `spec.channel`, the default channel counts. An UPDATE is judged where it
+    /// changes `startingCSV` or, as long as nothing is installed, the package, its source or the
+    /// channel. The rule is not evaluated without a cluster, if the catalog source does not show the
+    /// package, or if the package server is too old to show entries.
+    ///
+    /// # Why
+    ///
+    /// OLM waits for ever for a version that the channel does not have. Versions that only a
+    /// `skipRange` names are pruned from it, and cannot be installed any more (OpenShift 4.12,
+    /// Operators, *skipRange*).
+    ///
+    /// # Repair
+    ///
+    /// Choose an entry of the channel: `kubectl get packagemanifest NAME -o yaml` lists them below
+    /// `status.channels`. As the author of the catalog, give the versions `replaces` in addition to
+    /// `skipRange`.
+    ///
+    /// # Accepted
+    ///
+    /// `startingCSV: etcdoperator.v0.9.4`, which is an entry of the channel `alpha`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {name: etcd, channel: alpha, startingCSV: etcdoperator.v0.9.0}
+    /// ```
+    ///
+    /// `message: startingCSV "etcdoperator.v0.9.0" is not an installable entry of channel "alpha"`
+    SUB_13: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [MANIFESTS],
+        may_skip: true,
+        source: "OCP 4.12 L773-778; OCP 4.15 L615-619",
+    }
+}
+
+const STARTING: &str = "spec.startingCSV";
+
+impl Subscription<'_> {
+    fn starts_in_channel(&self, channel: Option<&Document>, report: &mut Report<'_>) {
+        let csv = self.starting_csv.as_str();
+        if let Some(channel) = channel {
+            if channel.text_or_empty("/currentCSV") == csv || entry(channel, csv).is_some() {
+                return;
+            }
+            if channel.kind("/entries") != Kind::List {
+                let why = "the PackageManifest does not show the entries of the channel";
+                return report.skip(&SUB_13, STARTING, why);
+            }
+        } else if self.channel.is_empty() {
+            return report.skip(&SUB_13, STARTING, NO_CHANNEL);
+        }
+        let name = channel.map_or_else(|| self.channel.clone(), |it| it.text_or_empty("/name"));
+        let (csv, name) = (quote(csv), quote(&name));
+        let message = format!("startingCSV {csv} is not an installable entry of channel {name}");
+        report.add(&SUB_13, STARTING, message);
+    }
+}
+
+/// The place of a version among the entries of a channel.
+fn entry(channel: &Document, csv: &str) -> Option<usize> {
+    channel.rows("/entries", &["/name"]).iter().position(|row| row.text(0) == Some(csv))
+}
+
+rule! {
+    /// what is subscribed is not deprecated in its catalog
+    ///
+    /// The PackageManifest shows no deprecation of the package, of the subscribed channel, or of the
+    /// version in `spec.startingCSV`. Without `spec.channel`, the default channel counts. An UPDATE
+    /// is judged by what it changes; a `startingCSV` that stays counts until something is
+    /// installed. The rule is not evaluated without a cluster, or if the catalog source does not
+    /// show the package. The messages end with that of the catalog.
+    ///
+    /// # Why
+    ///
+    /// Authors deprecate what they will not support any more, and say what to use in its place
+    /// (OpenShift 4.15, Operators, *olm.deprecations schema*). OLM shows that on the Subscription
+    /// only after the installation. It is advice, so the rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Do as the message of the catalog says: choose another package, channel or version.
+    ///
+    /// # Accepted
+    ///
+    /// The channel `stable`, of which the catalog says nothing.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {name: my-operator, channel: alpha}
+    /// ```
+    ///
+    /// `message: ChannelDeprecated: The 'alpha' channel is no longer supported. Please switch to the
+    /// 'stable' channel.`
+    SUB_23: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [MANIFESTS],
+        may_skip: true,
+        source: "OCP 4.15 L657-664, L672-691; OLM pkg/package-server/apis/operators/v1/packagemanifest_types.go",
+    }
+}
+
+impl Subscription<'_> {
+    fn deprecated(
+        &self,
+        asked: &Asked<'_>,
+        manifest: &Document,
+        channel: Option<&Document>,
+        report: &mut Report<'_>,
+    ) {
+        if asked.package {
+            say(manifest, "/status/deprecation", "PackageDeprecated", "spec.name", report);
+        }
+        let Some(channel) = channel else {
+            if asked.channel || asked.bundle {
+                report.skip_part(&SUB_23, channel::FIELD, NO_CHANNEL);
+            }
+            return;
+        };
+        if asked.channel {
+            say(channel, "/deprecation", "ChannelDeprecated", channel::FIELD, report);
+        }
+        if let Some(index) = entry(channel, &self.starting_csv).filter(|_| asked.bundle) {
+            let pointer = format!("/entries/{index}/deprecation");
+            say(channel, &pointer, "BundleDeprecated", STARTING, report);
+        }
+    }
+}
+
+fn say(document: &Document, pointer: &str, what: &str, field: &str, report: &mut Report<'_>) {
+    if document.kind(pointer) == Kind::Object {
+        let message = document.text_or_empty(&format!("{pointer}/message"));
+        report.add(&SUB_23, field, format!("{what}: {message}"));
+    }
+}

@@ -1,0 +1,193 @@
+//! Environment variables that OLM adds to the containers of an Operator.
+
+use opgate_sdk::{Kind, Report, Rows, Rule, rule, rules};
+
+use super::Subscription;
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_16, SUB_21, SUB_22];
+
+const ENV: &str = "/spec/config/env";
+const FIELD: &str = "spec.config.env";
+
+const PROXY: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
+
+impl Subscription<'_> {
+    pub(super) fn env(&self, report: &mut Report<'_>) {
+        let is_new = self.review.touches_json(self.object, ENV);
+        if !is_new && !self.touches(&["name"]) {
+            return;
+        }
+        let env = self.object.rows(ENV, &["/name", "/value", "/valueFrom"]);
+        if is_new {
+            proxy(&env, report);
+        }
+        self.token(&env, report);
+    }
+}
+
+rule! {
+    /// the proxy variables of a Subscription are set together
+    ///
+    /// `spec.config.env` has all of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, or none. A variable
+    /// with an empty value, and one with `valueFrom`, is set. An UPDATE is judged where it changes
+    /// `spec.config.env`.
+    ///
+    /// # Why
+    ///
+    /// OLM handles the three variables as a unit: if one of them is set, the cluster-wide values of
+    /// none of them are used for the Operator (OpenShift 4.12, Operators, *Overriding proxy settings
+    /// of an Operator*).
+    ///
+    /// # Repair
+    ///
+    /// Set all three. To do without a proxy, give all three empty values.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// env:
+    /// - {name: HTTP_PROXY, value: ""}
+    /// - {name: HTTPS_PROXY, value: ""}
+    /// - {name: NO_PROXY, value: ""}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// env: [{name: HTTP_PROXY, value: "http://proxy.example.com"}]
+    /// ```
+    ///
+    /// `message: OLM handles HTTP_PROXY, HTTPS_PROXY and NO_PROXY as a unit; [HTTPS_PROXY NO_PROXY]
+    /// not set`
+    SUB_16: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        source: "OCP 4.12 L7340-7389; OCP 4.15 L5190-5235; OCP 4.5 L2560-2565",
+    }
+}
+
+fn proxy(env: &Rows, report: &mut Report<'_>) {
+    let mut missing = PROXY.to_vec();
+    missing.retain(|name| !env.iter().any(|row| row.text(0) == Some(*name)));
+    if !missing.is_empty() && missing.len() < PROXY.len() {
+        let missing = missing.join(" ");
+        let message = format!(
+            "OLM handles HTTP_PROXY, HTTPS_PROXY and NO_PROXY as a unit; [{missing}] not set"
+        );
+        report.add(&SUB_16, FIELD, message);
+    }
+}
+
+rule! {
+    /// an Operator with token authentication gets its role on AWS
+    ///
+    /// If the setting `cluster.tokenAuth` is `aws-sts` and `subscription.tokenAuthPackages` has the
+    /// package, `spec.config.env` has the variable `ROLEARN` with a value that is not empty or with
+    /// `valueFrom`. Of variables of one name, the last counts. An UPDATE is judged where it changes
+    /// `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is missing.
+    ///
+    /// # Why
+    ///
+    /// On a cluster in the mode of AWS Security Token Service, the Operator needs the role to ask
+    /// for credentials (OpenShift 4.15, Operators, *Installing from OperatorHub using the CLI*). Only
+    /// the site knows for which packages.
+    ///
+    /// # Repair
+    ///
+    /// Create the role as the Operator's documentation says, and add its ARN.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// env: [{name: ROLEARN, value: "arn:aws:iam::123:role/x"}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// env: []
+    /// ```
+    ///
+    /// `message: spec.config.env must include ROLEARN on a cluster in AWS STS mode`
+    SUB_21: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        off_until: ["/subscription/tokenAuthPackages"],
+        source: "OCP 4.15 L3723-3737, L4211-4223, L16266",
+    }
+}
+
+rule! {
+    /// an Operator with token authentication gets its identity on Azure
+    ///
+    /// If the setting `cluster.tokenAuth` is `azure-workload-id` and
+    /// `subscription.tokenAuthPackages` has the package, `spec.config.env` has the variables
+    /// `CLIENTID`, `TENANTID` and `SUBSCRIPTIONID`, each with a value that is not empty or with
+    /// `valueFrom`. Of variables of one name, the last counts. An UPDATE is judged where it changes
+    /// `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is missing.
+    ///
+    /// # Why
+    ///
+    /// On a cluster in the mode of Microsoft Entra Workload ID, the Operator needs the three to ask
+    /// for credentials (OpenShift 4.15, Operators, *Installing from OperatorHub using the CLI*).
+    ///
+    /// # Repair
+    ///
+    /// Create the identity as the Operator's documentation says, and add the three IDs.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// env:
+    /// - {name: CLIENTID, value: 0f7b}
+    /// - {name: TENANTID, value: 52c3}
+    /// - {name: SUBSCRIPTIONID, value: 9a1e}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// env: [{name: CLIENTID, value: 0f7b}]
+    /// ```
+    ///
+    /// `message: spec.config.env must include CLIENTID, TENANTID and SUBSCRIPTIONID on a cluster in
+    /// Microsoft Entra Workload ID mode`
+    SUB_22: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        off_until: ["/subscription/tokenAuthPackages"],
+        source: "OCP 4.15 L3739-3759, L4225-4245, L16764-16766",
+    }
+}
+
+impl Subscription<'_> {
+    fn token(&self, env: &Rows, report: &mut Report<'_>) {
+        let settings = self.review.settings;
+        let (rule, names, message): (&'static Rule, &[&str], _) = match settings
+            .text_or_empty("/cluster/tokenAuth")
+            .as_str()
+        {
+            "aws-sts" => (
+                &SUB_21,
+                &["ROLEARN"],
+                "spec.config.env must include ROLEARN on a cluster in AWS STS mode",
+            ),
+            "azure-workload-id" => (
+                &SUB_22,
+                &["CLIENTID", "TENANTID", "SUBSCRIPTIONID"],
+                "spec.config.env must include CLIENTID, TENANTID and SUBSCRIPTIONID on a cluster in Microsoft Entra Workload ID mode",
+            ),
+            _ => return,
+        };
+        let packages = "/subscription/tokenAuthPackages";
+        if settings.texts(packages).contains(&self.package)
+            && !names.iter().all(|name| is_filled(env, name))
+        {
+            report.add(rule, FIELD, message);
+        }
+    }
+}
+
+/// Whether a variable has a value. The last one of a name counts.
+fn is_filled(env: &Rows, name: &str) -> bool {
+    let last = env.iter().filter(|row| row.text(0) == Some(name)).last();
+    last.is_some_and(|row| !row.text_or_empty(1).is_empty() || row.kind(2) == Kind::Object)
+}

@@ -1,0 +1,108 @@
+//! A Subscription: what it asks for, where, and how.
+//!
+//! ```text
+//! spec ─▶ Subscription ─┬─▶ rules about one field or several
+//!                       └─▶ group of the namespace ─┐
+//!                           PackageManifest ────────┴▶ catalog
+//! ```
+
+pub(crate) mod affinity;
+pub(crate) mod approval;
+pub(crate) mod catalog;
+pub(crate) mod channel;
+pub(crate) mod env;
+pub(crate) mod group;
+pub(crate) mod package;
+pub(crate) mod source;
+pub(crate) mod trusted;
+pub(crate) mod volumes;
+
+use opgate_sdk::{Document, Report, Review, Row, Shape};
+
+use crate::health;
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    let subscription = Subscription::of(review, object);
+    subscription.names_source(report);
+    let group = subscription.group(report);
+    subscription.is_alone(report);
+    subscription.left_over(report);
+    subscription.approval(report);
+    subscription.older_channel(report);
+    subscription.in_catalog(group.as_ref(), report);
+    subscription.volumes(report);
+    subscription.trusted(report);
+    subscription.env(report);
+    subscription.affinity(report);
+    if review.creates() {
+        health::judge(review, report);
+    }
+}
+
+/// The Subscription under review. Texts that are missing are empty, as for OLM.
+struct Subscription<'r> {
+    review: &'r Review<'r>,
+    object: &'r Document,
+    name: String,
+    package: String,
+    source: String,
+    source_namespace: String,
+    channel: String,
+    starting_csv: String,
+    approval: String,
+}
+
+impl<'r> Subscription<'r> {
+    fn of(review: &'r Review<'r>, object: &'r Document) -> Self {
+        let fields = object.fields(
+            "",
+            &[
+                "/spec/name",
+                "/spec/source",
+                "/spec/sourceNamespace",
+                "/spec/channel",
+                "/spec/startingCSV",
+                "/spec/installPlanApproval",
+            ],
+        );
+        let row = fields.iter().next();
+        let text = |column| row.as_ref().map_or("", |row: &Row<'_>| row.text_or_empty(column));
+        Self {
+            review,
+            object,
+            name: review.name(object),
+            package: text(0).to_owned(),
+            source: text(1).to_owned(),
+            source_namespace: text(2).to_owned(),
+            channel: text(3).to_owned(),
+            starting_csv: text(4).to_owned(),
+            approval: text(5).to_owned(),
+        }
+    }
+
+    fn namespace(&self) -> &'r str {
+        self.review.namespace()
+    }
+
+    /// Whether a rule must look at the texts of the spec with these names: one of them is new.
+    fn touches(&self, names: &[&str]) -> bool {
+        let is_new = |name: &&str| {
+            self.review.touches(self.object, &format!("/spec/{name}"), &Shape::Scalar)
+        };
+        self.review.spares().is_none() || names.iter().any(is_new)
+    }
+
+    /// Whether OLM has installed the Operator. The API server keeps the status of the old object.
+    fn is_installed(&self) -> bool {
+        let has = |object: &Document| {
+            object.text("/status/installedCSV").is_some_and(|name| !name.is_empty())
+        };
+        has(self.object) || self.review.updates_from().is_some_and(has)
+    }
+}
+
+/// Whether an approval strategy is Manual. OLM takes every other one for Automatic.
+fn is_manual(approval: &str) -> bool {
+    approval == "Manual"
+}

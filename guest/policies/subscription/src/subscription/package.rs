@@ -1,0 +1,189 @@
+//! The package of a Subscription, and what else there is of it in the namespace.
+
+use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Report, is_terminating, rule, rules};
+
+use super::Subscription;
+use crate::reads::{CSVS, SUBSCRIPTIONS};
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_07, SUB_08];
+
+rule! {
+    /// a namespace has one Subscription for a package
+    ///
+    /// No other Subscription of the namespace has the same `spec.name`, whatever its catalog source
+    /// and its channel. A Subscription that is being deleted does not count. An UPDATE is judged
+    /// where it changes `spec.name`. Of two requests at the same time, one is refused. Without a
+    /// cluster the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// The resolver of OLM refuses a namespace in which two Operators come from the same package,
+    /// and then resolves nothing at all there (OpenShift 4.12, Operators, *Dependency resolution*).
+    ///
+    /// # Repair
+    ///
+    /// Change the Subscription that the message names, or delete it first. To run the same Operator
+    /// twice, subscribe to it in two namespaces.
+    ///
+    /// # Accepted
+    ///
+    /// A Subscription for the package `etcd` in each of the namespaces `a` and `b`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The namespace scoped has the Subscription etcd for the package etcd.
+    /// metadata: {name: etcd-2, namespace: scoped}
+    /// spec: {name: etcd, channel: beta}
+    /// ```
+    ///
+    /// `message: Within a namespace, no two Operators may come from the same package: Subscription
+    /// "etcd" already subscribes to "etcd"`
+    SUB_07: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [SUBSCRIPTIONS],
+        source: "OCP 4.12 L3040; OCP 4.15 L2209",
+    }
+}
+
+impl Subscription<'_> {
+    pub(super) fn is_alone(&self, report: &mut Report<'_>) {
+        if self.package.is_empty() || !report.is_on(&SUB_07) || !self.touches(&["name"]) {
+            return;
+        }
+        let other = report.answer(&[&SUB_07], "Subscriptions", self.other());
+        if let Some(Some(other)) = other {
+            let (other, package) = (quote(&other), quote(&self.package));
+            let message = format!(
+                "Within a namespace, no two Operators may come from the same package: Subscription {other} already subscribes to {package}"
+            );
+            report.add(&SUB_07, "spec.name", message);
+        }
+    }
+
+    /// The name of another Subscription of the namespace for the same package.
+    fn other(&self) -> Result<Option<String>, ReadError> {
+        let packages = [self.package.clone()];
+        let matches = [Match { index: "package", values: &packages, absent: false }];
+        let mut found = None;
+        let query = Query { namespace: Some(self.namespace()), matches: &matches, labels: None };
+        SUBSCRIPTIONS.each(query, |other| {
+            let name = other.text_or_empty("/metadata/name");
+            if name != self.name && !is_terminating(&other) {
+                found = Some(name);
+            }
+            found.is_none()
+        })?;
+        Ok(found)
+    }
+}
+
+rule! {
+    /// nothing is left of an earlier installation when a package is subscribed again
+    ///
+    /// The namespace of a new Subscription has no ClusterServiceVersion with OLM's label for the
+    /// package, `operators.coreos.com/<package>.<namespace>`, unless another Subscription of the
+    /// namespace has the package, which SUB-07 reports. OLM's copies do not count. An UPDATE is not
+    /// judged. Without a cluster the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// An Operator must be uninstalled completely before it is installed again (OpenShift 4.12,
+    /// Operators, *Deleting Operators from a cluster*). A version that is left over is neither
+    /// updated nor replaced, and the new Subscription may not resolve. CRDs are meant to stay, so
+    /// only the version counts, and the rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Delete the ClusterServiceVersion that the message names, then create the Subscription. If you
+    /// mean to adopt that version, go on: OLM does so if it is in the channel.
+    ///
+    /// # Accepted
+    ///
+    /// The first Subscription for a package in a namespace without any version of it.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # scoped has etcdoperator.v0.9.4 with the label operators.coreos.com/etcd.scoped.
+    /// metadata: {name: etcd, namespace: scoped}
+    /// spec: {name: etcd}
+    /// ```
+    ///
+    /// `message: uninstall the Operator completely before reinstalling it: ClusterServiceVersion
+    /// "etcdoperator.v0.9.4" of package "etcd" still exists`
+    SUB_08: Warn {
+        on: [SUBSCRIPTION: Create],
+        reads: [CSVS, SUBSCRIPTIONS],
+        source: "OCP 4.12 L6989, L7024, L7644; OCP 4.15 L4915-4917, L8332-8345",
+    }
+}
+
+/// Names in a label have at most so many characters. OLM cuts longer ones.
+const LABEL: usize = 63;
+
+impl Subscription<'_> {
+    pub(super) fn left_over(&self, report: &mut Report<'_>) {
+        if !self.review.creates() || self.package.is_empty() || !report.is_on(&SUB_08) {
+            return;
+        }
+        let needed = "ClusterServiceVersions and Subscriptions";
+        let left = report.answer(&[&SUB_08], needed, self.left()).flatten();
+        if let Some(left) = left {
+            let (left, package) = (quote(&left), quote(&self.package));
+            let message = format!(
+                "uninstall the Operator completely before reinstalling it: ClusterServiceVersion {left} of package {package} still exists"
+            );
+            report.add(&SUB_08, "spec.name", message);
+        }
+    }
+
+    /// The first version with the label of the package.
+    fn left(&self) -> Result<Option<String>, ReadError> {
+        let operator = format!("{}.{}", self.package, self.namespace());
+        let key = cut(&operator);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !key.bytes().all(is_plain) {
+            return Ok(None);
+        }
+        let labels = format!(
+            r#"{{"matchExpressions":[{{"key":"operators.coreos.com/{key}","operator":"Exists"}}]}}"#
+        );
+        let query =
+            Query { namespace: Some(self.namespace()), labels: Some(&labels), ..Query::default() };
+        let left = CSVS.names(query)?;
+        let Some(left) = left.into_iter().next() else { return Ok(None) };
+        Ok(self.other()?.is_none().then_some(left.name))
+    }
+}
+
+/// The name of an Operator as OLM writes it into a label
+/// (`pkg/controller/operators/decorators/operator.go`).
+fn cut(operator: &str) -> &str {
+    match operator.get(..LABEL) {
+        Some(cut) if operator.len() > LABEL => cut.trim_end_matches(['.', '_', '-']),
+        _ => operator,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn names_are_cut_as_olm_cuts_them() {
+        let long = "a".repeat(60);
+        for (operator, label) in [
+            ("etcd.scoped".to_owned(), "etcd.scoped".to_owned()),
+            (format!("{long}.ab"), format!("{long}.ab")),
+            (format!("{long}.abc"), format!("{long}.ab")),
+            (format!("{long}-_.b"), long.clone()),
+            ("é".repeat(40), "é".repeat(40)),
+        ] {
+            assert_eq!(cut(&operator), label);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The catalog source that a Subscription names.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Report, escape, hub, rule, rules, schema};
+
+use super::Subscription;
+use crate::reads::CATALOG_SOURCES;
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_01, SUB_02, SUB_03, SUB_24];
+
+const SOURCE: [&str; 2] = ["source", "sourceNamespace"];
+
+impl Subscription<'_> {
+    pub(super) fn names_source(&self, report: &mut Report<'_>) {
+        self.is_complete(report);
+        if !self.touches(&SOURCE) {
+            return;
+        }
+        self.is_curated(report);
+        if self.source.is_empty() || self.source_namespace.is_empty() {
+            return;
+        }
+        self.is_near(report);
+        self.exists(report);
+    }
+}
+
+rule! {
+    /// the catalog source of a Subscription exists
+    ///
+    /// The cluster has the CatalogSource `spec.source` in the namespace `spec.sourceNamespace`. A
+    /// Subscription without one of these fields is not judged here; SUB-03 reports that. An UPDATE
+    /// is judged where it changes one of the two. Requests for the subresource `status` are not
+    /// judged. Without a cluster the rule is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// OLM installs nothing for a Subscription whose catalog source does not exist, and says so
+    /// only in the status (OpenShift 4.12, Operators, *Multitenancy and Operator colocation* and
+    /// *Installing from OperatorHub using the CLI*).
+    ///
+    /// # Repair
+    ///
+    /// Correct the two names; `kubectl get catalogsources -A` lists what there is. If one file holds
+    /// both objects, put the CatalogSource first. If the Subscription is still refused, apply the
+    /// file again: a moment may pass until opgate sees the CatalogSource.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # openshift-marketplace has the CatalogSource redhat-operators.
+    /// spec: {name: etcd, source: redhat-operators, sourceNamespace: openshift-marketplace}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {name: etcd, source: nope, sourceNamespace: openshift-marketplace}
+    /// ```
+    ///
+    /// `message: catalog source openshift-marketplace/nope does not exist: specify a catalog source
+    /// that already exists`
+    SUB_01: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [CATALOG_SOURCES],
+        source: "OCP 4.12 L1736-1748, L5793-5798, L8124-8129; OCP 4.15 L1451-1582; OCP 4.5 L438-450",
+    }
+}
+
+impl Subscription<'_> {
+    fn exists(&self, report: &mut Report<'_>) {
+        if !report.is_on(&SUB_01) {
+            return;
+        }
+        let (namespace, source) = (&self.source_namespace, &self.source);
+        let found = CATALOG_SOURCES.get(namespace, source);
+        if let Some(None) = report.answer(&[&SUB_01], "CatalogSources", found) {
+            let message = format!(
+                "catalog source {namespace}/{source} does not exist: specify a catalog source that already exists"
+            );
+            report.add(&SUB_01, "spec.source", message);
+        }
+    }
+}
+
+rule! {
+    /// a Subscription uses a catalog of its own namespace or a global one
+    ///
+    /// `spec.sourceNamespace` is the namespace of the Subscription or one of the setting
+    /// `subscription.globalNamespaces`, by default `openshift-marketplace` and `olm`. A Subscription
+    /// without `spec.source` or `spec.sourceNamespace` is not judged here; SUB-03 reports that. An
+    /// UPDATE is judged where it changes one of the two.
+    ///
+    /// # Why
+    ///
+    /// The Operators of a catalog in the global catalog namespace are available in all namespaces,
+    /// those of other catalogs only in the catalog's own namespace (OpenShift 4.12, Operators,
+    /// *Catalogs for Operator policy*). Documented examples also use custom global namespaces, so the
+    /// rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Use a global catalog, or create the CatalogSource in the namespace of the Subscription. If
+    /// the package server of your cluster has another global namespace, add it to
+    /// `subscription.globalNamespaces`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: keda, namespace: openshift-keda}
+    /// spec: {name: keda, source: redhat-operators, sourceNamespace: openshift-marketplace}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: keda, namespace: openshift-keda}
+    /// spec: {name: keda, source: my-operators, sourceNamespace: operator-registries}
+    /// ```
+    ///
+    /// `message: catalog source namespace "operator-registries" is neither the namespace of the
+    /// Subscription nor a global catalog namespace`
+    SUB_02: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        source: "OCP 4.12 L1864, L6649-6668, L8124-8129, L8230, L9349, L9984; OCP 4.15 L1436-1444",
+    }
+}
+
+impl Subscription<'_> {
+    fn is_near(&self, report: &mut Report<'_>) {
+        let namespace = &self.source_namespace;
+        if namespace != self.namespace()
+            && !hub::global_namespaces(self.review.settings).contains(namespace)
+        {
+            let namespace = quote(namespace);
+            let message = format!(
+                "catalog source namespace {namespace} is neither the namespace of the Subscription nor a global catalog namespace"
+            );
+            report.add(&SUB_02, "spec.sourceNamespace", message);
+        }
+    }
+}
+
+rule! {
+    /// a Subscription names a package and a catalog source
+    ///
+    /// `spec.name`, `spec.source` and `spec.sourceNamespace` are strings that are not empty. The
+    /// field `spec.channel` is optional. An UPDATE is judged by the fields that it changes. Requests
+    /// for the subresource `status` are not judged.
+    ///
+    /// # Why
+    ///
+    /// The CRD of Subscriptions requires the three fields, so an API server refuses an object
+    /// without one, but not one with an empty text. Documented snippets say `spec.package` or leave
+    /// `sourceNamespace` out (OpenShift 4.12, Operators, *Injecting a custom CA certificate*; 4.5,
+    /// *Subscription*), so the rule only warns.
+    ///
+    /// # Repair
+    ///
+    /// Add the field. The package is `spec.name`; there is no `spec.package`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {name: etcd, source: community-operators, sourceNamespace: openshift-marketplace}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: my-operator}
+    /// spec: {package: etcd, channel: alpha}
+    /// ```
+    ///
+    /// `message: spec.name: Required value`, and the same about `spec.source` and
+    /// `spec.sourceNamespace`.
+    SUB_03: Warn {
+        on: [SUBSCRIPTION: Create | Update],
+        source: "OCP 4.12 L1894-1903, L6649-6668, L7468-7489, L8464; OCP 4.5 L441-450; api crds/operators.coreos.com_subscriptions.yaml",
+    }
+}
+
+impl Subscription<'_> {
+    fn is_complete(&self, report: &mut Report<'_>) {
+        let fields = [
+            ("name", &self.package),
+            ("source", &self.source),
+            ("sourceNamespace", &self.source_namespace),
+        ];
+        for (name, _) in fields.into_iter().filter(|(_, text)| text.is_empty()) {
+            if self.touches(&[name]) {
+                let field = format!("spec.{name}");
+                let message = schema::required(&field);
+                report.add(&SUB_03, field, message);
+            }
+        }
+    }
+}
+
+rule! {
+    /// a Subscription uses a catalog source of the namespace's curated list
+    ///
+    /// If the setting `subscription.allowedSources` has a list for the namespace of the
+    /// Subscription, that list has `<spec.sourceNamespace>/<spec.source>`. Namespaces without a list
+    /// are free, and an empty list allows nothing. An UPDATE is judged where it changes one of the
+    /// two fields. The rule is off while the setting is missing.
+    ///
+    /// # Why
+    ///
+    /// Administrators who let tenants install Operators can offer them custom, curated catalogs in
+    /// the place of the global ones (OpenShift 4.12, Operators, *Catalogs for Operator policy*). A
+    /// global catalog is there for every namespace, however, and nothing else keeps a tenant from
+    /// it.
+    ///
+    /// # Repair
+    ///
+    /// Use a catalog of the list, or ask the cluster administrator to add this one.
+    ///
+    /// # Accepted
+    ///
+    /// With `subscription: {allowedSources: {tenant-a: [tenant-a/curated-catalog]}}`, in the
+    /// namespace `tenant-a`:
+    ///
+    /// ```yaml
+    /// spec: {name: etcd, source: curated-catalog, sourceNamespace: tenant-a}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {name: etcd, source: community-operators, sourceNamespace: openshift-marketplace}
+    /// ```
+    ///
+    /// `message: catalog source openshift-marketplace/community-operators is not on the curated list
+    /// for namespace tenant-a`
+    SUB_24: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        off_until: ["/subscription/allowedSources"],
+        source: "OCP 4.12 L4775, L8230-8239; OCP 4.15 L2946-2979",
+    }
+}
+
+impl Subscription<'_> {
+    fn is_curated(&self, report: &mut Report<'_>) {
+        let list = format!("/subscription/allowedSources/{}", escape(self.namespace()));
+        let settings = self.review.settings;
+        if !report.is_on(&SUB_24) || !settings.has(&list) {
+            return;
+        }
+        let (namespace, source) = (&self.source_namespace, &self.source);
+        let wanted = format!("{namespace}/{source}");
+        if !settings.texts(&list).contains(&wanted) {
+            let own = self.namespace();
+            let message =
+                format!("catalog source {wanted} is not on the curated list for namespace {own}");
+            report.add(&SUB_24, "spec.source", message);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Volumes with the trusted certificates of the cluster.
+//!
+//! ```text
+//! config.volumes ─▶ named trusted-ca, or of a ConfigMap with OpenShift's label ─▶ its items
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_sdk::cluster::Query;
+use opgate_sdk::{Document, Kind, Report, Row, Rows, rule, rules};
+
+use super::Subscription;
+use super::volumes::VOLUMES;
+use crate::reads::CONFIG_MAPS;
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_15];
+
+const KEY: &str = "ca-bundle.crt";
+const PATH: &str = "tls-ca-bundle.pem";
+
+const COLUMNS: [&str; 6] = [
+    "/name",
+    "",
+    "/configMap",
+    "/configMap/name",
+    "/configMap/items/0/key",
+    "/configMap/items/0/path",
+];
+const NAME: usize = 0;
+const VOLUME: usize = 1;
+const CONFIG_MAP: usize = 2;
+const OF: usize = 3;
+const FIRST_KEY: usize = 4;
+const FIRST_PATH: usize = 5;
+
+rule! {
+    /// a volume with trusted certificates has the bundle under the name that pods look for
+    ///
+    /// An entry of `spec.config.volumes` with the name `trusted-ca`, or of a ConfigMap with the label
+    /// `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, lists in
+    /// `configMap.items` the key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. It may list
+    /// others, and be mounted anywhere. A volume `trusted-ca` of something else than a ConfigMap is
+    /// not judged. An UPDATE is judged by the volumes that it changes. Without a cluster only the
+    /// name counts, and the rule is evaluated in part.
+    ///
+    /// # Why
+    ///
+    /// OpenShift writes the certificates to this key, and programs read them from this file below
+    /// `/etc/pki/ca-trust/extracted/pem` (OpenShift 4.12, Operators, *Injecting a custom CA
+    /// certificate*). With other names the Operator does not trust the proxy, and fails with `x509:
+    /// certificate signed by unknown authority`.
+    ///
+    /// # Repair
+    ///
+    /// Write the items as below. Choose another name for a volume that has nothing to do with
+    /// trusted certificates.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// volumes:
+    /// - name: trusted-ca
+    ///   configMap:
+    ///     name: trusted-ca
+    ///     items: [{key: ca-bundle.crt, path: tls-ca-bundle.pem}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// items: [{key: ca-bundle.crt, path: ca.pem}]
+    /// ```
+    ///
+    /// `message: tls-ca-bundle.pem is required as the config map path`
+    ///
+    /// Without the key, the message is `ca-bundle.crt is required as the config map key`.
+    SUB_15: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [CONFIG_MAPS],
+        may_skip: true,
+        source: "OCP 4.12 L7466-7524; OCP 4.15 L5279-5333; OCP 4.5 L2648-2660",
+    }
+}
+
+impl Subscription<'_> {
+    pub(super) fn trusted(&self, report: &mut Report<'_>) {
+        if !report.is_on(&SUB_15) || !self.review.touches_json(self.object, VOLUMES) {
+            return;
+        }
+        let volumes = self.object.rows(VOLUMES, &COLUMNS);
+        let labelled = self.labelled(&volumes, report);
+        let old = self.review.spares().map(Old::of);
+        for (at, row) in volumes.iter().enumerate() {
+            let is_labelled = row.text(OF).is_some_and(|name| labelled.contains(name));
+            if !(is_trusted(row) || is_labelled)
+                || is_right(row.text(FIRST_KEY), row.text(FIRST_PATH))
+            {
+                continue;
+            }
+            if report.is_full(&SUB_15) {
+                report.add_more(&SUB_15, 1);
+                continue;
+            }
+            let is_old = old.as_ref().is_some_and(|old| old.has(self.object, at, row));
+            if !is_old {
+                self.items(at, report);
+            }
+        }
+    }
+
+    /// The ConfigMaps of the namespace with OpenShift's label, if a volume may be one of them.
+    fn labelled(&self, volumes: &Rows, report: &mut Report<'_>) -> BTreeSet<String> {
+        if !volumes.iter().any(|row| !is_trusted(row) && row.text(OF).is_some()) {
+            return BTreeSet::new();
+        }
+        let query = Query { namespace: Some(self.namespace()), ..Query::default() };
+        if let Ok(names) = CONFIG_MAPS.names(query) {
+            return names.into_iter().map(|found| found.name).collect();
+        }
+        let why = "the cluster's ConfigMaps are not available";
+        report.skip_part(&SUB_15, "spec.config.volumes", why);
+        BTreeSet::new()
+    }
+
+    /// Judges the items of a volume.
+    fn items(&self, at: usize, report: &mut Report<'_>) {
+        let list = format!("{VOLUMES}/{at}/configMap/items");
+        let field = format!("spec.config.volumes[{at}].configMap.items");
+        let items = self.object.rows(&list, &["/key", "/path"]);
+        if items.iter().any(|item| is_right(item.text(0), item.text(1))) {
+            return;
+        }
+        let path = format!("{PATH} is required as the config map path");
+        if let Some(item) = items.iter().position(|item| item.text(0) == Some(KEY)) {
+            report.add(&SUB_15, format!("{field}[{item}].path"), path);
+            return;
+        }
+        let key = format!("{KEY} is required as the config map key");
+        report.add(&SUB_15, field.as_str(), key);
+        if !items.iter().any(|item| item.text(1) == Some(PATH)) {
+            report.add(&SUB_15, field, path);
+        }
+    }
+}
+
+/// Whether a volume is the one of the documents: by its name, and not of something else than a
+/// ConfigMap.
+fn is_trusted(row: Row<'_>) -> bool {
+    let is_of_config_map = row.kind(CONFIG_MAP) == Kind::Object || row.length(VOLUME) == Some(1);
+    row.text(NAME) == Some("trusted-ca") && is_of_config_map
+}
+
+fn is_right(key: Option<&str>, path: Option<&str>) -> bool {
+    key == Some(KEY) && path == Some(PATH)
+}
+
+/// The volumes before an UPDATE, by their names.
+struct Old<'d> {
+    object: &'d Document,
+    places: BTreeMap<String, usize>,
+}
+
+impl<'d> Old<'d> {
+    fn of(object: &'d Document) -> Self {
+        let rows = object.rows(VOLUMES, &["/name"]);
+        let places =
+            rows.iter().enumerate().filter_map(|(at, row)| Some((row.text(0)?.to_owned(), at)));
+        Self { object, places: places.collect() }
+    }
+
+    /// Whether a volume was there before, as it is now.
+    fn has(&self, object: &Document, at: usize, row: Row<'_>) -> bool {
+        let before = row.text(NAME).and_then(|name| self.places.get(name));
+        before.is_some_and(|before| {
+            object.equal(&format!("{VOLUMES}/{at}"), self.object, &format!("{VOLUMES}/{before}"))
+        })
+    }
+}

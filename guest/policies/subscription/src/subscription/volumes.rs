@@ -1,0 +1,152 @@
+//! Volumes that OLM adds to the pods of an Operator, and where it mounts them.
+//!
+//! ```text
+//! config.volumeMounts ─┬─ names a volume of config.volumes ─────────────────▶ fine
+//!                      └─ the ClusterServiceVersion in the cluster has it ──▶ fine
+//! ```
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::cluster::ReadError;
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Rows, rule, rules};
+
+use super::Subscription;
+use crate::reads::CSVS;
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_14];
+
+pub(super) const VOLUMES: &str = "/spec/config/volumes";
+const MOUNTS: &str = "/spec/config/volumeMounts";
+
+/// More deployments than any Operator has: those of one that has more are not looked through.
+const DEPLOYMENTS: u32 = 1_024;
+
+rule! {
+    /// each volume mount of a Subscription names a volume
+    ///
+    /// Each `name` in `spec.config.volumeMounts` is that of an entry of `spec.config.volumes`, or of
+    /// a volume in a deployment of the Operator. The Operator is the ClusterServiceVersion of the
+    /// namespace that `status.installedCSV`, `status.currentCSV` or `spec.startingCSV` names, if the
+    /// cluster has it. An UPDATE is judged by the mounts that named a volume before, and by new
+    /// ones. Without a cluster only `spec.config.volumes` counts, and the rule is evaluated in part.
+    ///
+    /// # Why
+    ///
+    /// OLM adds the mounts to all containers of the Operator's pods. If one of them names a volume
+    /// that does not exist, OLM fails to deploy the Operator (OpenShift 4.12, Operators, *Installing
+    /// from OperatorHub using the CLI*).
+    ///
+    /// # Repair
+    ///
+    /// Add the volume to `spec.config.volumes`, or correct the name.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// volumes: [{name: certs, configMap: {name: certs}}]
+    /// volumeMounts: [{name: certs, mountPath: /etc/ssl/certs}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// volumeMounts: [{name: nope, mountPath: /x}]
+    /// ```
+    ///
+    /// `message: volumeMount "nope" references a volume that does not exist`
+    SUB_14: Deny {
+        on: [SUBSCRIPTION: Create | Update],
+        reads: [CSVS],
+        may_skip: true,
+        source: "OCP 4.12 L5813-5818, L6284-6289; OCP 4.15 L3695-3708",
+    }
+}
+
+/// Mounts of a Subscription, and the volumes beside them.
+struct Mounts {
+    mounts: Rows,
+    volumes: Rows,
+}
+
+impl Mounts {
+    fn of(subscription: &Document) -> Self {
+        let names = |list: &str| subscription.rows(list, &["/name"]);
+        Self { mounts: names(MOUNTS), volumes: names(VOLUMES) }
+    }
+
+    /// The mounts without a volume, with their places.
+    fn dangling(&self) -> Vec<(usize, &str)> {
+        let volumes: BTreeSet<&str> = names(&self.volumes).collect();
+        let mounts = self.mounts.iter().enumerate();
+        let mounts = mounts.filter_map(|(at, row)| Some((at, row.text(0)?)));
+        mounts.filter(|(_, name)| !volumes.contains(name)).collect()
+    }
+}
+
+fn names(rows: &Rows) -> impl Iterator<Item = &str> {
+    rows.iter().filter_map(|row| row.text(0))
+}
+
+impl Subscription<'_> {
+    pub(super) fn volumes(&self, report: &mut Report<'_>) {
+        let all = Mounts::of(self.object);
+        let mut dangling = all.dangling();
+        if dangling.is_empty() || !report.is_on(&SUB_14) {
+            return;
+        }
+        if let Some(old) = self.review.spares() {
+            let old = Mounts::of(old);
+            let old: BTreeSet<&str> = old.dangling().into_iter().map(|(_, name)| name).collect();
+            dangling.retain(|(_, name)| !old.contains(name));
+        }
+        if dangling.is_empty() {
+            return;
+        }
+        match self.of_operator() {
+            Ok(Known::Volumes(known)) => dangling.retain(|(_, name)| !known.contains(*name)),
+            Ok(Known::TooMany) => {
+                let why = "the ClusterServiceVersion has more deployments than can be evaluated";
+                return report.skip(&SUB_14, "spec.config.volumeMounts", why);
+            }
+            Err(_) => {
+                let why = "the cluster's ClusterServiceVersions are not available";
+                report.skip_part(&SUB_14, "spec.config.volumeMounts", why);
+            }
+        }
+        report.add_each(&SUB_14, dangling, |(at, name)| {
+            let field = format!("spec.config.volumeMounts[{at}].name");
+            let name = quote(name);
+            (field, format!("volumeMount {name} references a volume that does not exist"))
+        });
+    }
+
+    /// The volumes in deployments of the Operator, as far as the cluster has it.
+    fn of_operator(&self) -> Result<Known, ReadError> {
+        let mut csvs = BTreeSet::from([self.starting_csv.clone()]);
+        for object in [Some(self.object), self.review.updates_from()].into_iter().flatten() {
+            csvs.insert(object.text_or_empty("/status/installedCSV"));
+            csvs.insert(object.text_or_empty("/status/currentCSV"));
+        }
+        let mut known = BTreeSet::new();
+        for csv in csvs.iter().filter(|name| !name.is_empty()) {
+            let Some(csv) = CSVS.get(self.namespace(), csv)? else { continue };
+            let deployments = "/spec/install/spec/deployments";
+            if csv.length(deployments).is_some_and(|count| count > DEPLOYMENTS) {
+                return Ok(Known::TooMany);
+            }
+            for deployment in csv.items(deployments) {
+                let volumes = deployment.rows("/spec/template/spec/volumes", &["/name"]);
+                known.extend(names(&volumes).map(str::to_owned));
+            }
+        }
+        Ok(Known::Volumes(known))
+    }
+}
+
+/// What the cluster knows of an Operator's volumes.
+enum Known {
+    Volumes(BTreeSet<String>),
+    TooMany,
+}

@@ -1,0 +1,125 @@
+//! What the policy answers: the cases of its rules, and what no case can show.
+
+use std::sync::LazyLock;
+
+use opgate_cases::Case;
+use opgate_cases::native::verdict;
+use opgate_sdk::Report;
+use opgate_subscription::POLICY;
+use serde_json::{Value, json};
+
+opgate_cases::tests!(POLICY);
+
+static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
+
+/// Names and values that the rules ask for.
+const WORDS: [&str; 48] = [
+    "Automatic",
+    "Manual",
+    "READY",
+    "TRANSIENT_FAILURE",
+    "AllNamespaces",
+    "stable-4.9",
+    "stable-4.10",
+    "trusted-ca",
+    "ca-bundle.crt",
+    "tls-ca-bundle.pem",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ROLEARN",
+    "openshift-marketplace",
+    "etcd",
+    "alpha",
+    "metadata",
+    "labels",
+    "olm.copiedFrom",
+    "deletionTimestamp",
+    "spec",
+    "status",
+    "name",
+    "source",
+    "sourceNamespace",
+    "channel",
+    "startingCSV",
+    "installedCSV",
+    "currentCSV",
+    "installPlanApproval",
+    "approval",
+    "approved",
+    "clusterServiceVersionNames",
+    "config",
+    "env",
+    "value",
+    "valueFrom",
+    "volumes",
+    "volumeMounts",
+    "configMap",
+    "items",
+    "key",
+    "path",
+    "affinity",
+    "nodeAffinity",
+    "entries",
+    "deprecation",
+];
+
+#[test]
+fn any_value_in_any_place_has_a_verdict() {
+    opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+}
+
+/// The case of a rule with this name, changed.
+fn case(rule: &str, name: &str, change: impl FnOnce(&mut Value)) -> Case {
+    let found = CASES.iter().find(|case| case.rule == rule && case.name == name);
+    let mut case = found.expect("a case").clone();
+    change(case.object.as_mut().expect("an object"));
+    case
+}
+
+fn found(case: &Case, rule: &str) -> Vec<String> {
+    let found = verdict(&POLICY, case).violations;
+    found.into_iter().filter(|found| found.rule == rule).map(|found| found.message).collect()
+}
+
+/// Very many entries have as many findings as a verdict has room for, and a count.
+#[test]
+fn lists_of_very_many_wrong_entries_are_counted() {
+    let many = 20_000;
+    let mounts = case("SUB-14", "a mount without a volume", |object| {
+        object["spec"]["config"]["volumeMounts"] = json!(vec![json!({"name": "nope"}); many]);
+    });
+    let volumes = case("SUB-15", "another path", |object| {
+        let volume = json!({"name": "trusted-ca", "configMap": {"items": []}});
+        object["spec"]["config"]["volumes"] = json!(vec![volume; many]);
+    });
+    let names = case("SUB-26", "another spelling", |object| {
+        object["spec"]["clusterServiceVersionNames"] = json!(vec![1; many]);
+    });
+    for (case, rule) in [(mounts, "SUB-14"), (volumes, "SUB-15"), (names, "SUB-26")] {
+        let found = found(&case, rule);
+        assert!(found.len() > Report::ROOM / 2, "{rule}");
+        assert!(found.iter().any(|m| m.contains("more findings of this rule")), "{rule}");
+    }
+}
+
+/// A version with more deployments than are looked through does not make a mount wrong.
+#[test]
+fn a_version_of_very_many_deployments_is_not_looked_through() {
+    let case = case("SUB-14", "a mount without a volume", |object| {
+        object["spec"]["startingCSV"] = json!("etcdoperator.v0.9.4");
+    });
+    let csv = |deployments| {
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+            "metadata": {"name": "etcdoperator.v0.9.4", "namespace": "scoped"},
+            "spec": {"install": {"spec": {"deployments": vec![json!({"name": "a", "spec": {}}); deployments]}}},
+        })
+    };
+    for (deployments, findings) in [(2_000, 0), (1, 1)] {
+        let mut cluster = case.cluster.clone().expect("a cluster");
+        cluster.push(csv(deployments));
+        let case = Case { cluster: Some(cluster), ..case.clone() };
+        assert_eq!(found(&case, "SUB-14").len(), findings, "{deployments}");
+    }
+}
