@@ -54,16 +54,26 @@ pub struct Match<'q> {
 /// Maximum number of values of a [`Match`], see `wit/policy.wit`. Ask several times for more.
 pub const VALUES: usize = 65_536;
 
+/// The host accepts no longer names, and no object has one: reviewed objects may refer to any text.
+const NAME: usize = 4 << 10;
+
+/// A name, or one that nothing has in the place of one that is too long.
+fn name_or_none(name: &str) -> &str {
+    if name.len() > NAME { "" } else { name }
+}
+
 /// Maximum sizes of pages, see `wit/policy.wit`.
 const DOCUMENTS: u32 = 256;
 const NAMES: u32 = 16_384;
 
 impl ClusterRead {
-    /// One object, if it exists.
+    /// One object, if it exists. The names may be any texts.
     ///
     /// # Errors
     /// If there is no cluster to query.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Document>, ReadError> {
+        let is_too_long = namespace.len().max(name.len()) > NAME;
+        let (namespace, name) = if is_too_long { ("", "") } else { (namespace, name) };
         self.taken(host::get(self, namespace, name))
     }
 
@@ -144,7 +154,7 @@ impl Query<'_> {
             absent: m.absent,
         });
         wit::Query {
-            namespace: self.namespace.map(str::to_owned),
+            namespace: self.namespace.map(|namespace| name_or_none(namespace).to_owned()),
             labels: self.labels.map(str::to_owned),
             matches: matches.collect(),
             after,

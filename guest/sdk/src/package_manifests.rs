@@ -8,13 +8,17 @@
 //! single namespace, `metadata.namespace` is that namespace, and not the one of the source.
 
 use crate::cluster::{Match, Query, ReadError};
-use crate::{ClusterRead, Document, Index};
+use crate::{ClusterRead, Document, Index, Kind, Rows};
 
 /// API group of PackageManifests.
 pub const GROUP: &str = "packages.operators.coreos.com";
 
 /// The index that every read of PackageManifests has.
 pub const NAME: Index = Index { name: "name", field: "/metadata/name", separator: "" };
+
+/// More channels, or entries of one, do not fit into the answer of a call. Tenants decide what is in
+/// their catalogs.
+const MOST: u32 = 16_384;
 
 /// The PackageManifest of a package in one catalog source. The read has the index [`NAME`], and the
 /// fields `/status/catalogSource` and `/status/catalogSourceNamespace`.
@@ -47,9 +51,12 @@ fn is_of(manifest: &Document, source: &str, namespace: &str) -> bool {
 }
 
 /// The channel of this name, or the default channel if the name is empty. If there is no name of a
-/// default channel, the only channel is it, as for OLM.
+/// default channel, the only channel is it, as for OLM. None if there are too many channels.
 #[must_use]
 pub fn channel(manifest: &Document, name: &str) -> Option<Document> {
+    if manifest.length("/status/channels").is_some_and(|count| count > MOST) {
+        return None;
+    }
     let default = if name.is_empty() {
         manifest.text_or_empty("/status/defaultChannel")
     } else {
@@ -63,6 +70,16 @@ pub fn channel(manifest: &Document, name: &str) -> Option<Document> {
     };
     let index = channels.iter().position(|row| is_it(row.text(0)))?;
     manifest.at(&format!("/status/channels/{index}"))
+}
+
+/// The names of a channel's entries, in their order. None if the package server does not show
+/// entries, or if there are too many.
+#[must_use]
+pub fn entries(channel: &Document) -> Option<Rows> {
+    const LIST: &str = "/entries";
+    let fits =
+        channel.kind(LIST) == Kind::List && channel.length(LIST).is_some_and(|count| count <= MOST);
+    fits.then(|| channel.rows(LIST, &["/name"]))
 }
 
 #[cfg(test)]
@@ -106,5 +123,14 @@ mod tests {
             let of = channel.map(|channel| channel.text_or_empty("/name"));
             assert_eq!(of.as_deref(), found, "{status} {name}");
         }
+        let list = |length| format!("[{}]", vec!["{}"; length].join(","));
+        for (length, is_found) in [(1, true), (16_384, false), (16_385, false)] {
+            let channels = format!(r#"{{"channels":{}}}"#, list(length));
+            let found = channel(&manifest(&channels), "");
+            assert_eq!(found.is_some(), is_found, "{length}");
+            let channel = Document::parse(&format!(r#"{{"entries":{}}}"#, list(length))).unwrap();
+            assert_eq!(entries(&channel).is_some(), length < 16_385, "{length}");
+        }
+        assert!(entries(&Document::parse("{}").unwrap()).is_none());
     }
 }

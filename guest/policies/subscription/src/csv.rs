@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
-use opgate_sdk::go::quote;
 use opgate_sdk::identities::is_collector;
 use opgate_sdk::{Report, Review, is_terminating, rule, rules};
 
+use crate::bounded::quote;
 use crate::reads::SUBSCRIPTIONS;
 use crate::targets::CSV;
 

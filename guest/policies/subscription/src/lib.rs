@@ -18,6 +18,7 @@
 //! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`. A
 //! cluster without OpenShift's kinds has no objects of them.
 
+mod bounded;
 mod csv;
 mod health;
 mod install_plan;

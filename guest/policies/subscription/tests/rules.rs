@@ -1,5 +1,7 @@
 //! What the policy answers: the cases of its rules, and what no case can show.
 
+#![expect(clippy::expect_used, reason = "tests may panic, and so may what they share")]
+
 use std::sync::LazyLock;
 
 use opgate_cases::Case;
@@ -85,7 +87,7 @@ fn found(case: &Case, rule: &str) -> Vec<String> {
 /// Very many entries have as many findings as a verdict has room for, and a count.
 #[test]
 fn lists_of_very_many_wrong_entries_are_counted() {
-    let many = 20_000;
+    let many = 16_384;
     let mounts = case("SUB-14", "a mount without a volume", |object| {
         object["spec"]["config"]["volumeMounts"] = json!(vec![json!({"name": "nope"}); many]);
     });
@@ -100,6 +102,57 @@ fn lists_of_very_many_wrong_entries_are_counted() {
         let found = found(&case, rule);
         assert!(found.len() > Report::ROOM / 2, "{rule}");
         assert!(found.iter().any(|m| m.contains("more findings of this rule")), "{rule}");
+    }
+}
+
+/// Longer lists than an answer has room for are not evaluated, and are no error of the policy.
+#[test]
+fn lists_of_too_many_entries_are_not_evaluated() {
+    let many = 16_385;
+    let at = |pointer: &'static str| {
+        move |object: &mut Value| {
+            let list = object.pointer_mut(pointer).expect("a list");
+            *list = json!(vec![json!({}); many]);
+        }
+    };
+    for (rule, name, pointer) in [
+        ("SUB-14", "a mount without a volume", "/spec/config/volumeMounts"),
+        ("SUB-15", "another path", "/spec/config/volumes"),
+        ("SUB-15", "another path", "/spec/config/volumes/0/configMap/items"),
+        ("SUB-16", "one", "/spec/config/env"),
+        ("SUB-21", "an empty role", "/spec/config/env"),
+        ("SUB-26", "names that are none", "/spec/clusterServiceVersionNames"),
+    ] {
+        let case = case(rule, name, at(pointer));
+        assert_eq!(found(&case, rule), [""; 0], "{rule} {pointer}");
+        let skipped = verdict(&POLICY, &case).skipped;
+        assert!(skipped.iter().any(|skipped| skipped.rule == rule), "{rule} {pointer}");
+    }
+}
+
+/// No object has such a name, and a message has no room for it.
+#[test]
+fn texts_of_any_size_are_judged() {
+    let long = "\u{1}".repeat(1 << 20);
+    let fields = ["name", "source", "sourceNamespace", "channel", "startingCSV"];
+    let mut case = case("SUB-01", "no such source", |object| {
+        for field in fields {
+            object["spec"][field] = json!(long);
+        }
+        object["spec"]["installPlanApproval"] = json!(long);
+    });
+    for operation in ["CREATE", "UPDATE"] {
+        case.operation = operation;
+        let verdict = verdict(&POLICY, &case);
+        let rules: Vec<_> = verdict.violations.iter().map(|found| found.rule.as_str()).collect();
+        for rule in ["SUB-01", "SUB-02", "SUB-09", "SUB-10"] {
+            assert!(rules.contains(&rule), "{operation} {rules:?}");
+        }
+        assert!(verdict.violations.iter().all(|found| found.message.len() <= 4_096));
+        case.old.clone_from(&case.object);
+        for field in ["source", "sourceNamespace", "installPlanApproval"] {
+            case.old.as_mut().expect("an object")["spec"][field] = json!("a");
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use opgate_sdk::schema::{required, type_error};
 use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
 
 use super::{approves, is_approved};
+use crate::bounded::{self, TOO_MANY};
 use crate::subscription::approval::unsupported;
 use crate::targets::INSTALL_PLAN;
 
@@ -57,6 +58,7 @@ rule! {
     /// "Manual"`
     SUB_26: Deny {
         on: [INSTALL_PLAN: Create | Update],
+        may_skip: true,
         source: "OCP 4.12 L1937-1943, L1951-1961; OCP 4.15 L1451-1582; api crds/operators.coreos.com_installplans.yaml",
     }
 }
@@ -80,7 +82,9 @@ fn types(plan: &Document, report: &mut Report<'_>) {
         report.add(&SUB_26, "spec.approval", unsupported("spec.approval", &approval));
     }
     let list = "/spec/clusterServiceVersionNames";
-    let names = plan.rows(list, &[""]);
+    let Some(names) = bounded::rows(plan, list, &[""]) else {
+        return report.skip_part(&SUB_26, "spec.clusterServiceVersionNames", TOO_MANY);
+    };
     let wrong = names.iter().enumerate().filter(|(_, row)| row.kind(0) != Kind::Text);
     report.add_each(&SUB_26, wrong, |(index, row)| {
         let field = format!("spec.clusterServiceVersionNames[{index}]");

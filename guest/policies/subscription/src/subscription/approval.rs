@@ -1,10 +1,10 @@
 //! Whether updates are installed by themselves or wait for somebody.
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Level, Report, is_terminating, rule, rules, schema};
 
 use super::{Subscription, is_manual};
+use crate::bounded::quote;
 use crate::reads::{AUTHENTICATIONS, SUBSCRIPTIONS};
 use crate::targets::SUBSCRIPTION;
 

@@ -10,12 +10,12 @@
 //! The package server may be down, and a catalog may not show the package yet. Then the rules are
 //! not evaluated; nothing is concluded from what is not there.
 
-use opgate_sdk::go::quote;
 use opgate_sdk::install_modes::InstallModes;
 use opgate_sdk::{Document, Kind, Report, Rule, operator_groups, package_manifests, rule, rules};
 use opgate_upstream::version::Version;
 
 use super::{Subscription, channel};
+use crate::bounded::quote;
 use crate::reads::{GROUPS, MANIFESTS, NAMESPACES};
 use crate::targets::SUBSCRIPTION;
 
@@ -141,13 +141,18 @@ rule! {
     }
 }
 
+/// There are four install modes. Of a catalog that lists very many nothing is concluded.
+const MODES: u32 = 64;
+
 impl Subscription<'_> {
     fn install_modes(&self, group: &Document, channel: Option<&Document>, report: &mut Report<'_>) {
-        let modes = channel.map(|it| InstallModes::at(it, "/currentCSVDesc/installModes"));
-        let Some(modes) = modes.filter(|modes| !modes.is_empty()) else {
+        let list = "/currentCSVDesc/installModes";
+        let is_some = |it: &&Document| it.length(list).is_some_and(|n| (1..=MODES).contains(&n));
+        let Some(channel) = channel.filter(is_some) else {
             let why = "the PackageManifest does not show install modes of the channel";
             return report.skip(&SUB_06, "spec.channel", why);
         };
+        let modes = InstallModes::at(channel, list);
         let targets = operator_groups::targets(group, &NAMESPACES);
         let Some(targets) = report.answer(&[&SUB_06], "Namespaces", targets) else { return };
         if targets.is_empty() {
@@ -292,7 +297,7 @@ impl Subscription<'_> {
             if channel.text_or_empty("/currentCSV") == csv || entry(channel, csv).is_some() {
                 return;
             }
-            if channel.kind("/entries") != Kind::List {
+            if package_manifests::entries(channel).is_none() {
                 let why = "the PackageManifest does not show the entries of the channel";
                 return report.skip(&SUB_13, STARTING, why);
             }
@@ -308,7 +313,7 @@ impl Subscription<'_> {
 
 /// The place of a version among the entries of a channel.
 fn entry(channel: &Document, csv: &str) -> Option<usize> {
-    channel.rows("/entries", &["/name"]).iter().position(|row| row.text(0) == Some(csv))
+    package_manifests::entries(channel)?.iter().position(|row| row.text(0) == Some(csv))
 }
 
 rule! {

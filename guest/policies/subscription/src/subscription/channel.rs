@@ -6,10 +6,10 @@
 
 use std::cmp::Ordering;
 
-use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
 use super::Subscription;
+use crate::bounded::quote;
 use crate::targets::SUBSCRIPTION;
 
 rules![SUB_11];

@@ -3,6 +3,7 @@
 use opgate_sdk::{Kind, Report, Rows, Rule, rule, rules};
 
 use super::Subscription;
+use crate::bounded::{self, TOO_MANY};
 use crate::targets::SUBSCRIPTION;
 
 rules![SUB_16, SUB_21, SUB_22];
@@ -18,7 +19,13 @@ impl Subscription<'_> {
         if !is_new && !self.touches(&["name"]) {
             return;
         }
-        let env = self.object.rows(ENV, &["/name", "/value", "/valueFrom"]);
+        let columns = ["/name", "/value", "/valueFrom"];
+        let Some(env) = bounded::rows(self.object, ENV, &columns) else {
+            for rule in [&SUB_16, &SUB_21, &SUB_22] {
+                report.skip(rule, FIELD, TOO_MANY);
+            }
+            return;
+        };
         if is_new {
             proxy(&env, report);
         }
@@ -62,6 +69,7 @@ rule! {
     /// not set`
     SUB_16: Warn {
         on: [SUBSCRIPTION: Create | Update],
+        may_skip: true,
         source: "OCP 4.12 L7340-7389; OCP 4.15 L5190-5235; OCP 4.5 L2560-2565",
     }
 }
@@ -112,6 +120,7 @@ rule! {
     SUB_21: Deny {
         on: [SUBSCRIPTION: Create | Update],
         off_until: ["/subscription/tokenAuthPackages"],
+        may_skip: true,
         source: "OCP 4.15 L3723-3737, L4211-4223, L16266",
     }
 }
@@ -154,6 +163,7 @@ rule! {
     SUB_22: Deny {
         on: [SUBSCRIPTION: Create | Update],
         off_until: ["/subscription/tokenAuthPackages"],
+        may_skip: true,
         source: "OCP 4.15 L3739-3759, L4225-4245, L16764-16766",
     }
 }

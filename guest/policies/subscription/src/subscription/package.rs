@@ -1,10 +1,10 @@
 //! The package of a Subscription, and what else there is of it in the namespace.
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
-use opgate_sdk::go::quote;
 use opgate_sdk::{Report, is_terminating, rule, rules};
 
 use super::Subscription;
+use crate::bounded::quote;
 use crate::reads::{CSVS, SUBSCRIPTIONS};
 use crate::targets::SUBSCRIPTION;
 

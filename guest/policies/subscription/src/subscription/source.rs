@@ -1,9 +1,9 @@
 //! The catalog source that a Subscription names.
 
-use opgate_sdk::go::quote;
 use opgate_sdk::{Report, escape, hub, rule, rules, schema};
 
 use super::Subscription;
+use crate::bounded::quote;
 use crate::reads::CATALOG_SOURCES;
 use crate::targets::SUBSCRIPTION;
 
@@ -243,9 +243,13 @@ rule! {
 
 impl Subscription<'_> {
     fn is_curated(&self, report: &mut Report<'_>) {
-        let list = format!("/subscription/allowedSources/{}", escape(self.namespace()));
         let settings = self.review.settings;
-        if !report.is_on(&SUB_24) || !settings.has(&list) {
+        // No namespace has a longer name, and no pointer is longer than 4 KiB.
+        if !report.is_on(&SUB_24) || self.namespace().len() > 253 {
+            return;
+        }
+        let list = format!("/subscription/allowedSources/{}", escape(self.namespace()));
+        if !settings.has(&list) {
             return;
         }
         let (namespace, source) = (&self.source_namespace, &self.source);

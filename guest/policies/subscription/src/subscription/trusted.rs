@@ -11,6 +11,7 @@ use opgate_sdk::{Document, Kind, Report, Row, Rows, rule, rules};
 
 use super::Subscription;
 use super::volumes::VOLUMES;
+use crate::bounded::{self, TOO_MANY};
 use crate::reads::CONFIG_MAPS;
 use crate::targets::SUBSCRIPTION;
 
@@ -88,9 +89,11 @@ impl Subscription<'_> {
         if !report.is_on(&SUB_15) || !self.review.touches_json(self.object, VOLUMES) {
             return;
         }
-        let volumes = self.object.rows(VOLUMES, &COLUMNS);
+        let Some(volumes) = bounded::rows(self.object, VOLUMES, &COLUMNS) else {
+            return report.skip(&SUB_15, "spec.config.volumes", TOO_MANY);
+        };
         let labelled = self.labelled(&volumes, report);
-        let old = self.review.spares().map(Old::of);
+        let old = self.review.spares().and_then(Old::of);
         for (at, row) in volumes.iter().enumerate() {
             let is_labelled = row.text(OF).is_some_and(|name| labelled.contains(name));
             if !(is_trusted(row) || is_labelled)
@@ -127,7 +130,9 @@ impl Subscription<'_> {
     fn items(&self, at: usize, report: &mut Report<'_>) {
         let list = format!("{VOLUMES}/{at}/configMap/items");
         let field = format!("spec.config.volumes[{at}].configMap.items");
-        let items = self.object.rows(&list, &["/key", "/path"]);
+        let Some(items) = bounded::rows(self.object, &list, &["/key", "/path"]) else {
+            return report.skip(&SUB_15, &field, TOO_MANY);
+        };
         if items.iter().any(|item| is_right(item.text(0), item.text(1))) {
             return;
         }
@@ -162,11 +167,12 @@ struct Old<'d> {
 }
 
 impl<'d> Old<'d> {
-    fn of(object: &'d Document) -> Self {
-        let rows = object.rows(VOLUMES, &["/name"]);
+    /// None if there were too many.
+    fn of(object: &'d Document) -> Option<Self> {
+        let rows = bounded::rows(object, VOLUMES, &["/name"])?;
         let places =
             rows.iter().enumerate().filter_map(|(at, row)| Some((row.text(0)?.to_owned(), at)));
-        Self { object, places: places.collect() }
+        Some(Self { object, places: places.collect() })
     }
 
     /// Whether a volume was there before, as it is now.

@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::ReadError;
-use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Rows, rule, rules};
 
 use super::Subscription;
+use crate::bounded::{self, TOO_MANY, quote};
 use crate::reads::CSVS;
 use crate::targets::SUBSCRIPTION;
 
@@ -19,8 +19,9 @@ rules![SUB_14];
 
 pub(super) const VOLUMES: &str = "/spec/config/volumes";
 const MOUNTS: &str = "/spec/config/volumeMounts";
+const FIELD: &str = "spec.config.volumeMounts";
 
-/// More deployments than any Operator has: those of one that has more are not looked through.
+/// More deployments than any Operator has. One that has more is not looked through.
 const DEPLOYMENTS: u32 = 1_024;
 
 rule! {
@@ -71,9 +72,10 @@ struct Mounts {
 }
 
 impl Mounts {
-    fn of(subscription: &Document) -> Self {
-        let names = |list: &str| subscription.rows(list, &["/name"]);
-        Self { mounts: names(MOUNTS), volumes: names(VOLUMES) }
+    /// None if a list is too long.
+    fn of(subscription: &Document) -> Option<Self> {
+        let names = |list: &str| bounded::rows(subscription, list, &["/name"]);
+        Some(Self { mounts: names(MOUNTS)?, volumes: names(VOLUMES)? })
     }
 
     /// The mounts without a volume, with their places.
@@ -91,13 +93,14 @@ fn names(rows: &Rows) -> impl Iterator<Item = &str> {
 
 impl Subscription<'_> {
     pub(super) fn volumes(&self, report: &mut Report<'_>) {
-        let all = Mounts::of(self.object);
+        let Some(all) = Mounts::of(self.object) else {
+            return report.skip(&SUB_14, FIELD, TOO_MANY);
+        };
         let mut dangling = all.dangling();
         if dangling.is_empty() || !report.is_on(&SUB_14) {
             return;
         }
-        if let Some(old) = self.review.spares() {
-            let old = Mounts::of(old);
+        if let Some(old) = self.review.spares().and_then(Mounts::of) {
             let old: BTreeSet<&str> = old.dangling().into_iter().map(|(_, name)| name).collect();
             dangling.retain(|(_, name)| !old.contains(name));
         }
@@ -107,16 +110,16 @@ impl Subscription<'_> {
         match self.of_operator() {
             Ok(Known::Volumes(known)) => dangling.retain(|(_, name)| !known.contains(*name)),
             Ok(Known::TooMany) => {
-                let why = "the ClusterServiceVersion has more deployments than can be evaluated";
-                return report.skip(&SUB_14, "spec.config.volumeMounts", why);
+                let why = "the ClusterServiceVersion has more volumes than can be evaluated";
+                return report.skip(&SUB_14, FIELD, why);
             }
             Err(_) => {
                 let why = "the cluster's ClusterServiceVersions are not available";
-                report.skip_part(&SUB_14, "spec.config.volumeMounts", why);
+                report.skip_part(&SUB_14, FIELD, why);
             }
         }
         report.add_each(&SUB_14, dangling, |(at, name)| {
-            let field = format!("spec.config.volumeMounts[{at}].name");
+            let field = format!("{FIELD}[{at}].name");
             let name = quote(name);
             (field, format!("volumeMount {name} references a volume that does not exist"))
         });
@@ -137,7 +140,10 @@ impl Subscription<'_> {
                 return Ok(Known::TooMany);
             }
             for deployment in csv.items(deployments) {
-                let volumes = deployment.rows("/spec/template/spec/volumes", &["/name"]);
+                let list = "/spec/template/spec/volumes";
+                let Some(volumes) = bounded::rows(&deployment, list, &["/name"]) else {
+                    return Ok(Known::TooMany);
+                };
                 known.extend(names(&volumes).map(str::to_owned));
             }
         }
