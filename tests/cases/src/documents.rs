@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{Entry, change, named};
 
+/// Kinds of documents that stand for a folder.
+const FOLDERS: [&str; 3] = ["RegistryBundle", "PlainBundle", "OperatorProject"];
+
 /// A folder as a document, and its paths in the order of the document.
 pub(crate) fn folder(
     folder: Value,
@@ -33,8 +36,8 @@ pub(crate) fn folder(
             directories.insert(path.split_at(end).0.to_owned());
         }
     }
-    let kind = kinds.iter().find(|kind| ["RegistryBundle", "PlainBundle"].contains(kind));
-    let kind = kind.unwrap_or_else(|| panic!("{whose}: the policy does not look at bundles"));
+    let kind = kinds.iter().find(|kind| FOLDERS.contains(kind));
+    let kind = kind.unwrap_or_else(|| panic!("{whose}: the policy does not look at folders"));
     let files: Vec<_> = files.iter().map(|(path, content)| file(path, content)).collect();
     let mut document = json!({
         "apiVersion": "opgate.dev/v1alpha1",

@@ -1,0 +1,240 @@
+//! Annotations of any object: what Ansible Operators read of custom resources, and values that are no
+//! strings.
+//!
+//! ```text
+//! files ───────────────▶ in_files ────┬▶ reconcile period, artifacts, verbosity
+//! requests, where a ──▶ in_requests ──┘
+//! setting names kinds   in_files ──────▶ values of annotations and labels
+//! ```
+
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{Document, Report, Review, escape, rule, rules};
+use opgate_upstream::go::duration;
+use opgate_upstream::json::{self, Kind};
+
+use crate::targets::{CUSTOM_RESOURCE, MANIFEST};
+
+rules![MSC_10, MSC_11, MSC_20];
+
+/// Bytes of a value in a message.
+const SHOWN: usize = 256;
+const PERIOD: &str = "ansible.operator-sdk/reconcile-period";
+const NUMBERS: [&str; 2] =
+    ["ansible.operator-sdk/max-runner-artifacts", "ansible.sdk.operatorframework.io/verbosity"];
+
+/// An object in files.
+pub(crate) fn in_files(review: &Review<'_>, report: &mut Report<'_>) {
+    // A document that stands for files is no manifest.
+    if review.request.resource().group == "opgate.dev" {
+        return;
+    }
+    let Some(object) = review.subject() else { return };
+    of_ansible(review, object, report);
+    for map in ["annotations", "labels"] {
+        values(review, object, map, report);
+    }
+}
+
+/// A custom resource of a kind that the settings name.
+pub(crate) fn in_requests(review: &Review<'_>, report: &mut Report<'_>) {
+    // Of files, every object is judged already.
+    if review.settings.boolean("/files") == Some(true) {
+        return;
+    }
+    let Some(object) = review.subject() else { return };
+    let asked = review.request.resource();
+    let is_named = |kind: &String| {
+        let named = kind.split_once('/');
+        named.is_some_and(|(group, resource)| {
+            group == asked.group && (resource == "*" || resource == asked.resource)
+        })
+    };
+    if review.settings.texts("/misc/customResources").iter().any(is_named) {
+        of_ansible(review, object, report);
+    }
+}
+
+/// The value of an annotation that the rules have to judge.
+fn changed(review: &Review<'_>, object: &Document, annotation: &str) -> Option<String> {
+    let pointer = format!("/metadata/annotations/{}", escape(annotation));
+    let value = object.text(&pointer)?;
+    review.touches_json(object, &pointer).then_some(value)
+}
+
+fn of_ansible(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    if let Some(period) = changed(review, object, PERIOD)
+        && !is_period(&period)
+    {
+        let value = quote(&shortened(&period, SHOWN));
+        let message = format!("annotation {PERIOD} {value} is not a duration");
+        report.add(&MSC_10, format!("metadata.annotations[{PERIOD}]"), message);
+    }
+    for name in NUMBERS {
+        if let Some(number) = changed(review, object, name)
+            && !number.parse::<i64>().is_ok_and(|number| number >= 0)
+        {
+            let value = quote(&shortened(&number, SHOWN));
+            let message = format!("annotation {name} {value} is not a non-negative integer");
+            report.add(&MSC_11, format!("metadata.annotations[{name}]"), message);
+        }
+    }
+}
+
+rule! {
+    /// the reconcile period of a custom resource is a duration
+    ///
+    /// The annotation `ansible.operator-sdk/reconcile-period` is a duration as Go writes them, such
+    /// as `30s` or `1h30m`, or a number, which means seconds. A block `annotations` outside of
+    /// `metadata` has no effect and is not judged. In files, every object is judged. The webhook
+    /// gets no requests for the rule unless the setting `misc.customResources` names kinds, such as
+    /// `cache.example.com/memcacheds`. An UPDATE is judged where it changes the annotation.
+    ///
+    /// # Why
+    ///
+    /// An Ansible Operator that cannot read the period reports an error and does not reconcile the
+    /// object (OpenShift 4.12, Operators, *Custom resource files* of Ansible-based Operators).
+    ///
+    /// # Repair
+    ///
+    /// Write a number with a unit: `ns`, `us`, `ms`, `s`, `m` or `h`. Quote it, because the value
+    /// of an annotation is a string.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {ansible.operator-sdk/reconcile-period: "30s"}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {ansible.operator-sdk/reconcile-period: "soon"}}
+    /// ```
+    ///
+    /// `message: annotation ansible.operator-sdk/reconcile-period "soon" is not a duration`
+    MSC_10: Warn {
+        on: [MANIFEST: Create | Update, CUSTOM_RESOURCE: Create | Update],
+        source: "OCP 4.12 L14207-14227, L14368-14376, L14802-14822; OCP 4.15 L10739-10805",
+    }
+}
+
+fn is_period(text: &str) -> bool {
+    let is_number = !text.is_empty()
+        && text
+            .strip_prefix(['-', '+'])
+            .unwrap_or(text)
+            .bytes()
+            .all(|b| b == b'.' || b.is_ascii_digit());
+    duration::check(text).is_ok() || is_number && duration::check(&format!("{text}s")).is_ok()
+}
+
+rule! {
+    /// the number of artifacts and the verbosity of a custom resource are numbers
+    ///
+    /// The annotations `ansible.operator-sdk/max-runner-artifacts` and
+    /// `ansible.sdk.operatorframework.io/verbosity` are whole numbers that are not negative. In
+    /// files, every object is judged. The webhook gets no requests for the rule unless the setting
+    /// `misc.customResources` names kinds. An UPDATE is judged by the annotations that it changes.
+    ///
+    /// # Why
+    ///
+    /// An Ansible Operator ignores another value, and uses that of `watches.yaml` or the default
+    /// (OpenShift 4.12, Operators, *Advanced options* and *Enabling verbose debugging in logs*).
+    ///
+    /// # Repair
+    ///
+    /// Write a number. Quote it, because the value of an annotation is a string.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {ansible.sdk.operatorframework.io/verbosity: "4"}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {annotations: {ansible.operator-sdk/max-runner-artifacts: "-1"}}
+    /// ```
+    ///
+    /// `message: annotation ansible.operator-sdk/max-runner-artifacts "-1" is not a non-negative
+    /// integer`
+    MSC_11: Warn {
+        on: [MANIFEST: Create | Update, CUSTOM_RESOURCE: Create | Update],
+        source: "OCP 4.12 L14432-14448, L15099-15108",
+    }
+}
+
+rule! {
+    /// values of annotations and labels are strings
+    ///
+    /// In every manifest, no value in `metadata.annotations` and `metadata.labels` is a list, an
+    /// object, a number or a boolean. `null` stands for an empty string. Only files are judged: an
+    /// API server takes no such object. Rules that read a list in an annotation read it as if it
+    /// were its JSON text.
+    ///
+    /// # Why
+    ///
+    /// An API server refuses the object. Examples of the documents have lost quotes in some
+    /// editions (OpenShift 4.15, Operators, *Operator metadata annotations*), and YAML takes `true`
+    /// and `1` for what they look like.
+    ///
+    /// # Repair
+    ///
+    /// Put the value in quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// operators.openshift.io/infrastructure-features: '["disconnected", "proxy-aware"]'
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// operators.openshift.io/infrastructure-features: ["disconnected", "proxy-aware"]
+    /// ```
+    ///
+    /// `message: metadata.annotations[operators.openshift.io/infrastructure-features] must be a
+    /// string`
+    MSC_20: Warn {
+        on: [MANIFEST: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L19465-19490, L20803, L21715; OCP 4.15 L14344, L14394, L14420, L15843",
+    }
+}
+
+/// Bytes of a map that can be read. An answer of the host holds 4 MiB.
+const SIZE: u32 = 3 << 20;
+
+fn values(review: &Review<'_>, object: &Document, map: &str, report: &mut Report<'_>) {
+    let pointer = format!("/metadata/{map}");
+    let Some(length) = object.length(&pointer).filter(|length| *length > 0) else { return };
+    if !review.touches_json(object, &pointer) {
+        return;
+    }
+    let field = format!("metadata.{map}");
+    if object.size(&pointer).is_some_and(|size| size > SIZE) {
+        let why = format!("{length} {map} are too large to be evaluated");
+        return report.skip_part(&MSC_20, &field, &why);
+    }
+    let raw = object.raw(&pointer).unwrap_or_default();
+    let mut wrong = Vec::new();
+    let mut more = 0_usize;
+    // The host has checked that it is JSON.
+    let _ = json::each_child(&raw, |value| {
+        let Some(key) = value.key.filter(|_| !matches!(value.kind, Kind::Text | Kind::Null)) else {
+            return;
+        };
+        if wrong.len() < Report::ROOM {
+            wrong.push(shortened(&json::decoded(key), SHOWN));
+        } else {
+            more = more.saturating_add(1);
+        }
+    });
+    for key in wrong {
+        let field = format!("{field}[{key}]");
+        report.add(&MSC_20, &field, format!("{field} must be a string"));
+    }
+    report.add_more(&MSC_20, more);
+}

@@ -1,0 +1,73 @@
+//! Performance profiles and the version of control groups, each against the other.
+
+use opgate_sdk::cluster::Query;
+use opgate_sdk::{Report, Review, rule, rules};
+
+use crate::reads::{NODE_CONFIGS, PERFORMANCE_PROFILES};
+use crate::targets::{NODE_CONFIG, PERFORMANCE_PROFILE};
+
+rules![MSC_17];
+
+const MODE: &str = "/spec/cgroupMode";
+const MESSAGE: &str =
+    "Enabling cgroup v2 is not recommended if you are using performance profiles.";
+
+rule! {
+    /// cgroup v2 and performance profiles are not combined
+    ///
+    /// If `spec.cgroupMode` of the Node `cluster` of `config.openshift.io` is `v2`, there is no
+    /// PerformanceProfile. A PerformanceProfile is judged when it is created, the Node where it
+    /// changes the mode. The rule is off until `rules` gives it a level. Without a cluster it is
+    /// not evaluated.
+    ///
+    /// # Why
+    ///
+    /// With cgroup v2, CPU load balancing cannot be disabled, so that a profile does not have the
+    /// effect that its author expects (OpenShift 4.12, Operators, *Node Tuning Operator*).
+    ///
+    /// # Repair
+    ///
+    /// Set `spec.cgroupMode` to `v1`, or do without the profile.
+    ///
+    /// # Accepted
+    ///
+    /// `cgroupMode: v1` with a PerformanceProfile.
+    ///
+    /// # Rejected
+    ///
+    /// `cgroupMode: v2` with a PerformanceProfile.
+    ///
+    /// `message: Enabling cgroup v2 is not recommended if you are using performance profiles.`
+    MSC_17: Warn {
+        on: [PERFORMANCE_PROFILE: Create | Update, NODE_CONFIG: Create | Update],
+        reads: [PERFORMANCE_PROFILES, NODE_CONFIGS],
+        off_until: [],
+        source: "OCP 4.12 L25656",
+    }
+}
+
+pub(crate) fn of_profile(review: &Review<'_>, report: &mut Report<'_>) {
+    // That there is a profile is all that counts of it.
+    if review.subject().is_none() || review.spares().is_some() || !report.is_on(&MSC_17) {
+        return;
+    }
+    let mode = NODE_CONFIGS.get("", "cluster");
+    let Some(config) = report.answer(&[&MSC_17], "Node configurations", mode) else { return };
+    if config.is_some_and(|config| config.text(MODE).as_deref() == Some("v2")) {
+        report.add(&MSC_17, "metadata.name", MESSAGE);
+    }
+}
+
+pub(crate) fn of_nodes(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject().filter(|_| report.is_on(&MSC_17)) else { return };
+    if review.name(object) != "cluster"
+        || object.text(MODE).as_deref() != Some("v2")
+        || !review.touches_json(object, MODE)
+    {
+        return;
+    }
+    let any = PERFORMANCE_PROFILES.any(Query::default());
+    if report.answer(&[&MSC_17], "PerformanceProfiles", any) == Some(true) {
+        report.add(&MSC_17, "spec.cgroupMode", MESSAGE);
+    }
+}

@@ -1,0 +1,145 @@
+//! What Operators ask of the Cloud Credential Operator.
+
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{Document, Kind, Report, Review, escape, rule, rules};
+
+use crate::targets::CREDENTIALS_REQUEST;
+
+rules![MSC_14, MSC_15];
+
+const NAMESPACE: &str = "openshift-cloud-credential-operator";
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    // The namespace of an object does not change. A file may leave it to whoever applies it.
+    let namespace = review.namespace();
+    if review.spares().is_none() && !namespace.is_empty() && namespace != NAMESPACE {
+        let message =
+            "create CredentialsRequest objects in namespace openshift-cloud-credential-operator";
+        report.add(&MSC_14, "metadata.namespace", message);
+    }
+    token(review, object, report);
+}
+
+rule! {
+    /// a CredentialsRequest is in the namespace of the Cloud Credential Operator
+    ///
+    /// The namespace is `openshift-cloud-credential-operator`. A file that names no namespace is
+    /// not judged. The namespace of an object does not change, so an UPDATE is not judged.
+    ///
+    /// # Why
+    ///
+    /// The documents put all requests there (OpenShift 4.15, Operators, *Token
+    /// authentication*): the tool `ccoctl` and administrators look for them in this namespace. The
+    /// Secret for the Operator is made in the namespace of `spec.secretRef`.
+    ///
+    /// # Repair
+    ///
+    /// Change `metadata.namespace`, and name the namespace of the Operator in `spec.secretRef`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// metadata: {name: my-operator, namespace: openshift-cloud-credential-operator}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// metadata: {name: my-operator, namespace: my-operator}
+    /// ```
+    ///
+    /// `message: create CredentialsRequest objects in namespace
+    /// openshift-cloud-credential-operator`
+    MSC_14: Warn {
+        on: [CREDENTIALS_REQUEST: Create | Update],
+        source: "OCP 4.15 L16311-16327",
+    }
+}
+
+rule! {
+    /// a CredentialsRequest has what token authentication needs
+    ///
+    /// With the setting `cluster.tokenAuth: aws-sts`, `spec.providerSpec.stsIAMRoleARN` and
+    /// `spec.cloudTokenPath` are not empty. With `azure-workload-id`, that holds for
+    /// `azureClientID`, `azureTenantID`, `azureRegion` and `azureSubscriptionID` of
+    /// `spec.providerSpec`, and for `spec.cloudTokenPath`. Names in `providerSpec` are compared
+    /// without case. A request whose `providerSpec.kind` is that of another cloud is not judged.
+    /// The rule is off until the setting is there. An UPDATE is judged by the fields that it
+    /// changes.
+    ///
+    /// # Why
+    ///
+    /// On a cluster with short-lived tokens, the Cloud Credential Operator makes the Secret only
+    /// for a request that has these fields (OpenShift 4.15, Operators, *Token
+    /// authentication*). The Operator waits for a Secret that never appears.
+    ///
+    /// # Repair
+    ///
+    /// Add what is missing. Operators get the values as environment variables from their
+    /// Subscription, such as `ROLEARN`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   cloudTokenPath: /var/run/secrets/openshift/serviceaccount/token
+    ///   providerSpec: {kind: AWSProviderSpec, stsIAMRoleARN: "arn:aws:iam::1:role/x"}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same without `cloudTokenPath`.
+    ///
+    /// `message: CredentialsRequest "my-operator" lacks spec.cloudTokenPath required for token
+    /// authentication`
+    MSC_15: Warn {
+        on: [CREDENTIALS_REQUEST: Create | Update],
+        off_until: ["/cluster/tokenAuth"],
+        may_skip: true,
+        source: "OCP 4.15 L16170, L16182, L16286-16365, L16411-16419, L16778-16788",
+    }
+}
+
+const SPEC: &str = "/spec/providerSpec";
+const PATH: &str = "/spec/cloudTokenPath";
+/// More members do not fit into the memory of a call. There are about ten.
+const MEMBERS: u32 = 1_024;
+
+fn token(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
+    let (kind, needed): (_, &[&str]) =
+        match review.settings.text_or_empty("/cluster/tokenAuth").as_str() {
+            "aws-sts" => ("AWSProviderSpec", &["stsIAMRoleARN"]),
+            "azure-workload-id" => (
+                "AzureProviderSpec",
+                &["azureClientID", "azureTenantID", "azureRegion", "azureSubscriptionID"],
+            ),
+            _ => return,
+        };
+    let own = object.text_or_empty(&format!("{SPEC}/kind"));
+    if !(own.is_empty() || own == kind) {
+        return;
+    }
+    if object.kind(SPEC) == Kind::Object && object.length(SPEC) > Some(MEMBERS) {
+        report.skip(&MSC_15, "spec.providerSpec", "spec.providerSpec has too many members");
+        return;
+    }
+    let is_text = |object: &Document, pointer: &str| !object.text_or_empty(pointer).is_empty();
+    let mut lacks = |field: &str| {
+        let name = quote(&shortened(&review.name(object), 256));
+        let message =
+            format!("CredentialsRequest {name} lacks {field} required for token authentication");
+        report.add(&MSC_15, field, message);
+    };
+    let members = if object.kind(SPEC) == Kind::Object { object.keys(SPEC) } else { Vec::new() };
+    let is_changed = review.touches_json(object, SPEC);
+    for name in needed.iter().filter(|_| is_changed) {
+        let mut same = members.iter().filter(|member| member.eq_ignore_ascii_case(name));
+        if !same.any(|member| is_text(object, &format!("{SPEC}/{}", escape(member)))) {
+            lacks(&format!("spec.providerSpec.{name}"));
+        }
+    }
+    if !is_text(object, PATH) && review.touches_json(object, PATH) {
+        lacks("spec.cloudTokenPath");
+    }
+}

@@ -1,0 +1,73 @@
+//! The topologies that the platform shows to Operators.
+
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{Report, Review, rule, rules};
+
+use crate::targets::INFRASTRUCTURE_STATUS;
+
+rules![MSC_09];
+
+/// What the documents list.
+const TOPOLOGIES: [&str; 2] = ["HighlyAvailable", "SingleReplica"];
+const FIELDS: [&str; 2] = ["controlPlaneTopology", "infrastructureTopology"];
+/// Bytes of a value in a message.
+const SHOWN: usize = 256;
+
+rule! {
+    /// the topology of the cluster is one that Operators know
+    ///
+    /// `status.controlPlaneTopology` and `status.infrastructureTopology` of an Infrastructure are
+    /// each `HighlyAvailable` or `SingleReplica`, or one of the setting `misc.topologies`, or
+    /// empty. Only writes of the status are judged, and only by the fields that they change.
+    ///
+    /// # Why
+    ///
+    /// Operators choose the number of replicas of their workloads by these fields, and know the
+    /// documented values (OpenShift 4.12, Operators, *High-availability or single-node cluster
+    /// detection and support*). Newer platforms have more of them, such as `External`.
+    ///
+    /// # Repair
+    ///
+    /// If the platform has other topologies, list them in `misc.topologies`, and make sure that the
+    /// Operators on the cluster know them.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// status: {controlPlaneTopology: HighlyAvailable, infrastructureTopology: HighlyAvailable}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// status: {controlPlaneTopology: DualReplica}
+    /// ```
+    ///
+    /// `message: status.controlPlaneTopology "DualReplica" is not one of HighlyAvailable,
+    /// SingleReplica`
+    MSC_09: Warn {
+        on: [INFRASTRUCTURE_STATUS: Update],
+        source: "OCP 4.12 L22858-22861; OCP 4.15 L17454-17458",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    const SETTING: &str = "/misc/topologies";
+    let Some(object) = review.subject() else { return };
+    let known = if review.settings.has(SETTING) {
+        review.settings.texts(SETTING)
+    } else {
+        TOPOLOGIES.map(str::to_owned).into()
+    };
+    for field in FIELDS {
+        let pointer = format!("/status/{field}");
+        let value = object.text_or_empty(&pointer);
+        let is_known = value.is_empty() || known.contains(&value);
+        if !is_known && review.touches_json(object, &pointer) {
+            let value = quote(&shortened(&value, SHOWN));
+            let known = known.join(", ");
+            let message = format!("status.{field} {value} is not one of {known}");
+            report.add(&MSC_09, format!("status.{field}"), message);
+        }
+    }
+}

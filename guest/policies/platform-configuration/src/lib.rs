@@ -1,0 +1,88 @@
+//! Policy `platform-configuration`: the configuration of the OpenShift platform, and of the projects
+//! in which Operators are written.
+//!
+//! ```text
+//! kinds of OpenShift ────────▶ one module for each ─▶ report
+//! ClusterRole, ConfigMap,
+//! Secret, StorageClass ──────▶ one module for each; conditions keep nearly all away
+//! any object in files ───────▶ annotations   what Ansible Operators read, values that are no strings
+//! custom resources, by name ─▶ annotations   the same for requests, where a setting names kinds
+//! OperatorProject ───────────▶ watches       watches.yaml of a project
+//! ```
+//!
+//! A cluster without OpenShift has few of these kinds, and no rule asks for more than the object,
+//! except the three that compare it with another one.
+
+mod aggregation;
+mod annotations;
+mod cgroup;
+mod credentials;
+mod infrastructure;
+mod machine_autoscaler;
+mod machine_config;
+mod monitoring;
+mod operator_source;
+mod preview;
+mod pull_secret;
+mod rbac;
+mod reads;
+mod samples;
+mod singletons;
+mod storage_class;
+mod targets;
+mod trusted_ca;
+mod watches;
+
+use targets as on;
+
+opgate_sdk::policy! {
+    name: "platform-configuration",
+    title: "the configuration of the platform and of Operator projects does what it says",
+    rules: [
+        aggregation::RULES,
+        annotations::RULES,
+        cgroup::RULES,
+        credentials::RULES,
+        infrastructure::RULES,
+        machine_autoscaler::RULES,
+        machine_config::RULES,
+        monitoring::RULES,
+        operator_source::RULES,
+        preview::RULES,
+        pull_secret::RULES,
+        samples::RULES,
+        singletons::RULES,
+        storage_class::RULES,
+        trusted_ca::RULES,
+        watches::RULES,
+    ],
+    routes: [
+        on::CLUSTER_ROLE => aggregation::judge,
+        on::CONFIG_MAP => trusted_ca::judge,
+        on::SECRET => pull_secret::judge,
+        on::CLUSTER_AUTOSCALER => singletons::judge,
+        on::SAMPLES_CONFIG => singletons::judge,
+        on::ETCD => singletons::judge,
+        on::CLUSTER_INGRESS => singletons::judge,
+        on::MACHINE_AUTOSCALER => machine_autoscaler::judge,
+        on::IMAGE_STREAM => samples::judge,
+        on::TEMPLATE => samples::judge,
+        on::STORAGE_CLASS => storage_class::judge,
+        on::MACHINE_CONFIG => machine_config::judge,
+        on::INFRASTRUCTURE_STATUS => infrastructure::judge,
+        on::MANIFEST => annotations::in_files,
+        on::CUSTOM_RESOURCE => annotations::in_requests,
+        on::PROJECT => watches::judge,
+        on::CREDENTIALS_REQUEST => credentials::judge,
+        on::OPERATOR_SOURCE => operator_source::judge,
+        on::PERFORMANCE_PROFILE => cgroup::of_profile,
+        on::NODE_CONFIG => cgroup::of_nodes,
+        on::SERVICE_MONITOR => monitoring::judge,
+        on::BUNDLE => preview::judge,
+        on::BUNDLE_DEPLOYMENT => preview::judge,
+        on::PLATFORM_OPERATOR => preview::judge,
+        on::OPERATOR => preview::judge,
+        on::CATALOG => preview::judge,
+    ],
+    settings: include_str!("settings.json"),
+}

@@ -1,0 +1,66 @@
+//! Namespaces whose metrics the monitoring of the cluster collects.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Report, Review, rule, rules};
+
+use crate::reads::NAMESPACES;
+use crate::targets::SERVICE_MONITOR;
+
+rules![MSC_18];
+
+rule! {
+    /// the monitoring of the cluster reads the ServiceMonitor
+    ///
+    /// The namespace of a new ServiceMonitor has the label `openshift.io/cluster-monitoring:
+    /// "true"`. The rule is off until `rules` gives it a level, because the monitoring of user
+    /// workloads reads namespaces without the label. Without a cluster, or if the cluster does not
+    /// show the namespace, it is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// The Prometheus of the cluster looks only into namespaces with this label (OpenShift 4.12,
+    /// Operators, *Exposing custom metrics for Go-based Operators*). Metrics of other namespaces
+    /// are missing in it.
+    ///
+    /// # Repair
+    ///
+    /// Label the namespace: `oc label namespace my-operator
+    /// openshift.io/cluster-monitoring="true"`.
+    ///
+    /// # Accepted
+    ///
+    /// A ServiceMonitor in a namespace with the label.
+    ///
+    /// # Rejected
+    ///
+    /// A ServiceMonitor in the namespace `my-operator` without it.
+    ///
+    /// `message: namespace "my-operator" is not labelled openshift.io/cluster-monitoring="true"`
+    MSC_18: Warn {
+        on: [SERVICE_MONITOR: Create],
+        reads: [NAMESPACES],
+        off_until: [],
+        may_skip: true,
+        source: "OCP 4.12 L9281, L23072-23074",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    if review.subject().is_none() || !report.is_on(&MSC_18) {
+        return;
+    }
+    let name = review.namespace();
+    let namespace = NAMESPACES.get("", name);
+    let Some(namespace) = report.answer(&[&MSC_18], "Namespaces", namespace) else { return };
+    let Some(namespace) = namespace else {
+        report.skip(&MSC_18, "metadata.namespace", "the namespace is not known");
+        return;
+    };
+    let label = namespace.text("/metadata/labels/openshift.io~1cluster-monitoring");
+    if label.as_deref() != Some("true") {
+        let name = quote(name);
+        let message =
+            format!("namespace {name} is not labelled openshift.io/cluster-monitoring=\"true\"");
+        report.add(&MSC_18, "metadata.namespace", message);
+    }
+}

@@ -1,0 +1,57 @@
+//! The global pull secret. The rule compares, and nothing of the content leaves this module.
+
+use opgate_sdk::{Report, Review, rule, rules};
+
+use crate::targets::SECRET;
+
+rules![MSC_03];
+
+rule! {
+    /// an update of the global pull secret is announced
+    ///
+    /// An UPDATE of the Secret `pull-secret` in the namespace `openshift-config` leaves `data` as
+    /// it is. The webhook gets such requests only if the setting `misc.globalPullSecret` is `true`,
+    /// and no requests for other Secrets. The finding has nothing of the content.
+    ///
+    /// # Why
+    ///
+    /// The Machine Config Operator brings the new pull secret to all nodes, which can limit the
+    /// usability of the cluster meanwhile (OpenShift 4.12, Operators, *Accessing images for
+    /// Operators from private registries*).
+    ///
+    /// # Repair
+    ///
+    /// Change it in a maintenance window. If only some namespaces need the credentials, put a
+    /// Secret into each of them, and name it in `imagePullSecrets` of their service accounts.
+    ///
+    /// # Accepted
+    ///
+    /// An update of the labels.
+    ///
+    /// # Rejected
+    ///
+    /// An update of `data[.dockerconfigjson]`.
+    ///
+    /// `message: Cluster resources must adjust to the new global pull secret, which can temporarily
+    /// limit the usability of the cluster.`
+    MSC_03: Warn {
+        on: [SECRET: Update],
+        source: "OCP 4.12 L9643-9673",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let (Some(object), Some(old)) = (review.subject(), review.updates_from()) else { return };
+    if review.namespace() != "openshift-config" || review.name(object) != "pull-secret" {
+        return;
+    }
+    // Files may have `stringData`, which API servers merge into `data`.
+    let changed = ["data", "stringData"].into_iter().find(|member| {
+        let pointer = format!("/{member}");
+        !object.equal(&pointer, old, &pointer)
+    });
+    if let Some(changed) = changed {
+        let message = "Cluster resources must adjust to the new global pull secret, which can temporarily limit the usability of the cluster.";
+        report.add(&MSC_03, changed, message);
+    }
+}

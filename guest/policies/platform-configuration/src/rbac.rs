@@ -1,0 +1,296 @@
+//! The rules of a ClusterRole, and which of the permissions of one role others grant.
+//!
+//! ```text
+//! role ─▶ Grants ─▶ wanted: each verb on each resource ─┐
+//! roles of the cluster ─▶ Grants ──────────────────────┴▶ Coverage: what nobody grants
+//! ```
+//!
+//! A role may list thousands of verbs, groups and resources, of which every combination counts. What
+//! is too much to compare has no answer.
+
+use std::collections::HashMap;
+
+use opgate_sdk::Document;
+use opgate_upstream::json::{self, Kind};
+
+/// Combinations of one role that are compared. The largest role of Kubernetes has 1,200.
+const WANTED: usize = 10_000;
+/// Steps of one comparison, of which a million take about 10 ms.
+const STEPS: usize = 500_000;
+/// Bytes of the rules of a role, and of all roles with which it is compared. The memory of a call
+/// holds about 30 times as much, and a short text takes ten times its size.
+const OWN: u32 = 512 << 10;
+const OTHERS: u32 = 768 << 10;
+
+/// A rule of a role.
+#[derive(Debug, Default)]
+pub(crate) struct Grant {
+    groups: Vec<String>,
+    resources: Vec<String>,
+    verbs: Vec<String>,
+    /// Of which objects; of all if it is empty.
+    names: Vec<String>,
+}
+
+/// The bytes that are left to be read.
+pub(crate) struct Room(u32);
+
+impl Room {
+    /// For the rules of one role.
+    pub(crate) fn of_one() -> Self {
+        Self(OWN)
+    }
+
+    /// For the rules of all roles of the cluster that are asked for.
+    pub(crate) fn of_others() -> Self {
+        Self(OTHERS)
+    }
+}
+
+/// The rules of a role; none if they are too large.
+pub(crate) fn grants(role: &Document, room: &mut Room) -> Option<Vec<Grant>> {
+    const RULES: &str = "/rules";
+    room.0 = room.0.checked_sub(role.size(RULES).unwrap_or_default())?;
+    let raw = role.raw(RULES).unwrap_or_default();
+    let mut grants = Vec::new();
+    // The host has checked that it is JSON.
+    let _ = json::each_child(&raw, |rule| {
+        let mut grant = Grant::default();
+        if rule.key.is_none() {
+            let _ = json::each_child(rule.raw, |member| {
+                let list = match member.key.map(json::decoded).as_deref() {
+                    Some("apiGroups") => &mut grant.groups,
+                    Some("resources") => &mut grant.resources,
+                    Some("verbs") => &mut grant.verbs,
+                    Some("resourceNames") => &mut grant.names,
+                    _ => return,
+                };
+                *list = texts(member.raw);
+            });
+            grants.push(grant);
+        }
+    });
+    Some(grants)
+}
+
+fn texts(raw: &[u8]) -> Vec<String> {
+    let mut texts = Vec::new();
+    let _ = json::each_child(raw, |item| {
+        if item.key.is_none() && item.kind == Kind::Text {
+            texts.push(json::text(item.raw));
+        }
+    });
+    texts
+}
+
+fn has(list: &[String], text: &str) -> bool {
+    list.iter().any(|one| one == "*" || one == text)
+}
+
+/// One verb on one resource.
+#[derive(Debug)]
+pub(crate) struct Wanted<'g> {
+    /// Index of the rule, and of the verb in it.
+    pub(crate) place: (usize, usize),
+    grant: &'g Grant,
+    group: &'g str,
+    resource: &'g str,
+    pub(crate) verb: &'g str,
+}
+
+impl Wanted<'_> {
+    /// `crontabs.stable.example.com`, as `kubectl` names resources.
+    pub(crate) fn resource(&self) -> String {
+        if self.group.is_empty() {
+            self.resource.to_owned()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
+    }
+}
+
+/// What a role grants, each combination once for each rule; none if it is too much.
+pub(crate) fn wanted(grants: &[Grant]) -> Option<Vec<Wanted<'_>>> {
+    let count = |grant: &Grant| {
+        grant.groups.len().saturating_mul(grant.resources.len()).saturating_mul(grant.verbs.len())
+    };
+    let all = grants.iter().map(count).fold(0_usize, usize::saturating_add);
+    if all > WANTED {
+        return None;
+    }
+    let mut wanted = Vec::with_capacity(all);
+    for (index, grant) in grants.iter().enumerate() {
+        for (number, verb) in grant.verbs.iter().enumerate() {
+            for group in &grant.groups {
+                for resource in &grant.resources {
+                    let place = (index, number);
+                    wanted.push(Wanted { place, grant, group, resource, verb });
+                }
+            }
+        }
+    }
+    Some(wanted)
+}
+
+/// What is left to be granted.
+pub(crate) struct Coverage<'w> {
+    wanted: &'w [Wanted<'w>],
+    is_granted: Vec<bool>,
+    by_resource: HashMap<&'w str, Vec<usize>>,
+    steps: usize,
+}
+
+impl<'w> Coverage<'w> {
+    pub(crate) fn new(wanted: &'w [Wanted<'w>]) -> Self {
+        let mut by_resource: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (index, one) in wanted.iter().enumerate() {
+            by_resource.entry(one.resource).or_default().push(index);
+        }
+        Self { wanted, is_granted: vec![false; wanted.len()], by_resource, steps: STEPS }
+    }
+
+    /// The resources that are wanted, and those that stand for all.
+    pub(crate) fn resources(&self) -> Vec<String> {
+        let own = self.by_resource.keys().map(|resource| (*resource).to_owned());
+        let subs = self.by_resource.keys().filter_map(|resource| resource.split_once('/'));
+        let mut all: Vec<_> = own.chain(subs.map(|(_, sub)| format!("*/{sub}"))).collect();
+        all.push("*".to_owned());
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Takes the rules of a role into account. Gives whether there are steps left.
+    pub(crate) fn add(&mut self, grants: &[Grant]) -> bool {
+        grants.iter().all(|grant| self.add_one(grant).is_some())
+    }
+
+    fn spend(&mut self, steps: usize) -> Option<()> {
+        self.steps = self.steps.checked_sub(steps)?;
+        Some(())
+    }
+
+    fn add_one(&mut self, grant: &Grant) -> Option<()> {
+        self.spend(grant.resources.len().saturating_add(1))?;
+        for resource in &grant.resources {
+            let indexes: Vec<usize> = if resource == "*" {
+                (0..self.wanted.len()).collect()
+            } else if let Some(sub) = resource.strip_prefix("*/") {
+                self.spend(self.by_resource.len())?;
+                let is_sub = |wanted: &&str| wanted.split_once('/').is_some_and(|(_, s)| s == sub);
+                let found = self.by_resource.iter().filter(|(wanted, _)| is_sub(wanted));
+                found.flat_map(|(_, indexes)| indexes.iter().copied()).collect()
+            } else {
+                self.by_resource.get(resource.as_str()).cloned().unwrap_or_default()
+            };
+            let each = grant.groups.len().saturating_add(grant.verbs.len()).saturating_add(1);
+            self.spend(indexes.len().saturating_mul(each))?;
+            for index in indexes {
+                let Some(one) = self.wanted.get(index) else { continue };
+                if !has(&grant.groups, one.group) || !has(&grant.verbs, one.verb) {
+                    continue;
+                }
+                if !grant.names.is_empty() {
+                    let names = &one.grant.names;
+                    self.spend(names.len().saturating_mul(grant.names.len()))?;
+                    let is_within = |name: &String| grant.names.contains(name);
+                    if names.is_empty() || !names.iter().all(is_within) {
+                        continue;
+                    }
+                }
+                if let Some(is_granted) = self.is_granted.get_mut(index) {
+                    *is_granted = true;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// What nobody grants, each verb on each resource once.
+    pub(crate) fn missing(&self) -> Vec<&'w Wanted<'w>> {
+        let mut known = std::collections::HashSet::new();
+        let all = self.wanted.iter().zip(&self.is_granted);
+        let missing = all.filter(|(_, is_granted)| !**is_granted).map(|(wanted, _)| wanted);
+        missing.filter(|one| known.insert((one.group, one.resource, one.verb))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn role(rules: &str) -> Vec<Grant> {
+        grants(&Document::parse(&format!(r#"{{"rules":{rules}}}"#)).unwrap(), &mut Room::of_one())
+            .unwrap()
+    }
+
+    fn missing(wants: &str, has: &str) -> Vec<String> {
+        let wants = role(wants);
+        let wanted = wanted(&wants).unwrap();
+        let mut coverage = Coverage::new(&wanted);
+        assert!(coverage.add(&role(has)));
+        coverage.missing().iter().map(|one| format!("{} {}", one.verb, one.resource())).collect()
+    }
+
+    #[test]
+    fn wildcards_and_names_grant_what_kubernetes_says() {
+        let get = r#"[{"apiGroups":["a.b"],"resources":["c","c/status"],"verbs":["get"]}]"#;
+        let none: [&str; 0] = [];
+        for (wants, has, expected) in [
+            (get, "[]", &["get c.a.b", "get c/status.a.b"][..]),
+            (get, r#"[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]"#, &none),
+            (
+                get,
+                r#"[{"apiGroups":["a.b"],"resources":["*/status"],"verbs":["get"]}]"#,
+                &["get c.a.b"],
+            ),
+            (
+                get,
+                r#"[{"apiGroups":[""],"resources":["*"],"verbs":["get"]}]"#,
+                &["get c.a.b", "get c/status.a.b"],
+            ),
+            (
+                get,
+                r#"[{"apiGroups":["a.b"],"resources":["*"],"verbs":["get"],"resourceNames":["x"]}]"#,
+                &["get c.a.b", "get c/status.a.b"],
+            ),
+            (
+                r#"[{"apiGroups":[""],"resources":["pods"],"verbs":["get"],"resourceNames":["x"]}]"#,
+                r#"[{"apiGroups":[""],"resources":["pods"],"verbs":["get"],"resourceNames":["x","y"]}]"#,
+                &none,
+            ),
+            (
+                r#"[{"apiGroups":[""],"resources":["pods"],"verbs":["*"]}]"#,
+                r#"[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]"#,
+                &["* pods"],
+            ),
+            (
+                r#"[1,null,{"apiGroups":7,"verbs":[7]},{"nonResourceURLs":["/x"],"verbs":["get"]}]"#,
+                "{}",
+                &none,
+            ),
+        ] {
+            assert_eq!(missing(wants, has), expected, "{wants} {has}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_has_no_answer() {
+        let many = |n: usize| {
+            let list: Vec<_> = (0..n).map(|n| format!("\"n{n}\"")).collect();
+            list.join(",")
+        };
+        let all = many(30);
+        let grants =
+            role(&format!(r#"[{{"apiGroups":[{all}],"resources":[{all}],"verbs":[{all}]}}]"#));
+        assert!(wanted(&grants).is_none());
+        let all = many(20);
+        let grants =
+            role(&format!(r#"[{{"apiGroups":[{all}],"resources":[{all}],"verbs":[{all}]}}]"#));
+        let wanted = wanted(&grants).unwrap();
+        let mut coverage = Coverage::new(&wanted);
+        assert!(coverage.add(&grants));
+        assert!(coverage.missing().is_empty());
+        assert!(!coverage.add(&grants) || !coverage.add(&grants));
+    }
+}

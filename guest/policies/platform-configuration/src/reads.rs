@@ -1,0 +1,37 @@
+//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
+//! nothing is watched for rules that are off.
+
+use opgate_sdk::{ClusterRead, Index};
+
+use crate::targets::{CONFIG, PERFORMANCE, RBAC};
+
+/// ClusterRoles, found by the resources that they are about.
+pub(crate) static CLUSTER_ROLES: ClusterRead = ClusterRead {
+    group: RBAC,
+    version: "v1",
+    resource: "clusterroles",
+    fields: &["/rules", "/aggregationRule"],
+    indexes: &[Index { name: "resource", field: "/rules/*/resources/*", separator: "" }],
+    ..ClusterRead::EMPTY
+};
+
+/// Performance profiles, of which only counts whether there are any.
+pub(crate) static PERFORMANCE_PROFILES: ClusterRead = ClusterRead {
+    group: PERFORMANCE,
+    version: "v2",
+    resource: "performanceprofiles",
+    ..ClusterRead::EMPTY
+};
+
+/// The configuration of the nodes.
+pub(crate) static NODE_CONFIGS: ClusterRead = ClusterRead {
+    group: CONFIG,
+    version: "v1",
+    resource: "nodes",
+    fields: &["/spec/cgroupMode"],
+    ..ClusterRead::EMPTY
+};
+
+/// Namespaces, of which only the labels count.
+pub(crate) static NAMESPACES: ClusterRead =
+    ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };

@@ -1,0 +1,353 @@
+//! `watches.yaml` in the project of an Ansible or Helm Operator.
+//!
+//! ```text
+//! OperatorProject ─▶ its first document ─▶ entries ─▶ Entry: members by name, without case
+//!                                                      ├─▶ MSC-12   role and playbook
+//!                                                      └─▶ MSC-13   names, path, types
+//! ```
+//!
+//! The Operators read the file as Go's JSON decoder does, after a conversion from YAML: names match
+//! without case, the last one of a name counts, numbers and booleans become strings where a string
+//! is wanted, and unknown members are ignored. Ansible Operators replace `$NAME` and `${NAME}` by
+//! environment variables before that. What such a value becomes is not known here, so it is taken
+//! for right.
+
+use std::collections::HashSet;
+
+use opgate_sdk::go::shortened;
+use opgate_sdk::{Level, Report, Review, rule, rules};
+use opgate_upstream::go::{duration, folds_to};
+use opgate_upstream::json::{self, Child, Kind};
+
+use crate::targets::PROJECT;
+
+rules![MSC_12, MSC_13];
+
+/// The one file of the document that stands for a project.
+const FILE: &str = "/spec/files/0";
+const FIELD: &str = "spec.files[0]";
+/// Bytes of the file as JSON. An answer of the host holds 4 MiB.
+const SIZE: u32 = 2 << 20;
+/// Bytes of a value in a message.
+const SHOWN: usize = 256;
+
+rule! {
+    /// an entry of watches.yaml has a role or a playbook
+    ///
+    /// No entry of `watches.yaml` has both `role` and `playbook`. Empty strings count as absent.
+    ///
+    /// # Why
+    ///
+    /// The fields are mutually exclusive (OpenShift 4.12, Operators, *watches.yaml file*). The
+    /// Operator runs the playbook and ignores the role, without an error.
+    ///
+    /// # Repair
+    ///
+    /// Remove one of them. A playbook can call roles.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// - {version: v1alpha1, group: test1.example.com, kind: Test1, role: /opt/ansible/roles/Test1}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// - version: v1alpha1
+    ///   group: test1.example.com
+    ///   kind: Test1
+    ///   role: /opt/ansible/roles/Test1
+    ///   playbook: /opt/ansible/playbook.yml
+    /// ```
+    ///
+    /// `message: role and playbook are mutually exclusive for test1.example.com/v1alpha1 Test1`
+    MSC_12: Deny {
+        on: [PROJECT: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L14269-14282; OCP 4.15 L10739-10805",
+    }
+}
+
+rule! {
+    /// an Operator can read its watches.yaml
+    ///
+    /// The first document of `watches.yaml` is a list. Each entry has a `group`, a `version` and a
+    /// `kind` that are not empty, and no two entries have the same ones. It has a `role`, a
+    /// `playbook` or a `chart`. `reconcilePeriod` is a duration such as `5s`, or 0. `manageStatus`,
+    /// `watchDependentResources`, `watchClusterScopedResources`, `snakeCaseParameters`,
+    /// `watchAnnotationsChanges` and `markUnsafe` are booleans, `maxRunnerArtifacts` and
+    /// `maxConcurrentReconciles` whole numbers, `vars`, `selector`, `overrideValues` and
+    /// `finalizer` maps, `blacklist` is a list. Values of `overrideValues` are no lists and no
+    /// maps. A `finalizer` has a `name`, and a `role`, a `playbook` or `vars`. Names are compared
+    /// without case, and a value with a `$` stands for an environment variable and is taken for
+    /// right. Entries are counted from 0. A file that cannot be read is denied.
+    ///
+    /// # Why
+    ///
+    /// The Operator reads the file when it starts, and stops at the first error (OpenShift 4.12,
+    /// Operators, *watches.yaml file*; `internal/ansible/watches` of ansible-operator-plugins,
+    /// `pkg/watches` of helm-operator-plugins). Only the missing group is no error for it, but then
+    /// it watches a kind of the core group.
+    ///
+    /// # Repair
+    ///
+    /// Correct the entry.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// - {group: a.b, version: v1, kind: K, playbook: p.yml, reconcilePeriod: 0}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// - {version: v1, kind: K, role: r}
+    /// ```
+    ///
+    /// `message: watches.yaml entry 0: group must not be empty`
+    MSC_13: Warn {
+        on: [PROJECT: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L14237-14466, L15169-15173, L15636-15743, L16738-16744, L19661-19678; operator-framework/ansible-operator-plugins internal/ansible/watches/watches.go; operator-framework/helm-operator-plugins pkg/watches/watches.go",
+    }
+}
+
+/// A project is judged as it is, whether it is new or was published before.
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.object else { return };
+    if let Some(why) = object.text(&format!("{FILE}/error/message")) {
+        let message = format!("watches.yaml cannot be read: {why}");
+        return report.add_as(Level::Deny, &MSC_13, format!("{FIELD}.error"), message);
+    }
+    if let Some(why) = object.text(&format!("{FILE}/twice/message")) {
+        let message = format!("watches.yaml: {why}; the last one counts");
+        report.add(&MSC_13, format!("{FIELD}.twice"), message);
+    }
+    let (pointer, field) = (format!("{FILE}/documents/0"), format!("{FIELD}.documents[0]"));
+    if object.size(&pointer).is_some_and(|size| size > SIZE) {
+        let why = "watches.yaml is too large to be evaluated";
+        report.skip(&MSC_12, &field, why);
+        return report.skip(&MSC_13, &field, why);
+    }
+    // A file without a document has no entries.
+    let Some(raw) = object.raw(&pointer) else { return };
+    if json::kind(&raw) != Some(Kind::List) {
+        return report.add(&MSC_13, &field, "watches.yaml: must be a list of entries");
+    }
+    let mut file = File { field: &field, known: HashSet::new(), report };
+    let mut index = 0_usize;
+    // The host has checked that it is JSON.
+    let _ = json::each_child(&raw, |entry| {
+        file.entry(index, &entry);
+        index = index.saturating_add(1);
+    });
+}
+
+/// The members of a map, in the order of the names; the last one of a name counts.
+struct Members<'j, const N: usize>([Option<Child<'j>>; N]);
+
+impl<'j, const N: usize> Members<'j, N> {
+    fn of(raw: &'j [u8], names: [&str; N]) -> Self {
+        let mut found = [const { None }; N];
+        let _ = json::each_child(raw, |child| {
+            let Some(key) = child.key.map(json::decoded) else { return };
+            let at = names.iter().position(|name| folds_to(&key, name));
+            if let Some(found) = at.and_then(|at| found.get_mut(at)) {
+                *found = (child.kind != Kind::Null).then_some(child);
+            }
+        });
+        Self(found)
+    }
+
+    fn get(&self, at: usize) -> Option<&Child<'j>> {
+        self.0.get(at)?.as_ref()
+    }
+
+    /// A value as a string; empty if there is none.
+    fn text(&self, at: usize) -> String {
+        match self.get(at) {
+            Some(child) if child.kind == Kind::Text => json::text(child.raw),
+            Some(child) if is_scalar(child) => String::from_utf8_lossy(child.raw).into_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// A map with something in it.
+    fn map(&self, at: usize) -> Option<&'j [u8]> {
+        let map = self.get(at).filter(|child| child.kind == Kind::Object)?.raw;
+        let mut any = false;
+        let _ = json::each_child(map, |_| any = true);
+        any.then_some(map)
+    }
+}
+
+fn is_scalar(child: &Child<'_>) -> bool {
+    !matches!(child.kind, Kind::List | Kind::Object)
+}
+
+/// Whether an environment variable decides what the value is.
+fn is_variable(child: &Child<'_>) -> bool {
+    child.kind == Kind::Text && child.raw.contains(&b'$')
+}
+
+/// The members of an entry.
+const MEMBERS: [&str; 20] = [
+    "group",
+    "version",
+    "kind",
+    "role",
+    "playbook",
+    "chart",
+    PERIOD,
+    VALUES,
+    FINALIZER,
+    "manageStatus",
+    "watchDependentResources",
+    "watchClusterScopedResources",
+    "snakeCaseParameters",
+    "watchAnnotationsChanges",
+    "markUnsafe",
+    "maxRunnerArtifacts",
+    "maxConcurrentReconciles",
+    "vars",
+    "selector",
+    "blacklist",
+];
+const PERIOD: &str = "reconcilePeriod";
+const VALUES: &str = "overrideValues";
+const FINALIZER: &str = "finalizer";
+
+/// What the value of a member must be, as far as its type says it.
+fn expected(member: &str, found: &Child<'_>) -> Option<&'static str> {
+    let is_whole = || std::str::from_utf8(found.raw).is_ok_and(|n| n.parse::<i64>().is_ok());
+    let (is_right, what) = match member {
+        "group" | "version" | "kind" | "role" | "playbook" | "chart" => {
+            (is_scalar(found), "a string")
+        }
+        "maxRunnerArtifacts" | "maxConcurrentReconciles" => (is_whole(), "a whole number"),
+        "blacklist" => (found.kind == Kind::List, "a list"),
+        "vars" | "selector" | VALUES | FINALIZER => (found.kind == Kind::Object, "a map"),
+        // It has a format besides.
+        PERIOD => (matches!(found.kind, Kind::Text | Kind::Number), "a duration such as 5s, or 0"),
+        _ => (found.kind == Kind::Boolean, "a boolean"),
+    };
+    (!is_right && !is_variable(found)).then_some(what)
+}
+
+struct File<'f, 'r> {
+    field: &'f str,
+    /// Group, version and kind of the entries so far.
+    known: HashSet<[String; 3]>,
+    report: &'f mut Report<'r>,
+}
+
+impl File<'_, '_> {
+    /// Texts of findings that a verdict has no room for are never made: a file can have very many.
+    fn wrong(&mut self, index: usize, member: &str, what: impl FnOnce() -> String) {
+        if self.report.is_full(&MSC_13) {
+            return self.report.add_more(&MSC_13, 1);
+        }
+        let dot = if member.is_empty() { "" } else { "." };
+        let field = format!("{}[{index}]{dot}{member}", self.field);
+        self.report.add(&MSC_13, field, format!("watches.yaml entry {index}: {}", what()));
+    }
+
+    fn entry(&mut self, index: usize, entry: &Child<'_>) {
+        if !matches!(entry.kind, Kind::Object | Kind::Null) {
+            return self.wrong(index, "", || "must be a map".to_owned());
+        }
+        let members = Members::of(entry.raw, MEMBERS);
+        for (at, name) in MEMBERS.into_iter().enumerate() {
+            if let Some(what) = members.get(at).and_then(|found| expected(name, found)) {
+                self.wrong(index, name, || format!("{name} must be {what}"));
+            } else if at < 3 && members.text(at).is_empty() {
+                // The place of a member that is not there is that of the entry.
+                self.wrong(index, name, || format!("{name} must not be empty"));
+            }
+        }
+        let [group, version, kind, role, playbook, chart] =
+            [0, 1, 2, 3, 4, 5].map(|at| members.text(at));
+        self.path(index, &members, [&role, &playbook, &chart]);
+        if role.is_empty() || playbook.is_empty() {
+        } else if self.report.is_full(&MSC_12) {
+            self.report.add_more(&MSC_12, 1);
+        } else {
+            let [group, version, kind] = [&group, &version, &kind].map(|t| shortened(t, SHOWN));
+            let message =
+                format!("role and playbook are mutually exclusive for {group}/{version} {kind}");
+            self.report.add(&MSC_12, format!("{}[{index}].playbook", self.field), message);
+        }
+        self.unique(index, [group, version, kind]);
+        if let Some(period) = members.get(6) {
+            self.period(index, period);
+        }
+        if let Some(values) = members.map(7) {
+            self.values(index, values);
+        }
+        if let Some(finalizer) = members.get(8).filter(|found| found.kind == Kind::Object) {
+            self.finalizer(index, finalizer.raw);
+        }
+    }
+
+    fn path<const N: usize>(&mut self, index: usize, members: &Members<'_, N>, paths: [&str; 3]) {
+        let is_scalar = (3..6).all(|at| members.get(at).is_none_or(is_scalar));
+        if is_scalar && paths.into_iter().all(str::is_empty) {
+            self.wrong(index, "", || "must specify role, playbook or chart".to_owned());
+        }
+    }
+
+    fn unique(&mut self, index: usize, names: [String; 3]) {
+        let [group, version, kind] = &names;
+        if version.is_empty() || kind.is_empty() {
+            return;
+        }
+        if self.known.contains(&names) {
+            self.wrong(index, "", || {
+                let [group, version, kind] = [group, version, kind].map(|t| shortened(t, SHOWN));
+                format!("duplicate GVK: {group}/{version}, Kind={kind}")
+            });
+        } else {
+            self.known.insert(names);
+        }
+    }
+
+    fn period(&mut self, index: usize, found: &Child<'_>) {
+        match found.kind {
+            Kind::Text if !is_variable(found) => {
+                if let Err(why) = duration::check(&json::decoded(found.raw)) {
+                    self.wrong(index, PERIOD, || format!("{PERIOD}: {}", shortened(&why, SHOWN)));
+                }
+            }
+            Kind::Number if found.raw != b"0" => {
+                self.wrong(index, PERIOD, || {
+                    format!("{PERIOD} must be a duration such as 5s, or 0")
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn values(&mut self, index: usize, values: &[u8]) {
+        let _ = json::each_child(values, |value| {
+            let Some(key) = value.key.filter(|_| !is_scalar(&value)) else { return };
+            let name = shortened(&json::decoded(key), SHOWN);
+            let at = format!("{VALUES}[{name}]");
+            self.wrong(index, &at, || format!("{at} must be a string"));
+        });
+    }
+
+    fn finalizer(&mut self, index: usize, finalizer: &[u8]) {
+        let members = Members::of(finalizer, ["name", "role", "playbook", "vars"]);
+        if members.text(0).is_empty() {
+            self.wrong(index, FINALIZER, || "finalizer must have name".to_owned());
+        }
+        let runs = !(members.text(1).is_empty() && members.text(2).is_empty());
+        if !runs && members.map(3).is_none() {
+            self.wrong(index, FINALIZER, || {
+                "finalizer must specify role, playbook or vars".to_owned()
+            });
+        }
+    }
+}
