@@ -1,4 +1,5 @@
-//! A folder as a `RegistryBundle` or a `PlainBundle`: one document with every file in it.
+//! A folder as a `RegistryBundle` or a `PlainBundle`, one document with every file in it, or as an
+//! `OperatorProject`, with the file that makes it one.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +12,7 @@ use super::folder;
 use super::json::{GROUP, VERSION, list, problem, quoted};
 use super::parallel;
 use super::unique;
-use opgate_input::read::Reader;
+use opgate_input::read::{At, Reader};
 
 /// The format of the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +21,19 @@ pub enum BundleKind {
     Registry,
     /// `plain+v0`: manifests.
     Plain,
+    /// The project of an Ansible or Helm Operator.
+    Project,
 }
+
+/// The file from which Ansible and Helm Operators read what they watch.
+pub(super) const WATCHES: &str = "watches.yaml";
 
 impl BundleKind {
     pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Registry => "RegistryBundle",
             Self::Plain => "PlainBundle",
+            Self::Project => "OperatorProject",
         }
     }
 
@@ -34,6 +41,7 @@ impl BundleKind {
         match self {
             Self::Registry => "registrybundles",
             Self::Plain => "plainbundles",
+            Self::Project => "operatorprojects",
         }
     }
 }
@@ -72,6 +80,34 @@ impl Bundle {
             directories: folder.directories,
             links: folder.links,
             compressed,
+        })
+    }
+
+    /// A project, by its folder or by its `watches.yaml`. Other files of a project are left out: they
+    /// are code, templates, and parts that kustomize combines.
+    pub(super) fn project(root: &Path, reader: &Reader) -> anyhow::Result<Self> {
+        let (name, file) = if root.is_dir() {
+            let found = folder::single(root, WATCHES)?;
+            let (folder, entry) = found.ok_or_else(|| {
+                let shown = root.display();
+                anyhow::anyhow!(
+                    "{shown}: there is no {WATCHES} in it: not the project of an Ansible or Helm Operator"
+                )
+            })?;
+            (folder::name(root)?, entry.read(&folder, Expect::Documents, reader))
+        } else {
+            let (path, shown) = (WATCHES.to_owned(), root.display().to_string());
+            let file = File::read(At::Named(root), path, shown, Expect::Documents, reader);
+            (WATCHES.to_owned(), file)
+        };
+        Ok(Self {
+            kind: BundleKind::Project,
+            name,
+            // The Operators take the last one of a name, as a registry does for manifests.
+            files: vec![Arc::new(unique::tolerated(file, reader))],
+            directories: Vec::new(),
+            links: Vec::new(),
+            compressed: None,
         })
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! file ───▶ its first document that says what it is
 //! folder ─┬▶ manifests/ or *.package.yaml in it: a bundle
-//!         ├▶ bundles below it: each of them, and the catalogs beside them ([`super::repository`])
+//!         ├▶ bundles and projects in it: each of them, and the catalogs beside them
+//!         │  ([`super::repository`])
 //!         └▶ the first document in it that says what it is
 //! ```
 
@@ -18,7 +19,7 @@ use super::{template, unique};
 use opgate_input::read::{At, Reader};
 
 /// The kinds that were searched for.
-const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema) and no manifest (apiVersion and kind) found in it; say what it is with --as";
+const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; say what it is with --as";
 
 /// Detects the subjects at a path, or below it.
 ///
@@ -37,8 +38,9 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
         return whole(kind);
     }
     let looks = folder.files.iter().filter(|entry| has_documents(&entry.path)).take(LOOKS);
-    if bundles.are_below() {
-        return Ok(bundles.and_catalogs(&folder, reader));
+    let projects = bundles.projects(&folder, reader);
+    if bundles.are_below() || !projects.is_empty() {
+        return Ok(bundles.and_others(projects, &folder, reader));
     }
     // If it cannot be read, reading the catalog reports that.
     let ignored = Ignore::of(&folder, reader).unwrap_or_default();
@@ -50,8 +52,9 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
         match peek(entry.at(&folder), Path::new(&entry.path), reader, what) {
             // Ignored blobs do not make a catalog.
             Ok(Some(As::Catalog)) if ignored.ignores(&entry.path) => {}
+            // A project is recognised by the name of the file as well.
+            Ok(None | Some(As::Project)) => {}
             Ok(Some(kind)) => return whole(kind),
-            Ok(None) => {}
             Err(_) => broken = broken.or_else(|| complaint(&folder, entry, reader)),
         }
     }
@@ -69,7 +72,7 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     let name = shown.to_string();
     let read = File::read(At::Named(path), name.clone(), name, Expect::Documents, reader);
     anyhow::bail!(template::complaint(&unique::checked(read)).unwrap_or_else(|| format!(
-        "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema); say what it is with --as"
+        "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema) nor a watches.yaml; say what it is with --as"
     )))
 }
 

@@ -184,6 +184,29 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
     Ok(folder)
 }
 
+/// One entry directly in a folder, as [`walk`] finds it, with the folder that it is opened from. None
+/// if there is no file of this name.
+///
+/// # Errors
+/// If the folder itself cannot be read.
+pub fn single(root: &Path, name: &str) -> anyhow::Result<Option<(Folder, Entry)>> {
+    let opened =
+        Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
+    let mut folder =
+        Folder { root: opened, files: Vec::new(), directories: Vec::new(), links: Vec::new() };
+    let (path, full) = (name.to_owned(), root.join(name));
+    match fs::symlink_metadata(&full) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => folder.files.push(Entry::refused(path, Refused::unreadable(&error))),
+        Ok(found) if found.is_dir() => {}
+        Ok(found) if found.is_symlink() => follow(root, vec![(path, full)], &mut folder)?,
+        // What is no regular file is an error when it is opened.
+        Ok(_) => folder.files.push(Entry { path, place: PathBuf::from(name), refused: None }),
+    }
+    let entry = folder.files.pop();
+    Ok(entry.map(|entry| (folder, entry)))
+}
+
 /// Adds the targets of links. Links to folders are not followed: they could form a circle, and a
 /// folder inside the folder is listed already.
 fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> anyhow::Result<()> {
@@ -302,6 +325,28 @@ mod tests {
             }
             assert_eq!(walked.links.iter().any(|link| link == at), expected.is_some(), "{at}");
         }
+    }
+
+    /// As they are found among others, and without a look at those.
+    #[test]
+    fn a_single_entry_is_what_it_is_among_others() {
+        let outside = Temporary::new(&[("secret", "hunter2")]);
+        let folder = Temporary::new(&[("file.yaml", "a: 1\n"), ("folder/x", "")]);
+        let secret = outside.path().join("secret");
+        symlink("file.yaml", folder.path().join("in.yaml")).unwrap();
+        symlink(secret, folder.path().join("out.yaml")).unwrap();
+        let walked = walk(folder.path()).unwrap();
+        for name in ["file.yaml", "in.yaml", "out.yaml"] {
+            let (single, entry) = single(folder.path(), name).unwrap().unwrap();
+            let among = walked.files.iter().find(|entry| entry.path == name).unwrap();
+            assert_eq!((&entry.place, &entry.refused), (&among.place, &among.refused), "{name}");
+            let file = entry.read(&single, Expect::Documents, &Reader::default());
+            assert_eq!(file.text().is_some(), name != "out.yaml", "{name}");
+        }
+        for name in ["folder", "missing"] {
+            assert!(single(folder.path(), name).unwrap().is_none(), "{name}");
+        }
+        assert!(single(&folder.path().join("missing"), "a").is_err());
     }
 
     /// A ConfigMap as it is mounted in a pod.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use opgate_document::{Document, Text};
+use opgate_document::{Document, Text, Value};
 
 use super::content::Expect;
 use super::folder::{Entry, Folder};
@@ -19,6 +19,8 @@ pub enum As {
     Plain,
     /// A file-based catalog: a folder or one file
     Catalog,
+    /// The watches.yaml of an Ansible or Helm Operator: its project, or the file
+    Project,
     /// Kubernetes objects: a file or a folder of files
     Manifest,
 }
@@ -30,6 +32,7 @@ impl As {
             Self::Bundle => "bundle",
             Self::Plain => "plain bundle",
             Self::Catalog => "catalog",
+            Self::Project => "project",
             Self::Manifest => "manifests",
         }
     }
@@ -62,7 +65,18 @@ pub(super) fn what(json: &str) -> Option<As> {
         Some(As::Manifest)
     } else if has("/schema") {
         Some(As::Catalog)
+    } else if document.root().items().take(WATCHES).any(is_watch) {
+        Some(As::Project)
     } else {
         None
     }
+}
+
+/// Entries of a list that are searched.
+const WATCHES: usize = 100;
+
+/// Whether an element of a list says what an Operator runs for which kind.
+fn is_watch(entry: Value<'_>) -> bool {
+    let has = |pointer: &&str| entry.get(pointer).is_some_and(|value| value.text().is_some());
+    ["/version", "/kind"].iter().all(has) && ["/role", "/playbook", "/chart"].iter().any(has)
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PATH ─▶ detect ─┬▶ bundle:   folder ─▶ one document with every file ──┐
+//!                 ├▶ project:  folder ─▶ one document: watches.yaml ────┤
 //!                 ├▶ catalog:  folder less .indexignore ─▶ blobs, by ───┼▶ Subject: reviews ─▶ policies
 //!                 │            package, one document each               │                        │
 //!                 └▶ manifest: objects ─────────────────────────────────┘   Place ◀─ field ◀─────┘
@@ -9,7 +10,8 @@
 //!
 //! Files are read once, on all CPUs, and kept as text. The documents for policies are combined from
 //! parts of them immediately before the evaluation. They have the group `opgate.dev`, the version
-//! `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle` and `FileBasedCatalog`.
+//! `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle`, `OperatorProject` and
+//! `FileBasedCatalog`.
 
 mod bundle;
 mod catalog;

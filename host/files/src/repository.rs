@@ -1,7 +1,8 @@
-//! The bundles and catalogs in a folder with other content, such as a repository.
+//! The bundles, projects and catalogs in a folder with other content, such as a repository.
 //!
 //! ```text
 //! folders ─▶ manifests/ in it, *.package.yaml in it ─▶ bundles, the outer ones
+//! the other folders ─▶ watches.yaml in it, with a PROJECT beside it or by its content ─▶ projects
 //! the other files ─▶ blobs ─▶ their folders, the outer ones ─▶ catalogs
 //! ```
 //!
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use opgate_document::{Document, Text};
 
+use super::bundle::WATCHES;
 use super::content::{has_documents, peek};
 use super::folder::{Entry, Folder};
 use super::ignore::Ignore;
@@ -64,14 +66,40 @@ impl Bundles {
         !self.0.is_empty()
     }
 
-    /// The bundles of a folder and the catalogs beside them, in the order of their paths.
-    pub(super) fn and_catalogs(self, folder: &Folder, reader: &Reader) -> Vec<Found> {
+    /// The folders of projects, which can be around bundles and beside them, but not in them.
+    pub(super) fn projects(&self, folder: &Folder, reader: &Reader) -> Vec<String> {
+        let is_watches = |file: &&Entry| {
+            let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
+            let is_held = || self.0.iter().any(|(bundle, _)| is_within(&file.path, bundle));
+            name == WATCHES && !is_hidden(&file.path) && !is_held()
+        };
+        let found = folder.files.iter().filter(is_watches).take(LOOKS);
+        let found = found.filter(|file| is_project(folder, file, reader));
+        found.map(|file| parent(&file.path).to_owned()).collect()
+    }
+
+    /// The bundles of a folder, its projects, and the catalogs beside the bundles, in the order of
+    /// their paths.
+    pub(super) fn and_others(
+        self,
+        projects: Vec<String>,
+        folder: &Folder,
+        reader: &Reader,
+    ) -> Vec<Found> {
         let Self(mut found) = self;
         let root = folder.root.path();
-        let catalogs = catalogs(folder, &found, reader);
-        found.extend(catalogs.into_iter().map(|path| (path, As::Catalog)));
+        // A project without bundles has charts and other templates, and no catalogs.
+        if !found.is_empty() {
+            let catalogs = catalogs(folder, &found, reader);
+            found.extend(catalogs.into_iter().map(|path| (path, As::Catalog)));
+        }
+        found.extend(projects.into_iter().map(|path| (path, As::Project)));
         found.sort_by_cached_key(|(path, _)| format!("{path}/"));
-        found.into_iter().map(|(path, kind)| Found { path: root.join(path), kind }).collect()
+        let place = |path: String| {
+            // Nothing joined would be a slash.
+            if path.is_empty() { root.to_path_buf() } else { root.join(path) }
+        };
+        found.into_iter().map(|(path, kind)| Found { path: place(path), kind }).collect()
     }
 }
 
@@ -105,6 +133,18 @@ fn has_annotations(folder: &Folder, parent: &str) -> bool {
         || ["annotations.yaml", "annotations.yml"]
             .iter()
             .any(|name| file(folder, &format!("{metadata}/{name}")).is_some())
+}
+
+/// Whether a `watches.yaml` is that of a project: other programs may have such a file.
+fn is_project(folder: &Folder, watches: &Entry, reader: &Reader) -> bool {
+    let parent = parent(&watches.path);
+    let slash = if parent.is_empty() { "" } else { "/" };
+    let looks = || {
+        let found = peek(watches.at(folder), Path::new(&watches.path), reader, what);
+        matches!(found, Ok(Some(As::Project)))
+    };
+    file(folder, &format!("{parent}{slash}PROJECT")).is_some()
+        || watches.refused.is_none() && looks()
 }
 
 /// Whether a folder directly contains objects, and is not the input of kustomize.
@@ -297,6 +337,44 @@ mod tests {
         let expected =
             ["bundle-2 bundle", "bundle/0.1.0 bundle", "legacy bundle", "plain/v1 plain bundle"];
         assert_eq!(found(&files), expected);
+    }
+
+    #[test]
+    fn projects_are_found_by_their_watches() {
+        const ONE: &str = "- version: v1\n  kind: K\n  role: r\n";
+        let cases: [(&[(&str, &str)], &[&str]); 6] = [
+            (
+                &[("watches.yaml", ONE), ("config/samples/a.yaml", OBJECT), ("a.yaml", A)],
+                &[" project"],
+            ),
+            (
+                &[
+                    ("watches.yaml", "# nothing yet\n"),
+                    ("PROJECT", "layout: x\n"),
+                    ("a.yaml", OBJECT),
+                ],
+                &[" project"],
+            ),
+            (&[("watches.yaml", "- a: [\n"), ("PROJECT", "")], &[" project"]),
+            (
+                &[
+                    ("watches.yaml", ONE),
+                    ("bundle/manifests/a.yaml", OBJECT),
+                    ("bundle/manifests/watches.yaml", ONE),
+                    ("catalog/a.yaml", A),
+                ],
+                &[" project", "bundle plain bundle", "catalog catalog"],
+            ),
+            (
+                &[("a/watches.yaml", ONE), ("b/c/watches.yaml", ONE), (".d/watches.yaml", ONE)],
+                &["a project", "b/c project"],
+            ),
+            // Another program's, beside manifests.
+            (&[("watches.yaml", "- path: /etc\n"), ("a.yaml", OBJECT)], &[" manifests"]),
+        ];
+        for (files, expected) in cases {
+            assert_eq!(found(files), expected, "{files:?}");
+        }
     }
 
     /// Files beside a bundle, and the catalogs among them.

@@ -256,7 +256,8 @@ fn advice(config: &PolicyConfig, descriptor: &Descriptor) -> BTreeSet<String> {
 }
 
 /// The settings that the policy gets: its own and, if its schema has such properties, `profile`,
-/// `identities` and `rules` of its configuration. Its own profile and lists have priority. These
+/// `identities` and `rules` of its configuration, and `files` if it is about files and not about
+/// requests. Its own profile and lists have priority. These
 /// rules are `off` whatever the configuration says.
 fn settings(
     configuration: &Configuration,
@@ -269,6 +270,9 @@ fn settings(
     let has = |name: &str| schema.pointer(&format!("/properties/{name}")).is_some();
     if configuration.names_profile && has("profile") {
         settings.entry("profile").or_insert_with(|| configuration.profile.as_str().into());
+    }
+    if config.is_for_files && has("files") {
+        settings.insert("files".to_owned(), Value::Bool(true));
     }
     for (key, users) in configuration.identities.lists() {
         if has(&format!("identities/properties/{key}")) {

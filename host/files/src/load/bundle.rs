@@ -26,11 +26,26 @@ pub(super) fn load(
     anyhow::ensure!(root.is_dir(), "{}: not a folder: name that of the bundle", root.display());
     let bundle = Arc::new(Bundle::read(root, kind, reader)?);
     let old = since.map(|old| Bundle::read(old, kind, reader).map(Arc::new)).transpose()?;
-    // A path that cannot be read must not count as nothing published.
-    let unread = old.iter().flat_map(|old| &old.files).filter_map(|file| template::complaint(file));
-    let unread: Vec<_> = unread.collect();
-    anyhow::ensure!(unread.is_empty(), "{}", unread.join("\n"));
-    let mut requests = vec![Request {
+    if let Some(old) = &old {
+        all_read(old)?;
+    }
+    let mut subject = subject(root, kind, &bundle, old.as_ref());
+    let mut manifests = objects(&bundle);
+    if let Some(old) = &old {
+        manifest::pair(&mut manifests, objects(old));
+    }
+    subject.requests.extend(manifests);
+    Ok(subject)
+}
+
+/// The document that stands for the folder, to be judged.
+pub(super) fn subject(
+    root: &Path,
+    kind: BundleKind,
+    bundle: &Arc<Bundle>,
+    old: Option<&Arc<Bundle>>,
+) -> Subject {
+    let request = Request {
         group: GROUP.to_owned(),
         version: VERSION.to_owned(),
         kind: kind.kind().to_owned(),
@@ -38,23 +53,24 @@ pub(super) fn load(
         namespace: String::new(),
         name: bundle.name.clone(),
         object: Layout::Bundle(bundle.clone()),
-        old: old.clone().map(Layout::Bundle),
+        old: old.cloned().map(Layout::Bundle),
         prefix: String::new(),
-    }];
-    let mut manifests = objects(&bundle);
-    if let Some(old) = &old {
-        manifest::pair(&mut manifests, objects(old));
-    }
-    requests.extend(manifests);
-    let broken = bundle.files.iter().filter(|file| file.broken().is_some()).cloned().collect();
-    let source = root.display().to_string();
-    Ok(Subject {
-        source,
+    };
+    Subject {
+        source: root.display().to_string(),
         kind: kind.kind().to_owned(),
         name: bundle.name.clone(),
-        requests,
-        broken,
-    })
+        requests: vec![request],
+        broken: bundle.files.iter().filter(|file| file.broken().is_some()).cloned().collect(),
+    }
+}
+
+/// What was published must be read: a path that cannot be must not count as nothing published.
+pub(super) fn all_read(old: &Bundle) -> anyhow::Result<()> {
+    let unread = old.files.iter().filter_map(|file| template::complaint(file));
+    let unread: Vec<_> = unread.collect();
+    anyhow::ensure!(unread.is_empty(), "{}", unread.join("\n"));
+    Ok(())
 }
 
 /// The manifests among the files, each with its path in the document.

@@ -3,6 +3,7 @@
 mod bundle;
 mod catalog;
 mod manifest;
+mod project;
 
 use std::path::Path;
 
@@ -38,6 +39,7 @@ pub fn load(
             bundle::load(path, BundleKind::Plain, since, reader).map(|subject| vec![subject])
         }
         As::Catalog => catalog::load(path, since, reader),
+        As::Project => project::load(path, since, reader).map(|subject| vec![subject]),
         As::Manifest => manifest::load(path, since, reader),
     }
 }

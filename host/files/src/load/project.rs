@@ -1,0 +1,119 @@
+//! The project of an Ansible or Helm Operator as one review: of its `watches.yaml`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use opgate_input::read::Reader;
+
+use super::bundle::{all_read, subject};
+use crate::bundle::{Bundle, BundleKind};
+use crate::reviews::Subject;
+
+/// Reads a project, by its folder or by its `watches.yaml`.
+///
+/// # Errors
+/// If there is no such file.
+pub(super) fn load(root: &Path, since: Option<&Path>, reader: &Reader) -> anyhow::Result<Subject> {
+    let project = Arc::new(Bundle::project(root, reader)?);
+    let old = since.map(|old| Bundle::project(old, reader).map(Arc::new)).transpose()?;
+    if let Some(old) = &old {
+        all_read(old)?;
+    }
+    Ok(subject(root, BundleKind::Project, &project, old.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::reviews::Resolver;
+    use crate::testing::Temporary;
+
+    const WATCHES: &str = "---\n# comment\n- version: v1\n  group: a.b\n  kind: K\n  role: r\n  manageStatus: False\n";
+
+    fn object(subject: &Subject) -> Value {
+        let review: Value = serde_json::from_str(&subject.requests[0].review()).unwrap();
+        review["request"]["object"].clone()
+    }
+
+    #[test]
+    fn a_project_is_its_watches() {
+        let folder = Temporary::new(&[
+            ("watches.yaml", WATCHES),
+            ("PROJECT", "layout: x\n"),
+            ("config/crd/a.yaml", "kind: [\n"),
+            ("helm-charts/a/templates/a.yaml", "{{ if }}\n"),
+        ]);
+        let file = folder.path().join("watches.yaml");
+        for path in [folder.path(), &file] {
+            let subject = load(path, None, &Reader::default()).unwrap();
+            assert!(subject.broken.is_empty() && subject.requests.len() == 1);
+            let request = &subject.requests[0];
+            let asked = (request.kind.as_str(), request.resource.as_str());
+            assert_eq!(asked, ("OperatorProject", "operatorprojects"));
+            let files = object(&subject)["spec"]["files"].clone();
+            let entry = json!({"version": "v1", "group": "a.b", "kind": "K", "role": "r", "manageStatus": false});
+            assert_eq!(files[0]["path"], "watches.yaml");
+            assert_eq!(
+                (&files[0]["documents"], files.as_array().unwrap().len()),
+                (&json!([[entry]]), 1)
+            );
+            let mut places = Resolver::new(&request.object);
+            for (field, line, column) in [
+                ("spec.files[0].documents[0][0].manageStatus", 7, 3),
+                ("spec.files[0].documents[0][0].chart", 3, 3),
+                ("spec.files[0].documents[0]", 3, 1),
+            ] {
+                let place = places.place(field).unwrap();
+                assert_eq!((place.line, place.column), (line, column), "{field}");
+                assert_eq!(place.file, file.display().to_string());
+            }
+        }
+        let since = load(folder.path(), Some(folder.path()), &Reader::default()).unwrap();
+        assert!(since.requests[0].review().contains("UPDATE"));
+    }
+
+    /// The documents print dots around parts of files. In front of the first line they are an error.
+    #[test]
+    fn the_end_of_a_document_does_not_matter() {
+        let folder = Temporary::new(&[("watches.yaml", "- kind: K\n  chart: c\n...\n")]);
+        let subject = load(folder.path(), None, &Reader::default()).unwrap();
+        let documents = &object(&subject)["spec"]["files"][0]["documents"];
+        assert_eq!(*documents, json!([[{"kind": "K", "chart": "c"}]]));
+    }
+
+    #[test]
+    fn strange_files_are_told() {
+        let outside = Temporary::new(&[("watches.yaml", WATCHES)]);
+        let folder = Temporary::new(&[("other", "")]);
+        let load = |folder: &Temporary| load(folder.path(), None, &Reader::default());
+        let error = load(&folder).unwrap_err().to_string();
+        assert!(error.ends_with("not the project of an Ansible or Helm Operator"), "{error}");
+        for (content, line, why) in [
+            ("...\n- a: b\n", 1, "not YAML: "),
+            ("- kind: [\n", 1, "not YAML: "),
+            ("- a: b\n\tc: d\n", 2, "not YAML: "),
+            ("\0", 1, "not a text"),
+            ("- role: {{ .Role }}\n", 1, "render it first"),
+        ] {
+            folder.write("watches.yaml", content);
+            let subject = load(&folder).unwrap();
+            let error = &object(&subject)["spec"]["files"][0]["error"];
+            assert_eq!((&error["line"], subject.broken.len()), (&json!(line), 1), "{content:?}");
+            assert!(error["message"].as_str().unwrap().contains(why), "{content:?}: {error}");
+        }
+        folder.write("watches.yaml", "- kind: A\n  kind: B\n");
+        let files = object(&load(&folder).unwrap())["spec"]["files"].clone();
+        assert_eq!(files[0]["documents"], json!([[{"kind": "B"}]]));
+        assert_eq!(files[0]["twice"]["line"], 2);
+        folder.write("watches.yaml", "# nothing\n");
+        assert_eq!(object(&load(&folder).unwrap())["spec"]["files"][0]["documents"], json!([]));
+        let path = folder.path().join("watches.yaml");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("watches.yaml"), &path).unwrap();
+        let error = object(&load(&folder).unwrap())["spec"]["files"][0]["error"].clone();
+        let why = error["message"].as_str().unwrap();
+        assert!(why.starts_with("a symbolic link that leads out of the folder"), "{why}");
+    }
+}
