@@ -1,7 +1,241 @@
-//! Upgrade safety: what the new schemas of a CRD do to objects and clients of the old ones.
+//! Upgrade safety: what a new schema does to the objects and clients of the old one, as
+//! [crdify](https://github.com/kubernetes-sigs/crdify) judges it for OLM 1.0.
+//!
+//! ```text
+//! scope ───────────────────────────────────────────────▶ CRD-18
+//! spec.versions, old and new, by name
+//!   └─ schemas that differ ─▶ tree ─▶ walk ─┬─▶ fields   CRD-19, CRD-20, CRD-21
+//!                                           ├─▶ values   CRD-22, CRD-24, CRD-25
+//!                                           ├─▶ bounds   CRD-23
+//!                                           └─▶ strict   CRD-26 (also between served versions)
+//! ```
+//!
+//! The host compares versions without a copy of them. Only a schema that differs is read (`tree`,
+//! `schema`, `go`); `place` and `change` are what findings say.
 
-use opgate_sdk::{Report, Review, rules};
+mod bounds;
+mod change;
+mod fields;
+mod go;
+mod place;
+mod schema;
+mod strict;
+mod tree;
+mod values;
+mod walk;
 
-rules![];
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) fn judge(_: &Review<'_>, _: &mut Report<'_>) {}
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Report, Review, Rule, rule, rules};
+
+use crate::targets::CRD;
+use bounds::CRD_23;
+use change::Change;
+use fields::{CRD_19, CRD_20, CRD_21};
+use place::Location;
+use schema::Keyword;
+use strict::CRD_26;
+use tree::Tree;
+use values::{CRD_22, CRD_24, CRD_25};
+use walk::Visitor;
+
+rules![CRD_18, CRD_19, CRD_20, CRD_21, CRD_22, CRD_23, CRD_24, CRD_25, CRD_26];
+
+/// Evaluates an UPDATE of a CRD.
+pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let (Some(new), Some(old)) = (review.subject(), review.updates_from()) else { return };
+    scope(review, report, new, old);
+    if is_same(new, "/spec/versions", old, "/spec/versions") {
+        return;
+    }
+    let (news, olds) = (versions(new), versions(old));
+    same_versions(review, report, (new, &news), (old, &olds));
+    if is_wanted(review, report, &CRD_26) {
+        strict::served_versions(report, (new, &news), (old, &olds));
+    }
+}
+
+/// Whether a rule is on. The setting turns off what the configuration has no level for.
+fn is_wanted(review: &Review<'_>, report: &Report<'_>, rule: &'static Rule) -> bool {
+    let is_off = || review.settings.text_or_empty("/crd/upgradeSafety") == "off";
+    report.is_on(rule) && (report.is_configured(rule) || !is_off())
+}
+
+/// Whether Kubernetes decodes two values alike. For the host, an empty list is like nothing,
+/// but it is not a default like no default: the sizes tell these apart.
+fn is_same(new: &Document, pointer: &str, old: &Document, old_pointer: &str) -> bool {
+    new.size(pointer) == old.size(old_pointer) && new.equal(pointer, old, old_pointer)
+}
+
+rule! {
+    /// the scope of a CRD does not change
+    ///
+    /// On UPDATE, `spec.scope` is that of the old CRD. The setting `crd.upgradeSafety` switches CRD-18
+    /// to CRD-25 off, or has them deny.
+    ///
+    /// # Why
+    ///
+    /// The objects of a CRD are stored below their namespaces, or outside of any. After a change of
+    /// the scope no client finds them. The API server refuses the change as well, unless the old
+    /// CRD is not established.
+    ///
+    /// # Repair
+    ///
+    /// Define another kind with the other scope, and move the objects to it.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// scope: Namespaced # before and after
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// scope: Cluster # Namespaced before
+    /// # message: 'scope: scope changed : "Namespaced" -> "Cluster"'
+    /// ```
+    CRD_18: Warn {
+        on: [CRD: Update],
+        denies_with: ["/crd/upgradeSafety"],
+        source: "crdify test/scopechanged; operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go",
+    }
+}
+fn scope(review: &Review<'_>, report: &mut Report<'_>, new: &Document, old: &Document) {
+    let (is, was) = (new.text_or_empty("/spec/scope"), old.text_or_empty("/spec/scope"));
+    if is != was && is_wanted(review, report, &CRD_18) {
+        let message = format!("scope: scope changed : {} -> {}", quote(&was), quote(&is));
+        report.add(&CRD_18, "spec.scope", message);
+    }
+}
+
+/// A version of a CRD.
+struct Version {
+    name: String,
+    index: usize,
+    is_served: bool,
+    /// Read at most once.
+    tree: OnceCell<Option<Tree>>,
+}
+
+impl Version {
+    fn pointer(&self) -> String {
+        format!("/spec/versions/{}/schema/openAPIV3Schema", self.index)
+    }
+
+    /// The schema, if there is one.
+    fn tree(&self, crd: &Document) -> Option<&Tree> {
+        let read = || crd.has(&self.pointer()).then(|| crd.raw(&self.pointer())).flatten();
+        self.tree.get_or_init(|| read().map(Tree::of)).as_ref()
+    }
+
+    /// The location of the schema, or of what is there instead.
+    fn location(&self, has_schema: bool) -> Location {
+        let schema = if has_schema { ".schema.openAPIV3Schema" } else { "" };
+        Location::new(format!("spec.versions[{}]{schema}", self.index))
+    }
+}
+
+/// The versions of a CRD, the first one of a name.
+fn versions(crd: &Document) -> Vec<Version> {
+    let rows = crd.rows("/spec/versions", &["/name", "/served"]);
+    let mut known = BTreeSet::new();
+    let mut versions = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let name = row.text_or_empty(0);
+        if known.insert(name.to_owned()) {
+            let is_served = row.boolean(1) == Some(true);
+            let tree = OnceCell::new();
+            versions.push(Version { name: name.to_owned(), index, is_served, tree });
+        }
+    }
+    versions
+}
+
+/// Compares each version with the one of the same name.
+fn same_versions(
+    review: &Review<'_>,
+    report: &mut Report<'_>,
+    (new, news): (&Document, &[Version]),
+    (old, olds): (&Document, &[Version]),
+) {
+    let wanted = RULES.iter().map(|rule| (rule.id, is_wanted(review, report, rule)));
+    let wanted: BTreeMap<&str, bool> = wanted.collect();
+    let by_name: BTreeMap<&str, &Version> =
+        olds.iter().map(|version| (version.name.as_str(), version)).collect();
+    for version in news {
+        let Some(before) = by_name.get(version.name.as_str()) else { continue };
+        if is_same(new, &version.pointer(), old, &before.pointer()) {
+            continue;
+        }
+        let Some(old_tree) = before.tree(old) else { continue };
+        let new_tree = version.tree(new);
+        let at = version.location(new_tree.is_some());
+        let mut findings = Findings { report, version: &version.name, wanted: &wanted };
+        walk::compare(old_tree, new_tree, at, usize::MAX, &mut findings);
+    }
+}
+
+/// The findings about a version.
+struct Findings<'f, 'r> {
+    report: &'f mut Report<'r>,
+    version: &'f str,
+    wanted: &'f BTreeMap<&'static str, bool>,
+}
+
+impl Findings<'_, '_> {
+    /// Adds a finding. The text is only made if it is shown.
+    fn add(
+        &mut self,
+        rule: &'static Rule,
+        field: impl FnOnce() -> String,
+        text: impl FnOnce() -> String,
+    ) {
+        if self.wanted.get(rule.id) != Some(&true) {
+            return;
+        }
+        if self.report.is_full(rule) {
+            self.report.add_more(rule, 1);
+        } else {
+            self.report.add(rule, field(), text());
+        }
+    }
+}
+
+impl Visitor for Findings<'_, '_> {
+    const HASHES: bool = false;
+
+    fn removed(&mut self, at: &Location) -> bool {
+        let version = self.version;
+        let field = || at.field().to_owned();
+        self.add(&CRD_19, field, || fields::removed(version, at.path()));
+        // Decision: once. Its type, enum and default went with it.
+        false
+    }
+
+    fn changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool) {
+        let rule = match change.keyword() {
+            None => &CRD_26,
+            Some(Keyword::Required) => &CRD_20,
+            Some(Keyword::Type) => &CRD_21,
+            Some(Keyword::Enum) => &CRD_22,
+            Some(Keyword::Default) => &CRD_24,
+            Some(Keyword::Nullable | Keyword::Pattern) => &CRD_25,
+            Some(_) => &CRD_23,
+        };
+        let version = self.version;
+        let field = || field(at, change, has_keyword);
+        self.add(rule, field, || format!("{version}: {}: {change}", at.path()));
+    }
+}
+
+/// The field of a change: the keyword, where the new schema has it.
+fn field(at: &Location, change: &Change<'_>, has_keyword: bool) -> String {
+    let keyword = change.keyword().filter(|_| has_keyword);
+    keyword.map_or_else(
+        || at.field().to_owned(),
+        |keyword| format!("{}.{}", at.field(), keyword.text()),
+    )
+}

@@ -1,0 +1,65 @@
+//! Minima and maxima.
+
+use opgate_sdk::rule;
+
+use super::change::Change;
+use super::schema::{Keyword, Schema};
+use crate::targets::CRD;
+
+rule! {
+    /// no minimum or maximum is introduced or tightened
+    ///
+    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has:
+    /// `maximum`, `maxItems`, `maxLength` and `maxProperties` are neither introduced nor decreased,
+    /// `minimum`, `minItems`, `minLength` and `minProperties` neither introduced nor increased. To
+    /// remove or relax one is safe. The message starts with the keyword.
+    ///
+    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
+    /// it off, or have it deny.
+    ///
+    /// # Why
+    ///
+    /// Objects that are stored with a larger (or smaller) value stay as they are, but nobody can update
+    /// them any more, not even to remove a finalizer. Clients that send such values fail.
+    ///
+    /// # Repair
+    ///
+    /// Keep the bound, and let the Operator report values outside of the new one in the status. A
+    /// tighter bound belongs in a new version.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// size: {type: integer, maximum: 10} # 9 before
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// size: {type: integer, minimum: 10} # 1 before
+    /// # message: 'v1alpha1: ^.spec.size: minimum: minimum increased : 1 -> 10'
+    /// ```
+    pub(super) CRD_23: Warn {
+        on: [CRD: Update],
+        denies_with: ["/crd/upgradeSafety"],
+        source: "crdify test/maxvaluedecreased, test/minvalueincreased",
+    }
+}
+/// What changed of a minimum or maximum.
+pub(super) fn change<'t>(
+    keyword: Keyword,
+    old: &Schema<'t>,
+    new: &Schema<'t>,
+) -> Option<Change<'t>> {
+    let is_maximum = match keyword {
+        Keyword::Maximum | Keyword::MaxItems | Keyword::MaxLength | Keyword::MaxProperties => true,
+        Keyword::Minimum | Keyword::MinItems | Keyword::MinLength | Keyword::MinProperties => false,
+        _ => return None,
+    };
+    let (was, is) = (old.number(keyword), new.number(keyword)?);
+    if is_maximum {
+        was.is_none_or(|was| is < was).then_some(Change::Maximum(keyword, was, is))
+    } else {
+        was.is_none_or(|was| is > was).then_some(Change::Minimum(keyword, was, is))
+    }
+}

@@ -1,0 +1,152 @@
+//! Fields that disappear, become required, or get another type.
+
+use opgate_sdk::rule;
+
+use super::change::Change;
+use super::schema::{Keyword, Schema};
+use crate::targets::CRD;
+
+rule! {
+    /// no field disappears from a version
+    ///
+    /// Every schema in a version of the old CRD is in the version of the same name of the new CRD: those
+    /// of `properties`, `items`, `additionalProperties`, `patternProperties`, `allOf`, `anyOf`,
+    /// `oneOf`, `not`, `definitions`, `dependencies` and `additionalItems`. Each one that is missing is
+    /// reported once, by its path from `^`, the outermost schema, also if it is in another one that is
+    /// missing. Its type, enum and default are not reported as well. To rename a field is to remove it.
+    ///
+    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
+    /// it off, or have it deny. Versions that are removed as a whole are the subject of CRD-12 and CRD-13.
+    ///
+    /// # Why
+    ///
+    /// The API server prunes fields that the schema does not have. What objects have there is lost at
+    /// their next update, and clients that send the field are ignored without an error.
+    ///
+    /// # Repair
+    ///
+    /// Keep the field, and describe it as deprecated. Remove it in a new version.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {type: object, properties: {mode: {type: string}, newfield: {type: string}}}
+    /// # {mode: {type: string}} before
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {type: object, properties: {}} # {mode: {type: string}} before
+    /// # message: 'existingFieldRemoval: removed field : v1alpha1.^.spec.mode'
+    /// ```
+    pub(super) CRD_19: Warn {
+        on: [CRD: Update],
+        denies_with: ["/crd/upgradeSafety"],
+        source: "OCP 4.12 L3093; crdify test/existingfieldremoval; operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go",
+    }
+}
+/// The message about a schema that is missing.
+pub(super) fn removed(version: &str, path: &str) -> String {
+    format!("existingFieldRemoval: removed field : {version}.{path}")
+}
+
+rule! {
+    /// no field becomes required in a version
+    ///
+    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has,
+    /// `required` has no name that it did not have. A schema that is new as a whole may require what it
+    /// likes. The message lists the names in order.
+    ///
+    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
+    /// it off, or have it deny.
+    ///
+    /// # Why
+    ///
+    /// Objects without the field stay stored, but nobody can update them any more, and clients that do
+    /// not know the field cannot create others.
+    ///
+    /// # Repair
+    ///
+    /// Leave the field optional, and let the Operator choose its value where it is missing. Require
+    /// it in a new version.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {type: object, required: [size]} # [size, mode] before
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {type: object, required: [size, mode]} # [size] before
+    /// # message: 'v1alpha1: ^.spec: required: new required fields: [mode]'
+    /// ```
+    pub(super) CRD_20: Warn {
+        on: [CRD: Update],
+        denies_with: ["/crd/upgradeSafety"],
+        source: "crdify test/requiredfieldadded; kapp pkg/kapp/crdupgradesafety",
+    }
+}
+fn required<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+    let known = old.texts(Keyword::Required);
+    let mut added = new.texts(Keyword::Required);
+    added.retain(|name| known.binary_search(name).is_err());
+    (!added.is_empty()).then_some(Change::Required(added))
+}
+
+rule! {
+    /// the type of a field does not change in a version
+    ///
+    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has,
+    /// `type` is the same. No type is a type of its own: to add or remove it is a change.
+    ///
+    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
+    /// it off, or have it deny.
+    ///
+    /// # Why
+    ///
+    /// Values of the old type that are stored are no longer valid. Clients decode the field into a type of
+    /// their language, and fail when a value of another type arrives.
+    ///
+    /// # Repair
+    ///
+    /// Keep the field as it is, and add one of another name with the new type, or define a new version
+    /// with a conversion webhook.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// size: {type: integer, description: new} # {type: integer} before
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// size: {type: string} # {type: integer} before
+    /// # message: 'v1alpha1: ^.spec.size: type: type changed : "integer" -> "string"'
+    /// ```
+    pub(super) CRD_21: Warn {
+        on: [CRD: Update],
+        denies_with: ["/crd/upgradeSafety"],
+        source: "crdify test/typechanged",
+    }
+}
+fn type_of<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
+    let (was, is) = (old.text(Keyword::Type), new.text(Keyword::Type));
+    (was != is).then_some(Change::Type(was, is))
+}
+
+/// What changed of a keyword of these rules.
+pub(super) fn change<'t>(
+    keyword: Keyword,
+    old: &Schema<'t>,
+    new: &Schema<'t>,
+) -> Option<Change<'t>> {
+    match keyword {
+        Keyword::Required => required(old, new),
+        Keyword::Type => type_of(old, new),
+        _ => None,
+    }
+}

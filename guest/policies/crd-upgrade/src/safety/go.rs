@@ -1,0 +1,329 @@
+//! JSON and numbers as Go prints them.
+//!
+//! The API server decodes JSON in a schema and writes it again: names in order, no white space, the
+//! shortest numbers. Files need not be written so, and must give the same texts.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use opgate_upstream::json::{self, Kind, Reading, Sink};
+
+/// A number in a schema.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub(super) enum Number {
+    /// `int64`
+    Whole(i64),
+    /// `float64`
+    Float(f64),
+}
+
+impl Number {
+    pub(super) fn of(raw: &[u8], is_integer: bool) -> Option<Self> {
+        let text = str::from_utf8(raw).ok()?;
+        if is_integer {
+            text.parse().ok().map(Self::Whole)
+        } else {
+            text.parse().ok().map(Self::Float)
+        }
+    }
+}
+
+/// `%v`
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let float = match self {
+            Self::Whole(whole) => return write!(f, "{whole}"),
+            Self::Float(float) => *float,
+        };
+        let size = float.abs();
+        if size == 0.0 || (1e-4..1e6).contains(&size) {
+            write!(f, "{float}")
+        } else {
+            f.write_str(&scientific(float, 2))
+        }
+    }
+}
+
+/// Go writes a sign in every exponent, and at least so many digits.
+fn scientific(float: f64, digits: usize) -> String {
+    let text = format!("{float:e}");
+    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+    format!("{mantissa}e{sign}{exponent:0>digits$}")
+}
+
+/// The number of a JSON text as `json.Marshal` writes it.
+fn marshalled(text: &str) -> Cow<'_, str> {
+    let is_whole = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+    if is_whole && text != "-0" {
+        return text.into();
+    }
+    let Ok(float) = text.parse::<f64>() else { return text.into() };
+    let size = float.abs();
+    if !float.is_finite() {
+        text.into()
+    } else if size == 0.0 || (1e-6..1e21).contains(&size) {
+        float.to_string().into()
+    } else {
+        scientific(float, 1).into()
+    }
+}
+
+/// Whether a text without escapes has nothing in it that Go escapes.
+fn is_plain(inner: &[u8]) -> bool {
+    !inner.iter().any(|byte| matches!(byte, b'\\' | b'<' | b'>' | b'&' | 0x7f..))
+}
+
+fn push_text(text: &str, into: &mut String) {
+    into.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => into.push_str("\\\""),
+            '\\' => into.push_str("\\\\"),
+            '\n' => into.push_str("\\n"),
+            '\r' => into.push_str("\\r"),
+            '\t' => into.push_str("\\t"),
+            '\u{8}' => into.push_str("\\b"),
+            '\u{c}' => into.push_str("\\f"),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
+                into.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => into.push(c),
+        }
+    }
+    into.push('"');
+}
+
+/// What of an object is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Members {
+    All,
+    /// Without those whose value is `null`, an empty text or an empty list.
+    Fields,
+}
+
+/// A value as `json.Marshal` writes it.
+pub(super) fn json(raw: &[u8]) -> Cow<'_, str> {
+    let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
+    match (json::kind(raw), inner, str::from_utf8(raw)) {
+        (Some(Kind::Text), Some(inner), Ok(text)) if is_plain(inner) => text.into(),
+        (Some(Kind::Number), _, Ok(text)) => marshalled(text),
+        (Some(Kind::Boolean | Kind::Null), _, Ok(text)) => text.into(),
+        _ => written(raw, Members::All).into(),
+    }
+}
+
+/// The same of a struct with texts and pointers: the fields that it has not are those that say
+/// nothing.
+pub(super) fn fields(raw: &[u8]) -> String {
+    written(raw, Members::Fields)
+}
+
+/// Writes a value while it is read.
+struct Writer<'j> {
+    raw: &'j [u8],
+    text: String,
+    which: Members,
+    open: Vec<Level>,
+    /// Members of all objects that are open.
+    members: Vec<Member<'j>>,
+    /// Bytes that may still be sorted. Objects in objects in the wrong order would be written as often
+    /// as they are nested.
+    left: usize,
+}
+
+/// An object or list that is open.
+struct Level {
+    is_object: bool,
+    is_sorted: bool,
+    /// Whether something stands in it.
+    is_begun: bool,
+    /// Members below belong to others.
+    members: usize,
+}
+
+struct Member<'j> {
+    name: Cow<'j, str>,
+    /// Where its text starts, and the comma before it.
+    start: usize,
+    before: usize,
+}
+
+/// How often all bytes may be sorted.
+const ROUNDS: usize = 8;
+
+fn written(raw: &[u8], which: Members) -> String {
+    let mut writer = Writer {
+        raw,
+        text: String::with_capacity(raw.len()),
+        which,
+        open: Vec::new(),
+        members: Vec::new(),
+        left: raw.len().saturating_mul(ROUNDS),
+    };
+    // It is a part of a text that was read to its end.
+    let _ = json::read(raw, Reading::WHOLE, &mut writer);
+    writer.text
+}
+
+impl Writer<'_> {
+    /// Before an element or a member.
+    fn begin(&mut self) {
+        if let Some(level) = self.open.last_mut()
+            && std::mem::replace(&mut level.is_begun, true)
+        {
+            self.text.push(',');
+        }
+    }
+
+    fn begin_element(&mut self) {
+        if self.open.last().is_some_and(|level| !level.is_object) {
+            self.begin();
+        }
+    }
+
+    /// After a value that may say nothing.
+    fn end(&mut self, says_nothing: bool) {
+        if !says_nothing || self.which == Members::All {
+            return;
+        }
+        if let Some(level) = self.open.last_mut().filter(|level| level.is_object)
+            && let Some(member) = self.members.pop()
+        {
+            self.text.truncate(member.before);
+            level.is_begun = self.members.len() > level.members;
+        }
+    }
+
+    /// Puts the members in order. The last one of a name counts.
+    fn sort(&mut self, level: &Level) {
+        let members = self.members.get(level.members..).unwrap_or_default();
+        let Some(first) = members.first().map(|member| member.start) else { return };
+        let size = self.text.len().saturating_sub(first);
+        let Some(left) = self.left.checked_sub(size).filter(|_| !level.is_sorted) else { return };
+        self.left = left;
+        let ends = members.iter().skip(1).map(|member| member.before).chain([self.text.len()]);
+        let mut spans: Vec<_> = members
+            .iter()
+            .zip(ends)
+            .map(|(member, end)| (&member.name, member.start..end))
+            .collect();
+        spans.sort_by(|(one, at), (two, other)| one.cmp(two).then(other.start.cmp(&at.start)));
+        spans.dedup_by(|(later, _), (first, _)| later == first);
+        let texts = spans.into_iter().filter_map(|(_, span)| self.text.get(span));
+        let sorted = texts.collect::<Vec<_>>().join(",");
+        self.text.truncate(first);
+        self.text.push_str(&sorted);
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn key(&mut self, key: Range<usize>) {
+        let before = self.text.len();
+        self.begin();
+        let name = json::decoded(self.raw.get(key).unwrap_or_default());
+        if let Some(level) = self.open.last_mut() {
+            let last = self.members.get(level.members..).and_then(<[_]>::last);
+            level.is_sorted &= last.is_none_or(|last| last.name < name);
+        }
+        let start = self.text.len();
+        push_text(&name, &mut self.text);
+        self.text.push(':');
+        self.members.push(Member { name, start, before });
+    }
+
+    fn open(&mut self, kind: Kind, _: usize) {
+        self.begin_element();
+        let is_object = kind == Kind::Object;
+        self.text.push(if is_object { '{' } else { '[' });
+        let members = self.members.len();
+        self.open.push(Level { is_object, is_sorted: true, is_begun: false, members });
+    }
+
+    fn close(&mut self, kind: Kind, _: usize) {
+        let Some(level) = self.open.pop() else { return };
+        self.sort(&level);
+        self.members.truncate(level.members);
+        self.text.push(if kind == Kind::Object { '}' } else { ']' });
+        self.end(kind == Kind::List && !level.is_begun);
+    }
+
+    fn scalar(&mut self, kind: Kind, range: Range<usize>) {
+        self.begin_element();
+        let raw = self.raw.get(range).unwrap_or_default();
+        match kind {
+            Kind::Text => push_text(&json::decoded(raw), &mut self.text),
+            Kind::Number => self.text.push_str(&marshalled(&String::from_utf8_lossy(raw))),
+            _ => self.text.push_str(&String::from_utf8_lossy(raw)),
+        }
+        self.end(kind == Kind::Null || raw == b"\"\"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_written_as_the_api_server_writes_it() {
+        for (json, expected) in [
+            (r#""a""#, r#""a""#),
+            (r#""<\u0061\/é>""#, r#""\u003ca/é\u003e""#),
+            (r#""\"\\\n\r\t\b\f\u0001\u2028""#, r#""\"\\\n\r\t\b\f\u0001\u2028""#),
+            ("1", "1"),
+            ("1.0", "1"),
+            ("-0", "-0"),
+            ("1e3", "1000"),
+            ("1e21", "1e+21"),
+            ("0.0000001", "1e-7"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("18446744073709551616", "18446744073709552000"),
+            ("true", "true"),
+            (r#"{ "b": [1, {"x": null}, []], "a": {} }"#, r#"{"a":{},"b":[1,{"x":null},[]]}"#),
+            (
+                r#"{"b":{"d":1,"c":"x"},"a":[{"d":1,"c":2}]}"#,
+                r#"{"a":[{"c":2,"d":1}],"b":{"c":"x","d":1}}"#,
+            ),
+            (r#"{"a":1,"a":2,"<":3}"#, r#"{"\u003c":3,"a":2}"#),
+        ] {
+            assert_eq!(super::json(json.as_bytes()), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn fields_that_say_nothing_are_not_written() {
+        for (json, expected) in [
+            (r#"[{"a":"","b":1,"c":null,"d":[]},{"e":[]}]"#, r#"[{"b":1},{}]"#),
+            (
+                r#"{"b":{},"a":{"x":null},"c":false,"d":["",null]}"#,
+                r#"{"a":{},"b":{},"c":false,"d":["",null]}"#,
+            ),
+            ("[]", "[]"),
+        ] {
+            assert_eq!(fields(json.as_bytes()), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_printed_as_by_go() {
+        for (text, is_integer, expected) in [
+            ("9", false, "9"),
+            ("1.50", false, "1.5"),
+            ("100000", false, "100000"),
+            ("2147483647", false, "2.147483647e+09"),
+            ("123456", false, "123456"),
+            ("1000000", false, "1e+06"),
+            ("1e20", false, "1e+20"),
+            ("1e21", false, "1e+21"),
+            ("0.0001", false, "0.0001"),
+            ("0.00001", false, "1e-05"),
+            ("-0", false, "-0"),
+            ("9223372036854775807", true, "9223372036854775807"),
+        ] {
+            let number = Number::of(text.as_bytes(), is_integer).unwrap();
+            assert_eq!(number.to_string(), expected, "{text}");
+        }
+        assert_eq!(Number::of(b"1.5", true), None);
+    }
+}

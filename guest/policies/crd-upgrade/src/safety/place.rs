@@ -1,0 +1,168 @@
+//! Where a walk through schemas is: as upstream writes it, and as the field of the new object.
+//!
+//! ```text
+//! ^.spec.servers.items      spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.servers.items
+//! ```
+//!
+//! Both texts grow on the way down and are cut on the way back. They have a maximum, because names can
+//! have hundreds of kilobytes, and a message shows 4 KiB of them. What distinguishes places is
+//! their hash.
+
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use super::schema::Keyword;
+
+/// Bytes of a text from which on nothing is added.
+const MOST: usize = 4 << 10;
+
+/// See the module.
+pub(super) struct Location {
+    path: String,
+    field: String,
+    hash: DefaultHasher,
+}
+
+/// A location to go back to.
+#[derive(Clone)]
+pub(super) struct Mark {
+    path: usize,
+    field: usize,
+    hash: DefaultHasher,
+}
+
+/// From a schema to one in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Step<'n> {
+    /// `items`, `not`, `additionalProperties`, `additionalItems`
+    Only,
+    /// `allOf[1]`
+    At(usize),
+    /// `properties` and others by name
+    Named(&'n str),
+}
+
+impl Location {
+    /// At the outermost schema of a version.
+    pub(super) fn new(field: String) -> Self {
+        Self { path: "^".to_owned(), field, hash: DefaultHasher::new() }
+    }
+
+    /// As upstream writes it: `^.spec.size`.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The field of the new object.
+    pub(super) fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// Identifies this location, together with what is found there.
+    pub(super) fn hash_with(&self, found: &impl std::hash::Hash) -> u64 {
+        let mut hash = self.hash.clone();
+        found.hash(&mut hash);
+        hash.finish()
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { path: self.path.len(), field: self.field.len(), hash: self.hash.clone() }
+    }
+
+    pub(super) fn go_back(&mut self, mark: &Mark) {
+        self.path.truncate(mark.path);
+        self.field.truncate(mark.field);
+        self.hash = mark.hash.clone();
+    }
+
+    /// Goes to a schema in this one. The field only follows to what the new object has.
+    pub(super) fn enter(&mut self, keyword: Keyword, step: Step<'_>, is_in_new: bool) {
+        (keyword, step).hash(&mut self.hash);
+        let path = &mut self.path;
+        if path.len() < MOST {
+            // Writing to a String does not fail.
+            let _ = match step {
+                // A path of Kubernetes takes an element without a name for one with an empty index.
+                Step::Named("") if keyword == Keyword::Properties => write!(path, "[]"),
+                Step::Named(name) if keyword == Keyword::Properties => {
+                    write!(path, ".{}", start(name))
+                }
+                Step::Named(name) => write!(path, ".{}[{}]", keyword.text(), start(name)),
+                Step::At(index) => write!(path, ".{}[{index}]", keyword.text()),
+                Step::Only => write!(path, ".{}", keyword.text()),
+            };
+        }
+        let field = &mut self.field;
+        if is_in_new && field.len() < MOST {
+            let _ = match step {
+                Step::Named(name) if is_simple(name) => {
+                    write!(field, ".{}.{}", keyword.text(), start(name))
+                }
+                Step::Named(name) if name.contains(']') => {
+                    write!(field, ".{}[\"{}\"]", keyword.text(), start(name))
+                }
+                Step::Named(name) => write!(field, ".{}[{}]", keyword.text(), start(name)),
+                Step::At(index) => write!(field, ".{}[{index}]", keyword.text()),
+                Step::Only => write!(field, ".{}", keyword.text()),
+            };
+        }
+    }
+}
+
+/// Whether a name stands in a field as it is.
+fn is_simple(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['.', '[', ']', '/'])
+}
+
+fn start(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MOST)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_upstreams_and_fields_are_those_of_the_new_object() {
+        use Keyword as K;
+        for (keyword, step, path, field) in [
+            (K::Properties, Step::Named("a-b"), "^.a-b", "s.properties.a-b"),
+            (K::Properties, Step::Named("a.b/c"), "^.a.b/c", "s.properties[a.b/c]"),
+            (K::Properties, Step::Named("a[0]"), "^.a[0]", "s.properties[\"a[0]\"]"),
+            (K::Properties, Step::Named(""), "^[]", "s.properties[]"),
+            (K::Items, Step::Only, "^.items", "s.items"),
+            (K::Items, Step::At(1), "^.items[1]", "s.items[1]"),
+            (K::AllOf, Step::At(0), "^.allOf[0]", "s.allOf[0]"),
+            (K::Not, Step::Only, "^.not", "s.not"),
+            (
+                K::PatternProperties,
+                Step::Named("^a$"),
+                "^.patternProperties[^a$]",
+                "s.patternProperties.^a$",
+            ),
+        ] {
+            let mut location = Location::new("s".to_owned());
+            let (mark, hash) = (location.mark(), location.hash_with(&1));
+            location.enter(keyword, step, true);
+            assert_eq!((location.path(), location.field()), (path, field));
+            assert_ne!(location.hash_with(&1), hash);
+            location.go_back(&mark);
+            assert_eq!(
+                (location.path(), location.field(), location.hash_with(&1)),
+                ("^", "s", hash)
+            );
+            location.enter(keyword, step, false);
+            assert_eq!((location.path(), location.field()), (path, "s"));
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        let mut location = Location::new("s".to_owned());
+        let name = "é".repeat(100_000);
+        for _ in 0..500 {
+            location.enter(Keyword::Properties, Step::Named(&name), true);
+        }
+        assert!(location.path().len() + location.field().len() < 6 * MOST);
+    }
+}

@@ -1,0 +1,302 @@
+//! A schema as Kubernetes decodes it: the keywords that `JSONSchemaProps` knows, and what Go makes
+//! of their values.
+
+use std::borrow::Cow;
+
+use opgate_upstream::json::{self, Kind};
+
+use super::go;
+use super::tree::{Place, Tree};
+
+/// What the value of a keyword is, by its Go type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `string`
+    Text,
+    /// `*string`
+    OptionalText,
+    /// `bool`
+    Flag,
+    /// `*bool`
+    OptionalFlag,
+    /// `*float64` or `*int64`
+    Number,
+    /// `*JSON`
+    Json,
+    /// `[]JSON` of which the order does not matter to a check
+    Jsons,
+    /// `[]string`
+    Texts,
+    /// A struct, or a list of them, whose fields are texts and pointers
+    Structs,
+    /// `*JSONSchemaProps`
+    Schema,
+    /// `[]JSONSchemaProps`
+    Schemas,
+    /// `*JSONSchemaPropsOrArray`
+    SchemaOrSchemas,
+    /// `*JSONSchemaPropsOrBool`
+    SchemaOrFlag,
+    /// `map[string]JSONSchemaProps`
+    Named,
+    /// `map[string]JSONSchemaPropsOrStringArray`
+    NamedOrTexts,
+}
+
+/// Declares the keywords, in the order in which their findings are reported.
+macro_rules! keywords {
+    ($($name:ident $text:literal $shape:ident,)+) => {
+        /// A keyword of a schema.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(super) enum Keyword { $($name,)+ }
+
+        impl Keyword {
+            pub(super) const ALL: [Self; [$($text,)+].len()] = [$(Self::$name,)+];
+
+            /// As it is written.
+            pub(super) fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+
+            pub(super) fn shape(self) -> Shape {
+                match self { $(Self::$name => Shape::$shape,)+ }
+            }
+
+            fn named(name: &str) -> Option<Self> {
+                match name { $($text => Some(Self::$name),)+ _ => None }
+            }
+
+            #[expect(clippy::as_conversions, reason = "the number of a variant without fields")]
+            fn slot(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+keywords! {
+    // Each has a check of its own, or is not compared.
+    Type "type" Text,
+    Description "description" Text,
+    Default "default" Json,
+    Enum "enum" Jsons,
+    Maximum "maximum" Number,
+    MaxItems "maxItems" Number,
+    MaxLength "maxLength" Number,
+    MaxProperties "maxProperties" Number,
+    Minimum "minimum" Number,
+    MinItems "minItems" Number,
+    MinLength "minLength" Number,
+    MinProperties "minProperties" Number,
+    Nullable "nullable" Flag,
+    Pattern "pattern" Text,
+    Required "required" Texts,
+    // Compared as schemas of their own only.
+    Properties "properties" Named,
+    Items "items" SchemaOrSchemas,
+    // A change of these is not handled by any check.
+    Format "format" Text,
+    Title "title" Text,
+    Id "id" Text,
+    Draft "$schema" Text,
+    Reference "$ref" OptionalText,
+    ExclusiveMaximum "exclusiveMaximum" Flag,
+    ExclusiveMinimum "exclusiveMinimum" Flag,
+    MultipleOf "multipleOf" Number,
+    UniqueItems "uniqueItems" Flag,
+    Example "example" Json,
+    ExternalDocs "externalDocs" Structs,
+    PreserveUnknownFields "x-kubernetes-preserve-unknown-fields" OptionalFlag,
+    EmbeddedResource "x-kubernetes-embedded-resource" Flag,
+    IntOrString "x-kubernetes-int-or-string" Flag,
+    ListMapKeys "x-kubernetes-list-map-keys" Texts,
+    ListType "x-kubernetes-list-type" OptionalText,
+    MapType "x-kubernetes-map-type" OptionalText,
+    Validations "x-kubernetes-validations" Structs,
+    // The same, and they are compared as schemas of their own as well.
+    AllOf "allOf" Schemas,
+    AnyOf "anyOf" Schemas,
+    OneOf "oneOf" Schemas,
+    Not "not" Schema,
+    AdditionalProperties "additionalProperties" SchemaOrFlag,
+    PatternProperties "patternProperties" Named,
+    AdditionalItems "additionalItems" SchemaOrFlag,
+    Definitions "definitions" Named,
+    Dependencies "dependencies" NamedOrTexts,
+}
+
+impl Keyword {
+    /// Whether a change of it is left to a check, or to the schemas in it.
+    pub(super) fn is_handled(self) -> bool {
+        self.slot() <= Self::Items.slot()
+    }
+}
+
+/// A schema in a text, or an empty one.
+#[derive(Clone, Copy)]
+pub(super) struct Schema<'s> {
+    pub(super) tree: &'s Tree,
+    /// The values of the keywords. 0, the outermost value, stands for none.
+    slots: [Place; Keyword::ALL.len()],
+}
+
+impl<'s> Schema<'s> {
+    /// The schema at a place. Anything but an object is an empty one.
+    pub(super) fn at(tree: &'s Tree, place: Place) -> Self {
+        let mut schema = Self::empty(tree);
+        if tree.kind(place) != Kind::Object {
+            return schema;
+        }
+        for member in tree.children(place) {
+            // The last one of a name counts.
+            if let Some(keyword) = Keyword::named(&tree.name(member))
+                && let Some(slot) = schema.slots.get_mut(keyword.slot())
+            {
+                *slot = member;
+            }
+        }
+        schema
+    }
+
+    pub(super) fn empty(tree: &'s Tree) -> Self {
+        Self { tree, slots: [0; Keyword::ALL.len()] }
+    }
+
+    /// The value of a keyword, `null` like none.
+    pub(super) fn place(&self, keyword: Keyword) -> Option<Place> {
+        let place = self.slots.get(keyword.slot()).copied().filter(|&place| place != 0)?;
+        (self.tree.kind(place) != Kind::Null).then_some(place)
+    }
+
+    fn of_kind(&self, keyword: Keyword, kind: Kind) -> Option<Place> {
+        self.place(keyword).filter(|&place| self.tree.kind(place) == kind)
+    }
+
+    /// Whether a keyword is written alike in two schemas. Most are, and need no second look.
+    pub(super) fn is_written_as_in(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
+        match (self.slots.get(keyword.slot()), other.slots.get(keyword.slot())) {
+            (Some(0), Some(0)) => true,
+            (Some(&one), Some(&two)) if one != 0 && two != 0 => {
+                self.tree.raw(one) == other.tree.raw(two)
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn text(&self, keyword: Keyword) -> Cow<'s, str> {
+        let place = self.of_kind(keyword, Kind::Text);
+        place.map(|place| json::decoded(self.tree.raw(place))).unwrap_or_default()
+    }
+
+    pub(super) fn flag(&self, keyword: Keyword) -> bool {
+        self.place(keyword).is_some_and(|place| self.tree.raw(place) == b"true")
+    }
+
+    pub(super) fn number(&self, keyword: Keyword) -> Option<go::Number> {
+        let place = self.of_kind(keyword, Kind::Number)?;
+        let is_integer =
+            !matches!(keyword, Keyword::Maximum | Keyword::Minimum | Keyword::MultipleOf);
+        go::Number::of(self.tree.raw(place), is_integer)
+    }
+
+    /// JSON as the API server writes it.
+    pub(super) fn json(&self, keyword: Keyword) -> Option<Cow<'s, str>> {
+        self.place(keyword).map(|place| go::json(self.tree.raw(place)))
+    }
+
+    /// Different values in a list of JSON, in order. `null` has no text.
+    pub(super) fn jsons(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
+        let text = |(kind, raw)| match kind {
+            Kind::Null => Cow::default(),
+            _ => go::json(raw),
+        };
+        let list = self.place(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
+        sorted(list.into_iter().map(text).collect())
+    }
+
+    /// Different texts in a list, in order.
+    pub(super) fn texts(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
+        let list = self.place(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
+        let texts = list.into_iter().filter(|(kind, _)| *kind == Kind::Text);
+        sorted(texts.map(|(_, raw)| json::decoded(raw)).collect())
+    }
+
+    /// Whether a keyword without schemas in it has another value for Go.
+    pub(super) fn differs(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
+        let optional = |schema: &Schema<'_>| {
+            schema.place(keyword).map(|place| go::json(schema.tree.raw(place)).into_owned())
+        };
+        let fields = |schema: &Schema<'_>| {
+            schema.place(keyword).map(|place| go::fields(schema.tree.raw(place)))
+        };
+        // An empty list is the same as none.
+        let elements = |text: &String| text != "[]";
+        match keyword.shape() {
+            Shape::Text => self.text(keyword) != other.text(keyword),
+            Shape::Flag => self.flag(keyword) != other.flag(keyword),
+            Shape::Number => self.number(keyword) != other.number(keyword),
+            Shape::OptionalText | Shape::OptionalFlag | Shape::Json => {
+                optional(self) != optional(other)
+            }
+            Shape::Structs => fields(self).filter(elements) != fields(other).filter(elements),
+            _ => optional(self).filter(elements) != optional(other).filter(elements),
+        }
+    }
+}
+
+fn sorted(mut texts: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
+    texts.sort();
+    texts.dedup();
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_equal_as_in_go() {
+        use Keyword as K;
+        for (keyword, one, two, differs) in [
+            (K::Format, r#"{"format":""}"#, "{}", false),
+            (K::Format, r#"{"format":"int32"}"#, r#"{"format":"\u0069nt32"}"#, false),
+            (K::Format, r#"{"format":"int32"}"#, "{}", true),
+            (K::Format, r#"{"format":5}"#, "{}", false),
+            (K::Reference, r#"{"$ref":""}"#, "{}", true),
+            (K::Reference, r#"{"$ref":null}"#, "{}", false),
+            (K::UniqueItems, r#"{"uniqueItems":false}"#, "{}", false),
+            (K::UniqueItems, r#"{"uniqueItems":true}"#, "{}", true),
+            (
+                K::PreserveUnknownFields,
+                r#"{"x-kubernetes-preserve-unknown-fields":false}"#,
+                "{}",
+                true,
+            ),
+            (K::MultipleOf, r#"{"multipleOf":1.0}"#, r#"{"multipleOf":1}"#, false),
+            (K::MultipleOf, r#"{"multipleOf":0}"#, "{}", true),
+            (K::Example, r#"{"example":{"a":1,"b":[]}}"#, r#"{"example":{"b":[ ],"a":1}}"#, false),
+            (K::Example, r#"{"example":{}}"#, "{}", true),
+            (K::ListMapKeys, r#"{"x-kubernetes-list-map-keys":[]}"#, "{}", false),
+            (
+                K::ListMapKeys,
+                r#"{"x-kubernetes-list-map-keys":["a","b"]}"#,
+                r#"{"x-kubernetes-list-map-keys":["b","a"]}"#,
+                true,
+            ),
+            (
+                K::Validations,
+                r#"{"x-kubernetes-validations":[{"rule":"a","message":"","reason":null}]}"#,
+                r#"{"x-kubernetes-validations":[{"rule":"a"}]}"#,
+                false,
+            ),
+            (K::ExternalDocs, r#"{"externalDocs":{}}"#, "{}", true),
+            (K::ExternalDocs, r#"{"format":"x","format":"y"}"#, "{}", false),
+            (K::Format, r#"{"format":"x","format":"y"}"#, r#"{"format":"y"}"#, false),
+        ] {
+            let (left, right) = (Tree::of(one.into()), Tree::of(two.into()));
+            let (left, right) = (Schema::at(&left, 0), Schema::at(&right, 0));
+            assert_eq!(left.differs(&right, keyword), differs, "{one} {two}");
+            assert_eq!(right.differs(&left, keyword), differs, "{two} {one}");
+        }
+    }
+}

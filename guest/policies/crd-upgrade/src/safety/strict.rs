@@ -1,0 +1,246 @@
+//! The strict part of upgrade safety: between served versions, and changes that no check handles.
+
+use std::collections::BTreeMap;
+
+use opgate_sdk::{Document, Report, rule};
+
+use super::change::Change;
+use super::place::Location;
+use super::walk::{self, Visitor};
+use super::{Version, field, is_same};
+use crate::targets::CRD;
+
+rule! {
+    /// served versions have the same schema, and no change of a schema is left unexplained
+    ///
+    /// Off unless the configuration sets a level. The checks of CRD-20 to CRD-25 apply to every pair of
+    /// served versions of the new CRD, from the older to the newer by the order of Kubernetes
+    /// (`v1alpha1`, `v1beta1`, `v1`, `v2`). A schema that the newer version does not have is compared
+    /// with an empty one. Findings that the old CRD has between the same versions are left out. With
+    /// `spec.conversion.strategy: Webhook` in the new CRD, versions are not compared.
+    ///
+    /// Within a version and between served ones, any other difference of a schema is a finding: `format`,
+    /// `oneOf`, `x-kubernetes-validations` and so on. Only `description` may differ. A difference
+    /// in `additionalProperties`, `allOf`, `anyOf`, `oneOf` or `not` is one of the schema around it,
+    /// too. If a CRD has so many versions that not all pairs can be compared, the rule is
+    /// evaluated in part.
+    ///
+    /// # Why
+    ///
+    /// Without a webhook, the API server converts objects by changing `apiVersion` only. What one served
+    /// version accepts and another does not is an error for the clients of one of them.
+    ///
+    /// # Repair
+    ///
+    /// Give both versions the same schema, or convert with a webhook.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// conversion: {strategy: Webhook}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// conversion: {strategy: None} # and extraField is a boolean in v1, a string in v2
+    /// # message: 'v1 -> v2: ^.spec.extraField: type: type changed : "boolean" -> "string"'
+    /// ```
+    pub(super) CRD_26: Warn {
+        on: [CRD: Update],
+        off_until: [],
+        may_skip: true,
+        source: "operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety_test.go",
+    }
+}
+
+/// Schemas that are visited for all pairs of a review.
+const MOST: usize = 200_000;
+
+/// The served versions, from the oldest to the newest.
+fn served(versions: &[Version]) -> Vec<&Version> {
+    let mut served: Vec<_> = versions.iter().filter(|version| version.is_served).collect();
+    served.sort_by_cached_key(|version| Age::of(&version.name));
+    served
+}
+
+/// A served version of the new CRD.
+struct Served<'v> {
+    version: &'v Version,
+    /// The same in the old CRD, if it is served there.
+    before: Option<&'v Version>,
+    /// Whether that has the same schema.
+    is_same: bool,
+}
+
+/// Compares all pairs of served versions.
+pub(super) fn served_versions<'v>(
+    report: &mut Report<'_>,
+    (new, news): (&Document, &'v [Version]),
+    (old, olds): (&Document, &'v [Version]),
+) {
+    if new.text_or_empty("/spec/conversion/strategy") == "Webhook" {
+        return;
+    }
+    let olds: BTreeMap<&str, &Version> =
+        served(olds).into_iter().map(|version| (version.name.as_str(), version)).collect();
+    let of = |version: &'v Version| {
+        let before = olds.get(version.name.as_str()).copied();
+        let is_same =
+            before.is_some_and(|before| is_same(new, &version.pointer(), old, &before.pointer()));
+        Served { version, before, is_same }
+    };
+    let news: Vec<_> = served(news).into_iter().map(of).collect();
+    let mut left = MOST;
+    let mut known = Vec::new();
+    'pairs: for (place, newer) in news.iter().enumerate() {
+        for older in news.iter().take(place) {
+            if left == 0 {
+                break 'pairs;
+            }
+            left -= 1;
+            // What both had is subtracted as a whole.
+            if older.is_same && newer.is_same {
+                continue;
+            }
+            let Some(tree) = older.version.tree(new) else { continue };
+            known.clear();
+            if let (Some(older), Some(newer)) = (older.before, newer.before)
+                && let Some(tree) = older.tree(old)
+            {
+                let at = Location::new(String::new());
+                left = walk::compare(tree, newer.tree(old), at, left, &mut Known(&mut known));
+                known.sort_unstable();
+            }
+            if left > 0 {
+                let newer_tree = newer.version.tree(new);
+                let at = newer.version.location(newer_tree.is_some());
+                let pair = format!("{} -> {}", older.version.name, newer.version.name);
+                let mut added = Added { report, pair: &pair, known: &known };
+                left = walk::compare(tree, newer_tree, at, left, &mut added);
+            }
+        }
+    }
+    if left == 0 {
+        let why = "the CRD has too many served versions to compare all of their schemas";
+        report.skip_part(&CRD_26, "spec.versions", why);
+    }
+}
+
+/// Remembers the findings of the old CRD.
+struct Known<'k>(&'k mut Vec<u64>);
+
+impl Visitor for Known<'_> {
+    const HASHES: bool = true;
+
+    fn removed(&mut self, _: &Location) -> bool {
+        true
+    }
+
+    fn changed(&mut self, at: &Location, change: &Change<'_>, _: bool) {
+        self.0.push(at.hash_with(change));
+    }
+}
+
+/// Reports the findings that the old CRD does not have.
+struct Added<'a, 'r> {
+    report: &'a mut Report<'r>,
+    pair: &'a str,
+    known: &'a [u64],
+}
+
+impl Visitor for Added<'_, '_> {
+    const HASHES: bool = true;
+
+    fn removed(&mut self, _: &Location) -> bool {
+        true
+    }
+
+    fn changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool) {
+        if self.known.binary_search(&at.hash_with(change)).is_ok() {
+            return;
+        }
+        if self.report.is_full(&CRD_26) {
+            self.report.add_more(&CRD_26, 1);
+        } else {
+            let message = format!("{}: {}: {change}", self.pair, at.path());
+            self.report.add(&CRD_26, field(at, change, has_keyword), message);
+        }
+    }
+}
+
+/// The order of versions from the oldest to the newest, as `CompareKubeAwareVersionStrings` has it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Age {
+    /// Not such a version: the later in byte order, the older.
+    Other(std::cmp::Reverse<String>),
+    /// Alpha, beta, or generally available; its number, and that behind alpha or beta.
+    Known(Stage, u64, u64),
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Alpha,
+    Beta,
+    Available,
+}
+
+impl Age {
+    fn of(version: &str) -> Self {
+        Self::parse(version).unwrap_or_else(|| Self::Other(std::cmp::Reverse(version.to_owned())))
+    }
+
+    /// `v1`, `v2beta1`
+    fn parse(version: &str) -> Option<Self> {
+        let rest = version.strip_prefix('v')?;
+        let number = |text: &str| {
+            let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = text.parse().ok().filter(|&number| i64::try_from(number).is_ok());
+            number.filter(|_| is_number)
+        };
+        let known = |major: &str, stage, minor: &str| {
+            Some(Self::Known(stage, number(major)?, number(minor)?))
+        };
+        if let Some((major, minor)) = rest.split_once("alpha") {
+            known(major, Stage::Alpha, minor)
+        } else if let Some((major, minor)) = rest.split_once("beta") {
+            known(major, Stage::Beta, minor)
+        } else {
+            known(rest, Stage::Available, "0")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_in_the_order_of_kubernetes() {
+        // Descending, as in the documentation of Kubernetes.
+        let descending = [
+            "v10",
+            "v2",
+            "v1",
+            "v11beta2",
+            "v10beta3",
+            "v3beta1",
+            "v12alpha1",
+            "v11alpha2",
+            "foo1",
+            "foo10",
+            "v",
+            "v1alpha",
+            "v1gamma1",
+            "v9223372036854775808",
+        ];
+        for pair in descending.windows(2) {
+            assert_eq!(
+                Age::of(pair[0]).cmp(&Age::of(pair[1])),
+                std::cmp::Ordering::Greater,
+                "{pair:?}"
+            );
+        }
+        assert_eq!(Age::of("v1"), Age::of("v01"));
+    }
+}
