@@ -18,7 +18,7 @@ use opgate_pack::{Guest, components};
 use opgate_unsafe::Image;
 
 /// Packages under `guest/` that the host carries, in the order in which they serve.
-const POLICIES: [&str; 10] = [
+const POLICIES: [&str; 15] = [
     "bundle-immutability",
     "operator-group",
     "constraint-limits",
@@ -26,6 +26,11 @@ const POLICIES: [&str; 10] = [
     "pod-security",
     "operator-condition",
     "platform-operator",
+    "crd-upgrade",
+    "catalog-source",
+    "subscription",
+    "olm-v1",
+    "platform-configuration",
     "registry-bundle",
     "plain-bundle",
     "file-based-catalog",

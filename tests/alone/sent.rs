@@ -11,7 +11,7 @@ use testkit::{Server, configuration};
 use crate::{BINARY, turn};
 
 /// Those that look at requests of API servers.
-const POLICIES: [&str; 7] = [
+const POLICIES: [&str; 12] = [
     "bundle-immutability",
     "operator-group",
     "constraint-limits",
@@ -19,6 +19,11 @@ const POLICIES: [&str; 7] = [
     "pod-security",
     "operator-condition",
     "platform-operator",
+    "crd-upgrade",
+    "catalog-source",
+    "subscription",
+    "olm-v1",
+    "platform-configuration",
 ];
 
 /// All policies as they are by default, in builds of any speed.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use testkit::fake::{FakeCluster, Scope};
 
 /// The built-in policies, as their crates declare them.
-pub(crate) static POLICIES: [&Policy; 10] = [
+pub(crate) static POLICIES: [&Policy; 15] = [
     &opgate_bundle_immutability::POLICY,
     &opgate_operator_group::POLICY,
     &opgate_constraint_limits::POLICY,
@@ -27,6 +27,11 @@ pub(crate) static POLICIES: [&Policy; 10] = [
     &opgate_pod_security::POLICY,
     &opgate_operator_condition::POLICY,
     &opgate_platform_operator::POLICY,
+    &opgate_crd_upgrade::POLICY,
+    &opgate_catalog_source::POLICY,
+    &opgate_subscription::POLICY,
+    &opgate_olm_v1::POLICY,
+    &opgate_platform_configuration::POLICY,
     &opgate_registry_bundle::POLICY,
     &opgate_plain_bundle::POLICY,
     &opgate_file_based_catalog::POLICY,

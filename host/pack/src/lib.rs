@@ -31,7 +31,7 @@ const DEEP_GUESTS: [&str; 2] = ["opgate-constraint-limits", "opgate-file-based-c
 
 /// A guest with many rules: their texts and a reader of YAML take 93 KiB.
 const WIDE: [&str; 2] = ["-zstack-size=65536", "--initial-memory=262144"];
-const WIDE_GUESTS: [&str; 1] = ["opgate-cluster-service-version"];
+const WIDE_GUESTS: [&str; 2] = ["opgate-cluster-service-version", "opgate-crd-upgrade"];
 
 /// Why a guest could not be built.
 #[derive(Debug, thiserror::Error)]

@@ -33,8 +33,17 @@ const FILES: [&str; 2] = ["RegistryBundle", "FileBasedCatalog"];
 const POLICIES: [&str; 3] = ["bundle-immutability", "operator-group", "constraint-limits"];
 /// Of these the rules that deny unless the configuration says otherwise. What only warns keeps nobody
 /// out.
-const DENYING: [&str; 4] =
-    ["cluster-service-version", "pod-security", "operator-condition", "platform-operator"];
+const DENYING: [&str; 9] = [
+    "cluster-service-version",
+    "pod-security",
+    "operator-condition",
+    "platform-operator",
+    "crd-upgrade",
+    "catalog-source",
+    "subscription",
+    "olm-v1",
+    "platform-configuration",
+];
 
 /// `{"RPK-08": {"two requests": ["allowed", "why"]}}`: what is expected where it is not "denied", of a
 /// column, of one of its ways (`copied: label added`), or of all (`*`). "create only" is a rule that

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::hub::{self, Enabled};
-use opgate_sdk::{Document, Report, Review, rule, rules};
+use opgate_sdk::{Report, Review, rule, rules};
 
 use crate::package::SOURCE;
 use crate::reads::{CATALOG_SOURCES, OPERATORS};

@@ -185,6 +185,11 @@ fn what_is_registered_is_what_the_rules_look_at() {
         "pod-security",
         "operator-condition",
         "platform-operator",
+        "crd-upgrade",
+        "catalog-source",
+        "subscription",
+        "olm-v1",
+        "platform-configuration",
     ];
     assert_eq!(names, expected);
     let mut copies = Copies::new();
