@@ -21,22 +21,24 @@ pub(crate) static PRIORITY_CLASSES: ClusterRead = ClusterRead {
 pub(crate) static NAMESPACES: ClusterRead =
     ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
 
-/// Secrets of one namespace. Of their data, only the names of the keys are kept.
+/// Secrets of one namespace. Of their data, only the names of the keys are kept. A server
+/// reads them if the namespace is named.
 pub(crate) static SECRETS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "secrets",
     fields: &["/type"],
     keys: &["/data"],
     namespace: Some(SECRETS_NAMESPACE),
+    enabled_by: &["/catalog/secretsNamespace"],
     ..ClusterRead::EMPTY
 };
 
-/// CatalogSources beside those Secrets.
+/// CatalogSources: which Secrets they name. They matter where Secrets are judged.
 pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",
     resource: "catalogsources",
-    namespace: Some(SECRETS_NAMESPACE),
+    enabled_by: &["/catalog/secretsNamespace"],
     indexes: &[Index { name: "secret", field: "/spec/secrets/*", separator: "" }],
     ..ClusterRead::EMPTY
 };

@@ -7,13 +7,15 @@ use opgate_sdk::{ClusterRead, Index, Setting};
 pub(crate) const CATALOGD: Setting =
     Setting { pointer: "/catalogd/namespace", default: "openshift-catalogd" };
 
-/// Secrets of that namespace. Of their data, only the names of the keys are kept.
+/// Secrets of that namespace. Of their data, only the names of the keys are kept. A server
+/// reads them if the namespace is named.
 pub(crate) static SECRETS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "secrets",
     fields: &["/type"],
     keys: &["/data"],
     namespace: Some(CATALOGD),
+    enabled_by: &["/catalogd/namespace"],
     ..ClusterRead::EMPTY
 };
 
