@@ -11,7 +11,8 @@
 //! Files are read once, on all CPUs, and kept as text. The documents for policies are combined from
 //! parts of them immediately before the evaluation. They have the group `opgate.dev`, the version
 //! `v1alpha1` and the kinds `RegistryBundle`, `PlainBundle`, `OperatorProject` and
-//! `FileBasedCatalog`.
+//! `FileBasedCatalog`. What a catalog offers can also be read like objects of a cluster, of the kind
+//! `CatalogPackage`.
 
 mod bundle;
 mod catalog;
@@ -25,6 +26,7 @@ mod json;
 mod kinds;
 mod load;
 mod location;
+mod offered;
 pub mod parallel;
 mod repository;
 mod reviews;
@@ -40,5 +42,6 @@ pub use json::GROUP;
 pub use kinds::{As, Found};
 pub use load::load;
 pub use location::Location;
+pub use offered::offered;
 pub use reviews::{Request, Resolver, Subject};
 pub use template::complaint;

@@ -126,11 +126,24 @@ pub(super) fn fill(cluster: &Cluster, paths: &[PathBuf], reader: &Reader) -> any
     Ok(())
 }
 
-/// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them.
+/// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them, and the
+/// packages of catalogs.
 fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut errors = Vec::new();
-    let (files, skipped) = files(paths)?;
+    let (catalogs, paths): (Vec<_>, Vec<_>) =
+        paths.iter().cloned().partition(|path| is_catalog(path, reader));
+    for catalog in catalogs {
+        match files::offered(&catalog, reader) {
+            Ok(packages) => {
+                for package in packages {
+                    snapshot.add(package).map_err(anyhow::Error::msg)?;
+                }
+            }
+            Err(why) => errors.push(why.to_string()),
+        }
+    }
+    let (files, skipped) = files(&paths)?;
     if skipped > 0 {
         tracing::warn!(files = skipped, "left out of the context: not .json, .yaml or .yml");
     }
@@ -146,6 +159,13 @@ fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
     }
     anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
     Ok(snapshot)
+}
+
+/// Whether a path is a file-based catalog. What cannot be read is said when it is read as objects.
+fn is_catalog(path: &Path, reader: &Reader) -> bool {
+    let is_one = |found: &files::Found| found.kind == files::As::Catalog;
+    path != Path::new("-")
+        && files::detect(path, reader).is_ok_and(|all| !all.is_empty() && all.iter().all(is_one))
 }
 
 fn ending(path: &Path) -> String {
