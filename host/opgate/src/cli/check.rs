@@ -51,8 +51,8 @@ pub(super) struct Check {
     /// Published version of PATH to compare with: also evaluates rules about changes
     #[arg(long, value_name = "OLD")]
     since: Option<PathBuf>,
-    /// Files with objects of the cluster to install into, as `kubectl get -A -o yaml` prints them, or
-    /// its version, as `kubectl get --raw /version` does; may be repeated
+    /// Files with objects of the cluster to install into, as `kubectl get -A -o yaml` prints them, its
+    /// version, as `kubectl get --raw /version` does, or a catalog that it has; may be repeated
     #[arg(long, value_name = "PATH")]
     context: Vec<PathBuf>,
     /// Output format
