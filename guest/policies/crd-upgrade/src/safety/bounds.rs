@@ -39,7 +39,7 @@ rule! {
     /// size: {type: integer, minimum: 10} # 1 before
     /// # message: 'v1alpha1: ^.spec.size: minimum: minimum increased : 1 -> 10'
     /// ```
-    pub(super) CRD_23: Warn {
+    pub(crate) CRD_23: Warn {
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
         source: "crdify test/maxvaluedecreased, test/minvalueincreased",

@@ -67,6 +67,32 @@ impl std::hash::Hash for Change<'_> {
     }
 }
 
+/// Bytes of a value that are shown: a message has no more.
+const SHOWN: usize = 4 << 10;
+
+/// `%q`
+fn quoted(text: &str) -> String {
+    quote(text.get(..text.floor_char_boundary(SHOWN)).unwrap_or(text))
+}
+
+/// `%v`
+struct List<'l>(&'l [Cow<'l, str>]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        let mut size = 0_usize;
+        for (n, text) in self.0.iter().enumerate() {
+            if size > SHOWN {
+                break;
+            }
+            size = size.saturating_add(text.len()).saturating_add(1);
+            write!(f, "{}{text}", if n > 0 { " " } else { "" })?;
+        }
+        f.write_str("]")
+    }
+}
+
 impl fmt::Display for Change<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let check = self.keyword().map_or("unhandled", Keyword::text);
@@ -76,18 +102,18 @@ impl fmt::Display for Change<'_> {
                 f.write_str("unhandled changes found")
             }
             Self::Default(None, Some(new)) => {
-                write!(f, "default added when there was none previously : {}", quote(new))
+                write!(f, "default added when there was none previously : {}", quoted(new))
             }
-            Self::Default(Some(old), None) => write!(f, "default value removed : {}", quote(old)),
+            Self::Default(Some(old), None) => write!(f, "default value removed : {}", quoted(old)),
             Self::Default(Some(old), Some(new)) => {
-                write!(f, "default value changed : {} -> {}", quote(old), quote(new))
+                write!(f, "default value changed : {} -> {}", quoted(old), quoted(new))
             }
             Self::EnumAdded(values) => {
-                let values = values.join(" ");
-                write!(f, "enum constraint added when there was none previously : [{values}]")
+                let values = List(values);
+                write!(f, "enum constraint added when there was none previously : {values}")
             }
             Self::EnumRemoved(values) => {
-                write!(f, "allowed enum values removed : [{}]", values.join(" "))
+                write!(f, "allowed enum values removed : {}", List(values))
             }
             Self::Maximum(_, None, new) => {
                 write!(f, "maximum constraint added when there was none previously : {new}")
@@ -105,10 +131,10 @@ impl fmt::Display for Change<'_> {
                     (_, true) => "removed",
                     _ => "changed",
                 };
-                write!(f, "pattern {what} : {} -> {}", quote(old), quote(new))
+                write!(f, "pattern {what} : {} -> {}", quoted(old), quoted(new))
             }
-            Self::Required(fields) => write!(f, "new required fields: [{}]", fields.join(" ")),
-            Self::Type(old, new) => write!(f, "type changed : {} -> {}", quote(old), quote(new)),
+            Self::Required(fields) => write!(f, "new required fields: {}", List(fields)),
+            Self::Type(old, new) => write!(f, "type changed : {} -> {}", quoted(old), quoted(new)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use opgate_sdk::rule;
 
 use super::change::Change;
-use super::schema::{Keyword, Schema};
+use super::schema::{Keyword, Schema, without};
 use crate::targets::CRD;
 
 rule! {
@@ -40,7 +40,7 @@ rule! {
     /// spec: {type: object, properties: {}} # {mode: {type: string}} before
     /// # message: 'existingFieldRemoval: removed field : v1alpha1.^.spec.mode'
     /// ```
-    pub(super) CRD_19: Warn {
+    pub(crate) CRD_19: Warn {
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
         source: "OCP 4.12 L3093; crdify test/existingfieldremoval; operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go",
@@ -83,16 +83,14 @@ rule! {
     /// spec: {type: object, required: [size, mode]} # [size] before
     /// # message: 'v1alpha1: ^.spec: required: new required fields: [mode]'
     /// ```
-    pub(super) CRD_20: Warn {
+    pub(crate) CRD_20: Warn {
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
         source: "crdify test/requiredfieldadded; kapp pkg/kapp/crdupgradesafety",
     }
 }
 fn required<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
-    let known = old.texts(Keyword::Required);
-    let mut added = new.texts(Keyword::Required);
-    added.retain(|name| known.binary_search(name).is_err());
+    let added = without(new.texts(Keyword::Required), &old.texts(Keyword::Required));
     (!added.is_empty()).then_some(Change::Required(added))
 }
 
@@ -127,7 +125,7 @@ rule! {
     /// size: {type: string} # {type: integer} before
     /// # message: 'v1alpha1: ^.spec.size: type: type changed : "integer" -> "string"'
     /// ```
-    pub(super) CRD_21: Warn {
+    pub(crate) CRD_21: Warn {
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
         source: "crdify test/typechanged",

@@ -55,8 +55,7 @@ fn scientific(float: f64, digits: usize) -> String {
 
 /// The number of a JSON text as `json.Marshal` writes it.
 fn marshalled(text: &str) -> Cow<'_, str> {
-    let is_whole = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
-    if is_whole && text != "-0" {
+    if text != "-0" && (text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok()) {
         return text.into();
     }
     let Ok(float) = text.parse::<f64>() else { return text.into() };
@@ -103,10 +102,15 @@ enum Members {
     Fields,
 }
 
-/// A value as `json.Marshal` writes it.
+/// Bytes from which on a value is taken as it is written.
+const LONG: usize = 64 << 10;
+
+/// A value as `json.Marshal` writes it. What is very long is taken as it is: a message only shows the
+/// start of it, and the API server writes it so anyway.
 pub(super) fn json(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
     match (json::kind(raw), inner, str::from_utf8(raw)) {
+        (_, _, Ok(text)) if raw.len() > LONG => text.into(),
         (Some(Kind::Text), Some(inner), Ok(text)) if is_plain(inner) => text.into(),
         (Some(Kind::Number), _, Ok(text)) => marshalled(text),
         (Some(Kind::Boolean | Kind::Null), _, Ok(text)) => text.into(),
@@ -254,7 +258,7 @@ impl Sink for Writer<'_> {
         let raw = self.raw.get(range).unwrap_or_default();
         match kind {
             Kind::Text => push_text(&json::decoded(raw), &mut self.text),
-            Kind::Number => self.text.push_str(&marshalled(&String::from_utf8_lossy(raw))),
+            Kind::Number => self.text.push_str(&json(raw)),
             _ => self.text.push_str(&String::from_utf8_lossy(raw)),
         }
         self.end(kind == Kind::Null || raw == b"\"\"");

@@ -9,7 +9,7 @@
 //! their hash.
 
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use super::schema::Keyword;
 
@@ -20,15 +20,23 @@ const MOST: usize = 4 << 10;
 pub(super) struct Location {
     path: String,
     field: String,
-    hash: DefaultHasher,
+    hash: u64,
+    has_hash: bool,
 }
 
 /// A location to go back to.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Mark {
     path: usize,
     field: usize,
-    hash: DefaultHasher,
+    hash: u64,
+}
+
+/// The hash of a value.
+pub(super) fn hash_of(value: &impl Hash) -> u64 {
+    let mut hash = DefaultHasher::new();
+    value.hash(&mut hash);
+    hash.finish()
 }
 
 /// From a schema to one in it.
@@ -45,7 +53,12 @@ pub(super) enum Step<'n> {
 impl Location {
     /// At the outermost schema of a version.
     pub(super) fn new(field: String) -> Self {
-        Self { path: "^".to_owned(), field, hash: DefaultHasher::new() }
+        Self { path: "^".to_owned(), field, hash: 0, has_hash: false }
+    }
+
+    /// The same, with hashes.
+    pub(super) fn hashed(self) -> Self {
+        Self { has_hash: true, ..self }
     }
 
     /// As upstream writes it: `^.spec.size`.
@@ -59,25 +72,25 @@ impl Location {
     }
 
     /// Identifies this location, together with what is found there.
-    pub(super) fn hash_with(&self, found: &impl std::hash::Hash) -> u64 {
-        let mut hash = self.hash.clone();
-        found.hash(&mut hash);
-        hash.finish()
+    pub(super) fn hash_with(&self, found: &impl Hash) -> u64 {
+        hash_of(&(self.hash, found))
     }
 
     pub(super) fn mark(&self) -> Mark {
-        Mark { path: self.path.len(), field: self.field.len(), hash: self.hash.clone() }
+        Mark { path: self.path.len(), field: self.field.len(), hash: self.hash }
     }
 
-    pub(super) fn go_back(&mut self, mark: &Mark) {
+    pub(super) fn go_back(&mut self, mark: Mark) {
         self.path.truncate(mark.path);
         self.field.truncate(mark.field);
-        self.hash = mark.hash.clone();
+        self.hash = mark.hash;
     }
 
     /// Goes to a schema in this one. The field only follows to what the new object has.
     pub(super) fn enter(&mut self, keyword: Keyword, step: Step<'_>, is_in_new: bool) {
-        (keyword, step).hash(&mut self.hash);
+        if self.has_hash {
+            self.hash = hash_of(&(self.hash, keyword, step));
+        }
         let path = &mut self.path;
         if path.len() < MOST {
             // Writing to a String does not fail.
@@ -141,12 +154,12 @@ mod tests {
                 "s.patternProperties.^a$",
             ),
         ] {
-            let mut location = Location::new("s".to_owned());
+            let mut location = Location::new("s".to_owned()).hashed();
             let (mark, hash) = (location.mark(), location.hash_with(&1));
             location.enter(keyword, step, true);
             assert_eq!((location.path(), location.field()), (path, field));
             assert_ne!(location.hash_with(&1), hash);
-            location.go_back(&mark);
+            location.go_back(mark);
             assert_eq!(
                 (location.path(), location.field(), location.hash_with(&1)),
                 ("^", "s", hash)

@@ -2,6 +2,7 @@
 //! of their values.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use opgate_upstream::json::{self, Kind};
 
@@ -138,6 +139,8 @@ pub(super) struct Schema<'s> {
     pub(super) tree: &'s Tree,
     /// The values of the keywords. 0, the outermost value, stands for none.
     slots: [Place; Keyword::ALL.len()],
+    /// A bit for each keyword that is there.
+    present: u64,
 }
 
 impl<'s> Schema<'s> {
@@ -153,13 +156,27 @@ impl<'s> Schema<'s> {
                 && let Some(slot) = schema.slots.get_mut(keyword.slot())
             {
                 *slot = member;
+                schema.present |= 1 << keyword.slot();
             }
         }
         schema
     }
 
     pub(super) fn empty(tree: &'s Tree) -> Self {
-        Self { tree, slots: [0; Keyword::ALL.len()] }
+        Self { tree, slots: [0; Keyword::ALL.len()], present: 0 }
+    }
+
+    /// The keywords of two schemas.
+    pub(super) fn keywords(
+        &self,
+        other: Option<&Schema<'_>>,
+    ) -> impl Iterator<Item = Keyword> + use<> {
+        let mut present = self.present | other.map_or(0, |other| other.present);
+        std::iter::from_fn(move || {
+            let slot = usize::try_from(present.trailing_zeros()).ok()?;
+            present &= present.wrapping_sub(1);
+            Keyword::ALL.get(slot).copied()
+        })
     }
 
     /// The value of a keyword, `null` like none.
@@ -204,21 +221,21 @@ impl<'s> Schema<'s> {
         self.place(keyword).map(|place| go::json(self.tree.raw(place)))
     }
 
-    /// Different values in a list of JSON, in order. `null` has no text.
+    /// The values in a list of JSON. `null` has no text.
     pub(super) fn jsons(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
         let text = |(kind, raw)| match kind {
             Kind::Null => Cow::default(),
             _ => go::json(raw),
         };
         let list = self.place(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
-        sorted(list.into_iter().map(text).collect())
+        list.into_iter().map(text).collect()
     }
 
-    /// Different texts in a list, in order.
+    /// The texts in a list.
     pub(super) fn texts(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
         let list = self.place(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
         let texts = list.into_iter().filter(|(kind, _)| *kind == Kind::Text);
-        sorted(texts.map(|(_, raw)| json::decoded(raw)).collect())
+        texts.map(|(_, raw)| json::decoded(raw)).collect()
     }
 
     /// Whether a keyword without schemas in it has another value for Go.
@@ -244,10 +261,14 @@ impl<'s> Schema<'s> {
     }
 }
 
-fn sorted(mut texts: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
-    texts.sort();
-    texts.dedup();
-    texts
+/// What is in the first list only, in order, each once.
+pub(super) fn without<'t>(texts: Vec<Cow<'t, str>>, others: &[Cow<'t, str>]) -> Vec<Cow<'t, str>> {
+    let others: HashSet<&str> = others.iter().map(AsRef::as_ref).collect();
+    let mut rest = texts;
+    rest.retain(|text| !others.contains(text.as_ref()));
+    rest.sort();
+    rest.dedup();
+    rest
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ rule! {
     /// conversion: {strategy: None} # and extraField is a boolean in v1, a string in v2
     /// # message: 'v1 -> v2: ^.spec.extraField: type: type changed : "boolean" -> "string"'
     /// ```
-    pub(super) CRD_26: Warn {
+    pub(crate) CRD_26: Warn {
         on: [CRD: Update],
         off_until: [],
         may_skip: true,

@@ -3,7 +3,7 @@
 use opgate_sdk::rule;
 
 use super::change::Change;
-use super::schema::{Keyword, Schema};
+use super::schema::{Keyword, Schema, without};
 use crate::targets::CRD;
 
 rule! {
@@ -39,19 +39,20 @@ rule! {
     /// enum: [Managed] # [Managed, Unmanaged] before
     /// # message: 'v1: ^.spec.mode: enum: allowed enum values removed : ["Unmanaged"]'
     /// ```
-    pub(super) CRD_22: Warn {
+    pub(crate) CRD_22: Warn {
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
         source: "crdify test/enumvalueremoved, test/enumnetnew",
     }
 }
 fn allowed<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
-    let (mut was, is) = (old.jsons(Keyword::Enum), new.jsons(Keyword::Enum));
+    let (was, is) = (old.jsons(Keyword::Enum), new.jsons(Keyword::Enum));
     if was.is_empty() {
-        return (!is.is_empty()).then_some(Change::EnumAdded(is));
+        let added = without(is, &[]);
+        return (!added.is_empty()).then_some(Change::EnumAdded(added));
     }
-    was.retain(|value| is.binary_search(value).is_err());
-    (!was.is_empty()).then_some(Change::EnumRemoved(was))
+    let removed = without(was, &is);
+    (!removed.is_empty()).then_some(Change::EnumRemoved(removed))
 }
 
 rule! {
@@ -86,7 +87,7 @@ rule! {
     /// mode: {type: string, default: Unmanaged} # Managed before
     /// # message: 'v1: ^.spec.mode: default: default value changed : "\"Managed\"" -> "\"Unmanaged\""'
     /// ```
-    pub(super) CRD_24: Warn {
+    pub(crate) CRD_24: Warn {
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
         source: "crdify test/defaultvaluechanged, test/defaultvaluenetnew, test/defaultvalueremoved",
@@ -129,7 +130,7 @@ rule! {
     /// name: {type: string, pattern: ^b} # ^a before
     /// # message: 'v1: ^.spec.name: pattern: pattern changed : "^a" -> "^b"'
     /// ```
-    pub(super) CRD_25: Warn {
+    pub(crate) CRD_25: Warn {
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
         source: "crdify test/patternchanged, test/nullableremoved",

@@ -9,12 +9,12 @@
 //! both: what is written alike is found by comparing bytes, and after eight times the bytes of
 //! both texts no more are compared. There is no recursion: schemas can nest as deep as JSON.
 
-use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::hash::Hash;
 
 use opgate_upstream::json::Kind;
 
 use super::change::Change;
-use super::place::{Location, Mark, Step};
+use super::place::{Location, Mark, Step, hash_of};
 use super::schema::{Keyword, Schema, Shape};
 use super::tree::{Place, Tree};
 use super::{bounds, fields, go, values};
@@ -86,7 +86,7 @@ pub(super) fn compare<V: Visitor>(
     let mut walk = Walk {
         old,
         new: new.unwrap_or(&nothing),
-        at,
+        at: if V::HASHES { at.hashed() } else { at },
         visitor,
         tasks: Vec::new(),
         frames: Vec::new(),
@@ -102,16 +102,19 @@ pub(super) fn compare<V: Visitor>(
 }
 
 impl Frame {
+    /// Adds a difference of a keyword that has no hash.
+    fn note(&mut self, keyword: Keyword) {
+        self.difference = Some(0);
+        if !keyword.is_handled() {
+            self.unhandled = Some(0);
+        }
+    }
+
     /// Adds a difference of a keyword.
     fn add(&mut self, keyword: Keyword, what: &impl Hash) {
-        let added = |before: Option<u64>| {
-            let mut hash = DefaultHasher::new();
-            (before, keyword, what).hash(&mut hash);
-            Some(hash.finish())
-        };
-        self.difference = added(self.difference);
+        self.difference = Some(hash_of(&(self.difference, keyword, what)));
         if !keyword.is_handled() {
-            self.unhandled = added(self.unhandled);
+            self.unhandled = Some(hash_of(&(self.unhandled, keyword, what)));
         }
     }
 }
@@ -145,11 +148,14 @@ impl<V: Visitor> Walk<'_, V> {
         if let Some(unhandled) = frame.unhandled.filter(|_| frame.is_reported) {
             self.visitor.changed(&self.at, &Change::Unhandled(unhandled), false);
         }
-        let place = if V::HASHES { self.at.hash_with(&()) } else { 0 };
-        self.at.go_back(&frame.back);
         if let (Some(difference), Some(around)) = (frame.difference, self.frames.last_mut()) {
-            around.add(frame.keyword, &(place, difference));
+            if V::HASHES {
+                around.add(frame.keyword, &self.at.hash_with(&difference));
+            } else {
+                around.note(frame.keyword);
+            }
         }
+        self.at.go_back(frame.back);
     }
 
     fn visit(&mut self, back: Mark, keyword: Keyword, old: Place, new: Option<Place>) {
@@ -160,7 +166,7 @@ impl<V: Visitor> Walk<'_, V> {
         let tasks = self.tasks.len();
         let frame = Frame { back, keyword, tasks, difference: None, unhandled: None, is_reported };
         self.frames.push(frame);
-        for keyword in Keyword::ALL {
+        for keyword in old.keywords(new.as_ref()) {
             let new = new.as_ref();
             match keyword.shape() {
                 Shape::Schema | Shape::Schemas | Shape::SchemaOrSchemas | Shape::SchemaOrFlag => {
@@ -183,7 +189,7 @@ impl<V: Visitor> Walk<'_, V> {
             let new = new.map(|new| go::json(self.new.raw(new)));
             frame.add(keyword, &(name, old, new));
         } else {
-            frame.add(keyword, &());
+            frame.note(keyword);
         }
     }
 
@@ -201,15 +207,17 @@ impl<V: Visitor> Walk<'_, V> {
         }
         let empty = Schema::empty(self.new);
         let new = new.unwrap_or(&empty);
-        if old.is_written_as_in(new, keyword) || !old.differs(new, keyword) {
+        if old.is_written_as_in(new, keyword) {
             return;
         }
-        self.differ(keyword, "", old.place(keyword), new.place(keyword));
-        if is_reported
-            && let Some(change) = bounds::change(keyword, old, new)
-                .or_else(|| fields::change(keyword, old, new))
-                .or_else(|| values::change(keyword, old, new))
-        {
+        let change = bounds::change(keyword, old, new)
+            .or_else(|| fields::change(keyword, old, new))
+            .or_else(|| values::change(keyword, old, new));
+        // What is a change is different, and need not be compared once more.
+        if change.is_some() || old.differs(new, keyword) {
+            self.differ(keyword, "", old.place(keyword), new.place(keyword));
+        }
+        if let Some(change) = change.filter(|_| is_reported) {
             self.visitor.changed(&self.at, &change, new.place(keyword).is_some());
         }
     }
