@@ -4,7 +4,7 @@
 //! shortest numbers. Files need not be written so, and must give the same texts.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::ops::Range;
 
 use opgate_upstream::json::{self, Kind, Reading, Sink};
@@ -86,7 +86,8 @@ fn push_text(text: &str, into: &mut String) {
             '\u{8}' => into.push_str("\\b"),
             '\u{c}' => into.push_str("\\f"),
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
-                into.push_str(&format!("\\u{:04x}", u32::from(c)));
+                // Writing to a String does not fail.
+                let _ = write!(into, "\\u{:04x}", u32::from(c));
             }
             c => into.push(c),
         }

@@ -28,7 +28,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Review, Rule, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Rule, rule, rules};
 
 use crate::targets::CRD;
 use bounds::CRD_23;
@@ -47,7 +47,8 @@ rules![CRD_18, CRD_19, CRD_20, CRD_21, CRD_22, CRD_23, CRD_24, CRD_25, CRD_26];
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let (Some(new), Some(old)) = (review.subject(), review.updates_from()) else { return };
     scope(review, report, new, old);
-    if is_same(new, "/spec/versions", old, "/spec/versions") {
+    let pointers = ["/spec/versions", "/spec/validation", "/spec/version"];
+    if pointers.iter().all(|pointer| is_same(new, pointer, old, pointer)) {
         return;
     }
     let (news, olds) = (versions(new), versions(old));
@@ -114,42 +115,73 @@ fn scope(review: &Review<'_>, report: &mut Report<'_>, new: &Document, old: &Doc
 /// A version of a CRD.
 struct Version {
     name: String,
-    index: usize,
     is_served: bool,
+    /// The field of the schema, or of what has none.
+    field: String,
+    /// Where the schema is, if there is one.
+    pointer: Option<String>,
     /// Read at most once.
     tree: OnceCell<Option<Tree>>,
 }
 
 impl Version {
-    fn pointer(&self) -> String {
-        format!("/spec/versions/{}/schema/openAPIV3Schema", self.index)
-    }
-
     /// The schema, if there is one.
     fn tree(&self, crd: &Document) -> Option<&Tree> {
-        let read = || crd.has(&self.pointer()).then(|| crd.raw(&self.pointer())).flatten();
-        self.tree.get_or_init(|| read().map(Tree::of)).as_ref()
+        let read = || crd.raw(self.pointer.as_deref()?).map(Tree::of);
+        self.tree.get_or_init(read).as_ref()
     }
 
-    /// The location of the schema, or of what is there instead.
-    fn location(&self, has_schema: bool) -> Location {
-        let schema = if has_schema { ".schema.openAPIV3Schema" } else { "" };
-        Location::new(format!("spec.versions[{}]{schema}", self.index))
+    fn location(&self) -> Location {
+        Location::new(self.field.clone())
+    }
+
+    /// Whether it has the same schema as another.
+    fn is_as(&self, crd: &Document, other: &Self, other_crd: &Document) -> bool {
+        match (&self.pointer, &other.pointer) {
+            (Some(pointer), Some(other)) => is_same(crd, pointer, other_crd, other),
+            (None, None) => true,
+            _ => false,
+        }
     }
 }
 
+/// The schema of all versions without their own in `apiextensions.k8s.io/v1beta1`.
+const SHARED: &str = "/spec/validation/openAPIV3Schema";
+
 /// The versions of a CRD, the first one of a name.
 fn versions(crd: &Document) -> Vec<Version> {
-    let rows = crd.rows("/spec/versions", &["/name", "/served"]);
+    let shared = crd.has(SHARED);
+    let version = |name: &str, is_served, field: String, pointer: Option<String>| {
+        let (field, pointer) = match pointer {
+            None if shared => {
+                ("spec.validation.openAPIV3Schema".to_owned(), Some(SHARED.to_owned()))
+            }
+            pointer => (field, pointer),
+        };
+        Version { name: name.to_owned(), is_served, field, pointer, tree: OnceCell::new() }
+    };
+    let rows = crd.rows("/spec/versions", &["/name", "/served", "/schema/openAPIV3Schema"]);
     let mut known = BTreeSet::new();
     let mut versions = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let name = row.text_or_empty(0);
-        if known.insert(name.to_owned()) {
-            let is_served = row.boolean(1) == Some(true);
-            let tree = OnceCell::new();
-            versions.push(Version { name: name.to_owned(), index, is_served, tree });
+        if !known.insert(name.to_owned()) {
+            continue;
         }
+        let field = format!("spec.versions[{index}]");
+        let (field, pointer) = match row.kind(2) {
+            Kind::Missing | Kind::Null => (field, None),
+            _ => (
+                format!("{field}.schema.openAPIV3Schema"),
+                Some(format!("/spec/versions/{index}/schema/openAPIV3Schema")),
+            ),
+        };
+        versions.push(version(name, row.boolean(1) == Some(true), field, pointer));
+    }
+    if versions.is_empty()
+        && let Some(name) = crd.text("/spec/version")
+    {
+        versions.push(version(&name, true, "spec".to_owned(), None));
     }
     versions
 }
@@ -167,12 +199,11 @@ fn same_versions(
         olds.iter().map(|version| (version.name.as_str(), version)).collect();
     for version in news {
         let Some(before) = by_name.get(version.name.as_str()) else { continue };
-        if is_same(new, &version.pointer(), old, &before.pointer()) {
+        if version.is_as(new, before, old) {
             continue;
         }
         let Some(old_tree) = before.tree(old) else { continue };
-        let new_tree = version.tree(new);
-        let at = version.location(new_tree.is_some());
+        let (new_tree, at) = (version.tree(new), version.location());
         let mut findings = Findings { report, version: &version.name, wanted: &wanted };
         walk::compare(old_tree, new_tree, at, usize::MAX, &mut findings);
     }

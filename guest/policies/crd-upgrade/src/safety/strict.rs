@@ -7,7 +7,7 @@ use opgate_sdk::{Document, Report, rule};
 use super::change::Change;
 use super::place::Location;
 use super::walk::{self, Visitor};
-use super::{Version, field, is_same};
+use super::{Version, field};
 use crate::targets::CRD;
 
 rule! {
@@ -86,8 +86,7 @@ pub(super) fn served_versions<'v>(
         served(olds).into_iter().map(|version| (version.name.as_str(), version)).collect();
     let of = |version: &'v Version| {
         let before = olds.get(version.name.as_str()).copied();
-        let is_same =
-            before.is_some_and(|before| is_same(new, &version.pointer(), old, &before.pointer()));
+        let is_same = before.is_some_and(|before| version.is_as(new, before, old));
         Served { version, before, is_same }
     };
     let news: Vec<_> = served(news).into_iter().map(of).collect();
@@ -113,8 +112,7 @@ pub(super) fn served_versions<'v>(
                 known.sort_unstable();
             }
             if left > 0 {
-                let newer_tree = newer.version.tree(new);
-                let at = newer.version.location(newer_tree.is_some());
+                let (newer_tree, at) = (newer.version.tree(new), newer.version.location());
                 let pair = format!("{} -> {}", older.version.name, newer.version.name);
                 let mut added = Added { report, pair: &pair, known: &known };
                 left = walk::compare(tree, newer_tree, at, left, &mut added);

@@ -9,9 +9,9 @@
 //! both: what is written alike is found by comparing bytes, and after eight times the bytes of
 //! both texts no more are compared. There is no recursion: schemas can nest as deep as JSON.
 
-use std::hash::Hash;
+mod parts;
 
-use opgate_upstream::json::Kind;
+use std::hash::Hash;
 
 use super::change::Change;
 use super::place::{Location, Mark, Step, hash_of};
@@ -83,21 +83,8 @@ pub(super) fn compare<V: Visitor>(
     visitor: &mut V,
 ) -> usize {
     let nothing = Tree::of(Vec::new());
-    let mut walk = Walk {
-        old,
-        new: new.unwrap_or(&nothing),
-        at: if V::HASHES { at.hashed() } else { at },
-        visitor,
-        tasks: Vec::new(),
-        frames: Vec::new(),
-        olds: Vec::new(),
-        news: Vec::new(),
-        bytes: new.map_or(0, |new| old.size().min(new.size())).saturating_mul(ROUNDS),
-        left: most,
-    };
-    let back = walk.at.mark();
-    walk.visit(back, Keyword::Properties, 0, new.map(|_| 0));
-    walk.run();
+    let mut walk = Walk::new(old, new.unwrap_or(&nothing), at, most, visitor);
+    walk.start(new.map(|_| 0));
     walk.left
 }
 
@@ -119,8 +106,26 @@ impl Frame {
     }
 }
 
-impl<V: Visitor> Walk<'_, V> {
-    fn run(&mut self) {
+impl<'s, V: Visitor> Walk<'s, V> {
+    fn new(old: &'s Tree, new: &'s Tree, at: Location, most: usize, visitor: &'s mut V) -> Self {
+        Self {
+            old,
+            new,
+            at: if V::HASHES { at.hashed() } else { at },
+            visitor,
+            tasks: Vec::new(),
+            frames: Vec::new(),
+            olds: Vec::new(),
+            news: Vec::new(),
+            bytes: old.size().min(new.size()).saturating_mul(ROUNDS),
+            left: most,
+        }
+    }
+
+    /// Visits the outermost schema, and all in it.
+    fn start(&mut self, new: Option<Place>) {
+        let back = self.at.mark();
+        self.visit(back, Keyword::Properties, 0, new);
         while let Some(frame) = self.frames.last() {
             if self.left == 0 {
                 return;
@@ -247,114 +252,77 @@ impl<V: Visitor> Walk<'_, V> {
             self.tasks.push(Task { keyword, old, new, index });
         }
     }
+}
 
-    /// Plans visits to the schemas of a keyword with one or several.
-    fn parts(&mut self, keyword: Keyword, old: &Schema<'_>, new: Option<&Schema<'_>>) {
-        let (old, new) = (old.place(keyword), new.and_then(|new| new.place(keyword)));
-        if self.are_copies(old, new) {
-            return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts what it is told.
+    #[derive(Default)]
+    struct Counter {
+        removed: usize,
+        changed: usize,
+    }
+
+    impl Visitor for Counter {
+        const HASHES: bool = true;
+
+        fn removed(&mut self, _: &Location) -> bool {
+            self.removed += 1;
+            true
         }
-        let (old_tree, new_tree) = (self.old, self.new);
-        let old_form = Form::of(keyword, old_tree, old);
-        let new_form = Form::of(keyword, new_tree, new);
-        if old_form != new_form {
-            self.differ(keyword, "", old.filter(|_| old_form == Form::Flag), new);
-        }
-        match (old, old_form) {
-            (Some(old), Form::One) => {
-                self.task(keyword, old, new.filter(|_| new_form == Form::One), usize::MAX);
-            }
-            (Some(old), Form::List) => {
-                let list = new.filter(|_| new_form == Form::List);
-                let mut rest = list.into_iter().flat_map(|list| new_tree.children(list));
-                for (index, old) in old_tree.children(old).enumerate() {
-                    let new = rest.next();
-                    if new.is_none() {
-                        self.differ(keyword, "", None, None);
-                    }
-                    self.task(keyword, old, new, index);
-                }
-                for added in rest {
-                    self.differ(keyword, "", None, Some(added));
-                }
-            }
-            // Flags that are the same are copies.
-            (_, Form::Flag) => self.differ(keyword, "", old, new),
-            _ => {}
+
+        fn changed(&mut self, _: &Location, _: &Change<'_>, _: bool) {
+            self.changed += 1;
         }
     }
 
-    /// Plans visits to the schemas of a keyword with names.
-    fn members(&mut self, keyword: Keyword, old: &Schema<'_>, new: Option<&Schema<'_>>) {
-        let (old, new) = (old.place(keyword), new.and_then(|new| new.place(keyword)));
-        if self.are_copies(old, new) {
-            return;
-        }
-        let (mut olds, mut news) = (std::mem::take(&mut self.olds), std::mem::take(&mut self.news));
-        let list = |tree: &Tree, place: Option<Place>, into: &mut Vec<Place>| match place {
-            Some(place) => tree.members(place, into),
-            None => into.clear(),
-        };
-        let (old_tree, new_tree) = (self.old, self.new);
-        list(old_tree, old, &mut olds);
-        list(new_tree, new, &mut news);
-        self.left = self.left.saturating_sub(olds.len() / 8);
-        let is_schema = |tree: &Tree, place: Place| {
-            keyword.shape() == Shape::Named || tree.kind(place) == Kind::Object
-        };
-        let mut rest = news.iter().copied().peekable();
-        for &old in &olds {
-            while let Some(added) = rest.next_if(|&new| new_tree.order(new, old_tree, old).is_lt())
-            {
-                self.differ(keyword, &new_tree.name(added), None, Some(added));
-            }
-            let new = rest.next_if(|&new| new_tree.order(new, old_tree, old).is_eq());
-            match (is_schema(old_tree, old), new) {
-                (true, Some(new)) if is_schema(new_tree, new) => {
-                    self.task(keyword, old, Some(new), usize::MAX);
-                }
-                (true, new) => {
-                    self.differ(keyword, &old_tree.name(old), None, new);
-                    self.task(keyword, old, None, usize::MAX);
-                }
-                (false, Some(new))
-                    if self.is_copy(old, new)
-                        || go::json(old_tree.raw(old)) == go::json(new_tree.raw(new)) => {}
-                (false, new) => self.differ(keyword, &old_tree.name(old), Some(old), new),
-            }
-        }
-        for added in rest {
-            self.differ(keyword, &new_tree.name(added), None, Some(added));
-        }
-        (self.olds, self.news) = (olds, news);
+    /// Visited schemas, removed ones and changes.
+    fn walked(old: &str, new: &str, most: usize) -> (usize, usize, usize) {
+        let (old, new) = (Tree::of(old.into()), Tree::of(new.into()));
+        let mut counter = Counter::default();
+        let left = compare(&old, Some(&new), Location::new(String::new()), most, &mut counter);
+        (most - left, counter.removed, counter.changed)
     }
-}
 
-/// What the value of a keyword with one or several schemas is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    None,
-    One,
-    List,
-    Flag,
-}
+    #[test]
+    fn only_what_differs_is_visited() {
+        let wide = |changed: &str| {
+            let more = r#""a":{"type":"x","properties":{"b":{"type":"y"}}},"#;
+            format!(r#"{{"properties":{{{more}"c":{{"items":{{"type":"{changed}"}}}},"d":{{}}}}}}"#)
+        };
+        assert_eq!(walked(&wide("x"), &wide("x"), 1_000), (1, 0, 0));
+        // The outermost one, c, and its items.
+        assert_eq!(walked(&wide("x"), &wide("y"), 1_000), (3, 0, 1));
+        assert_eq!(walked(&wide("x"), "{}", 1_000), (6, 5, 3));
+    }
 
-impl Form {
-    fn of(keyword: Keyword, tree: &Tree, place: Option<Place>) -> Self {
-        let Some(place) = place else { return Self::None };
-        match (keyword.shape(), tree.kind(place)) {
-            // Anything is a schema to the walk; the API server lets nothing else in.
-            (Shape::Schema, _) | (Shape::SchemaOrSchemas | Shape::SchemaOrFlag, Kind::Object) => {
-                Self::One
-            }
-            // An empty list is like none.
-            (Shape::Schemas | Shape::SchemaOrSchemas, Kind::List)
-                if tree.children(place).next().is_some() =>
-            {
-                Self::List
-            }
-            (Shape::SchemaOrFlag, Kind::Boolean) => Self::Flag,
-            _ => Self::None,
-        }
+    #[test]
+    fn a_walk_stops_after_as_many_schemas_as_it_may_visit() {
+        let wide = |kind: &str| {
+            let all = (0..1_000).map(|n| format!(r#""{n:04}":{{"type":"{kind}"}}"#));
+            format!(r#"{{"properties":{{{}}}}}"#, all.collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(walked(&wide("x"), &wide("y"), 100_000), (1_001 + 1_000 / 8, 0, 1_000));
+        assert_eq!(walked(&wide("x"), &wide("y"), 500), (500, 0, 500 - 1 - 1_000 / 8));
+    }
+
+    /// Bytes are compared a fixed number of times, however deep they are.
+    #[test]
+    fn schemas_in_schemas_are_compared_without_a_look_at_all_bytes_for_each() {
+        let deep = |kind: &str| {
+            let all = (0..400).fold(format!(r#"{{"type":"{kind}"}}"#), |inner, _| {
+                format!(r#"{{"not":{inner}}}"#)
+            });
+            Tree::of(all.into())
+        };
+        let (old, new) = (deep("x"), deep("y"));
+        let mut counter = Counter::default();
+        let mut walk = Walk::new(&old, &new, Location::new(String::new()), 1_000, &mut counter);
+        walk.start(Some(0));
+        assert!(walk.bytes < old.size(), "{}", walk.bytes);
+        // The type of the innermost, and what no check handles in all around it.
+        assert_eq!((walk.left, counter.changed), (1_000 - 401, 401));
     }
 }
