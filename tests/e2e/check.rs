@@ -780,6 +780,56 @@ fn what_is_below_a_folder_is_found() {
     assert_eq!(status(&output), 0, "{}", err(&output));
 }
 
+/// The project of an Operator is its `watches.yaml`, with the bundles beside it.
+#[test]
+fn projects_are_judged_by_their_watches() {
+    let folder = folder();
+    let watches = "# all\n- version: v1alpha1\n  group: app.example.com\n  kind: AppService\n  role: r\n  playbook: p.yml\n  manageStatus: 'yes'\n";
+    write(&folder, "project/watches.yaml", watches);
+    write(&folder, "project/PROJECT", "layout: [ansible.sdk.operatorframework.io/v1]\n");
+    write(&folder, "project/config/manager/patch.yaml", CLASSLESS);
+    let found = [
+        "watches.yaml:6:3: deny MSC-12 role and playbook are mutually exclusive for app.example.com/v1alpha1 AppService",
+        "watches.yaml:7:3: warn MSC-13 watches.yaml entry 0: manageStatus must be a boolean",
+    ];
+    for args in [&["project"][..], &["--as", "project", "project"], &["project/watches.yaml"]] {
+        let output = check(&folder, args);
+        assert_eq!(status(&output), 1, "{args:?}");
+        for line in found {
+            assert!(out(&output).contains(&format!("project/{line}")), "{}", out(&output));
+        }
+    }
+    copy(&folder.path().join("bundle-valid"), &folder.path().join("project/bundle"));
+    let (code, found) = records(&folder, &["project"]);
+    let kinds: Vec<_> = found.iter().map(|record| record["kind"].clone()).collect();
+    assert_eq!((code, kinds), (1, vec![json!("OperatorProject"), json!("RegistryBundle")]));
+    write(&folder, "project/watches.yaml", "- kind: {\n");
+    let output = check(&folder, &["--as", "project", "project"]);
+    assert_eq!(status(&output), 1, "{}", err(&output));
+    let denied = "deny MSC-13 watches.yaml cannot be read: not YAML";
+    assert!(out(&output).contains(denied), "{}", out(&output));
+    let output = check(&folder, &["--as", "project", "bundle-valid"]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("there is no watches.yaml in it"), "{}", err(&output));
+}
+
+/// Rules about every manifest look at files, and ask for no requests.
+#[test]
+fn every_manifest_is_judged() {
+    let folder = folder();
+    let manifest = "apiVersion: cache.example.com/v1\nkind: Memcached\nmetadata:\n  name: a\n  labels: {tier: 1}\n  annotations:\n    ansible.operator-sdk/reconcile-period: soon\n    ansible.operator-sdk/max-runner-artifacts: '-1'\n";
+    write(&folder, "memcached.yaml", manifest);
+    let output = check(&folder, &["memcached.yaml"]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+    for line in [
+        "memcached.yaml:5:12: warn MSC-20 metadata.labels[tier] must be a string",
+        "memcached.yaml:7:5: warn MSC-10 annotation ansible.operator-sdk/reconcile-period \"soon\" is not a duration",
+        "memcached.yaml:8:5: warn MSC-11 annotation ansible.operator-sdk/max-runner-artifacts \"-1\" is not a non-negative integer",
+    ] {
+        assert!(out(&output).contains(line), "{}", out(&output));
+    }
+}
+
 /// Of very many violations some are told, and how many there are besides.
 #[test]
 fn what_is_left_out_is_counted() {

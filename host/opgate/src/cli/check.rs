@@ -1,4 +1,4 @@
-//! `opgate check`: policies over bundles, catalogs and manifests in files.
+//! `opgate check`: policies over bundles, catalogs, projects and manifests in files.
 //!
 //! ```text
 //! PATHs ─▶ paths::Loaded ─┬▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─┬▶ report
@@ -74,7 +74,7 @@ pub(super) struct Check {
     verbose: bool,
     #[command(flatten)]
     read: ReadArgs,
-    /// Bundles, catalogs, folders that contain them, files or folders of manifests, or - for one file
+    /// Bundles, catalogs, projects, folders with them, files or folders of manifests, or - for one file
     /// from standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
