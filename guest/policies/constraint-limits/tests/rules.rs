@@ -28,6 +28,23 @@ fn judged_csv(property: &str, settings: &Value) -> Verdict {
     judged("clusterserviceversions", &csv, settings)
 }
 
+/// 64 KiB unless set, counted as written.
+#[test]
+fn a_constraint_may_have_so_many_bytes() {
+    let of = |bytes: usize| {
+        let value = json!({"failureMessage": "", "cel": {"rule": "true"}}).to_string();
+        let text = "x".repeat(bytes - value.len());
+        let value = json!({"failureMessage": text, "cel": {"rule": "true"}}).to_string();
+        assert_eq!(value.len(), bytes);
+        let found = judged_csv(&value, &json!({})).violations;
+        found.into_iter().map(|v| (v.rule, v.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(65_536), []);
+    let message =
+        "parse olm.constraint: olm.constraint value is greater than max constraint size 65536 bytes";
+    assert_eq!(of(65_537), [("CON-01".to_owned(), message.to_owned())]);
+}
+
 #[test]
 fn very_many_findings_are_shared_and_counted() {
     let properties = json!([{"type": "olm.constraint", "value": {}}]).to_string();
