@@ -15,6 +15,7 @@ mod check;
 mod cli;
 mod cluster;
 mod corpus;
+mod documented;
 mod documents;
 mod excerpt;
 mod fake;

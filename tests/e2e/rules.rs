@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::BINARY;
+use crate::documented::rows;
 use crate::vectors::POLICIES;
 
 fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
@@ -81,8 +82,7 @@ fn what_the_policies_declare_is_listed_with_the_documented_levels() {
         members.iter().map(|name| ((*name).to_owned(), rule[name].clone())).collect::<Value>()
     };
     assert_eq!(listed.iter().map(known).collect::<Vec<_>>(), declared.collect::<Vec<_>>());
-    let levels: BTreeMap<&str, &str> =
-        include_str!("levels.tsv").lines().filter_map(|line| line.split_once('\t')).collect();
+    let levels: BTreeMap<_, _> = rows().iter().map(|row| (row.id, row.level())).collect();
     for rule in &listed {
         let id = rule["id"].as_str().unwrap();
         assert_eq!(levels.get(id).copied(), rule["default"].as_str(), "{id}");
