@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::BINARY;
-use crate::documented::rows;
+use crate::documented;
 use crate::vectors::POLICIES;
 
 fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
@@ -82,7 +82,8 @@ fn what_the_policies_declare_is_listed_with_the_documented_levels() {
         members.iter().map(|name| ((*name).to_owned(), rule[name].clone())).collect::<Value>()
     };
     assert_eq!(listed.iter().map(known).collect::<Vec<_>>(), declared.collect::<Vec<_>>());
-    let levels: BTreeMap<_, _> = rows().iter().map(|row| (row.id, row.level())).collect();
+    let levels: BTreeMap<_, _> =
+        documented::rows().iter().map(|row| (row.id, row.level())).collect();
     for rule in &listed {
         let id = rule["id"].as_str().unwrap();
         assert_eq!(levels.get(id).copied(), rule["default"].as_str(), "{id}");
@@ -142,6 +143,50 @@ fn the_published_pages_are_up_to_date() {
         names.is_empty() && made.len() == published.len(),
         "run `opgate rules pages docs/rules`: {names:?}"
     );
+}
+
+/// Whatever looks like the ID of a rule.
+fn ids(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    words.filter(|word| {
+        let (prefix, number) = word.split_once('-').unwrap_or_default();
+        prefix.len() == 3
+            && prefix.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+            && number.len() >= 2
+            && number.bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
+/// What rules say that they do not decide is marked wherever rules are listed, and is in
+/// `docs/gaps.md`.
+#[test]
+fn what_rules_do_not_decide_is_listed() {
+    let folder = folder();
+    let listed = out(&opgate(&folder, &["rules", "--output", "json"]));
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let table = out(&opgate(&folder, &["rules"]));
+    let mut lines = String::new();
+    for (rule, row) in listed.iter().zip(table.lines()) {
+        let (id, policy) = (rule["id"].as_str().unwrap(), rule["policy"].as_str().unwrap());
+        assert!(row.starts_with(id), "{row}");
+        assert_eq!(row.ends_with(" (decided in part)"), rule["gap"].is_string(), "{row}");
+        if let Some(gap) = rule["gap"].as_str() {
+            let anchor = id.to_ascii_lowercase();
+            writeln!(lines, "| [{id}](rules/{policy}.md#{anchor}) | {gap} |").unwrap();
+        }
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/gaps.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once("## Rules that are decided in part\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows: Vec<_> = section.lines().filter(|line| line.starts_with("| [")).collect();
+    assert!(
+        rows == lines.lines().collect::<Vec<_>>(),
+        "docs/gaps.md has not these lines, but others:\n{lines}"
+    );
+    let known: Vec<_> = documented::rows().iter().map(|row| row.id).collect();
+    let unknown: Vec<_> = ids(&page).filter(|id| !known.contains(id)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 #[test]

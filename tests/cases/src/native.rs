@@ -210,6 +210,8 @@ fn is_written(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains(TODO)
 }
 
+/// Where a rule is decided in part only, before the other headings.
+const GAP: &str = "# Gap";
 const HEADINGS: [&str; 4] = ["# Why", "# Repair", "# Accepted", "# Rejected"];
 
 /// Every `rule!` in the sources is among the rules, and says what the page of a rule says.
@@ -242,6 +244,10 @@ pub fn rules_are_documented(policy: &Policy, folder: &str) {
             (rest, what) = (after, heading);
         }
         assert!(is_written(rest), "{}: nothing under {what}", rule.id);
+        if let Some((_, gap)) = rule.docs.split_once(&format!(" {GAP}\n")) {
+            let text = gap.split_once(" # Why\n").map(|(text, _)| text);
+            assert!(text.is_some_and(is_written), "{}: {GAP} says nothing before # Why", rule.id);
+        }
     }
 }
 

@@ -24,6 +24,11 @@ rule! {
     /// `status` are not judged. The rule is not evaluated without a cluster, if the object does not
     /// say which version the cluster has, and if the update names an image without a version.
     ///
+    /// # Gap
+    ///
+    /// The version of a release image is in the image. The Cluster Version Operator reads it there,
+    /// and starts no update to another minor version while the feature set forbids it.
+    ///
     /// # Why
     ///
     /// The feature set prevents minor version updates (OpenShift 4.12, Operators, *Managing

@@ -168,9 +168,13 @@ rule! {
     ///
     /// `apiservicedefinitions` of the head of the default channel has no entry in `owned` and none
     /// in `required`. The PackageManifest is that of PLT-04; without one, or if it does not
-    /// describe the head, the rule is not evaluated. A PackageManifest does not show
-    /// `webhookdefinitions`, so the rule is never evaluated in full. An UPDATE is judged where it
-    /// changes `spec.package.name`.
+    /// describe the head, the rule is not evaluated. An UPDATE is judged where it changes
+    /// `spec.package.name`.
+    ///
+    /// # Gap
+    ///
+    /// A PackageManifest does not show `webhookdefinitions`, so each answer says that the rule was
+    /// evaluated in part. RukPak decides when it unpacks the bundle.
     ///
     /// # Why
     ///
@@ -222,9 +226,13 @@ rule! {
     ///
     /// `customresourcedefinitions.required` of the head of the default channel has no entry. The
     /// PackageManifest is that of PLT-04; without one, or if it does not describe the head, the
-    /// rule is not evaluated. A PackageManifest does not show dependencies on packages, nor those
-    /// on APIs that only the properties of the bundle name, so the rule is never evaluated in full.
-    /// An UPDATE is judged where it changes `spec.package.name`.
+    /// rule is not evaluated. An UPDATE is judged where it changes `spec.package.name`.
+    ///
+    /// # Gap
+    ///
+    /// A PackageManifest does not show dependencies on packages, nor those on APIs that only the
+    /// properties of the bundle name, so each answer says that the rule was evaluated in part. Who
+    /// has the bundle sees them in `metadata/dependencies.yaml` and `metadata/properties.yaml`.
     ///
     /// # Why
     ///

@@ -9,10 +9,10 @@ use std::{fs, io};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::report::page::{Pages, markdown};
+use super::report::page::{Pages, gap, markdown};
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Policy, Rule, RuleLevel, Set};
+use opgate_admission::policy::{Configuration, Policy, Rule, RuleLevel, Set};
 use opgate_files::GROUP;
 
 /// What to do with a rule.
@@ -79,12 +79,15 @@ impl Rules {
 }
 
 fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
-    let set = config.complete_set(Source::Absent)?;
+    let configuration = config.configuration()?;
+    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let gaps = Gaps::of(&configuration, &set);
     let rules = rules_of(&set);
     let mut out = anstream::AutoStream::auto(io::stdout());
     match output {
         Format::Json => {
-            let list: Vec<_> = rules.map(|(policy, rule)| as_json(policy, rule)).collect();
+            let list: Vec<_> =
+                rules.map(|(policy, rule)| as_json(policy, rule, gaps.get(policy, rule))).collect();
             writeln!(out, "{:#}", json!(list))?;
         }
         Format::Markdown => {
@@ -111,7 +114,8 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
                 let Rule { id, title, .. } = rule;
                 let only = Narrowing::of(policy, rule).note();
-                writeln!(out, "{id:8} {level:4} {:width$} {title}{only}", policy.name)?;
+                let part = gaps.get(policy, rule).map_or("", |_| " (decided in part)");
+                writeln!(out, "{id:8} {level:4} {:width$} {title}{only}{part}", policy.name)?;
             }
         }
     }
@@ -150,6 +154,7 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
     let configuration = config.configuration()?;
     let set = config.complete_set_of(&configuration, Source::Absent)?;
     let pages = Pages::of(&configuration, &set, true);
+    let gaps = Gaps::of(&configuration, &set);
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     let mut index = String::from(
         "# Rules\n\nEvery rule of the built-in policies: what must hold, why, and how to repair what breaks it.\n\
@@ -171,7 +176,8 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
         for rule in &policy.descriptor.rules {
             let (id, anchor) = (&rule.id, rule.id.to_ascii_lowercase());
             let (default, title) = (rule.default.as_str(), markdown(&rule.title));
-            let _ = writeln!(index, "| [{id}]({file}#{anchor}) | {default} | {title} |");
+            let part = gaps.get(policy, rule).map_or("", |_| " ([in part](../gaps.md))");
+            let _ = writeln!(index, "| [{id}]({file}#{anchor}) | {default} | {title}{part} |");
             let section = pages.page(&policy.name, id).unwrap_or_default();
             let _ = write!(page, "\n{section}");
         }
@@ -189,6 +195,26 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
 fn rules_of(set: &Set) -> impl Iterator<Item = (&Policy, &Rule)> {
     let policies = set.policies().iter();
     policies.flat_map(|policy| policy.descriptor.rules.iter().map(move |rule| (&**policy, rule)))
+}
+
+/// What rules do not decide, by policy and rule.
+struct Gaps(BTreeMap<(String, String), String>);
+
+impl Gaps {
+    /// As the documentation has it. A component that is gone by now has none.
+    fn of(configuration: &Configuration, set: &Set) -> Self {
+        let mut gaps = BTreeMap::new();
+        for policy in set.policies() {
+            let docs = configuration.docs_of(&policy.source).unwrap_or_default();
+            let found = docs.into_iter().filter_map(|(rule, text)| Some((rule, gap(&text)?)));
+            gaps.extend(found.map(|(rule, gap)| ((policy.name.clone(), rule), gap)));
+        }
+        Self(gaps)
+    }
+
+    fn get(&self, policy: &Policy, rule: &Rule) -> Option<&str> {
+        self.0.get(&(policy.name.clone(), rule.id.clone())).map(String::as_str)
+    }
 }
 
 /// How the webhook narrows the requests that a rule looks at. Other rules can need the rest.
@@ -244,7 +270,7 @@ fn operations(rule: &Rule) -> Vec<&'static str> {
 }
 
 /// The members are part of the command line's contract.
-fn as_json(policy: &Policy, rule: &Rule) -> serde_json::Value {
+fn as_json(policy: &Policy, rule: &Rule, gap: Option<&str>) -> serde_json::Value {
     json!({
         "id": rule.id,
         "policy": policy.name,
@@ -254,5 +280,6 @@ fn as_json(policy: &Policy, rule: &Rule) -> serde_json::Value {
         "title": rule.title,
         "source": rule.source,
         "sentOnlyWhere": Narrowing::of(policy, rule).texts,
+        "gap": gap,
     })
 }

@@ -95,9 +95,15 @@ rule! {
     ///
     /// `spec.desiredUpdate.version` of a `ClusterVersion` is not of a later major and minor version
     /// than the property `olm.maxOpenShiftVersion` of any ClusterServiceVersion that is not a copy.
-    /// The property is read as for CSV-81. An update that names only an image is not evaluated.
-    /// There is a finding for each ClusterServiceVersion. An UPDATE is judged by
-    /// `spec.desiredUpdate`.
+    /// The property is read as for CSV-81. There is a finding for each ClusterServiceVersion. An
+    /// UPDATE is judged by `spec.desiredUpdate`. If it names an image without a version, and a
+    /// ClusterServiceVersion has the property, the rule is not evaluated.
+    ///
+    /// # Gap
+    ///
+    /// The version of a release image is in the image. The Cluster Version Operator reads it there,
+    /// and starts no update to another minor version while OLM reports that the cluster is not
+    /// upgradeable.
     ///
     /// # Why
     ///
@@ -134,22 +140,32 @@ pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let desired = object.text_or_empty("/spec/desiredUpdate/version");
-    let Some(minor) = Minor::parse(&desired) else { return };
-    if !review.touches_json(object, "/spec/desiredUpdate") {
+    let only_image = desired.is_empty() && object.has("/spec/desiredUpdate/image");
+    let minor = Minor::parse(&desired);
+    if minor.is_none() && !only_image || !review.touches_json(object, "/spec/desiredUpdate") {
         return;
     }
     let desired = shortened(&desired, SHOWN);
     let mut found = Vec::new();
     let visited = CSVS.each(Query::default(), |csv| {
         let namespace = csv.text_or_empty("/metadata/namespace");
-        if let Some(maximum) = maximum(&csv).filter(|maximum| minor > maximum.minor)
+        if let Some(maximum) = maximum(&csv)
+            && minor.is_none_or(|minor| minor > maximum.minor)
             && !Marks::of(&csv, &namespace).claim()
         {
             found.push((namespace, csv.text_or_empty("/metadata/name"), maximum.text));
         }
-        true
+        // One is enough to know that the version matters.
+        !only_image || found.is_empty()
     });
     if report.answer(&[&CSV_82], "ClusterServiceVersions", visited).is_none() {
+        return;
+    }
+    if only_image {
+        if !found.is_empty() {
+            let why = "the update names an image without its version";
+            report.skip(&CSV_82, "spec.desiredUpdate", why);
+        }
         return;
     }
     for (namespace, name, maximum) in found {

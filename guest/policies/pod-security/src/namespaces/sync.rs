@@ -62,8 +62,13 @@ rule! {
     ///
     /// The label `security.openshift.io/scc.podSecurityLabelSync` is not `"true"` for the
     /// Namespaces that the setting `psa.payloadNamespaces` lists, except for `openshift-operators`.
+    /// On UPDATE, a label that does not change is not judged.
+    ///
+    /// # Gap
+    ///
     /// The list is empty by default, because the documents name only the prefix `openshift-`, which
-    /// users may use, too. On UPDATE, a label that does not change is not judged.
+    /// users may use, too. Who runs the cluster fills it; PSA-03 has the namespaces that the
+    /// documents name.
     ///
     /// # Why
     ///

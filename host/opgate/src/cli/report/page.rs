@@ -104,6 +104,14 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
     page
 }
 
+/// What a rule does not decide, and who does: the section `# Gap` of its documentation, in one line.
+pub(in crate::cli) fn gap(docs: &str) -> Option<String> {
+    let mut lines = docs.lines().skip_while(|line| *line != "# Gap");
+    lines.next()?;
+    let lines: Vec<_> = lines.take_while(|line| !line.starts_with("# ")).map(str::trim).collect();
+    Some(lines.join(" ").trim().to_owned())
+}
+
 /// `/rukpak/strictPaths` as it is written in the configuration.
 fn dotted(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
@@ -112,4 +120,17 @@ fn dotted(pointer: &str) -> String {
 /// A text in which nothing is taken for markup.
 pub(in crate::cli) fn markdown(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "\\<")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_the_text_of_its_section() {
+        let docs = "x\n\n# Gap\n\nNobody sees it,\nor nearly.\n\n# Why\n\ny\n";
+        assert_eq!(gap(docs).as_deref(), Some("Nobody sees it, or nearly."));
+        assert_eq!(gap("x\n\n# Gap").as_deref(), Some(""));
+        assert_eq!(gap("x\n\n# Why\n\n## Gap\n"), None);
+    }
 }
