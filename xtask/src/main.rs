@@ -1,5 +1,6 @@
 //! Tasks of the project, run as `cargo xtask`.
 
+mod coverage;
 mod new_rule;
 mod source;
 
@@ -12,13 +13,16 @@ use new_rule::Wanted;
 
 const USAGE: &str = "\
 Usage: cargo xtask new-rule POLICY ID [--in MODULE]
+       cargo xtask coverage
 
-Starts a rule: its section in a module of the policy, and its case file.
+new-rule starts a rule: its section in a module of the policy, and its case file.
 
   POLICY       a folder in guest/policies, for example registry-bundle
   ID           the id of the rule, for example RBF-33
   --in MODULE  where the rule goes, for example manifests or rbac::subjects;
-               by default the module that has the highest rule of the same prefix";
+               by default the module that has the highest rule of the same prefix
+
+coverage writes docs/coverage.md: which rules cite which chapters of the documents. It reads docs/rules.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,12 +43,20 @@ fn run(arguments: &[&str]) -> Result<String> {
     if arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
         return Ok(USAGE.to_owned());
     }
-    let ["new-rule", arguments @ ..] = arguments else {
-        bail!("the only task is new-rule\n\n{USAGE}");
-    };
     // The crate is in a folder of the workspace.
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = crate_folder.parent().unwrap_or(crate_folder);
+    match arguments {
+        ["new-rule", arguments @ ..] => new_rule(root, arguments),
+        ["coverage"] => {
+            std::fs::write(root.join(coverage::PAGE), coverage::page(root)?)?;
+            Ok(format!("wrote {}", coverage::PAGE))
+        }
+        _ => bail!("the tasks are new-rule and coverage\n\n{USAGE}"),
+    }
+}
+
+fn new_rule(root: &Path, arguments: &[&str]) -> Result<String> {
     let wanted = wanted(arguments)?;
     let written = new_rule::start(root, &wanted)?;
     let shown = |path: &PathBuf| path.strip_prefix(root).unwrap_or(path).display().to_string();
@@ -95,8 +107,8 @@ mod tests {
     #[test]
     fn wrong_arguments_are_refused_with_a_reason() {
         for (arguments, error) in [
-            (&[][..], "the only task is new-rule"),
-            (&["old-rule"], "the only task is new-rule"),
+            (&[][..], "the tasks are new-rule"),
+            (&["old-rule"], "the tasks are new-rule"),
             (&["new-rule"], "needs the name of a policy"),
             (&["new-rule", "a", "b", "c"], "needs the name of a policy"),
             (&["new-rule", "a", "A-1", "--in"], "--in needs"),
