@@ -1,19 +1,21 @@
 //! Tasks of the project, run as `cargo xtask`.
 
 mod coverage;
+mod mutate;
 mod new_rule;
 mod source;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use new_rule::Wanted;
 
 const USAGE: &str = "\
 Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask coverage
+       cargo xtask mutate POLICY… [--sample N] [--seed N]
 
 new-rule starts a rule: its section in a module of the policy, and its case file.
 
@@ -22,7 +24,10 @@ new-rule starts a rule: its section in a module of the policy, and its case file
   --in MODULE  where the rule goes, for example manifests or rbac::subjects;
                by default the module that has the highest rule of the same prefix
 
-coverage writes docs/coverage.md: which rules cite which chapters of the documents. It reads docs/rules.";
+coverage writes docs/coverage.md: which rules cite which chapters of the documents. It reads docs/rules.
+
+mutate deletes the lines of policies one by one, in a copy of the workspace, and says which of them no test misses.
+With --sample it tries so many lines of each policy, chosen by --seed.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,7 +57,8 @@ fn run(arguments: &[&str]) -> Result<String> {
             std::fs::write(root.join(coverage::PAGE), coverage::page(root)?)?;
             Ok(format!("wrote {}", coverage::PAGE))
         }
-        _ => bail!("the tasks are new-rule and coverage\n\n{USAGE}"),
+        ["mutate", arguments @ ..] => mutate::run(root, &mutated(arguments)?),
+        _ => bail!("the tasks are new-rule, coverage and mutate\n\n{USAGE}"),
     }
 }
 
@@ -66,6 +72,29 @@ fn new_rule(root: &Path, arguments: &[&str]) -> Result<String> {
         "wrote {}\n\nFill in every TODO, and write the function that judges {id} below its section.\n`cargo test -p opgate-{policy}` says what is missing.",
         written.join("\nwrote ")
     ))
+}
+
+fn mutated<'a>(arguments: &[&'a str]) -> Result<mutate::Wanted<'a>> {
+    let mut wanted = mutate::Wanted { policies: Vec::new(), sample: None, seed: 1 };
+    let mut rest = arguments.iter();
+    while let Some(&argument) = rest.next() {
+        let mut number = || {
+            let number = rest.next().and_then(|text| text.parse::<u64>().ok());
+            number.with_context(|| format!("{argument} needs a number"))
+        };
+        match argument {
+            "--sample" => wanted.sample = Some(usize::try_from(number()?)?),
+            "--seed" => wanted.seed = number()?,
+            option if option.starts_with('-') => {
+                bail!("{option} is no option of mutate\n\n{USAGE}");
+            }
+            policy => wanted.policies.push(policy),
+        }
+    }
+    if wanted.policies.is_empty() {
+        bail!("mutate needs the name of a policy\n\n{USAGE}");
+    }
+    Ok(wanted)
 }
 
 fn wanted<'a>(arguments: &[&'a str]) -> Result<Wanted<'a>> {
@@ -102,6 +131,22 @@ mod tests {
             assert_eq!(wanted(arguments).unwrap(), expected);
         }
         assert_eq!(wanted(&["a", "A-1"]).unwrap().module, None);
+    }
+
+    #[test]
+    fn a_sample_of_several_policies_may_be_mutated() {
+        let found = mutated(&["a", "--sample", "5", "b", "--seed", "7"]).unwrap();
+        let policies = vec!["a", "b"];
+        assert_eq!(found, mutate::Wanted { policies, sample: Some(5), seed: 7 });
+        for (arguments, error) in [
+            (&[][..], "needs the name of a policy"),
+            (&["a", "--sample"], "--sample needs a number"),
+            (&["a", "--seed", "x"], "--seed needs a number"),
+            (&["a", "--all"], "--all is no option"),
+        ] {
+            let found = mutated(arguments).unwrap_err().to_string();
+            assert!(found.contains(error), "{arguments:?}: {found}");
+        }
     }
 
     #[test]
