@@ -31,6 +31,7 @@ mod polled;
 mod port;
 mod repairs;
 mod rules;
+mod samples;
 mod sent;
 mod vectors;
 mod view;

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{builtin, configuration, hostile, misbehaves};
+use testkit::{builtin, configuration, hostile, misbehaves, samples};
 
 use crate::BINARY;
 
@@ -468,4 +468,68 @@ fn a_broken_policy_is_not_left_out() {
     let output = print(&folder, &SERVICE);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(3), ""));
     assert!(err(&output).contains("policy x: "), "{}", err(&output));
+}
+
+/// Roles of a configuration: kind, namespace, and rules as `groups resources verbs`.
+fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
+    let output =
+        opgate(folder, &["manifests", "rbac", "--config", "opgate.yaml", "--output", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let list: Value = serde_json::from_str(&out(&output)).unwrap();
+    let words = |list: &Value| {
+        let words = list.as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+        words.collect::<Vec<_>>().join(",")
+    };
+    let items = list["items"].as_array().unwrap();
+    for binding in items.iter().filter(|item| item["roleRef"].is_object()) {
+        assert_eq!(binding["roleRef"]["name"], "opgate");
+        let subject =
+            json!({"kind": "ServiceAccount", "namespace": "opgate-system", "name": "opgate"});
+        assert_eq!(binding["subjects"], json!([subject]));
+    }
+    let roles = items.iter().filter(|item| item["rules"].is_array());
+    roles
+        .map(|role| {
+            let rule = |rule: &Value| {
+                let parts = ["apiGroups", "resources", "verbs"].map(|member| words(&rule[member]));
+                parts.join(" ")
+            };
+            let rules = role["rules"].as_array().unwrap().iter().map(rule).collect();
+            let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+            (role["kind"].as_str().unwrap().to_owned(), namespace.to_owned(), rules)
+        })
+        .collect()
+}
+
+#[test]
+fn permissions_are_those_that_the_configuration_needs() {
+    let folder = folder(&[samples(&[], &json!({}))]);
+    assert_eq!(roles(&folder), []);
+    configure(
+        &folder,
+        &[samples(&["*.example.com", "a.example.org", "b.example.com"], &json!({}))],
+    );
+    let listed = ["example.com * list", "example.org a list"].map(str::to_owned).to_vec();
+    assert_eq!(roles(&folder), [("ClusterRole".to_owned(), String::new(), listed)]);
+    // Secrets are never among what is granted in all namespaces.
+    let settings = json!({"secrets": {"read": true, "namespace": "olm"}});
+    configure(&folder, &[samples(&[], &settings), builtin()]);
+    let secrets = " secrets list,watch".to_owned();
+    let found = roles(&folder);
+    assert!(found.contains(&("Role".to_owned(), "olm".to_owned(), vec![secrets])), "{found:?}");
+    let maps = " configmaps list,watch".to_owned();
+    let role = ("Role".to_owned(), "rukpak-system".to_owned(), vec![maps]);
+    assert!(found.contains(&role), "{found:?}");
+    let all = found.iter().filter(|(kind, ..)| kind == "ClusterRole");
+    let all: Vec<_> = all.flat_map(|(.., rules)| rules.clone()).collect();
+    assert_eq!(all, [format!("{RUKPAK} bundles list,watch")]);
+}
+
+#[test]
+fn what_is_no_custom_resource_is_not_granted() {
+    let folder = folder(&[samples(&["*"], &json!({}))]);
+    let output = opgate(&folder, &["manifests", "rbac", "--config", "opgate.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = err(&output);
+    assert!(said.contains("a permission for everything would include Secrets"), "{said}");
 }

@@ -196,6 +196,23 @@ impl FakeCluster {
         self.shared.change(|cluster| cluster.forbidden.insert(of(group, plural)));
     }
 
+    /// Answers lists of a resource type only when [`release_lists`](Self::release_lists) is called; other
+    /// requests are answered as ever.
+    pub fn hold_lists(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| cluster.held.insert(of(group, plural)));
+    }
+
+    /// Answers the lists that are held.
+    pub fn release_lists(&self, group: &str, plural: &str) {
+        self.shared.change(|cluster| cluster.held.remove(&of(group, plural)));
+    }
+
+    /// Forgets the history once so many more lists of a resource type were answered: the tokens of their
+    /// pages are too old from then on.
+    pub fn expire_after(&self, group: &str, plural: &str, lists: usize) {
+        self.shared.change(|cluster| cluster.expiring = Some((of(group, plural), lists)));
+    }
+
     /// Takes [`forbid`](Self::forbid) back.
     pub fn allow(&self, group: &str, plural: &str) {
         self.shared.change(|cluster| cluster.forbidden.remove(&of(group, plural)));
@@ -359,6 +376,10 @@ struct Cluster {
     failures: VecDeque<u16>,
     requests: Vec<String>,
     paused: bool,
+    /// Types whose lists are held.
+    held: BTreeSet<Type>,
+    /// After so many lists of a type, the history is forgotten.
+    expiring: Option<(Type, usize)>,
     /// How often the watches were cut.
     cuts: u64,
 }
@@ -434,7 +455,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
     let (head, body) = request.into_parts();
     shared.change(|cluster| cluster.requests.push(format!("{} {}", head.method, head.uri)));
     let call = Call::new(&head, body.collect().await?.to_bytes());
-    shared.until(|cluster| !cluster.paused).await;
+    shared.until(|cluster| !cluster.paused && !cluster.holds(&call)).await;
     let (code, body) = match shared.change(|cluster| cluster.serve(call)) {
         Ok(Reply::Watch { lines, seconds, cuts, last }) => {
             (200, stream(shared, lines, seconds, cuts, last))
@@ -685,6 +706,17 @@ impl Cluster {
         objects
     }
 
+    /// Whether a call is a list that is held.
+    fn holds(&self, call: &Call) -> bool {
+        let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
+        let (group, plural) = match *path {
+            ["api", _, .., plural] => ("", plural),
+            ["apis", group, _, .., plural] => (group, plural),
+            _ => return false,
+        };
+        self.held.contains(&of(group, plural)) && !call.asks("watch")
+    }
+
     fn bookmark(&self, view: &View, annotations: &Value) -> Bytes {
         let version = self.version.to_string();
         let metadata = json!({"resourceVersion": version, "annotations": annotations});
@@ -712,6 +744,7 @@ impl Cluster {
                 Value::Number(_) => Err(not_found()),
                 version => Ok(Reply::Json(200, version)),
             },
+            ["readyz"] => Ok(Reply::Text(200, "ok")),
             ["api"] => Ok(Reply::Json(200, json!({"kind": "APIVersions", "versions": ["v1"]}))),
             ["apis"] => Ok(Reply::Json(200, self.groups())),
             ["apis", group] => Ok(Reply::Json(200, self.group(group).ok_or_else(not_found)?)),
@@ -767,7 +800,21 @@ impl Cluster {
         let namespace = namespace.map(str::to_owned);
         let view = View { of, version: version.to_owned(), namespace, call };
         match verb {
-            "list" => self.list(&view),
+            "list" => {
+                let answer = self.list(&view);
+                if let Some((of, left)) = &mut self.expiring
+                    && *of == view.of
+                {
+                    *left -= 1;
+                    if *left == 0 {
+                        self.expiring = None;
+                        self.version += 1;
+                        self.oldest = self.version;
+                        self.history.clear();
+                    }
+                }
+                answer
+            }
             "watch" if self.aggregated.contains(&view.of) => {
                 let kind = &self.resources[&view.of].kind;
                 Err(status(405, &format!("watch is not supported on resources of kind \"{kind}\"")))

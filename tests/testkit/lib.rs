@@ -81,6 +81,16 @@ pub fn builtin() -> Value {
     json!({"name": "bundle-immutability", "limits": {"time": "20s"}})
 }
 
+/// A policy entry for the hostile policy `samples`, with what it may list, and settings.
+pub fn samples(granted: &[&str], settings: &Value) -> Value {
+    let limits = json!({"time": "10s"});
+    let secrets = ["v1/secrets"];
+    json!({
+        "name": "samples", "module": hostile("samples"), "limits": limits, "cluster": secrets,
+        "customResources": granted, "settings": settings,
+    })
+}
+
 /// A policy entry for the hostile policy `misbehaves` with these settings.
 pub fn misbehaves(name: &str, settings: &Value) -> Value {
     json!({"name": name, "module": hostile("misbehaves"), "settings": settings})
@@ -322,6 +332,11 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         let kib: usize = line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().unwrap();
         kib << 10
+    }
+
+    /// The limits of its process, as `/proc/PID/limits` has them.
+    pub fn limits(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/limits", self.id())).unwrap()
     }
 
     /// Sends a signal.

@@ -49,7 +49,7 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         payer: Payer<'_>,
     ) -> Answer;
 
-    /// Some objects of any kind, at most so many.
+    /// Some objects of any kind, at most so many; none unless it says otherwise.
     ///
     /// # Errors
     /// If they are not at hand. The call must end.
@@ -57,7 +57,10 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         &mut self,
         resource: &GroupVersionResource,
         limit: usize,
-    ) -> Result<Result<Sample, ReadError>, NotCurrent>;
+    ) -> Result<Result<Sample, ReadError>, NotCurrent> {
+        let _ = (resource, limit);
+        Ok(Err(ReadError::Absent("there is no cluster to ask".to_owned())))
+    }
 }
 
 /// Some objects of a kind, whole.

@@ -44,6 +44,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use opgate_certs::{Clients, Reloader, server_config};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -289,6 +290,16 @@ impl Server {
         drop((files, ops, beats, sweeps, freed));
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+/// From now on the process writes no core dump: its memory has values of Secrets while reviews of them are
+/// read.
+pub fn write_no_core_dumps() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    // If the system does not allow it, the administrator decides, as without this.
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::warn!(%error, "core dumps cannot be switched off");
     }
 }
 

@@ -174,6 +174,9 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
     for read in &d.reads {
         writeln!(out, "reads    {}", read.resource)?;
     }
+    if !d.samples.is_empty() {
+        writeln!(out, "samples  custom resources of any kind")?;
+    }
     for rule in &d.rules {
         writeln!(out, "rule     {:8} {:4} {}", rule.id, rule.default.as_str(), rule.title)?;
     }
@@ -246,6 +249,7 @@ fn description(policy: &Shown) -> Value {
         "digest": policy.digest,
         "matches": matches.collect::<Vec<_>>(),
         "reads": d.reads.iter().map(|read| read.resource.to_string()).collect::<Vec<_>>(),
+        "samples": !d.samples.is_empty(),
         "rules": rules.collect::<Vec<_>>(),
         "settingsSchema": serde_json::from_str::<Value>(&d.settings_schema).unwrap_or_default(),
     })

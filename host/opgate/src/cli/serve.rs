@@ -229,6 +229,7 @@ impl Serve {
             system_root,
         } = self;
         opgate_unsafe::keep_large_memory_apart();
+        opgate_server::write_no_core_dumps();
         let room = Room::of(&system_root);
         let source = tls.source()?;
         let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);

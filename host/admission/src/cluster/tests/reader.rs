@@ -205,3 +205,31 @@ fn pages_have_each_of_several_objects_of_one_name_once() {
         assert_eq!(specs.concat(), "01234567", "{limit}");
     }
 }
+
+/// A read of one namespace takes another permission than one of another namespace, or of all.
+#[test]
+fn reads_of_different_namespaces_stay_apart() {
+    let reading = |field: &str, namespace: Option<&str>, optional: bool| {
+        let declaration = Declaration::new(&[field.to_owned()], &[], &[]).unwrap();
+        let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
+        let (labels, namespace) = (Selector::default(), namespace.map(str::to_owned));
+        Reading { resource, declaration, labels, namespace, optional }
+    };
+    let readings = [
+        reading("/a", Some("one"), true),
+        reading("/b", Some("two"), true),
+        reading("/c", Some("one"), false),
+        reading("/d", None, false),
+    ];
+    let cluster = Cluster::new(&readings, Options::of(Source::Live));
+    let kinds = cluster.kinds().iter().map(|kind| (kind.name(), kind.is_optional()));
+    let expected = [("g/v1/r in one", false), ("g/v1/r in two", true), ("g/v1/r", false)];
+    assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    for reading in &readings {
+        let kind = cluster.kind_of(reading).unwrap();
+        assert_eq!(kind.namespace(), reading.namespace.as_deref());
+        assert!(reading.declaration.is_within(kind.declaration()));
+    }
+    let alone = Cluster::new(&readings[1..2], Options::of(Source::Live));
+    assert_eq!(alone.kinds()[0].name(), "g/v1/r");
+}

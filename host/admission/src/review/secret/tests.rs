@@ -106,3 +106,45 @@ fn bytes_are_written_as_base64() {
         assert_eq!(base64_of(text), expected, "{text}");
     }
 }
+
+#[test]
+fn reads_of_values_of_secrets_are_refused() {
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let read = |fields: &[&str], keys: &[&str], indexes: &[&str]| wit::ClusterRead {
+        resource: wit::GroupVersionResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            resource: "secrets".to_owned(),
+        },
+        fields: texts(fields),
+        keys: texts(keys),
+        labels: String::new(),
+        namespace: None,
+        indexes: indexes
+            .iter()
+            .map(|&field| wit::Index {
+                name: "i".to_owned(),
+                field: field.to_owned(),
+                separator: String::new(),
+            })
+            .collect(),
+        rules: Vec::new(),
+        enabled_by: Vec::new(),
+    };
+    assert_eq!(check_read(&read(&["/type"], &["/data"], &["/type", "/data/#"])), Ok(()));
+    for (fields, keys, indexes) in [
+        (&["/data"][..], &[][..], &[][..]),
+        (&["/data/*"], &[], &[]),
+        (&["/*"], &[], &[]),
+        (&["/data/.dockerconfigjson"], &[], &[]),
+        (&["/stringData"], &[], &[]),
+        (&["/metadata/annotations"], &[], &[]),
+        (&[], &["/metadata/annotations"], &[]),
+        (&[], &[""], &[]),
+        (&[], &[], &["/data/*"]),
+        (&[], &[], &["/data/{password}"]),
+    ] {
+        let refused = check_read(&read(fields, keys, indexes)).unwrap_err();
+        assert!(refused.contains("a policy reads no more than"), "{refused}");
+    }
+}

@@ -2,19 +2,22 @@
 //! themselves.
 //!
 //! `webhook` prints the configuration of validating webhooks that sends the policies what they want
-//! to see with their settings, and nothing else. `network-policy` prints who may reach the server.
+//! to see with their settings, and nothing else. `rbac` prints what the server must be permitted to read,
+//! `network-policy` who may reach it.
 //!
 //! ```text
 //! policies ─▶ matches ─▶ plan ─▶ webhook ─┐
 //!                                         ├─▶ registration ─▶ yaml, or JSON
 //! arguments ─▶ server, ca, names ─────────┘          ▲
-//! arguments ─▶ network ──────────────────────────────┘
+//! arguments ─▶ network ──────────────────────────────┤
+//! policies ─▶ permissions ───────────────────────────┘
 //! ```
 
 mod ca;
 mod matches;
 mod names;
 mod network;
+mod permissions;
 mod plan;
 mod registration;
 #[cfg(test)]
@@ -34,6 +37,7 @@ use serde::Serialize;
 use self::matches::PolicyFacts;
 use self::names::{namespace, object_name};
 use self::network::Network;
+use self::permissions::Permissions;
 use self::registration::Registration;
 use self::server::{ServerArgs, Target};
 use super::{ConfigArgs, Failure, Outcome};
@@ -57,11 +61,27 @@ enum Command {
     /// the configuration changes: levels and settings decide which requests API servers send, modes and
     /// `onError` decide what happens without opgate.
     Webhook(Webhook),
+    /// Print the roles that permit the server to read what the configured policies need
+    ///
+    /// Apply it with `kubectl apply -f -` before the servers start. Print and apply it again whenever the
+    /// configuration changes: levels, settings and `customResources` decide what is read.
+    Rbac(Rbac),
     /// Print a network policy that admits only API servers to the webhook port
     ///
     /// Apply it with `kubectl apply -f -`. It works only if the network of the cluster enforces network
     /// policies. Kubelets probe from the pod's own node and need no rule.
     NetworkPolicy(NetworkPolicy),
+}
+
+#[derive(Debug, Args)]
+struct Rbac {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    permissions: Permissions,
+    /// Output format
+    #[arg(long, value_name = "FORM", default_value = "yaml")]
+    output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -123,6 +143,11 @@ impl Manifests {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
             Command::Webhook(webhook) => webhook.run(),
+            Command::Rbac(Rbac { config, permissions, output }) => {
+                let set = config.complete_set(cluster::Source::Absent)?;
+                let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+                output.print(&permissions.of(&policies))
+            }
             Command::NetworkPolicy(NetworkPolicy { network, output }) => {
                 output.print(&network.policy().map_err(Failure::usage)?)
             }

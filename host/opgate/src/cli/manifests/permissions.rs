@@ -1,0 +1,105 @@
+//! `opgate manifests rbac`: what the server's ServiceAccount must be permitted to read.
+//!
+//! ```text
+//! readings of policies ─┬─ all namespaces ─▶ ClusterRole ◀─ custom resources that are granted
+//!                       └─ one namespace ──▶ Role of that namespace
+//! ```
+//!
+//! Settings, levels and grants of the configuration decide what policies read. A read of one namespace,
+//! such as that of Secrets, never becomes a part of the ClusterRole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::names::{namespace, object_name};
+use opgate_admission::cluster::{Reading, Sampling};
+use opgate_admission::policy::Policy;
+
+const API: &str = "rbac.authorization.k8s.io";
+
+/// Arguments of `opgate manifests rbac`.
+#[derive(Debug, Args)]
+pub(super) struct Permissions {
+    /// ServiceAccount of the server
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account, default_value = "opgate-system/opgate")]
+    service_account: (String, String),
+    /// Name of the roles and their bindings
+    #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "opgate")]
+    name: String,
+}
+
+fn account(text: &str) -> Result<(String, String), String> {
+    let (of, name) = text
+        .split_once('/')
+        .ok_or_else(|| format!("{text:?} is not of the form NAMESPACE/NAME"))?;
+    Ok((namespace(of)?, object_name(name)?))
+}
+
+/// Verbs and API group, and the resources.
+type Rules<'p> = BTreeMap<(&'static [&'static str], &'p str), BTreeSet<&'p str>>;
+
+const WATCHED: &[&str] = &["list", "watch"];
+const LISTED: &[&str] = &["list"];
+
+impl Permissions {
+    /// A list of roles and bindings.
+    pub(super) fn of(&self, policies: &[&Policy]) -> Value {
+        let mut everywhere = Rules::new();
+        let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
+        let readings = policies.iter().flat_map(|policy| &policy.readings);
+        // Everybody may read the version of the API server.
+        for Reading { resource, namespace, .. } in
+            readings.filter(|reading| !reading.resource.is_server_version())
+        {
+            let rules = match namespace.as_deref() {
+                Some(namespace) => places.entry(namespace).or_default(),
+                None => &mut everywhere,
+            };
+            rules.entry((WATCHED, &resource.group)).or_default().insert(&resource.resource);
+        }
+        for policy in policies {
+            if let Sampling::On(grants) = &policy.sampling {
+                for (group, resource) in grants.rules() {
+                    everywhere.entry((LISTED, group)).or_default().insert(resource);
+                }
+            }
+        }
+        let mut items = Vec::new();
+        if !everywhere.is_empty() {
+            items.extend(self.role("ClusterRole", None, &everywhere));
+        }
+        for (namespace, rules) in &places {
+            items.extend(self.role("Role", Some(namespace), rules));
+        }
+        json!({"apiVersion": "v1", "kind": "List", "items": items})
+    }
+
+    /// A role and its binding.
+    fn role(&self, kind: &str, namespace: Option<&str>, rules: &Rules<'_>) -> [Value; 2] {
+        let rule = |((verbs, group), resources): (&(&[&str], &str), &BTreeSet<&str>)| {
+            let is_all = resources.contains("*");
+            let resources: Vec<_> =
+                resources.iter().filter(|resource| !is_all || **resource == "*").collect();
+            json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+        };
+        let rules: Vec<_> = rules.iter().map(rule).collect();
+        let mut metadata = json!({"name": self.name});
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = namespace.into();
+        }
+        let (of, name) = &self.service_account;
+        let version = format!("{API}/v1");
+        [
+            json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules}),
+            json!({
+                "apiVersion": version,
+                "kind": format!("{kind}Binding"),
+                "metadata": metadata,
+                "roleRef": {"apiGroup": API, "kind": kind, "name": self.name},
+                "subjects": [{"kind": "ServiceAccount", "namespace": of, "name": name}],
+            }),
+        ]
+    }
+}
