@@ -6,8 +6,6 @@
 //! spec.version    v1beta1, where there is none ─┘
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use opgate_sdk::{Document, Kind};
 
 /// Where a version stands.
@@ -74,6 +72,8 @@ const VERSIONS: &str = "/spec/versions";
 pub(crate) struct Crd<'d> {
     pub(crate) document: &'d Document,
     pub(crate) versions: Vec<Version>,
+    /// Positions of the first versions of each name, by name.
+    order: Vec<usize>,
     /// Whether `spec.versions` is a mapping, as some documents print it.
     pub(crate) is_mapping: bool,
     pub(crate) is_v1beta1: bool,
@@ -110,26 +110,34 @@ impl<'d> Crd<'d> {
         {
             versions.push(Version { name, served: true, storage: true, place: Place::Single });
         }
-        Self { document, versions, is_mapping, is_v1beta1 }
+        let name = |at: &usize| versions.get(*at).map(|version| version.name.as_str());
+        let mut order: Vec<usize> = (0..versions.len()).collect();
+        order.sort_by(|left, right| name(left).cmp(&name(right)));
+        order.dedup_by(|later, first| name(later) == name(first));
+        Self { document, versions, order, is_mapping, is_v1beta1 }
     }
 
     pub(crate) fn name(&self) -> String {
         self.document.text_or_empty("/metadata/name")
     }
 
-    /// The first version of each name.
-    pub(crate) fn by_name(&self) -> BTreeMap<&str, &Version> {
-        let mut versions = BTreeMap::new();
-        for version in &self.versions {
-            versions.entry(version.name.as_str()).or_insert(version);
-        }
-        versions
+    /// The first version of a name.
+    pub(crate) fn version(&self, name: &str) -> Option<&Version> {
+        let at = |at: &usize| self.versions.get(*at);
+        let found =
+            self.order.binary_search_by(|known| at(known).map(|v| &*v.name).cmp(&Some(name)));
+        at(self.order.get(found.ok()?)?)
     }
 
-    /// The names of all versions. In v1beta1 one may stand beside the list.
-    pub(crate) fn names(&self) -> BTreeSet<String> {
-        let beside = self.document.text("/spec/version").filter(|_| self.is_v1beta1);
-        self.versions.iter().map(|version| version.name.clone()).chain(beside).collect()
+    /// The first versions of each name, by name.
+    pub(crate) fn by_name(&self) -> impl Iterator<Item = &Version> {
+        self.order.iter().filter_map(|at| self.versions.get(*at))
+    }
+
+    /// Whether there is a version of this name. In v1beta1 one may stand beside the list.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.version(name).is_some()
+            || (self.is_v1beta1 && self.document.text("/spec/version").as_deref() == Some(name))
     }
 
     /// The schema that counts for a version, if there is one.

@@ -96,7 +96,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         let crd = Crd::of(&document);
         let group = document.text_or_empty("/spec/group");
         let kind = document.text_or_empty("/spec/names/kind").to_ascii_lowercase();
-        for version in crd.by_name().into_values() {
+        for version in crd.by_name() {
             let key = [group.clone(), version.name.clone(), kind.clone()];
             let schema = crd.schema(version);
             let has_schema = schema.is_some();

@@ -22,6 +22,8 @@ use crate::validation::{Validator, Work};
 
 rules![CRD_11];
 
+/// Versions whose schemas are compared. Real CRDs have less than ten.
+const COMPARED: usize = 256;
 /// Versions of which objects are listed, for each rule.
 const VERSIONS: usize = 8;
 
@@ -87,20 +89,20 @@ pub(crate) fn judge(
     if !report.is_on(&CRD_11) {
         return;
     }
-    let before = old.by_name();
+    if too_many(&CRD_11, crd, old, report) {
+        return;
+    }
+    let is_changed = |version: &&Version| {
+        let before = old.version(&version.name).filter(|before| before.served && version.served);
+        before.is_some_and(|before| !crd.has_schema_of(version, old, before))
+    };
     // In v1beta1 all versions can share one schema, which is enough to look at once.
     let mut schemas: BTreeSet<String> = BTreeSet::new();
-    let is_changed = |version: &&Version| {
-        version.served
-            && before
-                .get(&*version.name)
-                .is_some_and(|before| before.served && !crd.has_schema_of(version, old, before))
-    };
     let mut is_another = |version: &&Version| {
         crd.schema(version).is_some_and(|schema| schemas.insert(schema.pointer))
     };
     let changed: Vec<&Version> =
-        crd.by_name().into_values().filter(is_changed).filter(|v| is_another(v)).collect();
+        crd.by_name().filter(is_changed).filter(|version| is_another(version)).collect();
     if changed.is_empty() {
         return;
     }
@@ -129,6 +131,20 @@ pub(crate) fn judge(
         );
         report.add_as(level, &CRD_11, broken.field, message);
     }
+}
+
+/// Whether there are more versions than are compared, which the report then says.
+pub(crate) fn too_many(
+    rule: &'static Rule,
+    crd: &Crd<'_>,
+    old: &Crd<'_>,
+    report: &mut Report<'_>,
+) -> bool {
+    let is_so = crd.versions.len().max(old.versions.len()) > COMPARED;
+    if is_so {
+        report.skip(rule, "spec.versions", "the CRD has too many versions to compare them");
+    }
+    is_so
 }
 
 /// As many versions as are listed for one rule.

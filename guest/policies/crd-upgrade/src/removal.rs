@@ -21,22 +21,28 @@ use crate::targets::CRD;
 rules![CRD_10, CRD_12, CRD_13, CRD_15];
 
 pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
-    let new = crd.by_name();
-    let removed: Vec<&Version> =
-        old.by_name().into_values().filter(|version| !new.contains_key(&*version.name)).collect();
     stored(crd, old, report);
-    let served: Vec<&str> =
-        removed.iter().filter(|version| version.served).map(|version| &*version.name).collect();
+    let is_removed = |version: &&Version| crd.version(&version.name).is_none();
+    let served: Vec<&str> = old
+        .versions
+        .iter()
+        .filter(|version| version.served)
+        .filter(is_removed)
+        .map(|version| &*version.name)
+        .collect();
     if !served.is_empty() {
         right_away(review, old, &served, report);
     }
     let mut gone: BTreeMap<&str, String> = BTreeMap::new();
-    for version in removed {
-        gone.insert(&version.name, "spec.versions".to_owned());
-    }
-    for version in old.versions.iter().filter(|version| version.served) {
-        if let Some(now) = new.get(&*version.name).filter(|now| !now.served) {
-            gone.insert(&version.name, now.member("served"));
+    for version in old.by_name() {
+        match crd.version(&version.name) {
+            None => {
+                gone.insert(&version.name, "spec.versions".to_owned());
+            }
+            Some(now) if version.served && !now.served => {
+                gone.insert(&version.name, now.member("served"));
+            }
+            Some(_) => {}
         }
     }
     if !gone.is_empty() {
@@ -218,9 +224,8 @@ fn stored(crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
 
 /// Stored versions that the CRD no longer has.
 pub(crate) fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> BTreeSet<String> {
-    let names = crd.names();
     let stored = old.document.texts("/status/storedVersions");
-    stored.into_iter().filter(|version| !names.contains(version)).collect()
+    stored.into_iter().filter(|version| !crd.has(version)).collect()
 }
 
 rule! {

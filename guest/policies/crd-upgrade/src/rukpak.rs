@@ -1,7 +1,5 @@
 //! CRDs that RukPak installed: what its webhook for CRDs checks.
 
-use std::collections::BTreeSet;
-
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Operation, Report, Review, rule, rules};
 
@@ -123,10 +121,9 @@ fn against_schema(crd: &Crd<'_>, why: &str) -> String {
 
 /// Stored versions that the UPDATE itself removes.
 fn removed(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
-    let before = old.names();
     let lost = removal::lost(crd, old);
     let removed: Vec<&str> =
-        lost.iter().filter(|version| before.contains(*version)).map(String::as_str).collect();
+        lost.iter().filter(|version| old.has(version)).map(String::as_str).collect();
     let why = format!("cannot remove stored versions [{}]", removed.join(" "));
     (!removed.is_empty()).then(|| ("spec.versions".to_owned(), against_schema(crd, &why)))
 }
@@ -149,18 +146,19 @@ fn broken(
     work: &mut Work,
     report: &mut Report<'_>,
 ) -> Option<Found> {
-    let (new, before) = (crd.by_name(), old.by_name());
-    let shared = || new.values().filter_map(|now| Some((*now, *before.get(&*now.name)?)));
-    let served: BTreeSet<&str> =
-        shared().filter(|(_, old)| old.served).map(|(_, old)| &*old.name).collect();
+    if existing::too_many(&CRD_17, crd, old, report) {
+        return None;
+    }
+    let shared = || crd.by_name().filter_map(|now| Some((now, old.version(&now.name)?)));
     // The version in which objects are read, and the one whose schema counts.
     let mut pairs: Vec<(&str, &Version)> = shared()
         .filter(|(now, before)| before.served && !crd.has_schema_of(now, old, before))
         .map(|(now, _)| (&*now.name, now))
         .collect();
     if matches!(&*crd.document.text_or_empty("/spec/conversion/strategy"), "" | "None") {
-        let added = new.values().filter(|version| !before.contains_key(&*version.name));
-        pairs.extend(added.flat_map(|added| served.iter().map(|read| (*read, *added))));
+        let served = || shared().filter(|(_, before)| before.served);
+        let added = crd.by_name().filter(|version| old.version(&version.name).is_none());
+        pairs.extend(added.flat_map(|added| served().map(move |(read, _)| (&*read.name, added))));
     }
     let listing = Listing { review, crd, rule: &CRD_17 };
     existing::bounded(&CRD_17, &pairs, report).iter().find_map(|(read, version)| {

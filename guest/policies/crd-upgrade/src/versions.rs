@@ -1,7 +1,5 @@
 //! The list of versions of a CRD: names, what is served, and what is stored.
 
-use std::collections::BTreeSet;
-
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, Review, rule, rules};
 use opgate_upstream::names;
@@ -67,15 +65,12 @@ rule! {
 }
 
 fn version_names(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
-    let known: BTreeSet<&str> =
-        old.iter().flat_map(|old| &old.versions).map(|version| version.name.as_str()).collect();
+    let is_known = |name: &str| old.is_some_and(|old| old.version(name).is_some());
     let wrong =
-        crd.versions.iter().filter(|version| !known.contains(version.name.as_str())).filter_map(
-            |version| {
-                let errors = names::dns1035_errors(&version.name);
-                (!errors.is_empty()).then(|| (version, errors.join(",")))
-            },
-        );
+        crd.versions.iter().filter(|version| !is_known(&version.name)).filter_map(|version| {
+            let errors = names::dns1035_errors(&version.name);
+            (!errors.is_empty()).then(|| (version, errors.join(",")))
+        });
     report.add_each(&CRD_04, wrong, |(version, why)| {
         let (index, name) = (version.index(), quote(&version.name));
         let message = format!("spec.versions[{index}].name: Invalid value: {name}: {why}");
@@ -128,14 +123,15 @@ rule! {
 }
 
 fn unique(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
-    let inspected = |crd: &Crd<'_>| -> Vec<(String, bool)> {
-        crd.versions.iter().map(|version| (version.name.clone(), version.storage)).collect()
+    let is_same = |old: &Crd<'_>| {
+        let pairs = || crd.versions.iter().zip(&old.versions);
+        crd.versions.len() == old.versions.len()
+            && pairs().all(|(now, old)| now.name == old.name && now.storage == old.storage)
     };
-    if old.is_some_and(|old| inspected(old) == inspected(crd)) {
+    if old.is_some_and(is_same) {
         return;
     }
-    let names: BTreeSet<&str> = crd.versions.iter().map(|version| version.name.as_str()).collect();
-    if names.len() < crd.versions.len() {
+    if crd.by_name().count() < crd.versions.len() {
         let message = "spec.versions: Invalid value: must contain unique version names";
         report.add(&CRD_06, "spec.versions", message);
     }
@@ -228,9 +224,8 @@ rule! {
 }
 
 fn unserved_storage(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
-    let known = old.map(Crd::by_name).unwrap_or_default();
     let wrong = crd.versions.iter().filter(|version| {
-        let before = known.get(version.name.as_str());
+        let before = old.and_then(|old| old.version(&version.name));
         let was_so = before.is_some_and(|before| before.storage && !before.served);
         version.storage && !version.served && !was_so
     });
