@@ -55,7 +55,7 @@ rule! {
 }
 
 /// Schemas that are visited for all pairs of a review.
-const MOST: usize = 200_000;
+const MOST: usize = 100_000;
 
 /// The served versions, from the oldest to the newest.
 fn served(versions: &[Version]) -> Vec<&Version> {

@@ -9,10 +9,11 @@
 //! value keep both schemas of a review within the memory of a call.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use opgate_upstream::json::{self, Kind, Reading, Sink};
+use opgate_upstream::json::{self, Kind};
 
 /// Number of a value in its tree. The outermost has 0.
 pub(super) type Place = u32;
@@ -30,13 +31,8 @@ struct Node {
 /// A text and its values, parents before children.
 pub(super) struct Tree {
     text: Vec<u8>,
-    nodes: Vec<Node>,
-}
-
-struct Builder {
-    nodes: Vec<Node>,
-    open: Vec<Place>,
-    name: Option<u32>,
+    /// Found when somebody asks for the first value.
+    nodes: OnceCell<Vec<Node>>,
 }
 
 /// Levels that a document can have.
@@ -53,8 +49,22 @@ fn size(n: u32) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-impl Builder {
-    fn push(&mut self, range: &Range<usize>) -> Place {
+/// Finds the values of a text that has been checked. That takes a third of the time of a check.
+struct Scanner<'t> {
+    text: &'t [u8],
+    nodes: Vec<Node>,
+    /// Lists and objects that are open.
+    open: Vec<Place>,
+    /// Whether the innermost of them is an object.
+    is_object: bool,
+    /// Where the name of the next value starts.
+    name: Option<u32>,
+    /// Whether the value of a name is next.
+    is_value: bool,
+}
+
+impl Scanner<'_> {
+    fn push(&mut self, range: Range<usize>) {
         // Less than twice as much at a time: a text of nothing but brackets has half a million values.
         if self.nodes.len() == self.nodes.capacity() {
             self.nodes.reserve_exact(self.nodes.len() / 4 + 64);
@@ -68,47 +78,109 @@ impl Builder {
             end: number(range.end),
             next: place.saturating_add(1),
         });
-        place
-    }
-}
-
-impl Sink for Builder {
-    fn key(&mut self, key: Range<usize>) {
-        self.name = Some(number(key.start));
+        self.is_value = false;
     }
 
-    fn open(&mut self, _: Kind, at: usize) {
-        let place = self.push(&(at..at));
-        self.open.push(place);
-    }
-
-    fn close(&mut self, _: Kind, end: usize) {
-        let next = number(self.nodes.len());
-        let Some(place) = self.open.pop() else { return };
-        if let Some(node) = self.nodes.get_mut(size(place)) {
-            (node.end, node.next) = (number(end), next);
+    /// Elements of lists are read where somebody asks: an enum or a default can have very many.
+    fn push_scalar(&mut self, range: Range<usize>) {
+        if self.is_value || self.open.is_empty() {
+            self.push(range);
         }
     }
 
-    fn scalar(&mut self, _: Kind, range: Range<usize>) {
-        // Elements of lists are read where somebody asks: an enum or a default can have very many.
-        if self.name.is_some() || self.open.is_empty() {
-            self.push(&range);
+    fn close(&mut self, end: usize) {
+        let next = number(self.nodes.len());
+        let closed = self.open.pop().and_then(|place| self.nodes.get_mut(size(place)));
+        if let Some(node) = closed {
+            (node.end, node.next) = (number(end), next);
+        }
+        let around = self.open.last().and_then(|place| self.nodes.get(size(*place)));
+        let first = around.and_then(|node| self.text.get(size(node.start)));
+        self.is_object = first == Some(&b'{');
+    }
+
+    fn scan(&mut self) {
+        let mut at = 0;
+        while let Some(&byte) = self.text.get(at) {
+            let start = at;
+            at = match byte {
+                b'"' => self.behind_text(at),
+                // A number, or a word.
+                b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' if self.is_object => {
+                    let rest = self.text.get(at..).unwrap_or_default();
+                    let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | ..=b' ');
+                    at.saturating_add(rest.iter().position(ends).unwrap_or(rest.len()))
+                }
+                _ => at.saturating_add(1),
+            };
+            match byte {
+                b'"' if self.is_object && !self.is_value => self.name = Some(number(start)),
+                b':' => self.is_value = true,
+                b'{' | b'[' => {
+                    let place = number(self.nodes.len());
+                    self.push(start..start);
+                    self.open.push(place);
+                    self.is_object = byte == b'{';
+                }
+                b'}' | b']' => self.close(at),
+                b',' | ..=b' ' => {}
+                _ => self.push_scalar(start..at),
+            }
+        }
+    }
+
+    /// Behind the text that starts here. Eight bytes at a time: descriptions are most of a schema.
+    fn behind_text(&self, start: usize) -> usize {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        const TOPS: u64 = 0x8080_8080_8080_8080;
+        let mut at = start.saturating_add(1);
+        loop {
+            let rest = self.text.get(at..).unwrap_or_default();
+            let chunks = rest.chunks_exact(8).take_while(|chunk| {
+                let chunk = chunk.first_chunk().copied().map_or(0, u64::from_le_bytes);
+                // The top bit of each byte that is zero, and perhaps of others.
+                let zero = |of: u64| of.wrapping_sub(ONES) & !of & TOPS;
+                zero(chunk ^ (ONES * u64::from(b'"'))) | zero(chunk ^ (ONES * u64::from(b'\\')))
+                    == 0
+            });
+            let plain = chunks.count().saturating_mul(8);
+            let rest = rest.get(plain..).unwrap_or_default();
+            let Some(more) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) else {
+                return self.text.len();
+            };
+            at = at.saturating_add(plain).saturating_add(more).saturating_add(1);
+            match rest.get(more) {
+                Some(b'\\') => at = at.saturating_add(1),
+                _ => return at,
+            }
         }
     }
 }
 
 impl Tree {
-    /// Reads a text that a document has. Text that is not JSON has no values behind its error.
+    /// A text that a document has. In what is not JSON there are some values, or none.
     pub(super) fn of(text: Vec<u8>) -> Self {
-        let mut builder = Builder {
-            open: Vec::with_capacity(DEPTH),
-            name: None,
-            nodes: Vec::with_capacity(text.len() / BYTES_EACH),
-        };
-        // The document that the text is from has been checked.
-        let _ = json::read(&text, Reading::WHOLE, &mut builder);
-        Self { text, nodes: builder.nodes }
+        Self { text, nodes: OnceCell::new() }
+    }
+
+    /// Whether two texts are the same.
+    pub(super) fn is_copy_of(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+
+    fn nodes(&self) -> &[Node] {
+        self.nodes.get_or_init(|| {
+            let mut scanner = Scanner {
+                text: &self.text,
+                open: Vec::with_capacity(DEPTH),
+                is_object: false,
+                name: None,
+                is_value: false,
+                nodes: Vec::with_capacity(self.text.len() / BYTES_EACH),
+            };
+            scanner.scan();
+            scanner.nodes
+        })
     }
 
     /// Bytes of the text.
@@ -117,7 +189,7 @@ impl Tree {
     }
 
     fn node(&self, place: Place) -> Option<Node> {
-        self.nodes.get(size(place)).copied()
+        self.nodes().get(size(place)).copied()
     }
 
     /// The text of a value.
@@ -189,7 +261,8 @@ impl Tree {
         if into.windows(2).all(ordered) {
             return;
         }
-        into.sort_by(|&one, &two| self.order(one, self, two).then(two.cmp(&one)));
+        into.reverse();
+        into.sort_by_cached_key(|&place| self.name(place));
         into.dedup_by(|later, first| self.order(*later, self, *first).is_eq());
     }
 }
@@ -216,6 +289,10 @@ mod tests {
             (r#"{"b":1,"a":2,"b":3}"#, &["a=2", "b=3"]),
             (r#"{"\u0062":1,"a:":2,"c\"":3}"#, &["a:=2", "b=1", "c\"=3"]),
             (r#"{"":1," ":2}"#, &["=1", " =2"]),
+            (
+                r#"{"a\\":"\"{","b":"0123456789\\\"x\\","c":-1.5e+3,"d":null}"#,
+                &[r#"a\="\"{""#, r#"b="0123456789\\\"x\\""#, "c=-1.5e+3", "d=null"],
+            ),
         ] {
             assert_eq!(names(json), expected, "{json}");
         }
@@ -231,6 +308,33 @@ mod tests {
         let elements: Vec<_> = tree.elements(list).into_iter().map(|(_, raw)| raw).collect();
         assert_eq!(elements, [&b"1"[..], b"[2]", br#""x""#]);
         assert_eq!(tree.elements(number), []);
+    }
+
+    #[test]
+    fn what_is_not_json_has_some_values_or_none() {
+        for json in [
+            "",
+            "{",
+            "]",
+            "}}",
+            "\"",
+            "{\"a",
+            "{\"a\":",
+            "[1,,",
+            "\"\\",
+            "{:1}",
+            "x",
+            "{\"a\":\"b]}",
+        ] {
+            let tree = Tree::of(json.into());
+            let mut members = Vec::new();
+            for place in 0..4 {
+                tree.members(place, &mut members);
+                for &member in &members {
+                    let _ = (tree.name(member), tree.elements(member));
+                }
+            }
+        }
     }
 
     #[test]
