@@ -164,13 +164,18 @@ const ALL: usize = 2;
 impl Cluster {
     /// A view for all readings: one kind for each resource and namespace, with everything that any of
     /// them needs. A reading of one namespace never becomes one of all of them, which would take
-    /// another permission.
+    /// another permission. If all readings have a label selector, there is one kind for each selector:
+    /// together they would be a kind of all objects, of which nobody needs most.
     #[must_use]
     pub fn new(readings: &[Reading], options: Options) -> Self {
         let mut merged: Vec<Reading> = Vec::new();
         for reading in readings {
-            let is_same = |known: &&mut Reading| {
+            let is_place = |known: &Reading| {
                 known.resource == reading.resource && known.namespace == reading.namespace
+            };
+            let needs_all = readings.iter().any(|other| is_place(other) && other.labels.is_empty());
+            let is_same = |known: &&mut Reading| {
+                is_place(known) && (needs_all || known.labels == reading.labels)
             };
             match merged.iter_mut().find(is_same) {
                 None => merged.push(reading.clone()),
@@ -183,13 +188,14 @@ impl Cluster {
                 }
             }
         }
-        let shared = |reading: &Reading| {
-            merged.iter().filter(|other| other.resource == reading.resource).count() > 1
-        };
-        let name = |reading: &Reading| match reading.namespace.as_ref().filter(|_| shared(reading))
-        {
-            Some(namespace) => format!("{} in {namespace}", reading.resource),
-            None => reading.resource.to_string(),
+        // Several kinds of one resource are told apart by their limits.
+        let name = |reading: &Reading| {
+            let of = merged.iter().filter(|other| other.resource == reading.resource).count();
+            let namespace = reading.namespace.iter().map(|namespace| format!(" in {namespace}"));
+            let labels = Some(&reading.labels).filter(|labels| !labels.is_empty());
+            let labels = labels.into_iter().map(|labels| format!(" with {labels}"));
+            let limits: String = namespace.chain(labels).take_while(|_| of > 1).collect();
+            format!("{}{limits}", reading.resource)
         };
         let kind =
             |reading: &Reading| Arc::new(Kind::new(reading.clone(), options).named(name(reading)));
@@ -223,7 +229,9 @@ impl Cluster {
 
     fn position(&self, reading: &Reading) -> Option<usize> {
         let is_it = |kind: &Arc<Kind>| {
-            *kind.resource() == reading.resource && kind.namespace() == reading.namespace.as_deref()
+            *kind.resource() == reading.resource
+                && kind.namespace() == reading.namespace.as_deref()
+                && (kind.labels().is_empty() || *kind.labels() == reading.labels)
         };
         self.kinds.iter().position(is_it)
     }

@@ -206,6 +206,37 @@ fn pages_have_each_of_several_objects_of_one_name_once() {
     }
 }
 
+/// What two policies read of a resource with different labels is not read of the whole cluster.
+#[test]
+fn reads_of_different_labels_stay_apart_unless_one_is_of_all() {
+    let reading = |labels: &str| {
+        let labels = opgate_cluster::selector(Document::parse(labels).unwrap().root()).unwrap();
+        Reading {
+            resource: Resource { group: "g".into(), version: "v1".into(), resource: "r".into() },
+            declaration: Declaration::new(&[], &[], &[]).unwrap(),
+            labels,
+            namespace: None,
+            optional: false,
+        }
+    };
+    let a = reading(r#"{"matchLabels":{"a":"b"}}"#);
+    let (c, all) = (reading(r#"{"matchLabels":{"c":"d"}}"#), reading("{}"));
+    for (readings, names) in [
+        (vec![a.clone(), c.clone()], &["g/v1/r with a in (b)", "g/v1/r with c in (d)"][..]),
+        (vec![a.clone(), a.clone()], &["g/v1/r"]),
+        (vec![a.clone(), c.clone(), all.clone()], &["g/v1/r"]),
+        (vec![all.clone(), a.clone()], &["g/v1/r"]),
+    ] {
+        let cluster = Cluster::new(&readings, Options::of(Source::Live));
+        let found: Vec<_> = cluster.kinds().iter().map(|kind| kind.name()).collect();
+        assert_eq!(found, names);
+        for reading in &readings {
+            let kind = cluster.kind_of(reading).unwrap();
+            assert!(kind.labels().is_empty() || *kind.labels() == reading.labels);
+        }
+    }
+}
+
 /// A read of one namespace takes another permission than one of another namespace, or of all.
 #[test]
 fn reads_of_different_namespaces_stay_apart() {
