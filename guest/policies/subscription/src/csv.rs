@@ -18,8 +18,8 @@ rule! {
     /// When a ClusterServiceVersion is deleted, no Subscription of the namespace has its name as
     /// `status.installedCSV` or `status.currentCSV`. A Subscription that is being deleted does not
     /// count. Copies (label `olm.copiedFrom`) are exempt, and so are requests of OLM
-    /// (`identities.olm` or the profile) and of the controllers of Kubernetes that clean up. Without
-    /// a cluster the rule is not evaluated.
+    /// (`identities.olm` or the profile) and of the controllers of Kubernetes that clean up.
+    /// Without a cluster the rule is not evaluated.
     ///
     /// # Why
     ///

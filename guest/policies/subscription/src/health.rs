@@ -19,9 +19,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// OLM resolves dependencies from all catalogs. If one of them does not answer, all installations
-    /// and updates fail with the condition `CatalogSourcesUnhealthy` (OpenShift 4.12, Operators,
-    /// *Catalog health requirements*). That passes, so the rule only warns.
+    /// OLM resolves dependencies from all catalogs. If one of them does not answer, all
+    /// installations and updates fail with the condition `CatalogSourcesUnhealthy` (OpenShift 4.12,
+    /// Operators, *Catalog health requirements*). That passes, so the rule only warns.
     ///
     /// # Repair
     ///

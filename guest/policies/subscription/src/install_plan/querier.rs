@@ -31,8 +31,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Create the OperatorGroup or the ServiceAccount, or delete all groups but one. Then approve the
-    /// plan.
+    /// Create the OperatorGroup or the ServiceAccount, or delete all groups but one. Then approve
+    /// the plan.
     ///
     /// # Accepted
     ///
@@ -58,9 +58,9 @@ rule! {
 rule! {
     /// an InstallPlan is created where OLM can carry it out
     ///
-    /// The namespace of a new InstallPlan has exactly one OperatorGroup, and the ServiceAccount that
-    /// it names, if any, exists. SUB-27 says which groups count. Without a cluster the rule is not
-    /// evaluated.
+    /// The namespace of a new InstallPlan has exactly one OperatorGroup, and the ServiceAccount
+    /// that it names, if any, exists. SUB-27 says which groups count. Without a cluster the rule is
+    /// not evaluated.
     ///
     /// # Why
     ///

@@ -45,7 +45,8 @@ rule! {
     /// # Accepted
     ///
     /// ```yaml
-    /// spec: {approval: Automatic, approved: true, clusterServiceVersionNames: [my-operator.v1.0.1]}
+    /// spec: {approval: Automatic, approved: true, clusterServiceVersionNames:
+    /// [my-operator.v1.0.1]}
     /// ```
     ///
     /// # Rejected
@@ -102,8 +103,8 @@ fn types(plan: &Document, report: &mut Report<'_>) {
 rule! {
     /// an InstallPlan with manual approval is not created approved
     ///
-    /// A new InstallPlan with `spec.approval: Manual` does not have `spec.approved: true`. An UPDATE
-    /// is not judged; SUB-30 can say who may approve.
+    /// A new InstallPlan with `spec.approval: Manual` does not have `spec.approved: true`. An
+    /// UPDATE is not judged; SUB-30 can say who may approve.
     ///
     /// # Why
     ///
@@ -147,15 +148,15 @@ rule! {
     /// only the configured groups of users approve InstallPlans
     ///
     /// Only members of the groups of users in the setting `installPlan.approverGroups` change
-    /// `spec.approved` to `true` in an InstallPlan whose `spec.approval` is or was `Manual`. Users of
-    /// the setting `exempt` may as well. The rule is off while the setting is missing, and then finds
-    /// nothing even where `rules` gives it a level.
+    /// `spec.approved` to `true` in an InstallPlan whose `spec.approval` is or was `Manual`. Users
+    /// of the setting `exempt` may as well. The rule is off while the setting is missing, and then
+    /// finds nothing even where `rules` gives it a level.
     ///
     /// # Why
     ///
     /// Such a plan is approved by a cluster administrator or a user with proper permissions
-    /// (OpenShift 4.12, Operators, *Install plan*). RBAC cannot tell an approval from another change
-    /// of the plan.
+    /// (OpenShift 4.12, Operators, *Install plan*). RBAC cannot tell an approval from another
+    /// change of the plan.
     ///
     /// # Repair
     ///

@@ -35,9 +35,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// There are two strategies (OpenShift 4.12, Operators, *Install plan*). The CRD takes any text,
-    /// and OLM takes every text but `Manual` for `Automatic`: with `manual`, updates that were meant
-    /// to wait are installed at once.
+    /// There are two strategies (OpenShift 4.12, Operators, *Install plan*). The CRD takes any
+    /// text, and OLM takes every text but `Manual` for `Automatic`: with `manual`, updates that
+    /// were meant to wait are installed at once.
     ///
     /// # Repair
     ///
@@ -143,8 +143,8 @@ rule! {
     /// # Why
     ///
     /// OLM makes one InstallPlan for all Operators of a namespace. As soon as one of them is set to
-    /// manual updates, all others wait for approvals as well (OpenShift 4.12, Operators, *Operator
-    /// colocation*).
+    /// manual updates, all others wait for approvals as well (OpenShift 4.12, Operators,
+    /// *Colocation of Operators in a namespace*).
     ///
     /// # Repair
     ///
@@ -204,14 +204,14 @@ rule! {
     /// `Manual`. The setting `cluster.tokenAuth` says that the cluster is in such a mode; the rule
     /// then denies. Without the setting, a `spec.serviceAccountIssuer` of the Authentication
     /// `cluster` hints at it, and the rule warns. The issuer of the cluster itself and Google's are
-    /// no such hint, and a cluster without that object is in no such mode. An UPDATE is judged where
-    /// it changes the field. Without a cluster and the setting the rule is not evaluated.
+    /// no such hint, and a cluster without that object is in no such mode. An UPDATE is judged
+    /// where it changes the field. Without a cluster and the setting the rule is not evaluated.
     ///
     /// # Why
     ///
     /// An update may need other permissions of the cloud. Somebody has to look at them, and grant
-    /// them, before the update is installed (OpenShift 4.15, Operators, *Installing from OperatorHub
-    /// using the CLI*).
+    /// them, before the update is installed (OpenShift 4.15, Operators, *Installing from
+    /// OperatorHub using the CLI*).
     ///
     /// # Repair
     ///

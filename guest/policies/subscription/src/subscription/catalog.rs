@@ -104,11 +104,12 @@ const NO_CHANNEL: &str = "the PackageManifest does not show the channel";
 rule! {
     /// an install mode of a package fits the OperatorGroup of the namespace
     ///
-    /// The head of the subscribed channel supports the targets of the OperatorGroup in the namespace
-    /// of a new Subscription, as OPG-22 demands it of the ClusterServiceVersion. Without
+    /// The head of the subscribed channel supports the targets of the OperatorGroup in the
+    /// namespace of a new Subscription, as OPG-22 demands it of the ClusterServiceVersion. Without
     /// `spec.channel`, the default channel counts. The rule does not judge a namespace without
-    /// exactly one group, nor a group without targets. It is not evaluated without a cluster, if the
-    /// catalog source does not show the package or the channel, or if no install modes are shown.
+    /// exactly one group, nor a group without targets. It is not evaluated without a cluster, if
+    /// the catalog source does not show the package or the channel, or if no install modes are
+    /// shown.
     ///
     /// # Why
     ///
@@ -173,16 +174,17 @@ impl Subscription<'_> {
 rule! {
     /// the head of a new channel is not older than that of the current channel
     ///
-    /// If an UPDATE of a Subscription with `status.installedCSV` changes `spec.channel`, the version
-    /// of the new channel's head (`currentCSVDesc.version` of the PackageManifest) is not lower than
-    /// that of the current channel's head. Without a name, the default channel counts. An UPDATE
-    /// that changes `spec.name` is not judged. The rule is not evaluated without a cluster, or if
-    /// the catalog source does not show the package, both channels and their versions.
+    /// If an UPDATE of a Subscription with `status.installedCSV` changes `spec.channel`, the
+    /// version of the new channel's head (`currentCSVDesc.version` of the PackageManifest) is not
+    /// lower than that of the current channel's head. Without a name, the default channel counts.
+    /// An UPDATE that changes `spec.name` is not judged. The rule is not evaluated without a
+    /// cluster, or if the catalog source does not show the package, both channels and their
+    /// versions.
     ///
     /// # Why
     ///
     /// An installed Operator cannot be moved to an older channel (OpenShift 4.12, Operators,
-    /// *Changing the update channel for an Operator*). The head of a channel need not be its highest
+    /// *Preparing for an Operator update*). The head of a channel need not be its highest
     /// version, so the rule only warns; SUB-11 compares the names.
     ///
     /// # Repair
@@ -251,17 +253,17 @@ fn head(channel: &Document) -> Option<Head> {
 rule! {
     /// the version that a Subscription starts with is in the channel
     ///
-    /// `spec.startingCSV` is an entry of the subscribed channel, or its head, as the PackageManifest
-    /// shows them. Without `spec.channel`, the default channel counts. An UPDATE is judged where it
-    /// changes `startingCSV` or, as long as nothing is installed, the package, its source or the
-    /// channel. The rule is not evaluated without a cluster, if the catalog source does not show the
-    /// package, or if the package server is too old to show entries.
+    /// `spec.startingCSV` is an entry of the subscribed channel, or its head, as the
+    /// PackageManifest shows them. Without `spec.channel`, the default channel counts. An UPDATE is
+    /// judged where it changes `startingCSV` or, as long as nothing is installed, the package, its
+    /// source or the channel. The rule is not evaluated without a cluster, if the catalog source
+    /// does not show the package, or if the package server is too old to show entries.
     ///
     /// # Why
     ///
-    /// OLM waits for ever for a version that the channel does not have. Versions that only a
-    /// `skipRange` names are pruned from it, and cannot be installed any more (OpenShift 4.12,
-    /// Operators, *skipRange*).
+    /// OLM cannot resolve a Subscription to a version that the channel does not have. Versions that
+    /// only a `skipRange` names are pruned from it, and cannot be installed any more (OpenShift
+    /// 4.12, Operators, *olm.channel schema*).
     ///
     /// # Repair
     ///
@@ -319,9 +321,9 @@ fn entry(channel: &Document, csv: &str) -> Option<usize> {
 rule! {
     /// what is subscribed is not deprecated in its catalog
     ///
-    /// The PackageManifest shows no deprecation of the package, of the subscribed channel, or of the
-    /// version in `spec.startingCSV`. Without `spec.channel`, the default channel counts. An UPDATE
-    /// is judged by what it changes; a `startingCSV` that stays counts until something is
+    /// The PackageManifest shows no deprecation of the package, of the subscribed channel, or of
+    /// the version in `spec.startingCSV`. Without `spec.channel`, the default channel counts. An
+    /// UPDATE is judged by what it changes; a `startingCSV` that stays counts until something is
     /// installed. The rule is not evaluated without a cluster, or if the catalog source does not
     /// show the package. The messages end with that of the catalog.
     ///
@@ -345,8 +347,8 @@ rule! {
     /// spec: {name: my-operator, channel: alpha}
     /// ```
     ///
-    /// `message: ChannelDeprecated: The 'alpha' channel is no longer supported. Please switch to the
-    /// 'stable' channel.`
+    /// `message: ChannelDeprecated: The 'alpha' channel is no longer supported. Please switch to
+    /// the 'stable' channel.`
     SUB_23: Warn {
         on: [SUBSCRIPTION: Create | Update],
         reads: [MANIFESTS],

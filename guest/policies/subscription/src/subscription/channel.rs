@@ -28,7 +28,7 @@ rule! {
     /// # Why
     ///
     /// OLM only updates: an installed Operator cannot go back to an older channel (OpenShift 4.12,
-    /// Operators, *Changing the update channel for an Operator*). It stays as it is, and gets no
+    /// Operators, *Preparing for an Operator update*). It stays as it is, and gets no
     /// updates any more.
     ///
     /// # Repair

@@ -43,8 +43,8 @@ rule! {
     /// # Why
     ///
     /// OLM handles the three variables as a unit: if one of them is set, the cluster-wide values of
-    /// none of them are used for the Operator (OpenShift 4.12, Operators, *Overriding proxy settings
-    /// of an Operator*).
+    /// none of them are used for the Operator (OpenShift 4.12, Operators, *Overriding proxy
+    /// settings of an Operator*).
     ///
     /// # Repair
     ///
@@ -97,8 +97,8 @@ rule! {
     /// # Why
     ///
     /// On a cluster in the mode of AWS Security Token Service, the Operator needs the role to ask
-    /// for credentials (OpenShift 4.15, Operators, *Installing from OperatorHub using the CLI*). Only
-    /// the site knows for which packages.
+    /// for credentials (OpenShift 4.15, Operators, *Installing from OperatorHub using the CLI*).
+    /// Only the site knows for which packages.
     ///
     /// # Repair
     ///

@@ -27,8 +27,8 @@ rule! {
     ///
     /// Create an OperatorGroup in the namespace first. If one file holds both objects, put the
     /// OperatorGroup before the Subscription. If the Subscription is still refused, apply the file
-    /// again: a moment may pass until opgate sees the group. For an Operator for all namespaces, use
-    /// the namespace `openshift-operators`, which has a group.
+    /// again: a moment may pass until opgate sees the group. For an Operator for all namespaces,
+    /// use the namespace `openshift-operators`, which has a group.
     ///
     /// # Accepted
     ///
@@ -52,9 +52,9 @@ rule! {
 rule! {
     /// the namespace of a new Subscription has no second OperatorGroup
     ///
-    /// The namespace of a new Subscription has no more than one OperatorGroup. A group that is being
-    /// deleted counts until it is gone. An UPDATE is not judged, so that a Subscription of such a
-    /// namespace can be repaired. Without a cluster the rule is not evaluated.
+    /// The namespace of a new Subscription has no more than one OperatorGroup. A group that is
+    /// being deleted counts until it is gone. An UPDATE is not judged, so that a Subscription of
+    /// such a namespace can be repaired. Without a cluster the rule is not evaluated.
     ///
     /// # Why
     ///

@@ -21,7 +21,8 @@ rule! {
     /// # Why
     ///
     /// The resolver of OLM refuses a namespace in which two Operators come from the same package,
-    /// and then resolves nothing at all there (OpenShift 4.12, Operators, *Dependency resolution*).
+    /// and then resolves nothing at all there (OpenShift 4.12, Operators, *Subscription
+    /// constraint*).
     ///
     /// # Repair
     ///
@@ -98,8 +99,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Delete the ClusterServiceVersion that the message names, then create the Subscription. If you
-    /// mean to adopt that version, go on: OLM does so if it is in the channel.
+    /// Delete the ClusterServiceVersion that the message names, then create the Subscription. If
+    /// you mean to adopt that version, go on: OLM does so if it is in the channel.
     ///
     /// # Accepted
     ///

@@ -37,14 +37,14 @@ rule! {
     /// # Why
     ///
     /// OLM installs nothing for a Subscription whose catalog source does not exist, and says so
-    /// only in the status (OpenShift 4.12, Operators, *Multitenancy and Operator colocation* and
-    /// *Installing from OperatorHub using the CLI*).
+    /// only in the status (OpenShift 4.12, Operators, *Catalog source* and *Installing from
+    /// OperatorHub using the CLI*).
     ///
     /// # Repair
     ///
-    /// Correct the two names; `kubectl get catalogsources -A` lists what there is. If one file holds
-    /// both objects, put the CatalogSource first. If the Subscription is still refused, apply the
-    /// file again: a moment may pass until opgate sees the CatalogSource.
+    /// Correct the two names; `kubectl get catalogsources -A` lists what there is. If one file
+    /// holds both objects, put the CatalogSource first. If the Subscription is still refused, apply
+    /// the file again: a moment may pass until opgate sees the CatalogSource.
     ///
     /// # Accepted
     ///
@@ -88,16 +88,16 @@ rule! {
     /// a Subscription uses a catalog of its own namespace or a global one
     ///
     /// `spec.sourceNamespace` is the namespace of the Subscription or one of the setting
-    /// `subscription.globalNamespaces`, by default `openshift-marketplace` and `olm`. A Subscription
-    /// without `spec.source` or `spec.sourceNamespace` is not judged here; SUB-03 reports that. An
-    /// UPDATE is judged where it changes one of the two.
+    /// `subscription.globalNamespaces`, by default `openshift-marketplace` and `olm`. A
+    /// Subscription without `spec.source` or `spec.sourceNamespace` is not judged here; SUB-03
+    /// reports that. An UPDATE is judged where it changes one of the two.
     ///
     /// # Why
     ///
     /// The Operators of a catalog in the global catalog namespace are available in all namespaces,
     /// those of other catalogs only in the catalog's own namespace (OpenShift 4.12, Operators,
-    /// *Catalogs for Operator policy*). Documented examples also use custom global namespaces, so the
-    /// rule only warns.
+    /// *Operator catalog access control*). Documented examples also use custom global namespaces,
+    /// so the rule only warns.
     ///
     /// # Repair
     ///
@@ -146,8 +146,8 @@ rule! {
     /// a Subscription names a package and a catalog source
     ///
     /// `spec.name`, `spec.source` and `spec.sourceNamespace` are strings that are not empty. The
-    /// field `spec.channel` is optional. An UPDATE is judged by the fields that it changes. Requests
-    /// for the subresource `status` are not judged.
+    /// field `spec.channel` is optional. An UPDATE is judged by the fields that it changes.
+    /// Requests for the subresource `status` are not judged.
     ///
     /// # Why
     ///
@@ -202,15 +202,15 @@ rule! {
     /// a Subscription uses a catalog source of the namespace's curated list
     ///
     /// If the setting `subscription.allowedSources` has a list for the namespace of the
-    /// Subscription, that list has `<spec.sourceNamespace>/<spec.source>`. Namespaces without a list
-    /// are free, and an empty list allows nothing. An UPDATE is judged where it changes one of the
-    /// two fields. The rule is off while the setting is missing.
+    /// Subscription, that list has `<spec.sourceNamespace>/<spec.source>`. Namespaces without a
+    /// list are free, and an empty list allows nothing. An UPDATE is judged where it changes one of
+    /// the two fields. The rule is off while the setting is missing.
     ///
     /// # Why
     ///
     /// Administrators who let tenants install Operators can offer them custom, curated catalogs in
-    /// the place of the global ones (OpenShift 4.12, Operators, *Catalogs for Operator policy*). A
-    /// global catalog is there for every namespace, however, and nothing else keeps a tenant from
+    /// the place of the global ones (OpenShift 4.12, Operators, *Operator catalog access control*).
+    /// A global catalog is there for every namespace, however, and nothing else keeps a tenant from
     /// it.
     ///
     /// # Repair
@@ -232,8 +232,8 @@ rule! {
     /// spec: {name: etcd, source: community-operators, sourceNamespace: openshift-marketplace}
     /// ```
     ///
-    /// `message: catalog source openshift-marketplace/community-operators is not on the curated list
-    /// for namespace tenant-a`
+    /// `message: catalog source openshift-marketplace/community-operators is not on the curated
+    /// list for namespace tenant-a`
     SUB_24: Deny {
         on: [SUBSCRIPTION: Create | Update],
         off_until: ["/subscription/allowedSources"],

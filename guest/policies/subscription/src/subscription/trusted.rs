@@ -38,8 +38,8 @@ const FIRST_PATH: usize = 5;
 rule! {
     /// a volume with trusted certificates has the bundle under the name that pods look for
     ///
-    /// An entry of `spec.config.volumes` with the name `trusted-ca`, or of a ConfigMap with the label
-    /// `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, lists in
+    /// An entry of `spec.config.volumes` with the name `trusted-ca`, or of a ConfigMap with the
+    /// label `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, lists in
     /// `configMap.items` the key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. It may list
     /// others, and be mounted anywhere. A volume `trusted-ca` of something else than a ConfigMap is
     /// not judged. An UPDATE is judged by the volumes that it changes. Without a cluster only the

@@ -27,17 +27,18 @@ const DEPLOYMENTS: u32 = 1_024;
 rule! {
     /// each volume mount of a Subscription names a volume
     ///
-    /// Each `name` in `spec.config.volumeMounts` is that of an entry of `spec.config.volumes`, or of
-    /// a volume in a deployment of the Operator. The Operator is the ClusterServiceVersion of the
-    /// namespace that `status.installedCSV`, `status.currentCSV` or `spec.startingCSV` names, if the
-    /// cluster has it. An UPDATE is judged by the mounts that named a volume before, and by new
-    /// ones. Without a cluster only `spec.config.volumes` counts, and the rule is evaluated in part.
+    /// Each `name` in `spec.config.volumeMounts` is that of an entry of `spec.config.volumes`, or
+    /// of a volume in a deployment of the Operator. The Operator is the ClusterServiceVersion of
+    /// the namespace that `status.installedCSV`, `status.currentCSV` or `spec.startingCSV` names,
+    /// if the cluster has it. An UPDATE is judged by the mounts that named a volume before, and by
+    /// new ones. Without a cluster only `spec.config.volumes` counts, and the rule is evaluated in
+    /// part.
     ///
     /// # Why
     ///
     /// OLM adds the mounts to all containers of the Operator's pods. If one of them names a volume
-    /// that does not exist, OLM fails to deploy the Operator (OpenShift 4.12, Operators, *Installing
-    /// from OperatorHub using the CLI*).
+    /// that does not exist, OLM fails to deploy the Operator (OpenShift 4.12, Operators,
+    /// *Installing from OperatorHub using the CLI*).
     ///
     /// # Repair
     ///
