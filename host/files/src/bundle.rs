@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::compressed::{self, Size};
-use super::content::{Content, Expect, File};
+use super::content::{Content, Documents, Expect, File};
 use super::field::Step;
 use super::folder;
 use super::json::{GROUP, VERSION, list, problem, quoted};
 use super::parallel;
 use super::unique;
+use opgate_document::Text;
 use opgate_input::read::{At, Reader};
 
 /// The format of the folder.
@@ -45,6 +46,42 @@ impl BundleKind {
         }
     }
 }
+
+/// A `watches.yaml` that is YAML only after environment variables are put in: Ansible Operators do that
+/// before they read it, so that `{key: ${KEY}}` is a map with a text. The marks of a variable become
+/// letters, which keeps all places.
+fn with_variables(file: File, reader: &Reader) -> File {
+    let text = file.broken().and_then(|broken| broken.text.as_deref());
+    let Some(text) = text.filter(|text| text.contains("${")) else { return file };
+    let Some(mut documents) = Documents::tolerant(&marked(text), reader) else { return file };
+    documents.text = Arc::new(Text::plain(text.to_owned()));
+    File { content: Content::Documents(documents), ..file }
+}
+
+/// The text with `$_NAME_` for each `${NAME}`.
+fn marked(text: &str) -> String {
+    let mut marked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        marked.push_str(before);
+        let is_name = |name: &str| name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
+        // A name ends soon, or is none.
+        let end = after.bytes().take(MAX_NAME).position(|byte| byte == b'}');
+        let name = end.and_then(|end| after.get(..end)).filter(|name| is_name(name));
+        rest = after;
+        if let Some(name) = name {
+            marked.extend(["$_", name, "_"]);
+            rest = after.get(name.len().saturating_add(1)..).unwrap_or_default();
+        } else {
+            marked.push_str("${");
+        }
+    }
+    marked.push_str(rest);
+    marked
+}
+
+/// Longest name of a variable.
+const MAX_NAME: usize = 256;
 
 /// A bundle that was read.
 #[derive(Debug)]
@@ -104,7 +141,7 @@ impl Bundle {
             kind: BundleKind::Project,
             name,
             // The Operators take the last one of a name, as a registry does for manifests.
-            files: vec![Arc::new(unique::tolerated(file, reader))],
+            files: vec![Arc::new(with_variables(unique::tolerated(file, reader), reader))],
             directories: Vec::new(),
             links: Vec::new(),
             compressed: None,

@@ -128,4 +128,40 @@ mod tests {
         folder.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
         assert_eq!(detect(folder.path(), &Reader::default()).unwrap()[0].kind, As::Manifest);
     }
+
+    #[test]
+    fn projects_are_found_by_their_watches() {
+        const ONE: &str = "- version: v1\n  kind: K\n  role: r\n";
+        const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
+        const BLOB: &str = "schema: olm.package\nname: a\n";
+        let found = |files: &[(&str, &str)]| {
+            let folder = Temporary::new(files);
+            let found = detect(folder.path(), &Reader::default()).unwrap();
+            let relative = |found: &Found| {
+                let path = found.path.strip_prefix(folder.path()).unwrap();
+                format!("{} {}", path.display(), found.kind.name())
+            };
+            found.iter().map(relative).collect::<Vec<_>>()
+        };
+        let sample = ("config/samples/a.yaml", OBJECT);
+        let project = ("PROJECT", "layout: x\n");
+        assert_eq!(found(&[("watches.yaml", ONE), sample, ("a.yaml", BLOB)]), [" project"]);
+        assert_eq!(found(&[("watches.yaml", "# nothing yet\n"), project, sample]), [" project"]);
+        assert_eq!(found(&[("watches.yaml", "- a: [\n"), project]), [" project"]);
+        let files = [
+            ("watches.yaml", ONE),
+            ("bundle/manifests/a.yaml", OBJECT),
+            ("bundle/manifests/watches.yaml", ONE),
+            ("catalog/a.yaml", BLOB),
+        ];
+        assert_eq!(found(&files), [" project", "bundle plain bundle", "catalog catalog"]);
+        let files = [("a/watches.yaml", ONE), ("b/c/watches.yaml", ONE), (".d/watches.yaml", ONE)];
+        assert_eq!(found(&files), ["a project", "b/c project"]);
+        // Another program's, beside manifests, and another list.
+        assert_eq!(found(&[("watches.yaml", "- path: /\n"), ("a.yaml", OBJECT)]), [" manifests"]);
+        assert_eq!(found(&[("a.yaml", ONE), ("b.yaml", OBJECT)]), [" manifests"]);
+        let folder = Temporary::new(&[("a.yaml", ONE)]);
+        let file = folder.path().join("a.yaml");
+        assert_eq!(detect(&file, &Reader::default()).unwrap()[0].kind, As::Project);
+    }
 }

@@ -339,44 +339,6 @@ mod tests {
         assert_eq!(found(&files), expected);
     }
 
-    #[test]
-    fn projects_are_found_by_their_watches() {
-        const ONE: &str = "- version: v1\n  kind: K\n  role: r\n";
-        let cases: [(&[(&str, &str)], &[&str]); 6] = [
-            (
-                &[("watches.yaml", ONE), ("config/samples/a.yaml", OBJECT), ("a.yaml", A)],
-                &[" project"],
-            ),
-            (
-                &[
-                    ("watches.yaml", "# nothing yet\n"),
-                    ("PROJECT", "layout: x\n"),
-                    ("a.yaml", OBJECT),
-                ],
-                &[" project"],
-            ),
-            (&[("watches.yaml", "- a: [\n"), ("PROJECT", "")], &[" project"]),
-            (
-                &[
-                    ("watches.yaml", ONE),
-                    ("bundle/manifests/a.yaml", OBJECT),
-                    ("bundle/manifests/watches.yaml", ONE),
-                    ("catalog/a.yaml", A),
-                ],
-                &[" project", "bundle plain bundle", "catalog catalog"],
-            ),
-            (
-                &[("a/watches.yaml", ONE), ("b/c/watches.yaml", ONE), (".d/watches.yaml", ONE)],
-                &["a project", "b/c project"],
-            ),
-            // Another program's, beside manifests.
-            (&[("watches.yaml", "- path: /etc\n"), ("a.yaml", OBJECT)], &[" manifests"]),
-        ];
-        for (files, expected) in cases {
-            assert_eq!(found(files), expected, "{files:?}");
-        }
-    }
-
     /// Files beside a bundle, and the catalogs among them.
     type Case<'c> = (&'c [(&'c str, &'c str)], &'c [&'c str]);
 

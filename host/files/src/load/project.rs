@@ -83,6 +83,21 @@ mod tests {
         assert_eq!(*documents, json!([[{"kind": "K", "chart": "c"}]]));
     }
 
+    /// As in the tests of Ansible Operators.
+    #[test]
+    fn variables_may_stand_where_yaml_has_none() {
+        let text = "- kind: K\n  selector: {key: ${THE_KEY}, values: [a]}\n  role: ${x y\n";
+        let folder = Temporary::new(&[("watches.yaml", text)]);
+        let subject = load(folder.path(), None, &Reader::default()).unwrap();
+        let documents = object(&subject)["spec"]["files"][0]["documents"].clone();
+        let selector = json!({"key": "$_THE_KEY_", "values": ["a"]});
+        assert_eq!(documents, json!([[{"kind": "K", "selector": selector, "role": "${x y"}]]));
+        let mut places = Resolver::new(&subject.requests[0].object);
+        let place = places.place("spec.files[0].documents[0][0].selector.values").unwrap();
+        assert_eq!((place.line, place.column), (2, 31));
+        assert_eq!(place.excerpt, "  selector: {key: ${THE_KEY}, values: [a]}");
+    }
+
     #[test]
     fn strange_files_are_told() {
         let outside = Temporary::new(&[("watches.yaml", WATCHES)]);
