@@ -11,6 +11,7 @@ use opgate_document::{Document, Text};
 use opgate_yaml::Words;
 use serde_json::value::RawValue;
 
+use super::location::Locator;
 use opgate_input::read::{At, Reader, Use};
 use opgate_input::yaml::{self, Offsets, YamlError};
 use opgate_text::lines::Lines;
@@ -32,6 +33,36 @@ pub struct File {
     /// A name that stands twice in a map, in a file that is read nonetheless ([`super::unique`]).
     pub twice: Option<Broken>,
     pub(super) lines: OnceLock<Lines>,
+    /// What of a file this is.
+    pub(crate) origin: Origin,
+    /// Documents, prepared for finding places: many objects can be in one document.
+    pub(super) located: OnceLock<Vec<OnceLock<Locator>>>,
+}
+
+/// What of a file was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Origin {
+    /// All of it.
+    #[default]
+    Whole,
+    /// A part: the number of lines before it, and of characters before it in its first line.
+    Part {
+        /// Lines.
+        lines: u64,
+        /// Characters.
+        columns: u64,
+    },
+    /// It is no file: an API server has sent it.
+    Nowhere,
+}
+
+impl Origin {
+    /// A place in the file, by that in what was read.
+    pub(super) fn place(self, (line, column): (u64, u64)) -> (u64, u64) {
+        let Self::Part { lines, columns } = self else { return (line, column) };
+        let columns = if line == 1 { columns } else { 0 };
+        (line.saturating_add(lines), column.saturating_add(columns))
+    }
 }
 
 /// The content of a file.
@@ -171,14 +202,27 @@ impl File {
             }),
             Err(error) => Err(error),
         };
-        let broken = |error: std::io::Error| Content::Broken(Broken::at(1, 1, error.to_string()));
-        let content = content.unwrap_or_else(broken);
-        Self { path, shown, size, content, twice: None, lines: OnceLock::new() }
+        let content = content.unwrap_or_else(|error| Content::unreadable(&error));
+        Self { size, ..Self::part(path, shown, content, Origin::Whole) }
+    }
+
+    /// A part of a file.
+    pub(super) fn part(path: String, shown: String, content: Content, origin: Origin) -> Self {
+        let (lines, located) = (OnceLock::new(), OnceLock::new());
+        Self { path, shown, size: 0, content, twice: None, lines, origin, located }
     }
 
     /// Its lines, which are counted on demand.
     pub fn lines(&self) -> &Lines {
         self.lines.get_or_init(|| Lines::of(self.text().unwrap_or_default()))
+    }
+
+    /// A document, prepared for finding places once for all objects in it.
+    pub(super) fn located(&self, index: usize) -> Option<&Locator> {
+        let documents = self.documents()?;
+        let unlocated = || (0..documents.len()).map(|_| OnceLock::new()).collect();
+        let located = self.located.get_or_init(unlocated).get(index)?;
+        Some(located.get_or_init(|| Locator::of(documents, index)))
     }
 
     /// The documents, if it has any.
@@ -200,7 +244,8 @@ impl File {
     /// A line with the reason why it cannot be read, if it cannot.
     pub fn complaint(&self) -> Option<String> {
         let broken = self.broken()?;
-        Some(format!("{}:{}:{}: {}", self.shown, broken.line, broken.column, broken.why))
+        let (line, column) = self.origin.place((broken.line, broken.column));
+        Some(format!("{}:{line}:{column}: {}", self.shown, broken.why))
     }
 
     /// The text of the file, if it is known.
@@ -221,7 +266,11 @@ pub(crate) fn has_documents(path: &str) -> bool {
 }
 
 impl Content {
-    fn of(bytes: Vec<u8>, path: &str, reader: &Reader) -> Self {
+    pub(super) fn unreadable(error: &std::io::Error) -> Self {
+        Self::Broken(Broken::at(1, 1, error.to_string()))
+    }
+
+    pub(super) fn of(bytes: Vec<u8>, path: &str, reader: &Reader) -> Self {
         let text = match Self::text_of(bytes) {
             Ok(text) => text,
             Err(broken) => return Self::Broken(broken),

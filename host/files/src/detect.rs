@@ -15,7 +15,7 @@ use super::folder;
 use super::ignore::Ignore;
 use super::kinds::{As, Found, LOOKS, complaint, what};
 use super::repository::Bundles;
-use super::{template, unique};
+use super::{dump, template, unique};
 use opgate_input::read::{At, Reader};
 
 /// The kinds that were searched for.
@@ -65,6 +65,9 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
 /// The kind of a file.
 fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     let shown = path.display();
+    if dump::is_list(path) {
+        return Ok(As::Cluster);
+    }
     if let Ok(Some(kind)) = peek(At::Named(path), path, reader, what) {
         return Ok(kind);
     }

@@ -12,11 +12,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use anyhow::Context as _;
 
-use super::content::{Broken, Content, Expect, File};
+use super::content::{Broken, Content, Expect, File, Origin};
 use super::waivers;
 use opgate_input::read::{self, At, Reader, Root};
 
@@ -101,7 +100,7 @@ impl Entry {
             Some(Refused { why, .. }) => {
                 let why = why.clone();
                 let content = Content::Broken(Broken { line: 1, column: 1, why, text: None });
-                File { path, shown, size: 0, content, twice: None, lines: OnceLock::new() }
+                File::part(path, shown, content, Origin::Whole)
             }
         }
     }

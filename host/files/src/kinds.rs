@@ -23,6 +23,8 @@ pub enum As {
     Project,
     /// Kubernetes objects: a file or a folder of files
     Manifest,
+    /// Objects that a cluster holds, as `kubectl get -A -o yaml` prints them
+    Cluster,
 }
 
 impl As {
@@ -34,6 +36,7 @@ impl As {
             Self::Catalog => "catalog",
             Self::Project => "project",
             Self::Manifest => "manifests",
+            Self::Cluster => "objects of a cluster",
         }
     }
 }
@@ -55,6 +58,17 @@ pub(super) fn complaint(folder: &Folder, entry: &Entry, reader: &Reader) -> Opti
     template::complaint(&unique::checked(entry.read(folder, Expect::Documents, reader)))
 }
 
+/// Whether an API server has stored an object, or the first one of a list: nobody else gives it a version
+/// and an identity.
+fn is_stored(document: &Document) -> bool {
+    let is_first = |pointer: &str| {
+        let text = |name: &str| document.get(&format!("{pointer}/metadata/{name}"));
+        let is_said = |name: &str| text(name).and_then(|value| value.text()).is_some();
+        is_said("uid") && is_said("resourceVersion")
+    };
+    is_first("") || is_first("/items/0") || is_first("/items/0/items/0")
+}
+
 /// The kind of a document by its content.
 pub(super) fn what(json: &str) -> Option<As> {
     let text = Arc::new(Text::new(json.to_owned()).ok()?);
@@ -62,7 +76,7 @@ pub(super) fn what(json: &str) -> Option<As> {
     let document = Document::part(text, 0..end);
     let has = |pointer: &str| document.get(pointer).is_some_and(|value| value.text().is_some());
     if has("/apiVersion") && has("/kind") {
-        Some(As::Manifest)
+        Some(if is_stored(&document) { As::Cluster } else { As::Manifest })
     } else if has("/schema") {
         Some(As::Catalog)
     } else if document.root().items().take(WATCHES).any(is_watch) {

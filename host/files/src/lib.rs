@@ -19,6 +19,7 @@ mod catalog;
 mod compressed;
 mod content;
 mod detect;
+pub mod dump;
 mod field;
 pub mod folder;
 pub mod ignore;

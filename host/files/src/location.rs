@@ -40,7 +40,7 @@ impl Location {
     /// The place of an offset.
     fn at(file: &File, offset: usize) -> Self {
         let text = file.text().unwrap_or_default();
-        let (line, column) = file.lines().place(text, offset);
+        let (line, column) = file.origin.place(file.lines().place(text, offset));
         let excerpt = file.lines().line(text, offset, MAX_LINE).unwrap_or_default().to_owned();
         Self { file: file.shown.clone(), line, column, excerpt }
     }
@@ -73,6 +73,7 @@ fn pointer(root: Value<'_>, tokens: &[String]) -> String {
 }
 
 /// A document of a file, prepared for finding places without parsing it again.
+#[derive(Debug)]
 pub(crate) struct Locator {
     document: Document,
     /// Only for YAML.

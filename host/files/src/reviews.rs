@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use opgate_document::{Document, Text, TooDeep};
+use opgate_document::{Document, Kind, Text, TooDeep};
 use opgate_text::one_line;
+use opgate_upstream::kinds::is_cluster_scoped;
 
 use super::bundle::Bundle;
 use super::catalog::Package;
-use super::content::File;
+use super::content::{File, Origin};
 use super::field::{Step, tokens};
 use super::json::{Out, quoted};
 use super::location::{Location, Locator};
@@ -25,6 +26,8 @@ pub struct Subject {
     pub kind: String,
     /// Name of the document or object.
     pub name: String,
+    /// Namespace of an object of a cluster, empty if it has none; `None` if it is something else.
+    pub namespace: Option<String>,
     /// The requests for the policies: about a bundle, and about each of its manifests.
     pub requests: Vec<Request>,
     /// Files of it that could not be read. A policy or the caller must report them.
@@ -68,6 +71,8 @@ pub struct Request {
     pub old: Option<Layout>,
     /// Path of the object in the document of its bundle, a prefix for the fields of violations.
     pub prefix: String,
+    /// Whether it is an object that an API server has stored, whoever wrote it.
+    pub is_stored: bool,
 }
 
 /// A document, and its parts.
@@ -90,12 +95,40 @@ pub struct Object {
     pub index: usize,
     /// JSON pointer of the object in the document.
     pub pointer: String,
+    /// The object, if it is sent in another form than it has there.
+    pub written: Option<Arc<str>>,
 }
 
 impl Request {
     /// Whether it is about a document that represents files, not about an object of a cluster.
     pub fn stands_for_files(&self) -> bool {
         !matches!(self.object, Layout::Object(_))
+    }
+
+    /// Gives an object a namespace that names none, as `kubectl --namespace` does.
+    pub fn default_namespace(&mut self, namespace: &str) {
+        let Layout::Object(object) = &mut self.object else { return };
+        let is_in_none = is_cluster_scoped(&self.group, &self.kind);
+        if is_in_none || !self.namespace.is_empty() || !self.prefix.is_empty() {
+            return;
+        }
+        namespace.clone_into(&mut self.namespace);
+        let json = match &object.written {
+            Some(written) => written.to_string(),
+            None => object.file.documents().map_or("null", |d| d.json(object.index)).to_owned(),
+        };
+        let Ok(document) = Document::of(json.clone()) else { return };
+        let Some(metadata) = document.get("/metadata").filter(|m| m.kind() == Kind::Object) else {
+            return;
+        };
+        if metadata.get("/namespace").is_some() {
+            return;
+        }
+        let (start, comma) = (metadata.range().start + 1, metadata.length() != Some(0));
+        let (before, after) = json.split_at_checked(start).unwrap_or((&json, ""));
+        let comma = if comma { "," } else { "" };
+        let written = format!("{before}\"namespace\":{}{comma}{after}", quoted(namespace));
+        object.written = Some(written.into());
     }
 
     /// The review, as an API server would send it. Parts of files are not copied.
@@ -106,7 +139,11 @@ impl Request {
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         // Only an object in a bundle has a prefix.
-        let groups = if self.prefix.is_empty() { "" } else { r#","groups":["opgate:bundle"]"# };
+        let groups = match (self.is_stored, self.prefix.is_empty()) {
+            (true, _) => r#","groups":["opgate:stored"]"#,
+            (false, true) => "",
+            (false, false) => r#","groups":["opgate:bundle"]"#,
+        };
         let json = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":{},"kind":{{"group":{group},"version":{version},"kind":{kind}}},"resource":{{"group":{group},"version":{version},"resource":{resource}}},"name":{},"namespace":{},"operation":"{}","userInfo":{{"username":"opgate:check"{groups}}},"object":"#,
             // The log identifies a review by it.
@@ -139,18 +176,10 @@ impl Layout {
         match self {
             Self::Bundle(bundle) => bundle.write(&mut out.json),
             Self::Package(package) => package.write(out),
+            Self::Object(Object { written: Some(written), .. }) => out.json.push_str(written),
             Self::Object(object) => {
-                let out = &mut out.json;
                 let json = object.file.documents().map_or("null", |d| d.json(object.index));
-                if object.pointer.is_empty() {
-                    out.push_str(json);
-                } else {
-                    let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
-                    let end = text.len();
-                    let document = Document::part(text, 0..end);
-                    let found = document.get(&object.pointer);
-                    out.push_str(&found.map_or("null".into(), |value| value.raw()));
-                }
+                out.json.push_str(json);
             }
         }
     }
@@ -174,7 +203,8 @@ impl<'l> Resolver<'l> {
         let (step, base) = match self.layout {
             Layout::Bundle(bundle) => (bundle.step(&tokens)?, ""),
             Layout::Package(package) => (package.step(&tokens)?, ""),
-            Layout::Object(Object { file, index, pointer }) => {
+            Layout::Object(Object { file, .. }) if file.origin == Origin::Nowhere => return None,
+            Layout::Object(Object { file, index, pointer, .. }) => {
                 let step = Step { file, document: Some(*index), tokens: &tokens };
                 (step, pointer.as_str())
             }
@@ -191,6 +221,11 @@ impl<'l> Resolver<'l> {
             let (line, column) = problem.map_or((1, 1), |b| (b.line, b.column));
             return Some(Location::new(step.file, line, column));
         };
+        // Many objects are in one document.
+        let is_one_of_many = !base.is_empty() || step.file.origin != Origin::Whole;
+        if let Some(places) = is_one_of_many.then(|| step.file.located(index)).flatten() {
+            return Some(places.place(step.file, (documents, index), base, step.tokens));
+        }
         let places = self
             .ready
             .entry((step.file.path.clone(), index))

@@ -16,7 +16,8 @@ pub(super) fn why(broken: &Broken) -> String {
 /// A line with the reason why a file cannot be read, if it cannot.
 pub fn complaint(file: &File) -> Option<String> {
     let broken = file.broken()?;
-    Some(format!("{}:{}:{}: {}", file.shown, broken.line, broken.column, why(broken)))
+    let (line, column) = file.origin.place((broken.line, broken.column));
+    Some(format!("{}:{line}:{column}: {}", file.shown, why(broken)))
 }
 
 /// Whether there is an action on the line of the error, or on the one above it: the parser stops

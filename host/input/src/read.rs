@@ -14,7 +14,9 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -97,15 +99,21 @@ impl Reader {
     /// If it cannot be read, is too large, or exceeds the rest of the budget.
     pub fn read(&self, opened: Opened, is_text: bool, what: Use) -> io::Result<Vec<u8>> {
         let Opened { file, size } = opened;
-        if size > MAX_FILE {
-            let most = units::bytes(usize::try_from(MAX_FILE).unwrap_or(usize::MAX));
-            return Err(io::Error::other(format!("larger than {most}")));
-        }
+        is_small(size)?;
         // A file that is too large is not read at all.
         if size > self.budget(what).load(Ordering::Relaxed) {
             return Err(io::Error::other(self.too_much()));
         }
         self.up_to(file, size, is_text, what)
+    }
+
+    /// Takes the size of a file from the budget, of which parts are read.
+    ///
+    /// # Errors
+    /// If it is too large, or exceeds the rest of the budget.
+    pub fn fits(&self, opened: &Opened) -> io::Result<()> {
+        is_small(opened.size)?;
+        self.take(opened.size, Use::Keep)
     }
 
     /// Reads standard input.
@@ -152,6 +160,14 @@ impl Reader {
     }
 }
 
+fn is_small(size: u64) -> io::Result<()> {
+    if size > MAX_FILE {
+        let most = units::bytes(usize::try_from(MAX_FILE).unwrap_or(usize::MAX));
+        return Err(io::Error::other(format!("larger than {most}")));
+    }
+    Ok(())
+}
+
 /// A regular file.
 #[derive(Debug)]
 pub struct Opened {
@@ -159,6 +175,30 @@ pub struct Opened {
     pub file: File,
     /// Its size in bytes by its metadata.
     pub size: u64,
+}
+
+impl Opened {
+    /// The bytes of a part, fewer if the file has become shorter.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn part(&self, part: Range<u64>) -> io::Result<Vec<u8>> {
+        let length = part.end.min(self.size).saturating_sub(part.start);
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let mut bytes = vec![0; length];
+        let mut read = 0;
+        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            let offset = part.start.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+            match self.file.read_at(rest, offset) {
+                Ok(0) => break,
+                Ok(count) => read = read.saturating_add(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(read);
+        Ok(bytes)
+    }
 }
 
 /// Opening a pipe does not wait for its other end.

@@ -60,7 +60,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let settings = review.settings;
     let (users, groups) = ("/rukpak/allowedUsers", "/rukpak/allowedGroups");
     // A configured level alone does not say who may write.
-    if !settings.has(users) && !settings.has(groups) {
+    if review.is_stored() || !settings.has(users) && !settings.has(groups) {
         return;
     }
     let user = review.request.user();

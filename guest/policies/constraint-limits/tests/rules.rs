@@ -40,8 +40,7 @@ fn a_constraint_may_have_so_many_bytes() {
         found.into_iter().map(|v| (v.rule, v.message)).collect::<Vec<_>>()
     };
     assert_eq!(of(65_536), []);
-    let message =
-        "parse olm.constraint: olm.constraint value is greater than max constraint size 65536 bytes";
+    let message = "parse olm.constraint: olm.constraint value is greater than max constraint size 65536 bytes";
     assert_eq!(of(65_537), [("CON-01".to_owned(), message.to_owned())]);
 }
 

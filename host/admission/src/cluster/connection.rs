@@ -53,7 +53,7 @@ pub enum ConnectionError {
 
 /// An API server. Nothing is sent before the first query.
 #[derive(Clone)]
-pub struct Connection(Arc<Server>);
+pub struct Connection(pub(super) Arc<Server>);
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

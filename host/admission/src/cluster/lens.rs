@@ -41,6 +41,24 @@ pub struct Lens {
     pub fresh: Option<Arc<Fresh>>,
     /// Samples of custom resources.
     pub samples: Option<Arc<Samples>>,
+    /// An object that is not shown.
+    pub own: Option<Arc<Own>>,
+}
+
+/// The object under review, which is not among those that it is compared with.
+#[derive(Debug)]
+pub struct Own {
+    /// Kinds that keep it.
+    pub(super) kinds: Vec<usize>,
+    pub(super) key: Key,
+}
+
+impl Lens {
+    /// Whether an object of a kind is shown.
+    pub(super) fn shows(&self, kind: usize, key: &Key) -> bool {
+        let is_own = |own: &Arc<Own>| own.key.is_named_like(key) && own.kinds.contains(&kind);
+        !self.own.as_ref().is_some_and(is_own)
+    }
 }
 
 /// The objects of a resource at one version.

@@ -18,6 +18,7 @@
 //! allowed change is *reserved* ([`Cluster::reserve`]). Until it is known whether the API server
 //! stored it, a verdict must hold both with it and without it ([`decide()`]).
 
+mod audit;
 mod claims;
 mod connection;
 mod decide;
@@ -43,17 +44,18 @@ use std::time::Duration;
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
+pub use audit::{Group, Served};
 pub use claims::{Claim, Claims};
 pub use connection::{Connection, ConnectionError, Watches};
 pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
 pub use direct::{Api, Direct};
 pub use kind::{Counters, Kind, Standing, Status};
-pub use lens::{Fresh, Lens, Listing, Needed, Scope, World};
+pub use lens::{Fresh, Lens, Listing, Needed, Own, Scope, World};
 pub use opgate_engine::reader::NotCurrent;
 pub use reader::{Reader, Sampling, Unread, View};
 pub use reservations::{Bounds, Question};
 pub use samples::{Ask, Grants, NoSample, Samples};
-pub use snapshot::Snapshot;
+pub use snapshot::{Listings, Snapshot};
 
 use crate::review::{Operation, Review};
 
@@ -83,6 +85,9 @@ pub enum Source {
     /// are not evaluated if they need a resource without any object, or a namespace that an object
     /// does not name.
     Excerpt,
+    /// From an API server, each resource listed once: rules are not evaluated if they need a resource
+    /// that could not be listed.
+    Listed,
     /// From an API server.
     Live,
 }
@@ -240,6 +245,20 @@ impl Cluster {
     #[must_use]
     pub fn kind_of(&self, reading: &Reading) -> Option<&Arc<Kind>> {
         self.kinds.get(self.position(reading)?)
+    }
+
+    /// The object under review, where it does not stand in its own way: an audit looks at each object
+    /// as if it came anew to all the others, and a file that is checked may be of an object that is
+    /// there already.
+    pub(crate) fn own(&self, review: &Review<'_>) -> Option<Arc<Own>> {
+        if !matches!(self.options.source, Source::Excerpt | Source::Listed)
+            || review.operation != Operation::Create
+            || review.name.is_empty()
+        {
+            return None;
+        }
+        let kinds: Vec<_> = self.kinds_of(review).collect();
+        (!kinds.is_empty()).then(|| Arc::new(Own { kinds, key: key_of(review) }))
     }
 
     /// Kinds of the object under review, in any version.

@@ -22,7 +22,7 @@ use super::requests::{Server, in_time, label_selector, path};
 use super::wire::{Page, PageText, Trouble, take};
 
 /// Number of objects of the first page, and maximum number.
-const FIRST: u32 = 20;
+pub(super) const FIRST: u32 = 20;
 const MOST: u32 = 500;
 
 /// Desired bytes of a page, and maximum bytes of a page with more than one object.
@@ -161,7 +161,7 @@ pub(super) fn is_bounded(listing: &Listing) -> Result<(), Trouble> {
 
 /// Number of objects of the next page, for the desired bytes. It grows slowly, because large
 /// objects can follow small ones.
-fn next_limit(limit: u32, bytes: usize, count: usize) -> u32 {
+pub(super) fn next_limit(limit: u32, bytes: usize, count: usize) -> u32 {
     let each = (bytes / count.max(1)).max(1);
     let fitting = u32::try_from(AIM / each).unwrap_or(MOST);
     fitting.clamp(1, limit.saturating_mul(4).min(MOST))

@@ -246,7 +246,11 @@ impl Reader {
             self.touch(window.kind, page.touched, meter);
             let page_end = page.objects.last().map(|object| object.key().clone());
             let full = page.objects.len() == query.limit;
-            objects.extend(page.objects.into_iter().filter(|object| window.shows(object, meter)));
+            let lens = &self.lens;
+            let shows = |object: &Arc<Object>| {
+                window.shows(object, meter) && lens.shows(window.kind, object.key())
+            };
+            objects.extend(page.objects.into_iter().filter(shows));
             self.page = page_end.clone().map(|key| (window.kind, key, page.copies_of_last));
             // If some were left out, the following objects fill the page.
             query.limit = limit.saturating_sub(objects.len());
@@ -321,7 +325,7 @@ impl ClusterReader for Reader {
         let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
             return Ok(Ok(Found::default()));
         };
-        if !is_possible(kind, Some(namespace), Some(name)) {
+        if !is_possible(kind, Some(namespace), Some(name)) || !self.lens.shows(window.kind, &key) {
             return Ok(Ok(Found::default()));
         }
         let scope = Scope::Object(key.clone());
@@ -427,6 +431,9 @@ impl View {
             Some((_, window)) if self.is_left_open(window, within) => {
                 Err(ReadError::Absent(format!("{}: {NONE_SHOWN}", asked())))
             }
+            Some((_, window)) if self.is_unlisted(window) => {
+                Err(ReadError::Absent(format!("{}: it could not be listed", asked())))
+            }
             Some((_, window)) => match self.kind(window).and_then(|kind| kind.refusal()) {
                 None => Ok(window),
                 Some(why) => Err(why),
@@ -462,6 +469,10 @@ impl View {
             (_, Source::Absent) => {
                 Err(ReadError::Absent(format!("{}: there is no cluster to ask", named())))
             }
+            (_, Source::Listed) => Err(ReadError::Absent(format!(
+                "{}: an audit lists no custom resources for another object",
+                named()
+            ))),
             (_, source @ (Source::Snapshot | Source::Excerpt)) => Ok(source),
             (Sampling::On(_), Source::Live) if !is_custom(resource) => {
                 Err(ReadError::Unavailable(format!("{} is not a custom resource", named())))
@@ -485,6 +496,14 @@ impl View {
         let excerpt = |cluster: &&Arc<Cluster>| cluster.options.source == Source::Excerpt;
         self.cluster.as_ref().filter(excerpt).is_some_and(|cluster| {
             within == Some("") || cluster.kinds.get(window.kind).is_none_or(|k| k.shows_nothing())
+        })
+    }
+
+    /// Whether a resource could not be listed.
+    fn is_unlisted(&self, window: &Window) -> bool {
+        let listed = |cluster: &&Arc<Cluster>| cluster.options.source == Source::Listed;
+        self.cluster.as_ref().filter(listed).is_some_and(|cluster| {
+            cluster.kinds.get(window.kind).is_none_or(|kind| !kind.was_seen())
         })
     }
 

@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// A document at a path.
-    async fn document(&self, path: &str) -> Result<Document, Trouble> {
+    pub(super) async fn document(&self, path: &str) -> Result<Document, Trouble> {
         let request = http::Request::get(path).body(Vec::new());
         let request = request.map_err(|e| Trouble::Other(e.to_string()))?;
         let stream = self.ask(request).await?;

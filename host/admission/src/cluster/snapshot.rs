@@ -3,10 +3,12 @@
 
 use opgate_cluster::server_version;
 use opgate_document::{Document, Value};
+use opgate_input::objects;
 use opgate_upstream::kinds::plural;
 use tokio::time::Instant;
 
 use super::Cluster;
+use super::lens::Listing;
 
 /// Objects from files.
 #[derive(Debug, Default)]
@@ -25,90 +27,87 @@ impl Snapshot {
             self.documents.push(document);
             return Ok(1);
         }
-        let mut count = 0;
-        objects(document.root(), |pointer, object, _, _| {
-            let named = object.get("/metadata/name").and_then(|name| name.text());
-            if named.is_none_or(str::is_empty) {
-                return Err(format!("{pointer}/metadata/name is missing: not a Kubernetes object"));
+        let (mut count, mut wrong) = (0, None);
+        objects::each(document.root(), None, &mut |found| {
+            let named = found.map_err(|wrong| wrong.to_string()).and_then(|found| {
+                let name = found.value.get("/metadata/name").and_then(|name| name.text());
+                let pointer = found.pointer;
+                let missing =
+                    || format!("{pointer}/metadata/name is missing: not a Kubernetes object");
+                name.filter(|name| !name.is_empty()).map(drop).ok_or_else(missing)
+            });
+            match named {
+                Ok(()) => count += 1,
+                Err(why) => drop(wrong.get_or_insert(why)),
             }
-            count += 1;
-            Ok(())
-        })?;
+        });
         self.documents.push(document);
-        Ok(count)
+        wrong.map_or(Ok(count), Err)
     }
 
     /// Makes these the only objects of a view of the cluster. Objects that no policy reads are left
     /// out, except for some custom resources of each kind, for samples.
     pub fn fill(&self, cluster: &Cluster) {
-        for kind in cluster.kinds() {
-            kind.replace(kind.empty(), Instant::now());
-        }
-        cluster.files.clear();
-        let versions = || cluster.kinds().iter().filter(|kind| kind.resource().is_server_version());
+        cluster.clear();
         for document in &self.documents {
             if let Some(version) = server_version(document.root()) {
-                versions().for_each(|kind| kind.apply(version.root(), ""));
+                let versions = cluster.kinds().iter();
+                let versions = versions.filter(|kind| kind.resource().is_server_version());
+                versions.for_each(|kind| kind.apply(version.root(), ""));
                 continue;
             }
-            // As a list of an API server.
-            let mut listings: Vec<_> = cluster.kinds().iter().map(|kind| kind.empty()).collect();
-            let filled = objects(document.root(), |_, object, group, resource| {
-                cluster.files.put(group, resource, object, "");
-                let read = |kind: &&std::sync::Arc<super::Kind>| {
-                    let known = kind.resource();
-                    // Only what the API server answers says which one it is.
-                    let is_version = known.is_server_version();
-                    known.group == group && known.resource == resource && !is_version
-                };
-                for (kind, listing) in cluster.kinds().iter().zip(&mut listings) {
-                    if read(&kind) {
-                        kind.take(listing, object, "");
-                    }
-                }
-                Ok(())
-            });
-            for (kind, listing) in cluster.kinds().iter().zip(listings) {
-                kind.merge(listing);
-            }
+            let mut listings = Listings::of(cluster);
             // They were checked when they were added.
-            debug_assert!(filled.is_ok(), "{filled:?}");
+            objects::each(document.root(), None, &mut |found| {
+                let Ok(found) = found else { return };
+                listings.take(found.value, found.group_version().0, &plural(found.kind));
+            });
+            listings.merge();
         }
     }
 }
 
-/// Calls `visit` with each object: its JSON pointer, the object, its API group and resource.
-fn objects(
-    root: Value<'_>,
-    mut visit: impl FnMut(&str, Value<'_>, &str, &str) -> Result<(), String>,
-) -> Result<(), String> {
-    let text =
-        |value: Value<'_>, name: &str| value.get(name).and_then(|v| v.text()).map(str::to_owned);
-    let missing =
-        |pointer: &str, name: &str| format!("{pointer}{name} is missing: not a Kubernetes object");
-    let api = text(root, "/apiVersion").ok_or_else(|| missing("", "/apiVersion"))?;
-    let kind = text(root, "/kind").ok_or_else(|| missing("", "/kind"))?;
-    let items = root.get("/items").filter(|_| kind.ends_with("List"));
-    let Some(items) = items else {
-        return visit("", root, group(&api), &plural(&kind));
-    };
-    match items.kind() {
-        // Go writes an empty list in this form.
-        opgate_document::Kind::List | opgate_document::Kind::Null => {}
-        _ => return Err("/items is not a list".to_owned()),
+impl Cluster {
+    /// Forgets everything that is known of the cluster: it has no objects.
+    pub fn clear(&self) {
+        for kind in self.kinds() {
+            kind.replace(kind.empty(), Instant::now());
+        }
+        self.files.clear();
     }
-    // The elements of a typed list have no kind.
-    let element = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
-    for (index, item) in items.items().enumerate() {
-        let pointer = format!("/items/{index}");
-        let own_kind = text(item, "/kind").or_else(|| element.map(str::to_owned));
-        let own_kind = own_kind.ok_or_else(|| missing(&pointer, "/kind"))?;
-        let own_api = text(item, "/apiVersion").unwrap_or_else(|| api.clone());
-        visit(&pointer, item, group(&own_api), &plural(&own_kind))?;
-    }
-    Ok(())
 }
 
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
+/// Objects that come one after another, as lists of an API server would.
+#[derive(Debug)]
+pub struct Listings<'c> {
+    cluster: &'c Cluster,
+    listings: Vec<Listing>,
+}
+
+impl<'c> Listings<'c> {
+    /// Without objects.
+    #[must_use]
+    pub fn of(cluster: &'c Cluster) -> Self {
+        let listings = cluster.kinds().iter().map(|kind| kind.empty()).collect();
+        Self { cluster, listings }
+    }
+
+    /// Adds what policies read of an object of this API group and resource.
+    pub fn take(&mut self, object: Value<'_>, group: &str, resource: &str) {
+        self.cluster.files.put(group, resource, object, "");
+        for (kind, listing) in self.cluster.kinds().iter().zip(&mut self.listings) {
+            let known = kind.resource();
+            // Only what the API server answers says which version it is.
+            if known.group == group && known.resource == resource && !known.is_server_version() {
+                kind.take(listing, object, "");
+            }
+        }
+    }
+
+    /// Shows them to the policies, instead of those of the same names.
+    pub fn merge(self) {
+        for (kind, listing) in self.cluster.kinds().iter().zip(self.listings) {
+            kind.merge(listing);
+        }
+    }
 }

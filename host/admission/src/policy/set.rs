@@ -19,7 +19,7 @@ use super::fair::Tenants;
 use super::load::{Loaded, load};
 use super::loading::Loading;
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault};
-use crate::cluster::{self, Cluster, Direct, Exactness, Sampling, View};
+use crate::cluster::{self, Cluster, Direct, Exactness, Sampling, Source, View};
 use crate::review::{Operation, Review};
 use opgate_engine::{Compiler, Engine, EngineError, Pool};
 
@@ -165,7 +165,10 @@ impl Set {
         errors.or(())?;
         let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
         let mut cluster = Cluster::new(&readings, options);
-        if policies.iter().any(|policy| matches!(policy.sampling, Sampling::On(_))) {
+        // Only these answer samples from files.
+        if matches!(options.source, Source::Snapshot | Source::Excerpt)
+            && policies.iter().any(|policy| matches!(policy.sampling, Sampling::On(_)))
+        {
             cluster = cluster.keeping_files();
         }
         let cluster = Arc::new(cluster);

@@ -55,11 +55,13 @@ pub(super) fn subject(
         object: Layout::Bundle(bundle.clone()),
         old: old.cloned().map(Layout::Bundle),
         prefix: String::new(),
+        is_stored: false,
     };
     Subject {
         source: root.display().to_string(),
         kind: kind.kind().to_owned(),
         name: bundle.name.clone(),
+        namespace: None,
         requests: vec![request],
         broken: bundle.files.iter().filter(|file| file.broken().is_some()).cloned().collect(),
     }

@@ -37,6 +37,7 @@ pub(super) fn load(
         source: source.clone(),
         kind: catalog::KIND.to_owned(),
         name: package.name.clone(),
+        namespace: None,
         broken: package.broken.clone(),
         requests: vec![Request {
             group: GROUP.to_owned(),
@@ -48,6 +49,7 @@ pub(super) fn load(
             old: old.get(&package.name).cloned().map(Layout::Package),
             object: Layout::Package(package),
             prefix: String::new(),
+            is_stored: false,
         }],
     };
     let packages = catalog::read(root, reader)?;

@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use opgate_document::{Document, Kind, Text, Value};
-
 use crate::content::{Expect, File, has_documents};
 use crate::reviews::{Layout, Object, Request, Subject};
 use crate::{folder, parallel, template, unique};
+use opgate_input::objects::{self, Found};
 use opgate_input::read::{At, Reader};
 use opgate_upstream::kinds::plural;
 
@@ -37,6 +36,7 @@ pub(super) fn load(
                     source: source.clone(),
                     kind: request.kind.clone(),
                     name: request.name.clone(),
+                    namespace: None,
                     requests: vec![Request { prefix: String::new(), ..request }],
                     broken: Vec::new(),
                 })),
@@ -91,42 +91,39 @@ pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<
 /// The objects of a document: itself, or the elements of a list.
 ///
 /// # Errors
-/// If it is not an object.
+/// If something in it is not an object.
 pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, String> {
-    let json = file.documents().map_or("null", |documents| documents.json(index));
-    let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
-    let end = text.len();
-    let document = Document::part(text, 0..end);
-    let root = document.root();
-    let request = |value: Value<'_>, pointer: String, prefix: String| {
-        let text = |pointer: &str| value.get(pointer).and_then(|v| v.text()).unwrap_or_default();
-        let (api_version, kind) = (text("/apiVersion"), text("/kind"));
-        if api_version.is_empty() || kind.is_empty() {
-            let missing = if api_version.is_empty() { "apiVersion" } else { "kind" };
-            return Err(format!("{pointer}/{missing} is missing: not a Kubernetes object"));
-        }
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        Ok(Request {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-            resource: plural(kind),
-            namespace: text("/metadata/namespace").to_owned(),
-            name: text("/metadata/name").to_owned(),
-            object: Layout::Object(Object { file: file.clone(), index, pointer }),
-            old: None,
-            prefix,
-        })
-    };
-    let is_list = root.get("/kind").and_then(|k| k.text()).is_some_and(|k| k.ends_with("List"));
-    let items = root.get("/items").filter(|items| is_list && items.kind() == Kind::List);
-    match items {
-        None => Ok(vec![request(root, String::new(), String::new())?]),
-        Some(items) => items
-            .items()
-            .enumerate()
-            .map(|(i, item)| request(item, format!("/items/{i}"), format!(".items[{i}]")))
-            .collect(),
+    let document = file.documents().map(|documents| documents.document(index)).unwrap_or_default();
+    let (mut requests, mut wrong) = (Vec::new(), None);
+    objects::each(document.root(), None, &mut |found| match found {
+        Ok(found) => requests.push(request(file, index, &found)),
+        Err(why) => drop(wrong.get_or_insert(why.to_string())),
+    });
+    wrong.map_or(Ok(requests), Err)
+}
+
+fn request(file: &Arc<File>, index: usize, found: &Found<'_, '_>) -> Request {
+    let text = |pointer: &str| found.value.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+    let (group, version) = found.group_version();
+    let is_whole = found.pointer.is_empty();
+    let elements = found.pointer.split("/items/").skip(1);
+    Request {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: found.kind.to_owned(),
+        resource: plural(found.kind),
+        namespace: text("/metadata/namespace").to_owned(),
+        name: text("/metadata/name").to_owned(),
+        object: Layout::Object(Object {
+            file: file.clone(),
+            index,
+            pointer: found.pointer.to_owned(),
+            // To find it again would take a pass over the whole list for each of its elements.
+            written: (!is_whole).then(|| found.value.raw().into()),
+        }),
+        old: None,
+        prefix: elements.map(|index| format!(".items[{index}]")).collect(),
+        is_stored: false,
     }
 }
 

@@ -40,6 +40,7 @@ pub fn load(
         }
         As::Catalog => catalog::load(path, since, reader),
         As::Project => project::load(path, since, reader).map(|subject| vec![subject]),
-        As::Manifest => manifest::load(path, since, reader),
+        // The caller reads dumps, part by part ([`crate::dump`]).
+        As::Manifest | As::Cluster => manifest::load(path, since, reader),
     }
 }

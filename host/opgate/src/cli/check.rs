@@ -2,28 +2,26 @@
 //!
 //! ```text
 //! PATHs ─▶ paths::Loaded ─┬▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─┬▶ report
+//!                         ├▶ dumps ───▶ audit ────────────────────────────────────────────────────┤
 //!                         └▶ waivers ─────────────────────────────────────────────────────────────┘
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
-use super::checked::{Checked, Report};
+use super::checked::Report;
+use super::judged::{Findings, Judge, Progress};
 use super::paths::Loaded;
+use super::report::Format;
 use super::report::level::Level;
-use super::report::{Format, Unread};
 use super::waived::{self, Rules};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, input};
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::Set;
-use opgate_admission::review::{Review, ReviewError};
-use opgate_document::TooDeep;
-use opgate_files::{self as files, As, Subject, parallel};
+use opgate_admission::policy::Configuration;
+use opgate_files::{As, parallel};
 use opgate_text::one_line;
 
 /// What to try, and what the status says.
@@ -34,6 +32,8 @@ Examples:
   opgate check --level deny bundle                     Show only what blocks
   opgate check --context cluster.yaml bundle           Evaluate rules that need a cluster as well
   kustomize build config/default | opgate check -      Check manifests from standard input
+  opgate check --kubeconfig                            Find what a cluster holds that would be refused
+  opgate check cluster.yaml                            The same, of what `kubectl get -A -o yaml` printed
 
 Exit status: 0 everything passes, 1 something is denied (with --fail-on warn, or if there is a
 warning), 2 wrong usage or unreadable input, 3 a policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets their
@@ -44,7 +44,7 @@ levels. docs/check.md has the details.";
 #[command(after_help = NEXT)]
 pub(super) struct Check {
     #[command(flatten)]
-    config: ConfigArgs,
+    pub(super) config: ConfigArgs,
     /// Classify all paths as this [default: each path by its content]
     #[arg(long = "as", value_name = "WHAT")]
     kind: Option<As>,
@@ -55,12 +55,23 @@ pub(super) struct Check {
     /// version, as `kubectl get --raw /version` does, or a catalog that it has; may be repeated
     #[arg(long, value_name = "PATH")]
     context: Vec<PathBuf>,
+    /// Judge all objects of a running cluster, each in the context of the others, instead of files
+    /// [default: KUBECONFIG, or the file that kubectl uses]
+    #[arg(long, value_name = "FILE[:FILE]", num_args = 0..=1, default_missing_value = "",
+        conflicts_with_all = ["paths", "kind", "since", "context"])]
+    kubeconfig: Option<OsString>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub(super) kube_context: Option<String>,
+    /// Namespace of manifests that name none; with --kubeconfig, the only one whose objects are judged
+    #[arg(long, short, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
-    output: Format,
+    pub(super) output: Format,
     /// Lowest level of the findings to show; has no effect on the exit status
     #[arg(long, value_name = "LEVEL", default_value = "audit")]
-    level: Level,
+    pub(super) level: Level,
     /// Lowest level of a finding for exit status 1 [default: deny, or warn with
     /// check.warningsAsErrors in the configuration]
     #[arg(long, value_name = "LEVEL")]
@@ -71,12 +82,12 @@ pub(super) struct Check {
     /// Show the same warning at every place, where the table shows the first one and counts the rest,
     /// and every finding that is waived
     #[arg(long, short)]
-    verbose: bool,
+    pub(super) verbose: bool,
     #[command(flatten)]
     read: ReadArgs,
-    /// Bundles, catalogs, projects, folders with them, files or folders of manifests, or - for one file
-    /// from standard input
-    #[arg(required = true, value_name = "PATH")]
+    /// Bundles, catalogs, projects, folders with them, files or folders of manifests or of objects of a
+    /// cluster, or - for one file from standard input
+    #[arg(required_unless_present = "kubeconfig", value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
 
@@ -90,164 +101,57 @@ enum FailOn {
 }
 
 /// Time of one call, unless the configuration says otherwise: catalogs are large.
-const TIME: Duration = Duration::from_secs(10);
-
-/// A check waits for nobody; the policies' own limits hold.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+pub(super) const TIME: Duration = Duration::from_secs(10);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, kind, since, context, output, level, fail_on, .. } = self;
-        let Self { no_waivers, verbose, read, paths, .. } = self;
-        if since.is_some() && paths.len() != 1 {
+        if let Some(kubeconfig) = &self.kubeconfig {
+            return audit::cluster(&self, kubeconfig);
+        }
+        let Self { config, kind, since, context, output, level, .. } = &self;
+        if since.is_some() && self.paths.len() != 1 {
             let text = "--since compares one path with its published version: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
-        let source = if context.is_empty() { Source::Absent } else { Source::Excerpt };
-        let set = config.complete_set_of(&configuration, source)?;
-        let warnings_as_errors =
-            fail_on.map_or(configuration.warnings_as_errors, |least| least == FailOn::Warn);
-        let (rules, reader) = (Rules::of(&configuration, &set), read.reader());
-        input::fill(set.cluster(), &context, &reader)?;
+        let set = config.complete_set_of(&configuration, Source::Excerpt)?;
+        let (rules, reader) = (Rules::of(&configuration, &set), self.read.reader());
+        input::fill(set.cluster(), context, &reader)?;
         let waivers = |folder: &Path| rules.waivers(folder, &reader);
-        let mut loaded = Loaded::of(&paths, kind, since.as_deref(), &reader, &waivers);
+        let mut loaded = Loaded::of(&self.paths, *kind, since.as_deref(), &reader, &waivers);
+        loaded.default_namespace(self.namespace.as_deref());
         let today = waived::today();
-        let mut waivers: Vec<_> = std::mem::take(&mut loaded.waivers)
-            .into_iter()
-            .map(|waivers| waived::File::new(waivers, no_waivers, today))
-            .collect();
-        let mut report = Report::start(output, verbose, level, &configuration, &set);
-        if output == Format::Table {
+        let waivers = std::mem::take(&mut loaded.waivers).into_iter();
+        let waivers = waivers.map(|waivers| waived::File::new(waivers, self.no_waivers, today));
+        let report = Report::start(*output, self.verbose, *level, &configuration, &set);
+        if *output == Format::Table {
             for line in &loaded.found {
                 anstream::eprintln!("{}", one_line(line, 1_024));
             }
         }
-        let progress = Progress::of(loaded.subjects.len());
-        let judge = |(subject, _): &(Subject, Option<usize>)| {
-            let judged = judge(&set, subject);
+        let mut findings = Findings::new(report, waivers.collect(), self.fails(&configuration));
+        findings.stdin = loaded.stdin.take();
+        audit::context(&mut loaded.dumps, &set, &reader);
+        let parts = loaded.dumps.iter().map(|(dump, _)| dump.slots().len()).sum::<usize>();
+        let progress = Progress::of(loaded.subjects.len() + parts);
+        let all = parallel::map(&loaded.subjects, |(subject, _)| {
+            let judged = Judge::new(&set).and_then(|judge| judge.judge(subject));
             progress.step();
             judged
-        };
-        let all = parallel::map(&loaded.subjects, judge);
-        progress.end();
-        let mut outcome = Outcome::Ok;
-        let mut left_out: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        let (mut unread, mut unseen) = (Vec::new(), BTreeSet::new());
+        });
         for (judged, (_, number)) in all.into_iter().zip(&loaded.subjects) {
-            let Judged { mut checked, is_seen, unreported, not_evaluated } =
-                judged.map_err(Failure::engine)?;
-            if let Some(waivers) = number.and_then(|number| waivers.get_mut(number)) {
-                waivers.waive(&mut checked);
-            }
-            checked.conclude(warnings_as_errors, unreported.is_empty());
-            outcome = outcome.max(checked.outcome());
-            if !is_seen {
-                unseen.insert(checked.kind().to_owned());
-            }
-            for (why, rule) in not_evaluated {
-                left_out.entry(why).or_default().insert(rule);
-            }
-            if let Some(stdin) = &loaded.stdin {
-                checked.rename(|text| stdin.named(text));
-            }
-            unread.extend(unreported.into_iter().map(|(file, line)| Unread {
-                source: loaded.named(&file),
-                line: loaded.named(&line),
-            }));
-            report.add(checked);
+            findings.take(judged.map_err(Failure::engine)?, *number);
         }
-        for unread in loaded.unread.into_iter().chain(unread) {
-            outcome = outcome.max(Outcome::Usage);
-            tracing::error!("{}", unread.line);
-            report.miss(unread);
-        }
-        for kind in unseen {
-            tracing::warn!("no configured policy looks at a {kind}");
-        }
-        for note in waivers.iter().flat_map(waived::File::notes) {
-            tracing::warn!("{note}");
-        }
-        for (why, rules) in left_out {
-            let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
-            tracing::info!(rules, "not evaluated: {why}");
-        }
-        match report.end() {
-            // Whoever reads the output has seen enough; what was found counts.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
-            other => other.map(|()| outcome).map_err(Failure::from),
-        }
-    }
-}
-
-/// What was found out about a subject.
-struct Judged {
-    checked: Checked,
-    /// Whether there is a policy for such a bundle or catalog.
-    is_seen: bool,
-    /// Files that cannot be read and that no policy has told about, each with a line that says why.
-    unreported: Vec<(String, String)>,
-    /// Rules that were not evaluated, each after the reason.
-    not_evaluated: Vec<(&'static str, String)>,
-}
-
-/// Why rules about objects of a cluster are left out.
-const NO_CLUSTER: &str = "they need other objects of a cluster";
-/// Why rules about bundles and catalogs are: what they look at is there, but cannot be read.
-const UNREAD: &str = "they need content that cannot be read or is too large";
-
-fn judge(set: &Set, subject: &Subject) -> anyhow::Result<Judged> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let mut checked = Checked::new(subject);
-    let mut not_evaluated = Vec::new();
-    let mut is_seen = true;
-    for request in &subject.requests {
-        let text = request.text();
-        let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
-        let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
-        let review = Review::read(&text).map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
-        if request.stands_for_files() {
-            is_seen = set.policies().iter().any(|policy| policy.matches(&review));
-        }
-        let decided = set.decide(&review, None, Instant::now() + PATIENCE, &());
-        let decision = runtime.block_on(decided)?;
-        let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
-        let rules = decision.skipped.iter().map(|skipped| skipped.rule.clone());
-        not_evaluated.extend(rules.map(|rule| (why, rule)));
-        checked.take(request, decision);
-    }
-    let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
-    let unreported = broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
-    let unreported: Vec<_> = unreported.collect();
-    Ok(Judged { checked, is_seen, unreported, not_evaluated })
-}
-
-/// How far the work is, for people who wait.
-struct Progress {
-    all: usize,
-    done: AtomicUsize,
-    shows: bool,
-}
-
-impl Progress {
-    fn of(all: usize) -> Self {
-        Self { all, done: AtomicUsize::new(0), shows: all > 1 && io::stderr().is_terminal() }
+        audit::judge(&loaded.dumps, &set, &self.read.reader(), &progress, &mut findings)?;
+        progress.end();
+        findings.unread.append(&mut loaded.unread);
+        findings.end()
     }
 
-    fn step(&self) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        let all = self.all;
-        if self.shows && (done.is_multiple_of((all / 100).max(1)) || done == all) {
-            // Nobody has to see it.
-            let _ = write!(io::stderr(), "\rchecked {done} of {all}");
-        }
-    }
-
-    fn end(&self) {
-        if self.shows {
-            let _ = write!(io::stderr(), "\r{:40}\r", "");
-        }
+    /// Whether a warning keeps the check from passing.
+    pub(super) fn fails(&self, configuration: &Configuration) -> bool {
+        self.fail_on.map_or(configuration.warnings_as_errors, |least| least == FailOn::Warn)
     }
 }
 
@@ -255,10 +159,12 @@ impl Progress {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::judged::Judged;
     use super::*;
     use crate::builtin::BUILTINS;
     use opgate_admission::cluster;
-    use opgate_admission::policy::Configuration;
+    use opgate_admission::policy::Set;
+    use opgate_files::{self as files, Subject};
     use opgate_input::read::Reader;
 
     const NOTHING: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
@@ -290,7 +196,7 @@ mod tests {
         };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
         let judge = |subject: &Subject| {
-            let mut judged = judge(&set, subject).unwrap();
+            let mut judged = Judge::new(&set).unwrap().judge(subject).unwrap();
             judged.checked.conclude(warnings_as_errors, judged.unreported.is_empty());
             judged
         };

@@ -24,6 +24,9 @@ pub(super) struct Checked {
     source: String,
     kind: String,
     name: String,
+    /// Of an object of a cluster; empty if it is in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
     ok: bool,
     violations: Vec<Located>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +58,7 @@ impl Checked {
             source: subject.source.clone(),
             kind: subject.kind.clone(),
             name: subject.name.clone(),
+            namespace: subject.namespace.clone(),
             ok: true,
             violations: Vec::new(),
             error: None,
@@ -160,11 +164,21 @@ impl Checked {
             source: unread.source.clone(),
             kind: String::new(),
             name: String::new(),
+            namespace: None,
             ok: false,
             violations: Vec::new(),
             error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
             package: None,
             hidden: Hidden::default(),
+        }
+    }
+
+    /// `OperatorGroup operators/global`
+    fn object(&self) -> String {
+        let Self { kind, name, .. } = self;
+        match self.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
+            Some(namespace) => format!("{kind} {namespace}/{name}"),
+            None => format!("{kind} {name}"),
         }
     }
 
@@ -180,7 +194,7 @@ impl Checked {
         Item {
             source: &self.source,
             uri: sarif::uri(&self.source),
-            object: one_line(format!("{} {}", self.kind, self.name).trim_end(), 512),
+            object: one_line(self.object().trim_end(), 512),
             outcome: self.outcome(),
             message: message.or_else(first).unwrap_or_default(),
             time: None,
@@ -222,6 +236,7 @@ pub(super) struct Report<'s> {
     out: Out,
     kept: Vec<Checked>,
     unread: Vec<Unread>,
+    is_audit: bool,
 }
 
 impl<'s> Report<'s> {
@@ -234,7 +249,13 @@ impl<'s> Report<'s> {
     ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, unread) = (Vec::new(), Vec::new());
-        Self { format, set, pages, is_verbose, level, out: stdout(), kept, unread }
+        let is_audit = false;
+        Self { format, set, pages, is_verbose, level, out: stdout(), kept, unread, is_audit }
+    }
+
+    /// It is about objects of a cluster.
+    pub(super) fn is_audit(&mut self) {
+        self.is_audit = true;
     }
 
     pub(super) fn add(&mut self, mut checked: Checked) {
@@ -294,6 +315,9 @@ impl<'s> Report<'s> {
         table::trees(out, kept.iter().flat_map(Checked::denials))?;
         table::faults(out, items)?;
         table::waived(out, items, self.is_verbose)?;
+        if self.is_audit {
+            table::refused(out, items)?;
+        }
         let violations = kept.iter().flat_map(|checked| &checked.violations);
         table::leads(out, &self.pages, violations.map(|located| &located.violation))
     }

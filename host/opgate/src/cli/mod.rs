@@ -3,12 +3,14 @@
 //! Exit status: 0 all allowed, 1 something denied, 2 wrong usage or unreadable input, 3 a policy or
 //! the engine failed.
 
+mod audit;
 mod certs;
 mod check;
 mod checked;
 mod constraint;
 mod demo;
 mod input;
+mod judged;
 mod log;
 mod manifests;
 mod paths;

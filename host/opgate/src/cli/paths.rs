@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::report::Unread;
 use super::stdin::{self, Stdin};
+use opgate_files::dump::{self, Dump};
 use opgate_files::waivers::Waivers;
 use opgate_files::{self as files, As, Found, Subject, parallel};
 use opgate_input::read::Reader;
@@ -19,6 +20,8 @@ use opgate_input::read::Reader;
 pub(super) struct Loaded {
     /// What is judged, each with the number of its waivers.
     pub(super) subjects: Vec<(Subject, Option<usize>)>,
+    /// Objects of a cluster, read part by part, each with the number of its waivers.
+    pub(super) dumps: Vec<(Dump, Option<usize>)>,
     /// The waivers beside them, each file once, and whether the whole folder is under check.
     pub(super) waivers: Vec<(Waivers, bool)>,
     pub(super) unread: Vec<Unread>,
@@ -48,7 +51,13 @@ impl Loaded {
         let paths = loaded.with_stdin(paths, reader);
         let find = |path: &PathBuf| match kind {
             Some(kind) => Ok(vec![Found { path: path.clone(), kind }]),
-            None => files::detect(path, reader),
+            None => files::detect(path, reader).map(|mut all| {
+                // To compare objects with older ones, both are read as what they are.
+                for found in all.iter_mut().filter(|f| since.is_some() && f.kind == As::Cluster) {
+                    found.kind = As::Manifest;
+                }
+                all
+            }),
         };
         let mut all = Vec::new();
         let mut folders = Vec::new();
@@ -78,6 +87,16 @@ impl Loaded {
             }
         }
         let numbers = loaded.waivers(folders, waivers);
+        for (found, number) in all.iter().zip(&numbers) {
+            if found.kind == As::Cluster {
+                match dump::open(&found.path, reader) {
+                    Ok(dumps) => loaded.dumps.extend(dumps.into_iter().map(|d| (d, *number))),
+                    Err(lines) => loaded.fail(&found.path.display().to_string(), &lines),
+                }
+            }
+        }
+        let (all, numbers): (Vec<_>, Vec<_>) =
+            all.into_iter().zip(numbers).filter(|(found, _)| found.kind != As::Cluster).unzip();
         let load = |found: &Found| files::load(&found.path, found.kind, since, reader);
         for ((found, number), subjects) in all.iter().zip(numbers).zip(parallel::map(&all, load)) {
             match subjects {
@@ -87,12 +106,20 @@ impl Loaded {
                 Err(error) => loaded.fail(&found.path.display().to_string(), &format!("{error:#}")),
             }
         }
-        if loaded.subjects.is_empty() && loaded.unread.is_empty() {
+        if loaded.subjects.is_empty() && loaded.dumps.is_empty() && loaded.unread.is_empty() {
             let named: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             let named = named.join(", ");
             loaded.fail(&named, &format!("{named}: nothing to check found in it"));
         }
         loaded
+    }
+
+    /// Gives objects a namespace that name none, where their kind is in namespaces.
+    pub(super) fn default_namespace(&mut self, namespace: Option<&str>) {
+        let Some(namespace) = namespace else { return };
+        for (subject, _) in &mut self.subjects {
+            subject.requests.iter_mut().for_each(|request| request.default_namespace(namespace));
+        }
     }
 
     /// The folder with the waivers of something that was found at a path: its own. A file has those of

@@ -111,7 +111,7 @@ rule! {
 }
 
 fn admins(review: &Review<'_>, report: &mut Report<'_>) {
-    if !review.settings.has(ADMIN_GROUPS) {
+    if review.is_stored() || !review.settings.has(ADMIN_GROUPS) {
         return;
     }
     let user = review.request.user();

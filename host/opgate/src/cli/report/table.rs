@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
 use super::page::Pages;
@@ -167,6 +167,27 @@ pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io
             let (source, object) = (one_line(item.source, 512), &item.object);
             writeln!(out, "{source}: {ERROR}fault{ERROR:#} {object}: policy {policy}: {cause}")?;
         }
+    }
+    Ok(())
+}
+
+/// The objects of a cluster that would be refused, each with the rules.
+pub(in crate::cli) fn refused(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
+    let rules = |item: &Item<'_>| -> BTreeSet<String> {
+        let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
+        denials.map(|violation| violation.rule.clone()).collect()
+    };
+    let refused = items.iter().map(|item| (item, rules(item))).filter(|(_, r)| !r.is_empty());
+    let refused: Vec<_> = refused.collect();
+    let (count, all) = (thousands(refused.len()), thousands(items.len()));
+    let (style, end) = if refused.is_empty() { (GOOD, ".") } else { (ERROR, ":") };
+    if items.iter().any(|item| !item.lines.is_empty()) {
+        writeln!(out)?;
+    }
+    writeln!(out, "{style}{count} of {all} objects would be refused today{end}{style:#}")?;
+    for (item, rules) in refused {
+        let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
+        writeln!(out, "  {}  {FAINT}{rules}{FAINT:#}", item.object)?;
     }
     Ok(())
 }

@@ -1,0 +1,195 @@
+//! A cluster as it is now, for an audit: what it serves, what policies read of it, and its objects.
+//!
+//! ```text
+//! discovery ─▶ Served ─▶ objects: page by page, one object after the other ─▶ judged
+//! fill: one list for each resource that policies read ─▶ Kind
+//! ```
+//!
+//! Nothing is watched: an audit ends. The context is read first, so that an object that comes in the meantime
+//! is judged, and no object is missing that another one needs.
+
+use futures_util::AsyncBufReadExt as _;
+use kube::core::Request;
+use kube::core::params::ListParams;
+use opgate_cluster::Resource;
+use opgate_document::{Document, Value};
+
+use super::pages::{FIRST, next_limit};
+use super::requests::{in_time, path};
+use super::wire::{PageText, Trouble, read_document};
+use super::{Cluster, Connection, Kind};
+
+/// A list that changes while it is read is read again so often.
+const RESTARTS: u32 = 5;
+
+/// A resource that an API server lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// The resource.
+    pub resource: Resource,
+    /// The kind of its objects.
+    pub kind: String,
+    /// Whether they are in namespaces.
+    pub is_namespaced: bool,
+}
+
+/// An API group, and the versions in which it is served, the preferred one first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its name, empty for the core group.
+    pub name: String,
+    /// Its versions.
+    pub versions: Vec<String>,
+}
+
+impl Connection {
+    /// The API groups that are served.
+    ///
+    /// # Errors
+    /// If the API server does not say.
+    pub async fn groups(&self) -> Result<Vec<Group>, String> {
+        let document = self.0.document("/apis").await.map_err(|e| format!("/apis: {e}"))?;
+        let core = Group { name: String::new(), versions: vec!["v1".to_owned()] };
+        let list = document.get("/groups").into_iter().flat_map(|list| list.items());
+        let group = |group: Value<'_>| {
+            let preferred = text(group, "/preferredVersion/version");
+            let all = group.get("/versions").into_iter().flat_map(|list| list.items());
+            let all = all.map(|version| text(version, "/version"));
+            let mut versions: Vec<_> = std::iter::once(preferred.clone())
+                .chain(all.filter(|version| *version != preferred))
+                .collect();
+            versions.retain(|version| !version.is_empty());
+            Group { name: text(group, "/name"), versions }
+        };
+        Ok(std::iter::once(core).chain(list.map(group)).collect())
+    }
+
+    /// The resources of a group in a version that can be listed.
+    ///
+    /// # Errors
+    /// If the API server does not say.
+    pub async fn resources(&self, group: &str, version: &str) -> Result<Vec<Served>, String> {
+        let api = match group {
+            "" => format!("/api/{version}"),
+            _ => format!("/apis/{group}/{version}"),
+        };
+        let document: Document = match self.0.document(&api).await {
+            Ok(document) => document,
+            Err(Trouble::Absent) => return Ok(Vec::new()),
+            Err(error) => return Err(format!("{api}: {error}")),
+        };
+        let list = document.get("/resources").into_iter().flat_map(|list| list.items());
+        let lists = |one: &Value<'_>| {
+            let mut verbs = one.get("/verbs").into_iter().flat_map(|verbs| verbs.items());
+            verbs.any(|verb| verb.text() == Some("list"))
+        };
+        let served = |one: Value<'_>| Served {
+            resource: Resource {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                resource: text(one, "/name"),
+            },
+            kind: text(one, "/kind"),
+            is_namespaced: one.get("/namespaced").and_then(|v| v.boolean()).unwrap_or_default(),
+        };
+        // A name is a segment of a path.
+        let is_name = |served: &Served| !served.resource.resource.contains(['/', '%', '?']);
+        Ok(list.filter(lists).map(served).filter(is_name).collect())
+    }
+
+    /// Lists once what policies read. Gives the resources that cannot be listed, each with the reason.
+    pub async fn fill(&self, cluster: &Cluster) -> Vec<(Resource, String)> {
+        let mut failed = Vec::new();
+        for kind in cluster.kinds() {
+            if let Err(trouble) = self.fill_kind(kind).await {
+                failed.push((kind.resource().clone(), told(&trouble)));
+            }
+        }
+        failed
+    }
+
+    async fn fill_kind(&self, kind: &Kind) -> Result<(), Trouble> {
+        let mut restarts = 0;
+        loop {
+            let began = tokio::time::Instant::now();
+            match self.0.list(kind, kind.namespace(), None).await {
+                Ok(listing) => return Ok(kind.replace(listing, began)),
+                Err(Trouble::Absent) => return Ok(kind.absent()),
+                Err(Trouble::Gone) if restarts < RESTARTS => restarts += 1,
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    /// Calls `visit` with the text of each object of a resource, in pages of some hundred. An object can
+    /// come twice: a list whose version the API server forgets is read again from its start.
+    ///
+    /// # Errors
+    /// Why they cannot be listed.
+    pub async fn objects(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        mut visit: impl FnMut(Document),
+    ) -> Result<(), String> {
+        let (mut limit, mut restarts) = (FIRST, 0);
+        let mut params = ListParams::default();
+        loop {
+            params.limit = Some(limit);
+            match self.page(resource, namespace, &params, &mut visit).await {
+                Ok((next, bytes, count)) => {
+                    if next.is_empty() {
+                        return Ok(());
+                    }
+                    limit = next_limit(limit, bytes, count);
+                    params.continue_token = Some(next);
+                }
+                Err(Trouble::Absent) => return Ok(()),
+                Err(Trouble::Gone) if restarts < RESTARTS => {
+                    restarts += 1;
+                    params.continue_token = None;
+                }
+                Err(trouble) => return Err(told(&trouble)),
+            }
+        }
+    }
+
+    /// One page: where the list goes on, the bytes of the page, and the number of its objects.
+    async fn page(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        params: &ListParams,
+        visit: &mut impl FnMut(Document),
+    ) -> Result<(String, usize, usize), Trouble> {
+        let request = Request::new(path(resource, namespace)).list(params);
+        let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
+        let mut stream = std::pin::pin!(self.0.ask(request).await?);
+        let (mut text, mut bytes) = (PageText::default(), 0_usize);
+        loop {
+            let part = in_time(async { stream.fill_buf().await.map_err(Trouble::from) }).await?;
+            let length = part.len();
+            if length == 0 {
+                let page = text.end()?;
+                return Ok((page.next, bytes, page.count));
+            }
+            bytes = bytes.saturating_add(length);
+            let mut rest = part;
+            while let Some(item) = text.next(&mut rest)? {
+                visit(read_document(item)?);
+            }
+            stream.consume_unpin(length);
+        }
+    }
+}
+
+fn text(value: Value<'_>, pointer: &str) -> String {
+    value.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()
+}
+
+fn told(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
+        _ => trouble.to_string(),
+    }
+}

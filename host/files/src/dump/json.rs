@@ -1,0 +1,305 @@
+//! Where the objects of a JSON file are, by its brackets.
+//!
+//! ```text
+//! {"apiVersion": "v1", "items": [   {…}, {…}, …   ], "kind": "List"}   the next value
+//! └──────────── head ───────────┘ └─ elements ──┘ └───── tail ─────┘
+//! ```
+//!
+//! What is found is not checked: whoever parses it finds out whether it is JSON.
+
+use std::io;
+
+use opgate_document::Document;
+use opgate_input::read::Opened;
+
+use super::{BATCH, BLOCK, FRAME, Index, Slot};
+
+/// The name of the list, with its quotes.
+const ITEMS: &[u8] = b"\"items\"";
+
+/// Where a byte is.
+#[derive(Debug, Default, Clone, Copy)]
+struct At {
+    offset: u64,
+    lines: u64,
+    columns: u64,
+    /// Where its line starts, if nothing but spaces is in front of it.
+    line: Option<u64>,
+}
+
+impl At {
+    /// A slot from here on, with the spaces in front of it.
+    fn slot(self) -> Slot {
+        let Self { offset, lines, columns, line } = self;
+        let (start, columns) = line.map_or((offset, columns), |start| (start, 0));
+        Slot { start, end: start, lines, columns, list: None }
+    }
+}
+
+/// A value so far.
+#[derive(Debug)]
+struct Current {
+    whole: Slot,
+    /// After `[` and before `]` of the elements.
+    head: Option<u64>,
+    tail: Option<u64>,
+    /// How many lists of the name there are.
+    lists: usize,
+    /// Whether it says what API it is of before its elements.
+    is_typed: bool,
+    slots: Vec<Slot>,
+}
+
+/// A text of which a part was read.
+#[derive(Debug, Default)]
+struct Scan {
+    at: At,
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+    in_elements: bool,
+    /// Whether an element of the current slot has begun.
+    in_slot: bool,
+    /// The beginning of the last text directly in the value, with its quotes.
+    last: Vec<u8>,
+    current: Option<Current>,
+    /// Values that are complete.
+    done: Vec<(Current, u64)>,
+    /// Whether something is not in brackets.
+    is_odd: bool,
+}
+
+impl Scan {
+    fn take(&mut self, block: &[u8]) {
+        let mut rest = block;
+        while let Some((&byte, after)) = rest.split_first() {
+            if self.in_text && self.depth > 1 && !self.is_escaped {
+                // Nothing in it counts before the next of these two.
+                let length = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                let (inside, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+                if !inside.is_empty() {
+                    self.step(inside);
+                    rest = behind;
+                    continue;
+                }
+            }
+            self.byte(byte);
+            self.one(byte);
+            rest = after;
+        }
+    }
+
+    /// Goes on behind a byte.
+    fn one(&mut self, byte: u8) {
+        let at = &mut self.at;
+        at.offset = at.offset.saturating_add(1);
+        if byte == b'\n' {
+            (at.lines, at.columns) = (at.lines.saturating_add(1), 0);
+            at.line = Some(at.offset);
+            return;
+        }
+        // Characters, not the bytes that continue them.
+        at.columns = at.columns.saturating_add(u64::from(byte & 0xc0 != 0x80));
+        if !byte.is_ascii_whitespace() {
+            at.line = None;
+        }
+    }
+
+    /// Goes on behind some bytes.
+    fn step(&mut self, bytes: &[u8]) {
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let at = &mut self.at;
+        let length = count(bytes.len());
+        for newline in memchr::memchr_iter(b'\n', bytes) {
+            at.lines = at.lines.saturating_add(1);
+            at.columns = 0;
+            at.line = Some(at.offset.saturating_add(count(newline)).saturating_add(1));
+        }
+        let last = bytes.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        let chars = last.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+        at.columns = at.columns.saturating_add(count(chars));
+        if last.iter().any(|byte| !byte.is_ascii_whitespace()) {
+            at.line = None;
+        }
+        at.offset = at.offset.saturating_add(length);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if self.in_text {
+            return self.text(byte);
+        }
+        let is_of_elements = self.in_elements && self.depth == 2;
+        if is_of_elements && !byte.is_ascii_whitespace() && !matches!(byte, b',' | b']') {
+            self.element();
+        }
+        match byte {
+            b'"' => {
+                self.in_text = true;
+                if self.depth == 1 {
+                    self.last.clear();
+                    self.last.push(byte);
+                }
+                self.is_odd |= self.depth == 0;
+            }
+            b':' if self.depth == 1 => {
+                if let Some(current) = self.current.as_mut() {
+                    current.lists += usize::from(self.last == ITEMS);
+                    current.is_typed |= self.last == b"\"apiVersion\"";
+                }
+            }
+            b'{' | b'[' => {
+                if self.depth == 0 {
+                    let (whole, slots) = (self.at.slot(), Vec::new());
+                    let (head, tail, lists, is_typed) = (None, None, 0, false);
+                    self.current = Some(Current { whole, head, tail, lists, is_typed, slots });
+                    self.last.clear();
+                }
+                let is_items = byte == b'[' && self.depth == 1 && self.last == ITEMS;
+                self.depth = self.depth.saturating_add(1);
+                let after = self.at.offset.saturating_add(1);
+                let first = self.current.as_mut().filter(|c| is_items && c.lists == 1);
+                if let Some(current) = first.filter(|current| current.head.is_none()) {
+                    current.head = Some(after);
+                    self.in_elements = true;
+                }
+            }
+            b',' if is_of_elements => self.end_slot(BATCH),
+            b']' | b'}' => self.close(is_of_elements),
+            byte => self.is_odd |= self.depth == 0 && !byte.is_ascii_whitespace(),
+        }
+    }
+
+    fn text(&mut self, byte: u8) {
+        if self.depth <= 1 && self.last.len() <= ITEMS.len().max(16) {
+            self.last.push(byte);
+        }
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' => self.is_escaped = true,
+            b'"' => self.in_text = false,
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, is_of_elements: bool) {
+        if is_of_elements {
+            self.end_slot(0);
+            self.in_elements = false;
+            let offset = self.at.offset;
+            if let Some(current) = self.current.as_mut() {
+                current.tail = Some(offset);
+            }
+        }
+        self.is_odd |= self.depth == 0;
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth == 0
+            && let Some(mut current) = self.current.take()
+        {
+            let end = self.at.offset.saturating_add(1);
+            current.whole.end = end;
+            self.done.push((current, end));
+        }
+    }
+
+    fn element(&mut self) {
+        if let Some(current) = self.current.as_mut().filter(|_| !self.in_slot) {
+            current.slots.push(self.at.slot());
+            self.in_slot = true;
+        }
+    }
+
+    /// Ends a slot that has at least so many bytes.
+    fn end_slot(&mut self, least: u64) {
+        let end = self.at.offset;
+        let slot = self.current.as_mut().and_then(|current| current.slots.last_mut());
+        let slot = slot.filter(|slot| self.in_slot && end.saturating_sub(slot.start) >= least);
+        if let Some(slot) = slot {
+            slot.end = end;
+            self.in_slot = false;
+        }
+    }
+}
+
+/// The objects of a file.
+pub(super) fn index(opened: &Opened) -> io::Result<Index> {
+    let (mut index, mut scan) = (Index::default(), Scan::default());
+    let mut at = 0_u64;
+    loop {
+        let block = opened.part(at..at.saturating_add(BLOCK))?;
+        if block.is_empty() {
+            break;
+        }
+        at = at.saturating_add(u64::try_from(block.len()).unwrap_or_default());
+        match block.strip_prefix(b"\xef\xbb\xbf").filter(|_| scan.at.offset == 0) {
+            Some(rest) => {
+                scan.at.offset = 3;
+                scan.take(rest);
+            }
+            None => scan.take(&block),
+        }
+        for (current, end) in std::mem::take(&mut scan.done) {
+            current.end(end, opened, &mut index)?;
+        }
+    }
+    if scan.is_odd || scan.in_text || scan.current.is_some() {
+        // No JSON, or values of another kind: whoever reads the file as a whole finds out.
+        let whole = Slot { start: 0, end: at, lines: 0, columns: 0, list: None };
+        return Ok(Index { slots: vec![whole], lists: Vec::new() });
+    }
+    Ok(index)
+}
+
+impl Current {
+    fn end(self, end: u64, opened: &Opened, index: &mut Index) -> io::Result<()> {
+        let Self { whole, head, tail, lists, slots, .. } = self;
+        let (Some(head), Some(tail), 1, false) = (head, tail, lists, slots.is_empty()) else {
+            index.value(whole);
+            return Ok(());
+        };
+        let beside = head.saturating_sub(whole.start) + end.saturating_sub(tail);
+        if beside > FRAME {
+            index.value(whole);
+            return Ok(());
+        }
+        let mut frame = opened.part(whole.start..head)?;
+        frame.extend(opened.part(tail..end)?);
+        let document = String::from_utf8(frame).ok().and_then(|text| Document::parse(&text).ok());
+        index.list(document.as_ref().and_then(super::frame_of), slots, whole);
+        Ok(())
+    }
+}
+
+impl Index {
+    /// Adds a value that is no list. Nothing but spaces is between two values.
+    fn value(&mut self, whole: Slot) {
+        match self.slots.last_mut().filter(|last| last.list.is_none()) {
+            Some(last) if whole.end.saturating_sub(last.start) <= BATCH => last.end = whole.end,
+            _ => self.slots.push(whole),
+        }
+    }
+}
+
+/// Values that were elements of a list, one after another.
+pub(super) fn without_commas(bytes: &mut [u8]) {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match *byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => depth = depth.saturating_add(1),
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            b',' if !in_text && depth == 0 => *byte = b' ',
+            _ => {}
+        }
+    }
+}
+
+/// Whether a text begins with a list of objects.
+pub(super) fn begins_list(block: &[u8]) -> bool {
+    let mut scan = Scan::default();
+    scan.take(block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block));
+    let first = scan.done.first().map(|(current, _)| current).or(scan.current.as_ref());
+    let is_list = |current: &&Current| current.is_typed && !current.slots.is_empty();
+    first.filter(is_list).is_some()
+}

@@ -1,0 +1,252 @@
+//! The objects of a cluster in a file of any size, as `kubectl get -A -o yaml` (or `-o json`) prints them.
+//!
+//! ```text
+//! file ─ index (yaml, json): where its objects are ─▶ Slot: some objects, read and parsed when they are needed
+//!                                                       │
+//!                 Part ◀─────────────────────────────────┘
+//!                  ├▶ each: what the objects are, for the context of all others
+//!                  └▶ subjects: what is judged, as the API server would send it
+//! ```
+//!
+//! The file is read several times, and never kept: memory depends on the largest object, not on the file.
+//! What cannot be cut into objects, such as a list with anchors that other elements refer to, is read as
+//! a whole.
+
+mod json;
+mod subjects;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use opgate_document::Document;
+use opgate_input::objects::{self, Found, Typed, Wrong};
+use opgate_input::read::{At, Opened, Reader};
+
+use crate::content::{Content, Documents, File, Origin, has_documents};
+use crate::{folder, template, unique};
+pub use subjects::{Subjects, live};
+
+/// Bytes of a slot with more than one object or document.
+const BATCH: u64 = 256 << 10;
+
+/// Bytes that are read at a time.
+const BLOCK: u64 = 256 << 10;
+
+/// Maximum bytes of a list beside its elements.
+const FRAME: u64 = 1 << 20;
+
+/// Some objects of a file.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    start: u64,
+    end: u64,
+    /// Lines before it, and characters before it in its first line.
+    lines: u64,
+    columns: u64,
+    /// The list that they are elements of.
+    list: Option<usize>,
+}
+
+/// A list whose elements are read one after another.
+#[derive(Debug)]
+struct List {
+    /// What elements are that do not say it.
+    typed: Option<Typed>,
+    /// The document.
+    whole: Slot,
+}
+
+/// Where the objects of a file are.
+#[derive(Debug, Default)]
+struct Index {
+    slots: Vec<Slot>,
+    lists: Vec<List>,
+}
+
+impl Index {
+    /// Adds the slots of a list; of a document that turns out to be none, the document.
+    fn list(&mut self, frame: Option<Typed>, mut slots: Vec<Slot>, whole: Slot) {
+        let Some(typed) = frame else { return self.document(whole) };
+        let list = Some(self.lists.len());
+        slots.iter_mut().for_each(|slot| slot.list = list);
+        self.slots.append(&mut slots);
+        self.lists.push(List { typed: Some(typed), whole });
+    }
+
+    /// Adds a document; small ones share a slot.
+    fn document(&mut self, whole: Slot) {
+        match self.slots.last_mut() {
+            Some(last)
+                if last.list.is_none()
+                    && last.end == whole.start
+                    && whole.end.saturating_sub(last.start) <= BATCH =>
+            {
+                last.end = whole.end;
+            }
+            _ => self.slots.push(whole),
+        }
+    }
+}
+
+/// A file with objects of a cluster.
+#[derive(Debug)]
+pub struct Dump {
+    path: String,
+    opened: Opened,
+    is_json: bool,
+    index: Index,
+}
+
+/// The dumps at a path: a file, or the files of a folder.
+///
+/// # Errors
+/// If one of them cannot be read: one line each.
+pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, String> {
+    if !path.is_dir() {
+        return Dump::of(At::Named(path), path.display().to_string(), reader)
+            .map(|dump| vec![dump]);
+    }
+    let folder = folder::walk(path).map_err(|error| format!("{error:#}"))?;
+    let (mut dumps, mut errors) = (Vec::new(), Vec::new());
+    for entry in folder.files.iter().filter(|entry| has_documents(&entry.path)) {
+        let shown = path.join(&entry.path).display().to_string();
+        let dump = match &entry.refused {
+            Some(refused) => Err(format!("{shown}: {}", refused.why)),
+            None => Dump::of(entry.at(&folder), shown, reader),
+        };
+        match dump {
+            Ok(dump) => dumps.push(dump),
+            Err(why) => errors.push(why),
+        }
+    }
+    if errors.is_empty() { Ok(dumps) } else { Err(errors.join("\n")) }
+}
+
+/// Whether a file begins with a list of objects, as `kubectl get` prints it.
+pub(crate) fn is_list(path: &Path) -> bool {
+    let Ok(opened) = At::Named(path).open() else { return false };
+    let Ok(block) = opened.part(0..FRAME) else { return false };
+    let text = String::from_utf8_lossy(&block);
+    if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
+        json::begins_list(&block)
+    } else {
+        yaml::begins_list(&block)
+    }
+}
+
+/// What the elements of a list are, by the list without them; none if it is no list.
+fn frame_of(document: &Document) -> Option<Typed> {
+    let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
+    Typed::of_list(text("/apiVersion")?, text("/kind")?)
+}
+
+impl Dump {
+    fn of(at: At<'_>, path: String, reader: &Reader) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("{path}: {error}");
+        let opened = at.open().map_err(failed)?;
+        reader.fits(&opened).map_err(failed)?;
+        let start = opened.part(0..BLOCK).map_err(failed)?;
+        let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).trim_ascii_start();
+        let is_json = start.starts_with(b"{");
+        let index = if is_json { json::index(&opened) } else { yaml::index(&opened) };
+        let index = index.map_err(failed)?;
+        Ok(Self { path, opened, is_json, index })
+    }
+
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.path
+    }
+
+    /// The parts of the file, in order.
+    #[must_use]
+    pub fn slots(&self) -> &[Slot] {
+        &self.index.slots
+    }
+
+    /// Reads a part. An error in it becomes its content.
+    #[must_use]
+    pub fn read(&self, slot: &Slot, reader: &Reader) -> Part {
+        let content = match self.opened.part(slot.start..slot.end) {
+            Ok(mut bytes) => {
+                if self.is_json && slot.list.is_some() {
+                    json::without_commas(&mut bytes);
+                }
+                Content::of(bytes, &self.path, reader)
+            }
+            Err(error) => Content::unreadable(&error),
+        };
+        let origin = Origin::Part { lines: slot.lines, columns: slot.columns };
+        let file =
+            unique::checked(File::part(self.path.clone(), self.path.clone(), content, origin));
+        let list = slot.list.and_then(|list| self.index.lists.get(list));
+        let typed = list.and_then(|list| list.typed.clone());
+        let is_sequence = list.is_some() && !self.is_json;
+        Part { file: Arc::new(file), list: slot.list, is_sequence, typed }
+    }
+
+    /// Reads lists as a whole from now on whose elements cannot be read on their own.
+    pub fn keep_whole(&mut self, lists: &[usize]) -> Vec<Slot> {
+        let mut whole = Vec::new();
+        for number in lists {
+            let Some(list) = self.index.lists.get(*number) else { continue };
+            let of = |slot: &Slot| slot.list == Some(*number);
+            let slots = &mut self.index.slots;
+            let Some(first) = slots.iter().position(of) else { continue };
+            slots.retain(|slot| !of(slot));
+            slots.insert(first, list.whole.clone());
+            whole.push(list.whole.clone());
+        }
+        whole
+    }
+}
+
+/// A part of a file that was read.
+#[derive(Debug)]
+pub struct Part {
+    file: Arc<File>,
+    list: Option<usize>,
+    /// Whether its objects are elements of a YAML sequence.
+    is_sequence: bool,
+    typed: Option<Typed>,
+}
+
+impl Part {
+    /// The list that must be read as a whole, because this part of it cannot be read on its own.
+    #[must_use]
+    pub fn broken_list(&self) -> Option<usize> {
+        self.list.filter(|_| self.file.documents().is_none())
+    }
+
+    /// A line with the reason why it cannot be read, if it cannot.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        template::complaint(&self.file)
+    }
+
+    /// Calls `visit` with each object.
+    pub fn each(&self, visit: &mut impl FnMut(Found<'_, '_>)) {
+        for index in 0..self.file.documents().map_or(0, Documents::len) {
+            self.objects_of(index, &mut |found| {
+                if let Ok(found) = found {
+                    visit(found);
+                }
+            });
+        }
+    }
+
+    fn objects_of(&self, index: usize, visit: &mut impl FnMut(Result<Found<'_, '_>, Wrong>)) {
+        let Some(documents) = self.file.documents() else { return };
+        let document = documents.document(index);
+        let (root, typed) = (document.root(), self.typed.as_ref());
+        if self.is_sequence {
+            objects::elements(root, "", &mut String::new(), typed, visit);
+        } else {
+            objects::each(root, typed, visit);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Dumps of all shapes give the same objects at their places.
+
+use opgate_input::read::Reader;
+
+use super::*;
+use crate::detect;
+use crate::kinds::As;
+use crate::reviews::Resolver;
+use crate::testing::Temporary;
+
+/// The objects of a file with the places of their names, and what is no object.
+fn found(name: &str, text: &str) -> Vec<String> {
+    let folder = Temporary::new(&[(name, text)]);
+    let path = folder.path().join(name);
+    let reader = Reader::default();
+    let mut dump = open(&path, &reader).unwrap().remove(0);
+    let lists = dump.slots().iter().map(|slot| dump.read(slot, &reader));
+    let broken: Vec<_> = lists.filter_map(|part| part.broken_list()).collect();
+    dump.keep_whole(&broken);
+    let mut all = Vec::new();
+    for slot in dump.slots() {
+        let part = dump.read(slot, &reader);
+        all.extend(part.complaint());
+        let subjects = part.subjects();
+        for subject in &subjects.subjects {
+            let request = &subject.requests[0];
+            let place = Resolver::new(&request.object).place("metadata.name").unwrap();
+            let at = format!("{}:{}", place.line, place.column);
+            all.push(format!("{} {} {} {at}", request.group, subject.kind, subject.name));
+        }
+        all.extend(subjects.wrong);
+        all.extend((0..subjects.leaving).map(|_| "leaving".to_owned()));
+    }
+    let shown = path.display().to_string();
+    all.into_iter().map(|line| line.replace(&shown, name)).collect()
+}
+
+const YAML: &str = "\
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: a
+  spec: |
+    - b
+- apiVersion: g/v1
+  kind: XList
+  items:
+  - metadata: {name: c}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    deletionTimestamp: now
+kind: List
+metadata:
+  resourceVersion: \"\"
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: d
+";
+
+const JSON: &str = r#"{
+    "apiVersion": "v1",
+    "items": [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod", "metadata": {"name": "a"}, "spec": "],[\"{"
+        }, {"apiVersion": "g/v1", "kind": "XList", "items": [{"metadata": {"name": "c"}}]},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"deletionTimestamp": "now"}}
+    ],
+    "kind": "List"
+}
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "d"}}
+"#;
+
+#[test]
+fn objects_have_their_places() {
+    let expected = [" Pod a 6:5", "g X c 12:16", "leaving", " Pod d 24:3"];
+    assert_eq!(found("a.yaml", YAML), expected);
+    // Windows ends lines otherwise, and begins files with a mark.
+    let windows = format!("\u{feff}{}", YAML.replace('\n', "\r\n"));
+    assert_eq!(found("a.yaml", &windows), expected);
+    // With indented elements, as others write them.
+    let indented: String = YAML
+        .lines()
+        .enumerate()
+        .map(|(index, line)| {
+            let indent = if (2..16).contains(&index) { "    " } else { "" };
+            format!("{indent}{line}\n")
+        })
+        .collect();
+    let places = [" Pod a 6:9", "g X c 12:20", "leaving", " Pod d 24:3"];
+    assert_eq!(found("a.yaml", &indented), places);
+    let places = [" Pod a 6:41", "g X c 7:76", "leaving", " Pod d 12:50"];
+    assert_eq!(found("a.json", JSON), places);
+    let line = JSON.replace('\n', " ");
+    let found = found("a.json", &line);
+    let column = line.find("\"name\": \"a\"").unwrap() + 1;
+    assert_eq!(found[0], format!(" Pod a 1:{column}"));
+    assert_eq!(found.len(), 4);
+}
+
+/// Elements that need each other are read together.
+#[test]
+fn what_cannot_be_cut_is_read_as_a_whole() {
+    let anchors = "apiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, metadata: &m {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: *m}\nkind: List\n";
+    assert_eq!(found("a.yaml", anchors), [" Pod a 3:45", " Pod a 3:45"]);
+    let quotes = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n  x: \"\n- y\"\nkind: List\n";
+    assert_eq!(found("a.yaml", quotes), [" Pod a 5:14"]);
+    let flow =
+        "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}\n";
+    assert_eq!(found("a.yaml", flow), [" Pod a 1:77"]);
+    let directive = "%YAML 1.1\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n";
+    assert_eq!(found("a.yaml", directive), [" Pod a 6:42"]);
+}
+
+#[test]
+fn what_is_no_object_has_a_place() {
+    let expected = [
+        " Pod a 3:42",
+        "a.yaml:4:3: /apiVersion is missing: not a Kubernetes object",
+        "a.yaml:5:3: /kind is missing: not a Kubernetes object",
+    ];
+    let yaml = "apiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- 1\n- apiVersion: v1\nkind: List\n";
+    assert_eq!(found("a.yaml", yaml), expected);
+    for (yaml, line) in [
+        ("apiVersion: v1\nitems:\n- a: [\nkind: List\n", "a.yaml:3:6: not YAML"),
+        ("apiVersion: v1\nitems:\n- a: 1\nkind: List\nitems: []\n", "a.yaml:5:1: not YAML"),
+        ("apiVersion: v1\nitems:\n- a: 1\nkind: List\n---\n[", "a.yaml:"),
+    ] {
+        let found = found("a.yaml", yaml);
+        assert!(found.iter().any(|said| said.starts_with(line)), "{found:?}");
+    }
+    let json = "{\"apiVersion\":\"v1\",\n\"items\":[{\"a\":1},\n{\"b\":}],\"kind\":\"List\"}";
+    assert!(
+        found("a.json", json)[0].starts_with("a.json:3:6: not JSON"),
+        "{:?}",
+        found("a.json", json)
+    );
+    let twice = "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[{\"a\":1,\"a\":2}]}";
+    assert!(found("a.json", twice)[0].contains("duplicate mapping key: a"));
+    // Cut short, as by a full disk.
+    for end in 0..JSON.len() {
+        let _ = found("a.json", &JSON[..end]);
+    }
+    for end in 0..YAML.len() {
+        let _ = found("a.yaml", &YAML[..end]);
+    }
+}
+
+/// Slots end between objects, however large these are.
+#[test]
+fn large_files_are_read_in_parts() {
+    let pad = "x".repeat(100_000);
+    let object = |n: usize| {
+        format!("- apiVersion: v1\n  kind: Pod\n  metadata: {{name: p{n}}}\n  pad: {pad}\n")
+    };
+    let yaml: String = (0..20).map(object).collect();
+    let yaml = format!("apiVersion: v1\nitems:\n{yaml}kind: List\n");
+    let object = |n: usize| {
+        format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p{n}"}},"pad":"{pad}"}}"#)
+    };
+    let objects: Vec<_> = (0..20).map(object).collect();
+    let json = format!(r#"{{"apiVersion":"v1","items":[{}],"kind":"List"}}"#, objects.join(","));
+    let lines = objects.join("\n");
+    for (name, text) in [("a.yaml", &yaml), ("a.json", &json), ("b.json", &lines)] {
+        let folder = Temporary::new(&[(name, text)]);
+        let dumps = open(&folder.path().join(name), &Reader::default()).unwrap();
+        assert!((5..=10).contains(&dumps[0].slots().len()), "{name} {:?}", dumps[0].slots());
+        let names: Vec<_> =
+            found(name, text).iter().map(|f| f.split(' ').nth(2).unwrap().to_owned()).collect();
+        assert_eq!(names, (0..20).map(|n| format!("p{n}")).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
+fn dumps_are_known_by_what_they_hold() {
+    let stored = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: u, resourceVersion: \"1\"}\n";
+    let empty = "apiVersion: v1\nitems: []\nkind: List\n";
+    for (text, kind) in [
+        (YAML, As::Cluster),
+        (JSON, As::Cluster),
+        (&JSON.replace('\n', "")[..], As::Cluster),
+        (stored, As::Cluster),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", As::Manifest),
+        (empty, As::Manifest),
+        ("schema: olm.package\nitems:\n- a\n", As::Catalog),
+    ] {
+        let folder = Temporary::new(&[("a.yaml", text)]);
+        let path = folder.path().join("a.yaml");
+        let found = detect(&path, &Reader::default()).unwrap();
+        assert_eq!(found[0].kind, kind, "{text}");
+    }
+}

@@ -1,0 +1,261 @@
+//! Where the objects of a YAML file are, by the indentation of its lines.
+//!
+//! ```text
+//! apiVersion: v1        ┐
+//! items:                ┘ head
+//! - apiVersion: v1      ┐
+//!   kind: Pod           │ elements: a line with a dash where the first one has it begins the next
+//! - apiVersion: v1      ┘
+//! kind: List              tail: a line that is indented less, or is no element
+//! ---                     the next document
+//! ```
+//!
+//! No line of an element stands as far to the left as its dash, except inside of quotes and brackets. An
+//! element that is cut there cannot be read on its own, and the list is read as a whole.
+
+use std::io;
+
+use opgate_document::Document;
+use opgate_input::objects::Typed;
+use opgate_input::read::Opened;
+use opgate_input::yaml;
+use opgate_yaml::Words;
+
+use super::{BATCH, BLOCK, FRAME, Index, Slot};
+
+/// Bytes at the beginning of a line that say what it is.
+const PREFIX: usize = 64;
+
+/// Maximum indentation of the elements.
+const INDENT: usize = 32;
+
+/// What comes next in a document.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Head,
+    /// The first element, after `items:`.
+    Start,
+    Elements,
+    Tail,
+    /// No list.
+    Other,
+}
+
+/// A line.
+#[derive(Debug, Clone, Copy)]
+struct Line<'l> {
+    start: u64,
+    number: u64,
+    prefix: &'l [u8],
+}
+
+impl Line<'_> {
+    fn indent(&self) -> usize {
+        self.prefix.iter().take_while(|byte| **byte == b' ').count()
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.prefix.get(self.indent()..).unwrap_or_default()
+    }
+
+    /// Whether nothing is on it. A line that begins with many spaces has something behind them.
+    fn is_empty(&self) -> bool {
+        let rest = self.rest();
+        self.prefix.len() < PREFIX && rest.trim_ascii().is_empty() || rest.starts_with(b"#")
+    }
+
+    fn is_marker(&self, marker: &[u8]) -> bool {
+        let after = self.prefix.strip_prefix(marker);
+        after.is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
+    }
+
+    fn is_dash(&self) -> bool {
+        let after = self.rest().strip_prefix(b"-");
+        after.is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
+    }
+
+    fn is_items(&self) -> bool {
+        let after = self.prefix.strip_prefix(b"items:");
+        after.is_some_and(|rest| self.prefix.len() < PREFIX && rest.trim_ascii().is_empty())
+    }
+}
+
+/// A document so far.
+#[derive(Debug, Default)]
+struct Current {
+    start: u64,
+    lines: u64,
+    has_content: bool,
+    /// Whether it says what API it is of before its elements.
+    is_typed: bool,
+    state: State,
+    indent: usize,
+    /// Where `items:` is, and what comes after the elements.
+    items: u64,
+    tail: u64,
+    slots: Vec<Slot>,
+}
+
+impl Current {
+    fn line(&mut self, line: Line<'_>) {
+        if line.is_empty() {
+            return;
+        }
+        self.has_content |= !matches!(line.prefix.trim_ascii(), b"---" | b"...");
+        match self.state {
+            State::Head if line.is_items() => {
+                (self.state, self.items) = (State::Start, line.start);
+            }
+            State::Head => self.is_typed |= line.prefix.starts_with(b"apiVersion:"),
+            State::Start if line.is_dash() && line.indent() <= INDENT => {
+                (self.state, self.indent) = (State::Elements, line.indent());
+                self.element(line);
+            }
+            State::Start => self.state = State::Other,
+            State::Elements if line.indent() > self.indent => {}
+            State::Elements if line.indent() == self.indent && line.is_dash() => self.element(line),
+            State::Elements => {
+                self.end_slot(line.start);
+                (self.state, self.tail) = (State::Tail, line.start);
+            }
+            State::Tail | State::Other => {}
+        }
+    }
+
+    fn element(&mut self, line: Line<'_>) {
+        match self.slots.last() {
+            Some(last) if line.start.saturating_sub(last.start) < BATCH => {}
+            _ => {
+                self.end_slot(line.start);
+                let (start, lines) = (line.start, line.number);
+                self.slots.push(Slot { start, end: start, lines, columns: 0, list: None });
+            }
+        }
+    }
+
+    fn end_slot(&mut self, end: u64) {
+        if let Some(last) = self.slots.last_mut().filter(|last| last.end == last.start) {
+            last.end = end;
+        }
+    }
+
+    /// The document ends here.
+    fn end(mut self, end: u64, opened: &Opened, index: &mut Index) -> io::Result<()> {
+        if !self.has_content {
+            return Ok(());
+        }
+        self.end_slot(end);
+        let tail = if self.state == State::Tail { self.tail } else { end };
+        let whole = Slot { start: self.start, end, lines: self.lines, columns: 0, list: None };
+        let is_list = matches!(self.state, State::Elements | State::Tail);
+        let beside = self.items.saturating_sub(self.start) + end.saturating_sub(tail);
+        if !is_list || beside > FRAME {
+            index.document(whole);
+            return Ok(());
+        }
+        let mut frame = opened.part(self.start..self.items)?;
+        frame.extend_from_slice(b"items: []\n");
+        frame.extend(opened.part(tail..end)?);
+        index.list(typed(frame), self.slots, whole);
+        Ok(())
+    }
+}
+
+/// What the elements of a list are; none if the document is no list.
+fn typed(frame: Vec<u8>) -> Option<Typed> {
+    let parts = yaml::parts(&String::from_utf8(frame).ok()?, Words::All).ok()?;
+    let [part] = parts.as_slice() else { return None };
+    let document = Document::part(part.json.clone(), 0..part.json.len());
+    super::frame_of(&document)
+}
+
+/// The objects of a file.
+pub(super) fn index(opened: &Opened) -> io::Result<Index> {
+    let mut index = Index::default();
+    let (mut current, mut is_first, mut has_directive) = (Current::default(), true, false);
+    let mut failed = Ok(());
+    let end = lines(opened, |line| {
+        if failed.is_err() || has_directive {
+            return;
+        }
+        if is_first {
+            current.start = line.start;
+            is_first = false;
+        } else if line.is_marker(b"---") {
+            let next = Current { start: line.start, lines: line.number, ..Current::default() };
+            let last = std::mem::replace(&mut current, next);
+            failed = last.end(line.start, opened, &mut index);
+        }
+        has_directive = line.prefix.starts_with(b"%");
+        // What follows the end of a document belongs to no list.
+        if line.is_marker(b"...") && current.state != State::Head {
+            current.end_slot(line.start);
+            current.state = State::Other;
+        }
+        current.line(line);
+    })?;
+    failed?;
+    if has_directive {
+        // Hardly anybody writes them. They hold for what comes after them.
+        let whole = Slot { start: 0, end, lines: 0, columns: 0, list: None };
+        return Ok(Index { slots: vec![whole], lists: Vec::new() });
+    }
+    current.end(end, opened, &mut index)?;
+    Ok(index)
+}
+
+/// Calls `visit` with the lines of a file; gives its end.
+fn lines(opened: &Opened, mut visit: impl FnMut(Line<'_>)) -> io::Result<u64> {
+    let mut at = 0_u64;
+    let (mut start, mut number) = (0, 0);
+    let mut prefix = Vec::with_capacity(PREFIX);
+    loop {
+        let block = opened.part(at..at.saturating_add(BLOCK))?;
+        let bom = if at == 0 && block.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        if at == 0 {
+            start = u64::try_from(bom).unwrap_or_default();
+        }
+        let mut rest = block.get(bom..).unwrap_or_default();
+        let mut offset = at.saturating_add(u64::try_from(bom).unwrap_or_default());
+        while !rest.is_empty() {
+            let newline = memchr::memchr(b'\n', rest);
+            let length = newline.unwrap_or(rest.len());
+            let room = PREFIX.saturating_sub(prefix.len()).min(length);
+            prefix.extend_from_slice(rest.get(..room).unwrap_or_default());
+            let taken = newline.map_or(length, |newline| newline + 1);
+            rest = rest.get(taken..).unwrap_or_default();
+            offset = offset.saturating_add(u64::try_from(taken).unwrap_or_default());
+            if newline.is_some() {
+                visit(Line { start, number, prefix: &prefix });
+                prefix.clear();
+                (start, number) = (offset, number + 1);
+            }
+        }
+        if block.is_empty() {
+            if !prefix.is_empty() {
+                visit(Line { start, number, prefix: &prefix });
+            }
+            return Ok(at);
+        }
+        at = at.saturating_add(u64::try_from(block.len()).unwrap_or_default());
+    }
+}
+
+/// Whether a text begins with a list of objects.
+pub(super) fn begins_list(block: &[u8]) -> bool {
+    let mut current = Current::default();
+    let text = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
+    for line in text.split(|byte| *byte == b'\n') {
+        let prefix = line.get(..line.len().min(PREFIX)).unwrap_or_default();
+        let line = Line { start: 0, number: 0, prefix };
+        if line.is_marker(b"---") && current.has_content || prefix.starts_with(b"%") {
+            return false;
+        }
+        current.line(line);
+        if current.state != State::Head && current.state != State::Start {
+            break;
+        }
+    }
+    current.state == State::Elements && current.is_typed
+}

@@ -1,0 +1,117 @@
+//! What a cluster holds that the webhook would refuse today: before somebody switches it on.
+//!
+//! ```text
+//! file ────▶ Dump ─┬▶ context: what policies read of the objects ─▶ Cluster (1)
+//!                  └▶ judge: some objects at a time ──────────────▶ Findings (2)
+//! cluster ─▶ Connection ─┬▶ fill ─▶ Cluster (1)
+//!                        └▶ objects of the kinds that policies match ─▶ Findings (2)
+//! ```
+//!
+//! Each object is judged as if it were created now beside all others. Everything is read twice, and nothing
+//! is kept but what policies read of other objects, so that memory does not grow with the cluster.
+
+mod live;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use opgate_admission::cluster::Listings;
+use opgate_admission::policy::Set;
+use opgate_files::dump::{Dump, Slot};
+use opgate_files::parallel;
+use opgate_input::read::Reader;
+use opgate_upstream::kinds::plural;
+
+use super::Failure;
+use super::judged::{Findings, Judge, Judged, Progress};
+use super::report::Unread;
+pub(super) use live::cluster;
+
+/// Maximum number of objects: their results are kept for the report.
+const MOST: usize = 1_000_000;
+
+/// Maximum number of lines about what is no object.
+const WRONG: usize = 1_000;
+
+/// Shows the objects of dumps to the policies.
+pub(super) fn context(dumps: &mut [(Dump, Option<usize>)], set: &Set, reader: &Reader) {
+    for (dump, _) in dumps {
+        let lists = parallel::map(dump.slots(), |slot| show(dump, slot, set, reader));
+        let mut lists: Vec<_> = lists.into_iter().flatten().collect();
+        lists.dedup();
+        for slot in dump.keep_whole(&lists) {
+            parallel::map(&[slot], |slot| show(dump, slot, set, reader));
+        }
+    }
+}
+
+/// Shows the objects of a part. Gives the list that must be read as a whole instead.
+fn show(dump: &Dump, slot: &Slot, set: &Set, reader: &Reader) -> Option<usize> {
+    let part = dump.read(slot, reader);
+    let mut listings = Listings::of(set.cluster());
+    part.each(&mut |found| {
+        listings.take(found.value, found.group_version().0, &plural(found.kind));
+    });
+    listings.merge();
+    part.broken_list()
+}
+
+/// What was found in a part of a dump.
+#[derive(Default)]
+struct Found {
+    judged: Vec<anyhow::Result<Judged>>,
+    leaving: usize,
+    unread: Vec<String>,
+}
+
+/// Judges the objects of dumps.
+///
+/// # Errors
+/// If the engine fails.
+pub(super) fn judge(
+    dumps: &[(Dump, Option<usize>)],
+    set: &Set,
+    reader: &Reader,
+    progress: &Progress,
+    findings: &mut Findings<'_>,
+) -> Result<(), Failure> {
+    let count = AtomicUsize::new(0);
+    let one = |dump: &Dump, slot: &Slot| {
+        let part = dump.read(slot, reader);
+        let all = part.subjects();
+        let mut found = Found { leaving: all.leaving, unread: all.wrong, ..Found::default() };
+        found.unread.extend(part.complaint());
+        let before = count.fetch_add(all.subjects.len(), Ordering::Relaxed);
+        if before < MOST {
+            let asked = Judge::new(set)
+                .map(|judge| all.subjects.iter().map(|one| judge.judge(one)).collect());
+            found.judged = asked.unwrap_or_else(|error| vec![Err(error)]);
+        }
+        progress.step();
+        found
+    };
+    for (dump, waivers) in dumps {
+        findings.is_audit();
+        let mut lines = 0;
+        for found in parallel::map(dump.slots(), |slot| one(dump, slot)) {
+            findings.leaving += found.leaving;
+            for judged in found.judged {
+                findings.take(judged.map_err(Failure::engine)?, *waivers);
+            }
+            for line in found.unread {
+                lines += 1;
+                if lines <= WRONG {
+                    findings.unread.push(Unread { source: dump.name().to_owned(), line });
+                }
+            }
+        }
+        if lines > WRONG {
+            let line = format!("{}: {} more errors", dump.name(), lines - WRONG);
+            findings.unread.push(Unread { source: dump.name().to_owned(), line });
+        }
+    }
+    if count.load(Ordering::Relaxed) > MOST {
+        let line = format!("more than {MOST} objects: not all are judged");
+        findings.unread.push(Unread { source: String::new(), line });
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! The audit of a running cluster.
+//!
+//! ```text
+//! discovery × what policies match ─▶ resources, each in one version ─▶ objects, page by page ─▶ judged
+//! ```
+//!
+//! Only what a webhook would be asked about is listed: the creation of kinds that a policy matches with
+//! its settings. Secrets are among it only where a rule that is on names them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use opgate_admission::cluster::{Connection, Group, Served, Source};
+use opgate_admission::policy::{MatchRule, Set};
+use opgate_admission::review::Operation;
+use opgate_document::Document;
+use opgate_files::{GROUP, dump, parallel};
+use opgate_input::objects::{self, Typed};
+use opgate_text::one_line;
+
+use super::MOST;
+use crate::cli::check::{Check, TIME};
+use crate::cli::checked::Report;
+use crate::cli::judged::{Findings, Judge, Judged};
+use crate::cli::report::Unread;
+use crate::cli::{Failure, Outcome};
+
+/// Bytes of objects that are judged at a time.
+const BATCH: usize = 1 << 20;
+
+/// Judges a running cluster.
+///
+/// # Errors
+/// If there is no connection, or the engine fails.
+pub(in crate::cli) fn cluster(check: &Check, kubeconfig: &OsStr) -> Result<Outcome, Failure> {
+    let mut configuration = check.config.configuration()?;
+    configuration.for_files(TIME, parallel::workers().max(4));
+    let set = check.config.complete_set_of(&configuration, Source::Listed)?;
+    let report = Report::start(check.output, check.verbose, check.level, &configuration, &set);
+    let mut findings = Findings::new(report, Vec::new(), check.fails(&configuration));
+    findings.is_audit();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let paths = paths(kubeconfig)?;
+        let connection = Connection::kubeconfig(&paths, check.kube_context.as_deref());
+        let connection = connection.await.map_err(Failure::usage)?;
+        let unreachable = |why: String| Failure::usage(anyhow::anyhow!("the cluster: {why}"));
+        let groups = connection.groups().await.map_err(unreachable)?;
+        let (served, unknown) = served(&connection, &set, groups).await;
+        for why in unknown {
+            findings.unread.push(Unread { source: why.clone(), line: why });
+        }
+        for (resource, why) in connection.fill(set.cluster()).await {
+            findings.unread.push(missed(&resource.to_string(), &why));
+        }
+        for served in served {
+            judge(&connection, &set, &served, check.namespace.as_deref(), &mut findings).await?;
+        }
+        Ok::<_, Failure>(())
+    })?;
+    findings.end()
+}
+
+fn missed(resource: &str, why: &str) -> Unread {
+    let line = one_line(&format!("{resource}: not looked at: {why}"), 1_024);
+    Unread { source: resource.to_owned(), line }
+}
+
+/// The files that `kubectl` reads, unless some are named.
+fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
+    let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    for text in [kubeconfig, &variable] {
+        let paths = std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty());
+        let paths: Vec<_> = paths.collect();
+        if !paths.is_empty() {
+            return Ok(paths);
+        }
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = home.map(|home| home.join(".kube/config")).filter(|path| path.is_file());
+    home.map(|path| vec![path]).ok_or_else(|| {
+        anyhow::anyhow!("there is no kubeconfig: name one with --kubeconfig FILE or KUBECONFIG")
+    })
+}
+
+/// What the webhook would be asked about, each resource in one version, and what cannot be found out.
+async fn served(
+    connection: &Connection,
+    set: &Set,
+    groups: Vec<Group>,
+) -> (Vec<Served>, Vec<String>) {
+    let rules: Vec<_> = set
+        .policies()
+        .iter()
+        .flat_map(|policy| &policy.requests)
+        .map(|requests| &requests.rule)
+        .filter(|rule| rule.operations.contains(&Operation::Create))
+        .collect();
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    for Group { name, versions } in groups.into_iter().filter(|group| group.name != GROUP) {
+        let rules: Vec<_> = rules.iter().filter(|rule| has(&rule.groups, &name)).collect();
+        let is_asked = |version: &&String| rules.iter().any(|rule| has(&rule.versions, version));
+        // The preferred version is the first one.
+        let mut known = BTreeSet::new();
+        for version in versions.iter().filter(is_asked) {
+            match connection.resources(&name, version).await {
+                Err(why) => unknown.push(why),
+                Ok(all) => {
+                    let is_wanted = |served: &Served| rules.iter().any(|rule| wants(rule, served));
+                    let new = all.into_iter().filter(is_wanted);
+                    let new = new.filter(|served| known.insert(served.resource.resource.clone()));
+                    found.extend(new);
+                }
+            }
+        }
+    }
+    (found, unknown)
+}
+
+fn has(all: &[String], name: &str) -> bool {
+    all.iter().any(|one| one == "*" || one == name)
+}
+
+/// Whether a rule wants to see the creation of such objects.
+fn wants(rule: &MatchRule, served: &Served) -> bool {
+    let resource = &served.resource;
+    let is_secret = resource.group.is_empty() && resource.resource == "secrets";
+    let is_named = rule.resources.contains(&resource.resource);
+    has(&rule.versions, &resource.version)
+        && (is_named || !is_secret && rule.resources.iter().any(|one| one == "*" || one == "*/*"))
+}
+
+/// Lists the objects of a resource, and judges some at a time.
+async fn judge(
+    connection: &Connection,
+    set: &Set,
+    served: &Served,
+    namespace: Option<&str>,
+    findings: &mut Findings<'_>,
+) -> Result<(), Failure> {
+    if namespace.is_some() && !served.is_namespaced {
+        return Ok(());
+    }
+    let mut batch = Batch { set, served, documents: Vec::new(), bytes: 0, findings, failed: None };
+    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut count = 0_usize;
+    let listed = connection.objects(&served.resource, namespace, |document| {
+        let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
+        let space = text("/metadata/namespace").unwrap_or_default().to_owned();
+        let name = text("/metadata/name").unwrap_or_default().to_owned();
+        // A list that was read again has some twice.
+        if count < MOST && seen.entry(space).or_default().insert(name) {
+            count += 1;
+            batch.add(document);
+        }
+    });
+    let listed = listed.await;
+    batch.judge();
+    let Batch { failed, findings, .. } = batch;
+    if let Some(error) = failed {
+        return Err(Failure::engine(error));
+    }
+    if let Err(why) = listed {
+        findings.unread.push(missed(&served.resource.to_string(), &why));
+    }
+    if count >= MOST {
+        let why = format!("more than {MOST} objects");
+        findings.unread.push(missed(&served.resource.to_string(), &why));
+    }
+    Ok(())
+}
+
+/// Objects that are judged together.
+struct Batch<'b, 's> {
+    set: &'b Set,
+    served: &'b Served,
+    documents: Vec<Document>,
+    bytes: usize,
+    findings: &'b mut Findings<'s>,
+    failed: Option<anyhow::Error>,
+}
+
+impl Batch<'_, '_> {
+    fn add(&mut self, document: Document) {
+        self.bytes = self.bytes.saturating_add(document.size());
+        self.documents.push(document);
+        if self.bytes >= BATCH {
+            self.judge();
+        }
+    }
+
+    fn judge(&mut self) {
+        let (set, served) = (self.set, self.served);
+        self.bytes = 0;
+        let documents = std::mem::take(&mut self.documents);
+        for found in parallel::map(&documents, |document| one(set, served, document)) {
+            match found {
+                Ok(Some(judged)) => self.findings.take(judged, None),
+                Ok(None) => self.findings.leaving += 1,
+                Err(error) => drop(self.failed.get_or_insert(error)),
+            }
+        }
+    }
+}
+
+/// What is said about an object; none if it is on its way out.
+fn one(set: &Set, served: &Served, document: &Document) -> anyhow::Result<Option<Judged>> {
+    let Served { resource, kind, .. } = served;
+    let api_version = match resource.group.as_str() {
+        "" => resource.version.clone(),
+        group => format!("{group}/{}", resource.version),
+    };
+    let typed = Typed { api_version, kind: kind.clone() };
+    let mut subject = None;
+    objects::each(document.root(), Some(&typed), &mut |found| {
+        let Ok(found) = found else { return };
+        let text = |name: &str| found.value.get(name).and_then(|value| value.text());
+        let name = text("/metadata/name").unwrap_or_default();
+        let name = match text("/metadata/namespace").filter(|namespace| !namespace.is_empty()) {
+            Some(namespace) => format!("{kind} {namespace}/{name}"),
+            None => format!("{kind} {name}"),
+        };
+        subject = dump::live(one_line(&name, 512), &found, &resource.resource);
+    });
+    let judge = Judge::new(set)?;
+    subject.map(|subject| judge.judge(&subject)).transpose()
+}

@@ -1,0 +1,216 @@
+//! What policies say about subjects, and what becomes of it.
+//!
+//! ```text
+//! Subject ─▶ Judge ─▶ Judged ─▶ Findings: waivers, rules that were left out, what nobody looked at ─▶ report
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::checked::{Checked, Report};
+use super::report::Unread;
+use super::stdin::Stdin;
+use super::{Failure, Outcome, waived};
+use opgate_admission::policy::Set;
+use opgate_admission::review::{Review, ReviewError};
+use opgate_document::TooDeep;
+use opgate_files::{self as files, Subject};
+
+/// A check waits for nobody; the policies' own limits hold.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// Why rules about objects of a cluster are left out.
+const NO_CLUSTER: &str = "they need other objects of a cluster";
+/// Why rules about bundles and catalogs are: what they look at is there, but cannot be read.
+const UNREAD: &str = "they need content that cannot be read or is too large";
+
+/// What was found out about a subject.
+pub(super) struct Judged {
+    pub(super) checked: Checked,
+    /// Whether there is a policy for such a bundle or catalog.
+    pub(super) is_seen: bool,
+    /// Files that cannot be read and that no policy has told about, each with a line that says why.
+    pub(super) unreported: Vec<(String, String)>,
+    /// Rules that were not evaluated, each after the reason.
+    not_evaluated: Vec<(&'static str, String)>,
+}
+
+/// Asks the policies.
+pub(super) struct Judge<'s> {
+    set: &'s Set,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl<'s> Judge<'s> {
+    /// For one thread.
+    pub(super) fn new(set: &'s Set) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        Ok(Self { set, runtime })
+    }
+
+    pub(super) fn judge(&self, subject: &Subject) -> anyhow::Result<Judged> {
+        let Self { set, runtime } = self;
+        let mut checked = Checked::new(subject);
+        let mut not_evaluated = Vec::new();
+        let mut is_seen = true;
+        for request in &subject.requests {
+            let text = request.text();
+            let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
+            let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+            let review = Review::read(&text);
+            let review = review.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+            if request.stands_for_files() {
+                is_seen = set.policies().iter().any(|policy| policy.matches(&review));
+            }
+            let decided = set.decide(&review, None, Instant::now() + PATIENCE, &());
+            let decision = runtime.block_on(decided)?;
+            let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
+            let rules = decision.skipped.iter().map(|skipped| skipped.rule.clone());
+            not_evaluated.extend(rules.map(|rule| (why, rule)));
+            checked.take(request, decision);
+        }
+        let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
+        let unreported =
+            broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
+        let unreported: Vec<_> = unreported.collect();
+        Ok(Judged { checked, is_seen, unreported, not_evaluated })
+    }
+}
+
+/// What was found so far.
+pub(super) struct Findings<'s> {
+    report: Report<'s>,
+    waivers: Vec<waived::File>,
+    warnings_as_errors: bool,
+    /// Standard input, where it was named.
+    pub(super) stdin: Option<Stdin>,
+    /// What cannot be read.
+    pub(super) unread: Vec<Unread>,
+    /// Objects of a cluster that are on their way out, which are not judged.
+    pub(super) leaving: usize,
+    is_audit: bool,
+    outcome: Outcome,
+    left_out: BTreeMap<&'static str, BTreeSet<String>>,
+    unreported: Vec<Unread>,
+    unseen: BTreeSet<String>,
+}
+
+impl<'s> Findings<'s> {
+    pub(super) fn new(
+        report: Report<'s>,
+        waivers: Vec<waived::File>,
+        warnings_as_errors: bool,
+    ) -> Self {
+        Self {
+            report,
+            waivers,
+            warnings_as_errors,
+            stdin: None,
+            unread: Vec::new(),
+            leaving: 0,
+            is_audit: false,
+            outcome: Outcome::Ok,
+            left_out: BTreeMap::new(),
+            unreported: Vec::new(),
+            unseen: BTreeSet::new(),
+        }
+    }
+
+    /// It is about objects of a cluster: what is left out has to be told.
+    pub(super) fn is_audit(&mut self) {
+        self.is_audit = true;
+        self.report.is_audit();
+    }
+
+    /// Takes over what was found out, with the number of the waivers for it.
+    pub(super) fn take(&mut self, judged: Judged, waivers: Option<usize>) {
+        let Judged { mut checked, is_seen, unreported, not_evaluated } = judged;
+        if let Some(waivers) = waivers.and_then(|number| self.waivers.get_mut(number)) {
+            waivers.waive(&mut checked);
+        }
+        checked.conclude(self.warnings_as_errors, unreported.is_empty());
+        self.outcome = self.outcome.max(checked.outcome());
+        if !is_seen {
+            self.unseen.insert(checked.kind().to_owned());
+        }
+        for (why, rule) in not_evaluated {
+            self.left_out.entry(why).or_default().insert(rule);
+        }
+        if let Some(stdin) = &self.stdin {
+            checked.rename(|text| stdin.named(text));
+        }
+        let unread = unreported.into_iter().map(|(source, line)| Unread { source, line });
+        self.unreported.extend(unread);
+        self.report.add(checked);
+    }
+
+    fn named(&self, text: &str) -> String {
+        self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.named(text))
+    }
+
+    /// Tells everything.
+    pub(super) fn end(mut self) -> Result<Outcome, Failure> {
+        let unread = std::mem::take(&mut self.unread).into_iter();
+        for unread in unread.chain(std::mem::take(&mut self.unreported)) {
+            let Unread { source, line } = unread;
+            let unread = Unread { source: self.named(&source), line: self.named(&line) };
+            self.outcome = self.outcome.max(Outcome::Usage);
+            tracing::error!("{}", unread.line);
+            self.report.miss(unread);
+        }
+        for kind in &self.unseen {
+            tracing::warn!("no configured policy looks at a {kind}");
+        }
+        for note in self.waivers.iter().flat_map(waived::File::notes) {
+            tracing::warn!("{note}");
+        }
+        if self.leaving > 0 {
+            let objects = self.leaving;
+            tracing::warn!(objects, "not judged: they are being deleted or replaced");
+        }
+        for (why, rules) in self.left_out {
+            let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
+            if self.is_audit {
+                tracing::warn!(rules, "not evaluated: {why}");
+            } else {
+                tracing::info!(rules, "not evaluated: {why}");
+            }
+        }
+        let outcome = self.outcome;
+        match self.report.end() {
+            // Whoever reads the output has seen enough; what was found counts.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
+            other => other.map(|()| outcome).map_err(Failure::from),
+        }
+    }
+}
+
+/// How far the work is, for people who wait.
+pub(super) struct Progress {
+    all: usize,
+    done: AtomicUsize,
+    shows: bool,
+}
+
+impl Progress {
+    pub(super) fn of(all: usize) -> Self {
+        Self { all, done: AtomicUsize::new(0), shows: all > 1 && io::stderr().is_terminal() }
+    }
+
+    pub(super) fn step(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let all = self.all;
+        if self.shows && (done.is_multiple_of((all / 100).max(1)) || done == all) {
+            // Nobody has to see it.
+            let _ = write!(io::stderr(), "\rchecked {done} of {all}");
+        }
+    }
+
+    pub(super) fn end(&self) {
+        if self.shows {
+            let _ = write!(io::stderr(), "\r{:40}\r", "");
+        }
+    }
+}
