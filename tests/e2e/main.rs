@@ -10,6 +10,7 @@
 const BINARY: &str = env!("CARGO_BIN_EXE_opgate-under-test");
 
 mod architecture;
+mod audit;
 mod bypass;
 mod check;
 mod cli;

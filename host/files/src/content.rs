@@ -11,7 +11,6 @@ use opgate_document::{Document, Text};
 use opgate_yaml::Words;
 use serde_json::value::RawValue;
 
-use super::location::Locator;
 use opgate_input::read::{At, Reader, Use};
 use opgate_input::yaml::{self, Offsets, YamlError};
 use opgate_text::lines::Lines;
@@ -35,8 +34,6 @@ pub struct File {
     pub(super) lines: OnceLock<Lines>,
     /// What of a file this is.
     pub(crate) origin: Origin,
-    /// Documents, prepared for finding places: many objects can be in one document.
-    pub(super) located: OnceLock<Vec<OnceLock<Locator>>>,
 }
 
 /// What of a file was read.
@@ -208,21 +205,12 @@ impl File {
 
     /// A part of a file.
     pub(super) fn part(path: String, shown: String, content: Content, origin: Origin) -> Self {
-        let (lines, located) = (OnceLock::new(), OnceLock::new());
-        Self { path, shown, size: 0, content, twice: None, lines, origin, located }
+        Self { path, shown, size: 0, content, twice: None, lines: OnceLock::new(), origin }
     }
 
     /// Its lines, which are counted on demand.
     pub fn lines(&self) -> &Lines {
         self.lines.get_or_init(|| Lines::of(self.text().unwrap_or_default()))
-    }
-
-    /// A document, prepared for finding places once for all objects in it.
-    pub(super) fn located(&self, index: usize) -> Option<&Locator> {
-        let documents = self.documents()?;
-        let unlocated = || (0..documents.len()).map(|_| OnceLock::new()).collect();
-        let located = self.located.get_or_init(unlocated).get(index)?;
-        Some(located.get_or_init(|| Locator::of(documents, index)))
     }
 
     /// The documents, if it has any.

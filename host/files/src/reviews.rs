@@ -1,7 +1,7 @@
 //! The subjects of a check: documents with their form as a review, and the places of their parts.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use opgate_document::{Document, Kind, Text, TooDeep};
 use opgate_text::one_line;
@@ -95,6 +95,8 @@ pub struct Object {
     pub index: usize,
     /// JSON pointer of the object in the document.
     pub pointer: String,
+    /// The document, prepared for finding places once for all objects in it.
+    pub(crate) located: Arc<OnceLock<Locator>>,
     /// The object, if it is sent in another form than it has there.
     pub written: Option<Arc<str>>,
 }
@@ -221,9 +223,8 @@ impl<'l> Resolver<'l> {
             let (line, column) = problem.map_or((1, 1), |b| (b.line, b.column));
             return Some(Location::new(step.file, line, column));
         };
-        // Many objects are in one document.
-        let is_one_of_many = !base.is_empty() || step.file.origin != Origin::Whole;
-        if let Some(places) = is_one_of_many.then(|| step.file.located(index)).flatten() {
+        if let Layout::Object(Object { located, .. }) = self.layout {
+            let places = located.get_or_init(|| Locator::of(documents, index));
             return Some(places.place(step.file, (documents, index), base, step.tokens));
         }
         let places = self

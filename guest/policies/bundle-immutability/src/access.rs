@@ -21,7 +21,8 @@ rule! {
     /// `identities.rukpak` is set as well. The garbage collector and the namespace controller of
     /// Kubernetes and `system:kube-controller-manager` may update and delete, not create. The
     /// setting `exempt` does not apply, and what an UPDATE changes makes no difference. Writes of
-    /// the status are not judged.
+    /// the status are not judged, and neither are the objects of a cluster that `opgate check` finds
+    /// there: nobody knows who wrote them.
     ///
     /// # Why
     ///

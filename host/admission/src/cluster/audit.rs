@@ -113,11 +113,15 @@ impl Connection {
         loop {
             let began = tokio::time::Instant::now();
             match self.0.list(kind, kind.namespace(), None).await {
-                Ok(listing) => return Ok(kind.replace(listing, began)),
-                Err(Trouble::Absent) => return Ok(kind.absent()),
-                Err(Trouble::Gone) if restarts < RESTARTS => restarts += 1,
+                Ok(listing) => kind.replace(listing, began),
+                Err(Trouble::Absent) => kind.absent(),
+                Err(Trouble::Gone) if restarts < RESTARTS => {
+                    restarts += 1;
+                    continue;
+                }
                 Err(trouble) => return Err(trouble),
             }
+            return Ok(());
         }
     }
 

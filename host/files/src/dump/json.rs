@@ -50,13 +50,22 @@ struct Current {
     slots: Vec<Slot>,
 }
 
+/// Whether a byte is inside of a text.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    #[default]
+    Outside,
+    Inside,
+    /// After a backslash.
+    Escaped,
+}
+
 /// A text of which a part was read.
 #[derive(Debug, Default)]
 struct Scan {
     at: At,
     depth: usize,
-    in_text: bool,
-    is_escaped: bool,
+    quotes: Quotes,
     in_elements: bool,
     /// Whether an element of the current slot has begun.
     in_slot: bool,
@@ -73,7 +82,7 @@ impl Scan {
     fn take(&mut self, block: &[u8]) {
         let mut rest = block;
         while let Some((&byte, after)) = rest.split_first() {
-            if self.in_text && self.depth > 1 && !self.is_escaped {
+            if self.quotes == Quotes::Inside && self.depth > 1 {
                 // Nothing in it counts before the next of these two.
                 let length = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
                 let (inside, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
@@ -125,7 +134,7 @@ impl Scan {
     }
 
     fn byte(&mut self, byte: u8) {
-        if self.in_text {
+        if self.quotes != Quotes::Outside {
             return self.text(byte);
         }
         let is_of_elements = self.in_elements && self.depth == 2;
@@ -134,7 +143,7 @@ impl Scan {
         }
         match byte {
             b'"' => {
-                self.in_text = true;
+                self.quotes = Quotes::Inside;
                 if self.depth == 1 {
                     self.last.clear();
                     self.last.push(byte);
@@ -173,12 +182,11 @@ impl Scan {
         if self.depth <= 1 && self.last.len() <= ITEMS.len().max(16) {
             self.last.push(byte);
         }
-        match byte {
-            _ if self.is_escaped => self.is_escaped = false,
-            b'\\' => self.is_escaped = true,
-            b'"' => self.in_text = false,
-            _ => {}
-        }
+        self.quotes = match (self.quotes, byte) {
+            (Quotes::Inside, b'\\') => Quotes::Escaped,
+            (Quotes::Inside, b'"') => Quotes::Outside,
+            _ => Quotes::Inside,
+        };
     }
 
     fn close(&mut self, is_of_elements: bool) {
@@ -241,7 +249,7 @@ pub(super) fn index(opened: &Opened) -> io::Result<Index> {
             current.end(end, opened, &mut index)?;
         }
     }
-    if scan.is_odd || scan.in_text || scan.current.is_some() {
+    if scan.is_odd || scan.quotes != Quotes::Outside || scan.current.is_some() {
         // No JSON, or values of another kind: whoever reads the file as a whole finds out.
         let whole = Slot { start: 0, end: at, lines: 0, columns: 0, list: None };
         return Ok(Index { slots: vec![whole], lists: Vec::new() });
@@ -301,5 +309,5 @@ pub(super) fn begins_list(block: &[u8]) -> bool {
     scan.take(block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block));
     let first = scan.done.first().map(|(current, _)| current).or(scan.current.as_ref());
     let is_list = |current: &&Current| current.is_typed && !current.slots.is_empty();
-    first.filter(is_list).is_some()
+    first.as_ref().is_some_and(is_list)
 }

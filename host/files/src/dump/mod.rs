@@ -35,6 +35,9 @@ const BATCH: u64 = 256 << 10;
 /// Bytes that are read at a time.
 const BLOCK: u64 = 256 << 10;
 
+/// A slot of more bytes counts as a file of its own against what may be read.
+const SMALL: u64 = 16 << 20;
+
 /// Maximum bytes of a list beside its elements.
 const FRAME: u64 = 1 << 20;
 
@@ -71,7 +74,9 @@ impl Index {
     fn list(&mut self, frame: Option<Typed>, mut slots: Vec<Slot>, whole: Slot) {
         let Some(typed) = frame else { return self.document(whole) };
         let list = Some(self.lists.len());
-        slots.iter_mut().for_each(|slot| slot.list = list);
+        for slot in &mut slots {
+            slot.list = list;
+        }
         self.slots.append(&mut slots);
         self.lists.push(List { typed: Some(typed), whole });
     }
@@ -171,6 +176,10 @@ impl Dump {
     /// Reads a part. An error in it becomes its content.
     #[must_use]
     pub fn read(&self, slot: &Slot, reader: &Reader) -> Part {
+        // What is dropped at once does not count.
+        let free = Reader::new(usize::MAX);
+        let is_small = slot.end.saturating_sub(slot.start) <= SMALL;
+        let reader = if is_small { &free } else { reader };
         let content = match self.opened.part(slot.start..slot.end) {
             Ok(mut bytes) => {
                 if self.is_json && slot.list.is_some() {

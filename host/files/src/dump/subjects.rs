@@ -34,10 +34,12 @@ impl Part {
         let mut all = Subjects::default();
         let count = self.file.documents().map_or(0, crate::content::Documents::len);
         for index in 0..count {
+            let located = Arc::default();
             let object = |pointer: &str| Object {
                 file: self.file.clone(),
                 index,
                 pointer: pointer.to_owned(),
+                located: Arc::clone(&located),
                 written: None,
             };
             self.objects_of(index, &mut |found| match found {
@@ -65,7 +67,8 @@ pub fn live(source: String, found: &Found<'_, '_>, resource: &str) -> Option<Sub
         return None;
     }
     let file = File::part(String::new(), source.clone(), Content::Other, Origin::Nowhere);
-    let object = Object { file: Arc::new(file), index: 0, pointer: String::new(), written: None };
+    let (file, located, pointer) = (Arc::new(file), Arc::default(), String::new());
+    let object = Object { file, index: 0, pointer, located, written: None };
     Some(subject(source, found, object, resource.to_owned()))
 }
 

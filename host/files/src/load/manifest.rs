@@ -1,9 +1,10 @@
 //! Manifests: every object of a file or of the files of a folder, as it will be created.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::content::{Expect, File, has_documents};
+use crate::location::Locator;
 use crate::reviews::{Layout, Object, Request, Subject};
 use crate::{folder, parallel, template, unique};
 use opgate_input::objects::{self, Found};
@@ -94,19 +95,25 @@ pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<
 /// If something in it is not an object.
 pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, String> {
     let document = file.documents().map(|documents| documents.document(index)).unwrap_or_default();
-    let (mut requests, mut wrong) = (Vec::new(), None);
+    let (mut requests, mut wrong, located) = (Vec::new(), None, Arc::default());
     objects::each(document.root(), None, &mut |found| match found {
-        Ok(found) => requests.push(request(file, index, &found)),
+        Ok(found) => requests.push(request(file, index, &located, &found)),
         Err(why) => drop(wrong.get_or_insert(why.to_string())),
     });
     wrong.map_or(Ok(requests), Err)
 }
 
-fn request(file: &Arc<File>, index: usize, found: &Found<'_, '_>) -> Request {
+fn request(
+    file: &Arc<File>,
+    index: usize,
+    located: &Arc<OnceLock<Locator>>,
+    found: &Found<'_, '_>,
+) -> Request {
     let text = |pointer: &str| found.value.get(pointer).and_then(|v| v.text()).unwrap_or_default();
     let (group, version) = found.group_version();
     let is_whole = found.pointer.is_empty();
     let elements = found.pointer.split("/items/").skip(1);
+    let prefix = elements.fold(String::new(), |prefix, index| prefix + ".items[" + index + "]");
     Request {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -118,11 +125,12 @@ fn request(file: &Arc<File>, index: usize, found: &Found<'_, '_>) -> Request {
             file: file.clone(),
             index,
             pointer: found.pointer.to_owned(),
+            located: located.clone(),
             // To find it again would take a pass over the whole list for each of its elements.
             written: (!is_whole).then(|| found.value.raw().into()),
         }),
         old: None,
-        prefix: elements.map(|index| format!(".items[{index}]")).collect(),
+        prefix,
         is_stored: false,
     }
 }

@@ -22,9 +22,9 @@ use opgate_input::read::Reader;
 use opgate_upstream::kinds::plural;
 
 use super::Failure;
-use super::judged::{Findings, Judge, Judged, Progress};
+use super::judged::{Findings, Judge, Judged, Progress, is_exempt};
 use super::report::Unread;
-pub(super) use live::cluster;
+pub(super) use live::{Live, cluster};
 
 /// Maximum number of objects: their results are kept for the report.
 const MOST: usize = 1_000_000;
@@ -60,6 +60,7 @@ fn show(dump: &Dump, slot: &Slot, set: &Set, reader: &Reader) -> Option<usize> {
 struct Found {
     judged: Vec<anyhow::Result<Judged>>,
     leaving: usize,
+    exempt: usize,
     unread: Vec<String>,
 }
 
@@ -77,8 +78,11 @@ pub(super) fn judge(
     let count = AtomicUsize::new(0);
     let one = |dump: &Dump, slot: &Slot| {
         let part = dump.read(slot, reader);
-        let all = part.subjects();
+        let mut all = part.subjects();
+        let count_of_all = all.subjects.len();
+        all.subjects.retain(|subject| !is_exempt(subject));
         let mut found = Found { leaving: all.leaving, unread: all.wrong, ..Found::default() };
+        found.exempt = count_of_all - all.subjects.len();
         found.unread.extend(part.complaint());
         let before = count.fetch_add(all.subjects.len(), Ordering::Relaxed);
         if before < MOST {
@@ -94,6 +98,7 @@ pub(super) fn judge(
         let mut lines = 0;
         for found in parallel::map(dump.slots(), |slot| one(dump, slot)) {
             findings.leaving += found.leaving;
+            findings.exempt += found.exempt;
             for judged in found.judged {
                 findings.take(judged.map_err(Failure::engine)?, *waivers);
             }

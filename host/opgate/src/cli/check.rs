@@ -6,7 +6,7 @@
 //!                         └▶ waivers ─────────────────────────────────────────────────────────────┘
 //! ```
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ levels. docs/check.md has the details.";
 #[command(after_help = NEXT)]
 pub(super) struct Check {
     #[command(flatten)]
-    pub(super) config: ConfigArgs,
+    config: ConfigArgs,
     /// Classify all paths as this [default: each path by its content]
     #[arg(long = "as", value_name = "WHAT")]
     kind: Option<As>,
@@ -62,16 +62,16 @@ pub(super) struct Check {
     kubeconfig: Option<OsString>,
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
-    pub(super) kube_context: Option<String>,
+    kube_context: Option<String>,
     /// Namespace of manifests that name none; with --kubeconfig, the only one whose objects are judged
     #[arg(long, short, value_name = "NAME")]
-    pub(super) namespace: Option<String>,
+    namespace: Option<String>,
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "table")]
-    pub(super) output: Format,
+    output: Format,
     /// Lowest level of the findings to show; has no effect on the exit status
     #[arg(long, value_name = "LEVEL", default_value = "audit")]
-    pub(super) level: Level,
+    level: Level,
     /// Lowest level of a finding for exit status 1 [default: deny, or warn with
     /// check.warningsAsErrors in the configuration]
     #[arg(long, value_name = "LEVEL")]
@@ -82,7 +82,7 @@ pub(super) struct Check {
     /// Show the same warning at every place, where the table shows the first one and counts the rest,
     /// and every finding that is waived
     #[arg(long, short)]
-    pub(super) verbose: bool,
+    verbose: bool,
     #[command(flatten)]
     read: ReadArgs,
     /// Bundles, catalogs, projects, folders with them, files or folders of manifests or of objects of a
@@ -101,12 +101,12 @@ enum FailOn {
 }
 
 /// Time of one call, unless the configuration says otherwise: catalogs are large.
-pub(super) const TIME: Duration = Duration::from_secs(10);
+const TIME: Duration = Duration::from_secs(10);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         if let Some(kubeconfig) = &self.kubeconfig {
-            return audit::cluster(&self, kubeconfig);
+            return self.cluster(kubeconfig);
         }
         let Self { config, kind, since, context, output, level, .. } = &self;
         if since.is_some() && self.paths.len() != 1 {
@@ -149,8 +149,21 @@ impl Check {
         findings.end()
     }
 
+    /// Judges a running cluster.
+    fn cluster(&self, kubeconfig: &OsStr) -> Result<Outcome, Failure> {
+        let mut configuration = self.config.configuration()?;
+        configuration.for_files(TIME, parallel::workers().max(4));
+        let set = self.config.complete_set_of(&configuration, Source::Listed)?;
+        let Self { output, verbose, level, .. } = self;
+        let report = Report::start(*output, *verbose, *level, &configuration, &set);
+        let findings = Findings::new(report, Vec::new(), self.fails(&configuration));
+        let context = self.kube_context.as_deref();
+        let live = audit::Live { kubeconfig, context, namespace: self.namespace.as_deref() };
+        audit::cluster(&live, &set, findings)
+    }
+
     /// Whether a warning keeps the check from passing.
-    pub(super) fn fails(&self, configuration: &Configuration) -> bool {
+    fn fails(&self, configuration: &Configuration) -> bool {
         self.fail_on.map_or(configuration.warnings_as_errors, |least| least == FailOn::Warn)
     }
 }

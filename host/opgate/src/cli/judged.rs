@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::checked::{Checked, Report};
+use super::manifests::SYSTEM_NAMESPACE;
 use super::report::Unread;
 use super::stdin::Stdin;
 use super::{Failure, Outcome, waived};
@@ -90,6 +91,8 @@ pub(super) struct Findings<'s> {
     pub(super) unread: Vec<Unread>,
     /// Objects of a cluster that are on their way out, which are not judged.
     pub(super) leaving: usize,
+    /// Objects about which no webhook is asked.
+    pub(super) exempt: usize,
     is_audit: bool,
     outcome: Outcome,
     left_out: BTreeMap<&'static str, BTreeSet<String>>,
@@ -110,6 +113,7 @@ impl<'s> Findings<'s> {
             stdin: None,
             unread: Vec::new(),
             leaving: 0,
+            exempt: 0,
             is_audit: false,
             outcome: Outcome::Ok,
             left_out: BTreeMap::new(),
@@ -170,6 +174,13 @@ impl<'s> Findings<'s> {
             let objects = self.leaving;
             tracing::warn!(objects, "not judged: they are being deleted or replaced");
         }
+        if self.exempt > 0 {
+            let objects = self.exempt;
+            tracing::warn!(
+                objects,
+                "not judged: they are in {SYSTEM_NAMESPACE}, about which no webhook is asked"
+            );
+        }
         for (why, rules) in self.left_out {
             let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
             if self.is_audit {
@@ -185,6 +196,15 @@ impl<'s> Findings<'s> {
             other => other.map(|()| outcome).map_err(Failure::from),
         }
     }
+}
+
+/// Whether no webhook is asked about an object of a cluster: `opgate manifests webhook` exempts the namespace
+/// that the cluster itself needs.
+pub(super) fn is_exempt(subject: &Subject) -> bool {
+    let is_it = |text: &String| text == SYSTEM_NAMESPACE;
+    let is_namespace =
+        subject.kind == "Namespace" && subject.requests.iter().all(|r| r.group.is_empty());
+    subject.namespace.as_ref().is_some_and(is_it) || is_namespace && is_it(&subject.name)
 }
 
 /// How far the work is, for people who wait.

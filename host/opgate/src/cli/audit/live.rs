@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use opgate_admission::cluster::{Connection, Group, Served, Source};
+use opgate_admission::cluster::{Connection, Group, Served};
 use opgate_admission::policy::{MatchRule, Set};
 use opgate_admission::review::Operation;
 use opgate_document::Document;
@@ -20,42 +20,52 @@ use opgate_input::objects::{self, Typed};
 use opgate_text::one_line;
 
 use super::MOST;
-use crate::cli::check::{Check, TIME};
-use crate::cli::checked::Report;
-use crate::cli::judged::{Findings, Judge, Judged};
+use crate::cli::judged::{Findings, Judge, Judged, is_exempt};
 use crate::cli::report::Unread;
 use crate::cli::{Failure, Outcome};
 
 /// Bytes of objects that are judged at a time.
 const BATCH: usize = 1 << 20;
 
+/// A running cluster, and how it is judged.
+pub(in crate::cli) struct Live<'l> {
+    /// Kubeconfigs with `:` between them; empty for those that `kubectl` reads.
+    pub(in crate::cli) kubeconfig: &'l OsStr,
+    /// One of their contexts.
+    pub(in crate::cli) context: Option<&'l str>,
+    /// The only namespace whose objects are judged.
+    pub(in crate::cli) namespace: Option<&'l str>,
+}
+
 /// Judges a running cluster.
 ///
 /// # Errors
 /// If there is no connection, or the engine fails.
-pub(in crate::cli) fn cluster(check: &Check, kubeconfig: &OsStr) -> Result<Outcome, Failure> {
-    let mut configuration = check.config.configuration()?;
-    configuration.for_files(TIME, parallel::workers().max(4));
-    let set = check.config.complete_set_of(&configuration, Source::Listed)?;
-    let report = Report::start(check.output, check.verbose, check.level, &configuration, &set);
-    let mut findings = Findings::new(report, Vec::new(), check.fails(&configuration));
+pub(in crate::cli) fn cluster(
+    live: &Live<'_>,
+    set: &Set,
+    mut findings: Findings<'_>,
+) -> Result<Outcome, Failure> {
     findings.is_audit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let paths = paths(kubeconfig)?;
-        let connection = Connection::kubeconfig(&paths, check.kube_context.as_deref());
+        let paths = paths(live.kubeconfig)?;
+        let connection = Connection::kubeconfig(&paths, live.context);
         let connection = connection.await.map_err(Failure::usage)?;
         let unreachable = |why: String| Failure::usage(anyhow::anyhow!("the cluster: {why}"));
         let groups = connection.groups().await.map_err(unreachable)?;
-        let (served, unknown) = served(&connection, &set, groups).await;
+        let (served, unknown) = served(&connection, set, groups).await;
         for why in unknown {
             findings.unread.push(Unread { source: why.clone(), line: why });
         }
-        for (resource, why) in connection.fill(set.cluster()).await {
-            findings.unread.push(missed(&resource.to_string(), &why));
+        let failed = connection.fill(set.cluster()).await;
+        for (resource, why) in &failed {
+            findings.unread.push(missed(&resource.to_string(), why));
         }
-        for served in served {
-            judge(&connection, &set, &served, check.namespace.as_deref(), &mut findings).await?;
+        // What cannot be listed once cannot be listed twice.
+        let is_listed = |served: &Served| failed.iter().all(|(of, _)| *of != served.resource);
+        for served in served.into_iter().filter(is_listed) {
+            judge(&connection, set, &served, live.namespace, &mut findings).await?;
         }
         Ok::<_, Failure>(())
     })?;
@@ -196,16 +206,25 @@ impl Batch<'_, '_> {
         let documents = std::mem::take(&mut self.documents);
         for found in parallel::map(&documents, |document| one(set, served, document)) {
             match found {
-                Ok(Some(judged)) => self.findings.take(judged, None),
-                Ok(None) => self.findings.leaving += 1,
+                Ok(One::Judged(judged)) => self.findings.take(*judged, None),
+                Ok(One::Leaving) => self.findings.leaving += 1,
+                Ok(One::Exempt) => self.findings.exempt += 1,
                 Err(error) => drop(self.failed.get_or_insert(error)),
             }
         }
     }
 }
 
-/// What is said about an object; none if it is on its way out.
-fn one(set: &Set, served: &Served, document: &Document) -> anyhow::Result<Option<Judged>> {
+/// What becomes of an object.
+enum One {
+    Judged(Box<Judged>),
+    /// It is on its way out.
+    Leaving,
+    /// No webhook is asked about it.
+    Exempt,
+}
+
+fn one(set: &Set, served: &Served, document: &Document) -> anyhow::Result<One> {
     let Served { resource, kind, .. } = served;
     let api_version = match resource.group.as_str() {
         "" => resource.version.clone(),
@@ -223,6 +242,9 @@ fn one(set: &Set, served: &Served, document: &Document) -> anyhow::Result<Option
         };
         subject = dump::live(one_line(&name, 512), &found, &resource.resource);
     });
-    let judge = Judge::new(set)?;
-    subject.map(|subject| judge.judge(&subject)).transpose()
+    match subject {
+        None => Ok(One::Leaving),
+        Some(subject) if is_exempt(&subject) => Ok(One::Exempt),
+        Some(subject) => Ok(One::Judged(Box::new(Judge::new(set)?.judge(&subject)?))),
+    }
 }

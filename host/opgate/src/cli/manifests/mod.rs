@@ -44,7 +44,7 @@ use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster;
 
 /// Must work whatever opgate does: without it nothing in the cluster recovers.
-const SYSTEM_NAMESPACE: &str = "kube-system";
+pub(super) const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Arguments of `opgate manifests`.
 #[derive(Debug, Args)]
