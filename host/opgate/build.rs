@@ -1,8 +1,9 @@
 //! Builds the built-in policies and compiles them to native code, both embedded in the host.
 //!
-//! For each policy there are two files: the component, which is what the policy is (its digest is
-//! that of this file, and a host with other settings compiles it anew), and the image, which is
-//! what wasmtime made of it. The list of them is generated as `builtin.rs`.
+//! For each policy there are three files: the component, which is what the policy is (its digest is
+//! that of this file, and a host with other settings compiles it anew), the same deflated, which is
+//! what the host carries, and the image, which is what wasmtime made of it. The list of them is
+//! generated as `builtin.rs`.
 
 #[path = "../engine/src/settings.rs"]
 mod settings;
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use aws_lc_rs::digest::{SHA256, digest as hash};
+use miniz_oxide::deflate::compress_to_vec;
 use opgate_pack::{Guest, components};
 use opgate_unsafe::Image;
 
@@ -36,8 +38,12 @@ const POLICIES: [&str; 15] = [
     "file-based-catalog",
 ];
 
+/// Of compression. What is above takes much longer for a hundredth less.
+const LEVEL: u8 = 9;
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    fold_identical_code();
     println!("cargo::rerun-if-changed=../engine/src/settings.rs");
     let target = env::var("TARGET")?;
     let engine = wasmtime::Engine::new(&settings::config(&target, true)?)?;
@@ -57,17 +63,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     for policy in POLICIES {
         for (_, component) in components(Guest::Package(&format!("opgate-{policy}")))? {
             let wasm = out.join(format!("{policy}.wasm"));
-            let image = out.join(format!("{policy}.image"));
-            // The component is written last: it says of what the image was made.
-            if !kept || !image.is_file() || fs::read(&wasm).ok().as_ref() != Some(&component) {
+            let (deflated, image) =
+                (out.join(format!("{policy}.deflated")), out.join(format!("{policy}.image")));
+            let is_there = kept && image.is_file() && deflated.is_file();
+            // The component is written last: it says of what the others were made.
+            if !is_there || fs::read(&wasm).ok().as_ref() != Some(&component) {
                 fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
+                fs::write(&deflated, compress_to_vec(&component, LEVEL))?;
                 fs::write(&wasm, &component)?;
             }
             let digest = digest(&component);
-            let (wasm, image) = (wasm.display(), image.display());
+            let (deflated, image) = (deflated.display(), image.display());
             writeln!(
                 list,
-                "    Builtin {{ name: \"{policy}\", digest: \"{digest}\", component: include_bytes!(r\"{wasm}\"), image: opgate_unsafe::embedded_image!(r\"{image}\") }},"
+                "    Builtin {{ name: \"{policy}\", digest: \"{digest}\", deflated: include_bytes!(r\"{deflated}\"), image: opgate_unsafe::embedded_image!(r\"{image}\") }},"
             )?;
         }
     }
@@ -75,6 +84,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     list.push_str("]\n");
     fs::write(out.join("builtin.rs"), list)?;
     Ok(())
+}
+
+/// Has the linker keep one of several functions with the same code, of which generic ones leave many:
+/// a fortieth of the program. Nothing here compares functions by their addresses. Only LLD does it, which
+/// is what the compiler comes with on this target.
+fn fold_identical_code() {
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
+    let has_own_linker = env::var_os("RUSTC_LINKER").is_some()
+        || env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("link"));
+    if is("TARGET", "x86_64-unknown-linux-gnu") && is("PROFILE", "release") && !has_own_linker {
+        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+    }
 }
 
 /// `sha256:…` of a component, as the engine has it of others.

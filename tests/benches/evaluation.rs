@@ -194,7 +194,7 @@ fn bare_policy() -> (wasmtime::Engine, bare::ClusterPolicyPre<State>) {
     let mut config = Config::new();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     let engine = wasmtime::Engine::new(&config).unwrap();
-    let component = Component::new(&engine, BUILTINS[0].component).unwrap();
+    let component = Component::new(&engine, BUILTINS[0].component()).unwrap();
     let mut linker = Linker::new(&engine);
     bare::ClusterPolicy::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state).unwrap();
     let pre = bare::ClusterPolicyPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
@@ -213,7 +213,7 @@ fn benchmarks(c: &mut Criterion) {
     let pool = Pool { instances: 8, memory: 32 << 20 };
     let engine = Arc::new(Engine::start(pool, None).unwrap());
     let builtin = &BUILTINS[0];
-    let module = engine.load_builtin(builtin.component, builtin.digest, &builtin.image).unwrap();
+    let module = engine.load_builtin(|| builtin.component(), builtin.digest, &builtin.image).unwrap();
     let (bare_engine, bare) = bare_policy();
     let settings = Arc::new(Document::parse("{}").unwrap());
     for (what, file) in [("label", "008"), ("tag", "007")] {

@@ -56,7 +56,7 @@ static POLICIES: LazyLock<Vec<Loaded>> = LazyLock::new(|| {
     let load = |policy: &'static Policy| {
         let builtin = BUILTINS.iter().find(|builtin| builtin.name == policy.name).unwrap();
         let module =
-            engine.load_builtin(builtin.component, builtin.digest, &builtin.image).unwrap();
+            engine.load_builtin(|| builtin.component(), builtin.digest, &builtin.image).unwrap();
         Loaded { policy, module, settings: Arc::new(Document::parse("{}").unwrap()) }
     };
     policies.into_iter().map(load).collect()

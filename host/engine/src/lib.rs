@@ -191,7 +191,7 @@ impl Engine {
     /// As for [`Engine::load`]. A test makes sure that there are none.
     pub fn load_builtin(
         self: &Arc<Self>,
-        component: &[u8],
+        component: impl FnOnce() -> Vec<u8>,
         digest: &str,
         image: &Image,
     ) -> Result<Module, LoadError> {
@@ -199,7 +199,7 @@ impl Engine {
             Ok(loaded) => self.link(&loaded, digest.to_owned()),
             Err(error) => {
                 tracing::debug!(%error, "the embedded image does not fit; compiling");
-                self.load(component, true)
+                self.load(&component(), true)
             }
         }
     }

@@ -29,6 +29,9 @@ pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     config.wasm_backtrace_max_frames(None);
     // Only backtraces need it, and it is a tenth of an image.
     config.generate_address_map(false);
+    // Nothing unwinds through a guest: host functions that panic are caught before, and traps do not
+    // unwind.
+    config.native_unwind_info(false);
     // The same bits for the same input, also for floating point.
     config.cranelift_nan_canonicalization(true);
     if !roomy {

@@ -310,7 +310,7 @@ impl Configuration {
         match module {
             ModuleSource::Builtin(name) => {
                 let builtin = self.builtins.iter().find(|builtin| builtin.name == name);
-                Ok(builtin.map(|builtin| docs(builtin.component)).unwrap_or_default())
+                Ok(builtin.map(|builtin| docs(&builtin.component())).unwrap_or_default())
             }
             ModuleSource::File(path) => {
                 let bytes = super::load::read(path);

@@ -196,7 +196,8 @@ fn open(
         ModuleSource::Builtin(name) => {
             let found = configuration.builtins.iter().find(|b| b.name == name);
             let builtin = found.ok_or_else(|| format!("there is no built-in policy {name:?}"))?;
-            let Builtin { component, digest, image, .. } = builtin;
+            let Builtin { digest, image, .. } = builtin;
+            let component = || builtin.component();
             engine.load_builtin(component, digest, image).map_err(|e| e.to_string())
         }
         ModuleSource::File(path) => {

@@ -1,4 +1,4 @@
-//! What a decision takes of the memory of its request, and when.
+//! What the host carries; and what a decision takes of the memory of its request, and when.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -82,6 +82,18 @@ async fn decide(set: &Set, text: &Arc<Text>, notes: &Notes<'_>) -> Result<Decisi
     let review = Review::read(text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     set.decide(&review, Some("constraint-limits"), deadline, notes).await
+}
+
+/// What the host carries is what the digest names, and what the build compiled.
+#[test]
+fn components_are_carried_whole() {
+    for builtin in BUILTINS {
+        let component = builtin.component();
+        let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &component);
+        let hex: Vec<_> = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(builtin.digest, format!("sha256:{}", hex.concat()), "{}", builtin.name);
+        assert!(builtin.deflated.len() * 2 < component.len(), "{}", builtin.name);
+    }
 }
 
 #[tokio::test]
