@@ -3,7 +3,7 @@
 //! A line inside a function goes alone, if its brackets are closed on it, or together with all lines up
 //! to the one that closes them: `if … {` goes with its block. Lines that only close something, or
 //! that continue (`} else {`), are no mutations. Tests, declarations of rules, tables and comments are
-//! not looked at.
+//! not looked at, nor is an early end where a rule is off: it spares work, and changes nothing.
 
 use std::ops::RangeInclusive;
 
@@ -22,8 +22,14 @@ pub(crate) fn candidates(source: &str) -> Vec<RangeInclusive<usize>> {
         }
         if is_function(text) {
             let Some((open, end)) = body(&lines, index) else { break };
-            for inside in open + 1..end {
+            let mut inside = open + 1;
+            while inside < end {
+                if let Some(last) = spares_work(&lines, inside) {
+                    inside = last + 1;
+                    continue;
+                }
                 found.extend(statement(&lines, inside, end));
+                inside += 1;
             }
             index = end;
         }
@@ -85,6 +91,19 @@ fn body(lines: &[&str], start: usize) -> Option<(usize, usize)> {
     let open = lines.get(start..=end)?.iter().position(opens);
     // A function on one line has no lines to delete.
     Some(open.map_or((end, end), |open| (start + open, end)))
+}
+
+/// The last line of `if !report.is_on(&RULE) { return; }`.
+fn spares_work(lines: &[&str], start: usize) -> Option<usize> {
+    let last = closing(lines, start)?;
+    let head = lines.get(start)?.trim();
+    let rest = lines.get(start + 1..=last)?;
+    let ends = |line: &&str| line.trim().starts_with("return");
+    let asks = |line: &&str| line.contains(".is_on(");
+    let is_it = head.starts_with("if ") && (asks(&head) || rest.iter().any(asks));
+    let inner = rest.iter().rev().nth(1)?;
+    let is_short = rest.iter().filter(|line| line.trim().ends_with(';')).count() == 1;
+    (is_it && is_short && ends(inner)).then_some(last)
 }
 
 fn statement(lines: &[&str], start: usize, end: usize) -> Option<RangeInclusive<usize>> {
@@ -179,6 +198,9 @@ pub(crate) fn judge(
         report.add(1);
     } else if name == "x" {
         return true;
+    }
+    if name.is_empty() || !report.is_on(&A_01) {
+        return false;
     }
     let found = list
         .iter()
