@@ -213,7 +213,8 @@ fn benchmarks(c: &mut Criterion) {
     let pool = Pool { instances: 8, memory: 32 << 20 };
     let engine = Arc::new(Engine::start(pool, None).unwrap());
     let builtin = &BUILTINS[0];
-    let module = engine.load_builtin(|| builtin.component(), builtin.digest, &builtin.image).unwrap();
+    let module =
+        engine.load_builtin(|| builtin.component(), builtin.digest, &builtin.image).unwrap();
     let (bare_engine, bare) = bare_policy();
     let settings = Arc::new(Document::parse("{}").unwrap());
     for (what, file) in [("label", "008"), ("tag", "007")] {
