@@ -300,7 +300,7 @@ pub struct Cluster {
     /// All objects, whole, each with its plural.
     pub(crate) whole: Vec<(String, Document)>,
     /// Why samples have no answer, for tests.
-    pub(crate) refusal: Option<crate::SampleError>,
+    pub(crate) refusal: Option<wit::ReadError>,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -346,12 +346,6 @@ impl Cluster {
         };
         let kinds = reads.iter().map(watched).collect();
         Self { kinds, whole: Vec::new(), refusal: None }
-    }
-
-    /// Answers every [`sample`](crate::sample()) with an error, as for a server without the permission.
-    #[must_use]
-    pub fn refusing_samples(self, why: crate::SampleError) -> Self {
-        Self { refusal: Some(why), ..self }
     }
 
     /// Adds or replaces an object of a resource. Reads have it if the policy declares them, samples

@@ -71,6 +71,20 @@ pub fn sample(resource: &GroupVersionResource, limit: u32) -> Result<Sample, Sam
     })
 }
 
+#[cfg(not(target_arch = "wasm32"))]
+impl crate::cluster::Cluster {
+    /// Answers every [`sample`] with an error, as for a server without the permission.
+    #[must_use]
+    pub fn refusing_samples(mut self, why: SampleError) -> Self {
+        self.refusal = Some(match why {
+            SampleError::Absent => wit::ReadError::Absent(String::new()),
+            SampleError::NotGranted(why) => wit::ReadError::NotGranted(why),
+            SampleError::Unavailable(why) => wit::ReadError::Unavailable(why),
+        });
+        self
+    }
+}
+
 #[cfg(target_arch = "wasm32")]
 mod host {
     use super::{GroupVersionResource, Sample, wit};
@@ -86,7 +100,7 @@ mod host {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod host {
-    use super::{Document, GroupVersionResource, Sample, SampleError, wit};
+    use super::{Document, GroupVersionResource, Sample, wit};
     use crate::cluster::host::CLUSTER;
 
     pub(super) fn sample(
@@ -97,13 +111,8 @@ mod host {
             let Some(cluster) = cluster else {
                 return Err(wit::ReadError::Absent("there is no cluster".to_owned()));
             };
-            match cluster.refusal.clone() {
-                None => {}
-                Some(SampleError::Absent) => return Err(wit::ReadError::Absent(String::new())),
-                Some(SampleError::NotGranted(why)) => return Err(wit::ReadError::NotGranted(why)),
-                Some(SampleError::Unavailable(why)) => {
-                    return Err(wit::ReadError::Unavailable(why));
-                }
+            if let Some(why) = cluster.refusal.clone() {
+                return Err(why);
             }
             let is_asked = |(plural, object): &&(String, Document)| {
                 let written = object.text_or_empty("/apiVersion");
