@@ -23,6 +23,7 @@ use super::reservations::{Reservations, is_newer};
 use super::{Options, Reading, Source};
 
 pub use reserving::Counters;
+pub(super) use standing::Refused;
 use standing::State;
 pub use standing::{Standing, Status};
 
@@ -48,8 +49,7 @@ impl Kind {
             absent: false,
             polled: reading.resource.is_server_version(),
             unavailable: false,
-            forbidden: false,
-            down: false,
+            refused: Refused::No,
             lists: 0,
             contact: Instant::now(),
             failing: None,

@@ -18,7 +18,7 @@ use kube::core::Request;
 use kube::core::params::WatchParams;
 use tokio::time::Instant;
 
-use super::kind::{poll_time, watch_time};
+use super::kind::{Refused, poll_time, watch_time};
 use super::pages::LARGEST_OBJECT;
 use super::requests::{Server, label_selector, no_answer, path};
 use super::wire::{Trouble, event};
@@ -153,7 +153,11 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
         && waits.outages.saturating_add(1) >= ABSENCES
         && server.is_down_behind(kind.resource()).await;
     let wait = failed(kind, waits, &trouble);
-    kind.refused(matches!(trouble, Trouble::Forbidden(_)), is_down);
+    kind.refused(match trouble {
+        Trouble::Forbidden(_) => Refused::Forbidden,
+        _ if is_down => Refused::Down,
+        _ => Refused::No,
+    });
     wait
 }
 

@@ -24,6 +24,8 @@ use opgate_upstream::go::base64;
 /// Members of a Secret that are shown as they are.
 const SHOWN: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
 
+const METADATA: &str = "metadata";
+
 /// Values by name, in base64 and not.
 const DATA: &str = "data";
 const STRING_DATA: &str = "stringData";
@@ -56,35 +58,15 @@ pub(super) fn shown(secret: &Document) -> Document {
 }
 
 fn write(secret: Value<'_>, account: Option<&Arc<Account>>, json: &mut String) {
-    let members = |name: &str, member: Value<'_>, json: &mut String| match name {
-        DATA => {
-            object(member, json, |name, value, json| {
-                put(&value_shown(name, value, true, account), json);
-            });
-            true
-        }
-        STRING_DATA => {
-            object(member, json, |name, value, json| {
-                put(&value_shown(name, value, false, account), json);
-            });
-            true
-        }
-        "metadata" => {
-            metadata(member, json);
-            true
-        }
-        _ => false,
-    };
-    object_of(
-        secret,
-        json,
-        |name| SHOWN.contains(&name) || [DATA, STRING_DATA, "metadata"].contains(&name),
-        |name, member, json| {
-            if !members(name, member, json) {
-                json.push_str(&member.raw());
-            }
-        },
-    );
+    let is_kept =
+        |name: &str| SHOWN.contains(&name) || [METADATA, DATA, STRING_DATA].contains(&name);
+    object_of(secret, json, is_kept, |name, member, json| match name {
+        METADATA => metadata(member, json),
+        DATA | STRING_DATA => object(member, json, |key, value, json| {
+            put(value_shown(key, value, name == DATA, account).as_deref(), json);
+        }),
+        _ => json.push_str(&member.raw()),
+    });
 }
 
 /// All but what repeats the object.
@@ -130,7 +112,7 @@ fn object_of<'v>(
         if index > 0 {
             json.push(',');
         }
-        put(&Some(name.to_owned()), json);
+        put(Some(name), json);
         json.push(':');
         each(name, member, json);
     }
@@ -138,9 +120,9 @@ fn object_of<'v>(
 }
 
 /// Writes a text, or something that is none.
-fn put(text: &Option<String>, json: &mut String) {
+fn put(text: Option<&str>, json: &mut String) {
     match text {
-        Some(text) => json.push_str(&serde_json::Value::from(text.as_str()).to_string()),
+        Some(text) => json.push_str(&serde_json::Value::from(text).to_string()),
         None => json.push_str("null"),
     }
 }

@@ -74,6 +74,17 @@ pub struct Status {
     pub error: Option<String>,
 }
 
+/// Why a list failed, if policies can do without the resource for that reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cluster) enum Refused {
+    /// It did not, or for another reason.
+    No,
+    /// The API server does not permit to read it.
+    Forbidden,
+    /// Another server behind the API server serves it, and is down.
+    Down,
+}
+
 /// The state of the view of a resource, with times.
 #[derive(Debug)]
 pub(super) struct State {
@@ -87,10 +98,8 @@ pub(super) struct State {
     pub(super) polled: bool,
     /// The API server cannot serve it now.
     pub(super) unavailable: bool,
-    /// The API server does not permit to read it.
-    pub(super) forbidden: bool,
-    /// Another server behind the API server serves it, and is down.
-    pub(super) down: bool,
+    /// What the last list found.
+    pub(super) refused: Refused,
     /// The number of lists.
     pub(super) lists: u64,
     /// The time of the last decoded message of the API server: a list, an event, a bookmark.
@@ -107,7 +116,8 @@ impl State {
         self.contact = at;
         self.failing = None;
         self.error = None;
-        (self.unavailable, self.forbidden, self.down) = (false, false, false);
+        self.unavailable = false;
+        self.refused = Refused::No;
         if is_event {
             self.last_event = Some(SystemTime::now());
         }
@@ -170,15 +180,13 @@ impl Kind {
     /// Whether nothing waits for the resource: it was seen, or cannot be.
     pub(in crate::cluster) fn is_known(&self) -> bool {
         let state = self.state.read();
-        let is_left_out = self.is_optional() && state.forbidden;
+        let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
         state.synced.is_some() || state.unavailable || is_left_out
     }
 
     /// Records why the last list failed.
-    pub(in crate::cluster) fn refused(&self, forbidden: bool, down: bool) {
-        let mut state = self.state.write();
-        (state.forbidden, state.down) = (forbidden, down);
-        drop(state);
+    pub(in crate::cluster) fn refused(&self, refused: Refused) {
+        self.state.write().refused = refused;
         self.settled().notify_waiters();
     }
 
@@ -186,8 +194,8 @@ impl Kind {
     /// nobody can read it while the server that serves it is down.
     pub(in crate::cluster) fn refusal(&self) -> Option<ReadError> {
         let state = self.state.read();
-        let is_left_out = self.is_optional() && state.forbidden;
-        if !is_left_out && !state.down {
+        let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
+        if !is_left_out && state.refused != Refused::Down {
             return None;
         }
         let why = format!("{} {}", self.resource(), state.why_not_current(&self.options)?);
