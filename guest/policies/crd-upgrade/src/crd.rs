@@ -110,10 +110,11 @@ impl<'d> Crd<'d> {
         {
             versions.push(Version { name, served: true, storage: true, place: Place::Single });
         }
-        let name = |at: &usize| versions.get(*at).map(|version| version.name.as_str());
-        let mut order: Vec<usize> = (0..versions.len()).collect();
-        order.sort_by(|left, right| name(left).cmp(&name(right)));
-        order.dedup_by(|later, first| name(later) == name(first));
+        let named = versions.iter().enumerate().map(|(at, version)| (&*version.name, at));
+        let mut named: Vec<(&str, usize)> = named.collect();
+        named.sort_unstable();
+        named.dedup_by(|(later, _), (first, _)| later == first);
+        let order = named.into_iter().map(|(_, at)| at).collect();
         Self { document, versions, order, is_mapping, is_v1beta1 }
     }
 

@@ -57,16 +57,16 @@ opgate_sdk::policy! {
 fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(document) = review.subject() else { return };
     let crd = Crd::of(document);
+    let old = review.updates_from().map(Crd::of);
     header::judge(review, document, report);
-    versions::judge(review, &crd, review.spares().map(Crd::of).as_ref(), report);
+    versions::judge(review, &crd, old.as_ref().filter(|_| review.spares().is_some()), report);
     conversion::judge(review, &crd, report);
     access::judge(review, report);
     let mut work = Work::default();
-    if let Some(old) = review.updates_from() {
-        let old = Crd::of(old);
-        removal::judge(review, &crd, &old, report);
-        existing::judge(review, &crd, &old, &mut work, report);
+    if let Some(old) = &old {
+        removal::judge(review, &crd, old, report);
+        existing::judge(review, &crd, old, &mut work, report);
     }
-    rukpak::judge(review, &crd, &mut work, report);
+    rukpak::judge(review, &crd, old.as_ref(), &mut work, report);
     safety::judge(review, report);
 }

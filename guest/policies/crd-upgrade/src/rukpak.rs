@@ -68,22 +68,25 @@ rule! {
     }
 }
 
-pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, work: &mut Work, report: &mut Report<'_>) {
+pub(crate) fn judge(
+    review: &Review<'_>,
+    crd: &Crd<'_>,
+    old: Option<&Crd<'_>>,
+    work: &mut Work,
+    report: &mut Report<'_>,
+) {
     let is_owned = |crd: &Document| crd.text_or_empty(OWNER_KIND) == "BundleDeployment";
     let annotation = format!("/metadata/annotations/{}", opgate_sdk::escape(ANNOTATION));
-    if !(is_owned(crd.document) || review.updates_from().is_some_and(is_owned))
+    if !(is_owned(crd.document) || old.is_some_and(|old| is_owned(old.document)))
         || crd.document.text_or_empty(&annotation) == "false"
         || !report.is_on(&CRD_17)
     {
         return;
     }
-    let found = match review.updates_from() {
-        Some(old) => {
-            let old = Crd::of(old);
-            removed(crd, &old)
-                .or_else(|| broken(review, crd, &old, work, report))
-                .or_else(|| lost(crd, &old))
-        }
+    let found = match old {
+        Some(old) => removed(crd, old)
+            .or_else(|| broken(review, crd, old, work, report))
+            .or_else(|| lost(crd, old)),
         // Nobody knows the cluster for which a file is.
         None if review.is_of_a_file() => return,
         None => {

@@ -1,6 +1,13 @@
 //! What the policy answers: the cases of its rules, and what no case can show.
 
+use std::sync::LazyLock;
+
+use opgate_cases::Case;
+use opgate_cases::native::verdict;
 use opgate_crd_upgrade::POLICY;
+use opgate_sdk::cluster::Cluster;
+use opgate_sdk::{Operation, Parts, Report, Request, Review, SampleError};
+use serde_json::json;
 
 opgate_cases::tests!(POLICY);
 
@@ -59,4 +66,120 @@ const WORDS: [&str; 48] = [
 #[test]
 fn any_value_in_any_place_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
+}
+
+static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
+
+#[expect(clippy::expect_used, reason = "a test without its case fails")]
+fn case(rule: &str, name: &str) -> Case {
+    let found = CASES.iter().find(|case| case.rule == rule && case.name == name);
+    found.expect("a case of this name").clone()
+}
+
+/// Why a rule was not evaluated, or only in part.
+fn reason(case: &Case, rule: &str) -> Option<String> {
+    let skipped = verdict(&POLICY, case).skipped;
+    skipped.into_iter().find(|skipped| skipped.rule == rule).map(|skipped| skipped.reason)
+}
+
+#[test]
+fn the_answer_says_how_many_objects_were_looked_at() {
+    for rule in ["CRD-11", "CRD-17"] {
+        let more = case(rule, "more objects than are looked at");
+        let expected = "in part: 1 objects were looked at, there are more";
+        assert_eq!(reason(&more, rule).as_deref(), Some(expected));
+        let mut absent = case(rule, "there is no cluster to ask");
+        absent.settings["crd"]["validateExisting"] = json!("all");
+        let expected = "the cluster's custom resources are not available";
+        assert_eq!(reason(&absent, rule).as_deref(), Some(expected));
+    }
+}
+
+/// Objects that take too long are not looked at, and the answer says so.
+#[test]
+fn work_has_a_limit() {
+    let mut slow = case("CRD-11", "there are no objects");
+    let list = json!({"type": "array", "items": {"type": "integer"}});
+    let object = slow.object.as_mut().expect("an object");
+    object["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"l": list});
+    for name in ["a", "b", "c", "d", "e"] {
+        slow.cluster.as_mut().expect("a cluster").push(json!({
+            "apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": name},
+            "l": vec![1; 100_000],
+        }));
+    }
+    let expected = "in part: 3 objects were looked at, more would take too long";
+    assert_eq!(reason(&slow, "CRD-11").as_deref(), Some(expected));
+    assert!(verdict(&POLICY, &slow).violations.iter().all(|found| found.rule != "CRD-11"));
+}
+
+/// So many versions are valid JSON. Their schemas are not compared.
+#[test]
+fn very_many_versions_are_not_compared() {
+    let mut many = case("CRD-11", "there are no objects");
+    let version = json!({"name": "v", "served": true, "storage": false, "schema": {}});
+    let versions = || json!(vec![version.clone(); 20_000]);
+    many.object.as_mut().expect("an object")["spec"]["versions"] = versions();
+    many.old.as_mut().expect("an object")["spec"]["versions"] = versions();
+    let expected = "the CRD has too many versions to compare them";
+    assert_eq!(reason(&many, "CRD-11").as_deref(), Some(expected));
+}
+
+/// Each version takes a list of the API server.
+#[test]
+fn objects_of_some_versions_are_listed() {
+    let mut several = case("CRD-11", "there are no objects");
+    let versions = |maximum: u32| {
+        let version = |n: u32| {
+            json!({"name": format!("v{n}"), "served": true, "storage": n == 0,
+                "schema": {"openAPIV3Schema": {"maxProperties": maximum}}})
+        };
+        json!((0..9).map(version).collect::<Vec<_>>())
+    };
+    several.object.as_mut().expect("an object")["spec"]["versions"] = versions(2);
+    several.old.as_mut().expect("an object")["spec"]["versions"] = versions(3);
+    let expected = "in part: objects of 8 versions were looked at, there are more versions";
+    assert_eq!(reason(&several, "CRD-11").as_deref(), Some(expected));
+}
+
+/// What is too deep to be read, as a schema and as an object.
+#[test]
+fn what_is_too_deep_is_not_evaluated() {
+    let deep = (0..200).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
+    let mut schema = case("CRD-11", "there are no objects");
+    schema.object.as_mut().expect("an object")["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+        deep.clone();
+    let expected = "in part: the schema is too large or too deep";
+    assert_eq!(reason(&schema, "CRD-11").as_deref(), Some(expected));
+    let mut object = case("CRD-11", "there are no objects");
+    object.cluster.as_mut().expect("a cluster").push(json!({
+        "apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "a"},
+        "spec": deep,
+    }));
+    let expected = "in part: an object is too large or too deep";
+    assert_eq!(reason(&object, "CRD-11").as_deref(), Some(expected));
+}
+
+/// Objects that nobody may list.
+#[test]
+fn a_missing_right_is_the_reason() {
+    let case = case("CRD-11", "all CRDs");
+    let document = |value: &serde_json::Value| {
+        opgate_sdk::Document::parse(&value.to_string()).expect("a document")
+    };
+    let (new, old) = (case.object.as_ref().map(document), case.old.as_ref().map(document));
+    let settings = document(&case.settings);
+    let parts = Parts { operation: Operation::Update, ..Parts::default() };
+    let request = Request::from(parts);
+    let review =
+        Review { request: &request, object: new.as_ref(), old: old.as_ref(), settings: &settings };
+    let refused = SampleError::NotGranted("list crontabs.stable.example.com is not granted".into());
+    let cluster = Cluster::new(&POLICY.reads(), &settings).refusing_samples(refused);
+    let verdict = cluster.during(|| {
+        let mut report = Report::new(review);
+        (POLICY.routes[0].judge)(&review, &mut report);
+        report.finish()
+    });
+    let skipped: Vec<_> = verdict.skipped.iter().map(|s| (&*s.rule, &*s.reason)).collect();
+    assert_eq!(skipped, [("CRD-11", "list crontabs.stable.example.com is not granted")]);
 }

@@ -332,6 +332,7 @@ fn numbers() {
                 "[].field: Invalid value: 10: field in body should be less than or equal to 9.5",
             ],
         ),
+        (json!({"format": "int64", "type": "integer"}), json!(1_726_856_593_000_774_400_i64), &[]),
         (json!({"multipleOf": 2}), json!(4), &[]),
         (
             json!({"multipleOf": 2}),
