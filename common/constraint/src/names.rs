@@ -3,11 +3,11 @@
 use std::fmt;
 
 use opgate_upstream::go::shortened;
+use opgate_upstream::names;
 
 /// Bytes of a name that a message repeats.
 const SHOWN: usize = 300;
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
 /// Group, version and kind of an API.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,11 +65,7 @@ fn subdomain_fault(text: &str) -> Option<String> {
 }
 
 fn label_fault(text: &str) -> Option<String> {
-    if text.len() > 63 {
-        return Some("must be no more than 63 bytes".to_owned());
-    }
-    let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
-    (!(starts && ends_well(text.as_bytes()))).then(|| LABEL.to_owned())
+    names::dns1035_errors(text).first().map(|&why| why.to_owned())
 }
 
 #[cfg(test)]
@@ -97,7 +93,7 @@ mod tests {
         assert_eq!(fields(gvk("a.-b", &"v".repeat(64), "K_")), ["group", "version", "kind"]);
         assert_eq!(
             gvk("a.b", "1", "K").faults(),
-            [("version", format!("invalid GVK a.b/1, Kind=K: {LABEL}"))]
+            [("version", format!("invalid GVK a.b/1, Kind=K: {}", names::dns1035_errors("1")[0]))]
         );
     }
 }
