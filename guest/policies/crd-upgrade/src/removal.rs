@@ -224,8 +224,9 @@ fn stored(crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
 
 /// Stored versions that the CRD no longer has.
 pub(crate) fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> BTreeSet<String> {
-    let stored = old.document.texts("/status/storedVersions");
-    stored.into_iter().filter(|version| !crd.has(version)).collect()
+    let stored = old.document.rows("/status/storedVersions", &[""]);
+    let lost = stored.iter().filter_map(|row| row.text(0)).filter(|version| !crd.has(version));
+    lost.map(str::to_owned).collect()
 }
 
 rule! {

@@ -125,6 +125,21 @@ fn very_many_versions_are_not_compared() {
     assert_eq!(reason(&many, "CRD-11").as_deref(), Some(expected));
 }
 
+/// A file can have them.
+#[test]
+fn very_many_versions_are_not_read() {
+    let mut many = case("CRD-04", "upper case");
+    let object = many.object.as_mut().expect("an object");
+    object["spec"]["versions"] = json!(vec![json!({}); 32_769]);
+    object["metadata"]["name"] = json!("a");
+    let expected = "the CRD has too many versions to evaluate them";
+    for rule in ["CRD-04", "CRD-13"] {
+        assert_eq!(reason(&many, rule).as_deref(), Some(expected));
+    }
+    let found: Vec<_> = verdict(&POLICY, &many).violations.into_iter().map(|v| v.rule).collect();
+    assert_eq!(found, ["CRD-01"]);
+}
+
 /// Each version takes a list of the API server.
 #[test]
 fn objects_of_some_versions_are_listed() {
