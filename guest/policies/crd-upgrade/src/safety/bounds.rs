@@ -9,7 +9,7 @@ use crate::targets::CRD;
 rule! {
     /// no minimum or maximum is introduced or tightened
     ///
-    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has:
+    /// In each version that both CRDs have, for each schema that both have:
     /// `maximum`, `maxItems`, `maxLength` and `maxProperties` are neither introduced nor decreased,
     /// `minimum`, `minItems`, `minLength` and `minProperties` neither introduced nor increased. To
     /// remove or relax one is safe. The message starts with the keyword.
@@ -19,8 +19,8 @@ rule! {
     ///
     /// # Why
     ///
-    /// Objects that are stored with a larger (or smaller) value stay as they are, but nobody can update
-    /// them any more, not even to remove a finalizer. Clients that send such values fail.
+    /// Objects that are stored with a larger (or smaller) value stay as they are, but nobody can
+    /// update them any more, not even to remove a finalizer. Clients that send such values fail.
     ///
     /// # Repair
     ///

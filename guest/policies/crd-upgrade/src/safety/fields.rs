@@ -9,19 +9,21 @@ use crate::targets::CRD;
 rule! {
     /// no field disappears from a version
     ///
-    /// Every schema in a version of the old CRD is in the version of the same name of the new CRD: those
-    /// of `properties`, `items`, `additionalProperties`, `patternProperties`, `allOf`, `anyOf`,
-    /// `oneOf`, `not`, `definitions`, `dependencies` and `additionalItems`. Each one that is missing is
-    /// reported once, by its path from `^`, the outermost schema, also if it is in another one that is
-    /// missing. Its type, enum and default are not reported as well. To rename a field is to remove it.
+    /// Every schema in a version of the old CRD is in the version of the same name of the new CRD:
+    /// those of `properties`, `items`, `additionalProperties`, `patternProperties`, `allOf`,
+    /// `anyOf`, `oneOf`, `not`, `definitions`, `dependencies` and `additionalItems`. Each one that
+    /// is missing is reported once, by its path from `^`, the outermost schema, also if it is in
+    /// another one that is missing. Its type, enum and default are not reported as well. To rename
+    /// a field is to remove it.
     ///
     /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny. Versions that are removed as a whole are the subject of CRD-12 and CRD-13.
+    /// it off, or have it deny. Versions that are removed as a whole are the subject of CRD-12 and
+    /// CRD-13.
     ///
     /// # Why
     ///
-    /// The API server prunes fields that the schema does not have. What objects have there is lost at
-    /// their next update, and clients that send the field are ignored without an error.
+    /// The API server prunes fields that the schema does not have. What objects have there is lost
+    /// at their next update, and clients that send the field are ignored without an error.
     ///
     /// # Repair
     ///
@@ -54,17 +56,17 @@ pub(super) fn removed(version: &str, path: &str) -> String {
 rule! {
     /// no field becomes required in a version
     ///
-    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has,
-    /// `required` has no name that it did not have. A schema that is new as a whole may require what it
-    /// likes. The message lists the names in order.
+    /// In each version that both CRDs have, for each schema that both have, `required` has no name
+    /// that it did not have. A schema that is new as a whole may require what it likes. The message
+    /// lists the names in order.
     ///
     /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
     /// it off, or have it deny.
     ///
     /// # Why
     ///
-    /// Objects without the field stay stored, but nobody can update them any more, and clients that do
-    /// not know the field cannot create others.
+    /// Objects without the field stay stored, but nobody can update them any more, and clients that
+    /// do not know the field cannot create others.
     ///
     /// # Repair
     ///
@@ -97,7 +99,7 @@ fn required<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
 rule! {
     /// the type of a field does not change in a version
     ///
-    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has,
+    /// In each version that both CRDs have, for each schema that both have,
     /// `type` is the same. No type is a type of its own: to add or remove it is a change.
     ///
     /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
@@ -105,13 +107,13 @@ rule! {
     ///
     /// # Why
     ///
-    /// Values of the old type that are stored are no longer valid. Clients decode the field into a type of
-    /// their language, and fail when a value of another type arrives.
+    /// Values of the old type that are stored are no longer valid. Clients decode the field into a
+    /// type of their language, and fail when a value of another type arrives.
     ///
     /// # Repair
     ///
-    /// Keep the field as it is, and add one of another name with the new type, or define a new version
-    /// with a conversion webhook.
+    /// Keep the field as it is, and add one of another name with the new type, or define a new
+    /// version with a conversion webhook.
     ///
     /// # Accepted
     ///

@@ -106,8 +106,8 @@ enum Members {
 /// Bytes from which on a value is taken as it is written.
 const LONG: usize = 64 << 10;
 
-/// A value as `json.Marshal` writes it. What is very long is taken as it is: a message only shows the
-/// start of it, and the API server writes it so anyway.
+/// A value as `json.Marshal` writes it. What is very long is taken as it is: a message only shows
+/// the start of it, and the API server writes it so anyway.
 pub(super) fn json(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
     match (json::kind(raw), inner, str::from_utf8(raw)) {
@@ -133,8 +133,8 @@ struct Writer<'j> {
     open: Vec<Level>,
     /// Members of all objects that are open.
     members: Vec<Member<'j>>,
-    /// Bytes that may still be sorted. Objects in objects in the wrong order would be written as often
-    /// as they are nested.
+    /// Bytes that may still be sorted. Objects in objects in the wrong order would be written as
+    /// often as they are nested.
     left: usize,
 }
 

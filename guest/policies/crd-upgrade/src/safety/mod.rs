@@ -73,8 +73,8 @@ fn is_same(new: &Document, pointer: &str, old: &Document, old_pointer: &str) -> 
 rule! {
     /// the scope of a CRD does not change
     ///
-    /// On UPDATE, `spec.scope` is that of the old CRD. The setting `crd.upgradeSafety` switches CRD-18
-    /// to CRD-25 off, or has them deny.
+    /// On UPDATE, `spec.scope` is that of the old CRD. The setting `crd.upgradeSafety` switches
+    /// CRD-18 to CRD-25 off, or has them deny.
     ///
     /// # Why
     ///

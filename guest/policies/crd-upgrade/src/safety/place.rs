@@ -1,11 +1,11 @@
 //! Where a walk through schemas is: as upstream writes it, and as the field of the new object.
 //!
 //! ```text
-//! ^.spec.servers.items      spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.servers.items
+//! ^.servers.items      spec.versions[0].schema.openAPIV3Schema.properties.servers.items
 //! ```
 //!
-//! Both texts grow on the way down and are cut on the way back. They have a maximum, because names can
-//! have hundreds of kilobytes, and a message shows 4 KiB of them. What distinguishes places is
+//! Both texts grow on the way down and are cut on the way back. They have a maximum, because names
+//! can have hundreds of kilobytes, and a message shows 4 KiB of them. What distinguishes places is
 //! their hash.
 
 use std::fmt::Write as _;

@@ -13,22 +13,23 @@ use crate::targets::CRD;
 rule! {
     /// served versions have the same schema, and no change of a schema is left unexplained
     ///
-    /// Off unless the configuration sets a level. The checks of CRD-20 to CRD-25 apply to every pair of
-    /// served versions of the new CRD, from the older to the newer by the order of Kubernetes
-    /// (`v1alpha1`, `v1beta1`, `v1`, `v2`). A schema that the newer version does not have is compared
-    /// with an empty one. Findings that the old CRD has between the same versions are left out. With
-    /// `spec.conversion.strategy: Webhook` in the new CRD, versions are not compared.
+    /// Off unless the configuration sets a level. The checks of CRD-20 to CRD-25 apply to every
+    /// pair of served versions of the new CRD, from the older to the newer by the order of
+    /// Kubernetes (`v1alpha1`, `v1beta1`, `v1`, `v2`). A schema that the newer version does not
+    /// have is compared with an empty one. Findings that the old CRD has between the same versions
+    /// are left out. With `spec.conversion.strategy: Webhook` in the new CRD, versions are not
+    /// compared.
     ///
-    /// Within a version and between served ones, any other difference of a schema is a finding: `format`,
-    /// `oneOf`, `x-kubernetes-validations` and so on. Only `description` may differ. A difference
-    /// in `additionalProperties`, `allOf`, `anyOf`, `oneOf` or `not` is one of the schema around it,
-    /// too. If a CRD has so many versions that not all pairs can be compared, the rule is
-    /// evaluated in part.
+    /// Within a version and between served ones, any other difference of a schema is a finding:
+    /// `format`, `oneOf`, `x-kubernetes-validations` and so on. Only `description` may differ. A
+    /// difference in `additionalProperties`, `allOf`, `anyOf`, `oneOf` or `not` is one of the
+    /// schema around it, too. If a CRD has so many versions that not all pairs can be compared, the
+    /// rule is evaluated in part.
     ///
     /// # Why
     ///
-    /// Without a webhook, the API server converts objects by changing `apiVersion` only. What one served
-    /// version accepts and another does not is an error for the clients of one of them.
+    /// Without a webhook, the API server converts objects by changing `apiVersion` only. What one
+    /// served version accepts and another does not is an error for the clients of one of them.
     ///
     /// # Repair
     ///

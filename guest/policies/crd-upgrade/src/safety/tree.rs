@@ -65,7 +65,8 @@ struct Scanner<'t> {
 
 impl Scanner<'_> {
     fn push(&mut self, range: Range<usize>) {
-        // Less than twice as much at a time: a text of nothing but brackets has half a million values.
+        // Less than twice as much at a time: a text of nothing but brackets has half a million
+        // values.
         if self.nodes.len() == self.nodes.capacity() {
             self.nodes.reserve_exact(self.nodes.len() / 4 + 64);
         }

@@ -9,10 +9,9 @@ use crate::targets::CRD;
 rule! {
     /// no enum is introduced, loses values or is dropped
     ///
-    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has:
-    /// a schema without `enum` does not get one, and one with `enum` keeps all of its values. To drop
-    /// an enum is to remove all values. To add values is safe. Values are compared and printed
-    /// as JSON, in order.
+    /// In each version that both CRDs have, for each schema that both have: a schema without `enum`
+    /// does not get one, and one with `enum` keeps all of its values. To drop an enum is to remove
+    /// all values. To add values is safe. Values are compared and printed as JSON, in order.
     ///
     /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
     /// it off, or have it deny.
@@ -20,12 +19,13 @@ rule! {
     /// # Why
     ///
     /// Objects that are stored with a removed value cannot be updated any more. Clients that know
-    /// the values of an enum and meet another one, after the enum was dropped, may not cope with it.
+    /// the values of an enum and meet another one, after the enum was dropped, may not cope with
+    /// it.
     ///
     /// # Repair
     ///
-    /// Keep the values, and let the Operator treat obsolete ones like those that replace them. Remove
-    /// values in a new version.
+    /// Keep the values, and let the Operator treat obsolete ones like those that replace them.
+    /// Remove values in a new version.
     ///
     /// # Accepted
     ///
@@ -58,22 +58,22 @@ fn allowed<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
 rule! {
     /// no default is added, removed or changed in a version
     ///
-    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has,
-    /// `default` is the same JSON, or missing in both. The order of members and the notation of numbers
-    /// make no difference. `null` is no default.
+    /// In each version that both CRDs have, for each schema that both have, `default` is the same
+    /// JSON, or missing in both. The order of members and the notation of numbers make no
+    /// difference. `null` is no default.
     ///
     /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
     /// it off, or have it deny.
     ///
     /// # Why
     ///
-    /// The API server applies defaults when it reads objects, too. All objects without the field change
-    /// their meaning at once, although nobody wrote to them.
+    /// The API server applies defaults when it reads objects, too. All objects without the field
+    /// change their meaning at once, although nobody wrote to them.
     ///
     /// # Repair
     ///
-    /// Keep the default. Let the Operator choose another value for new objects, or change the default in
-    /// a new version.
+    /// Keep the default. Let the Operator choose another value for new objects, or change the
+    /// default in a new version.
     ///
     /// # Accepted
     ///
@@ -101,7 +101,7 @@ fn default<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
 rule! {
     /// pattern and nullable of a field do not change in a version
     ///
-    /// In every version of the old CRD that the new one has, and for every schema in it that the new one has,
+    /// In each version that both CRDs have, for each schema that both have,
     /// `pattern` and `nullable` are the same. Each of them is reported when it is added, removed or
     /// changed. An empty pattern is none, and `nullable: false` is the same as no `nullable`.
     ///
@@ -111,12 +111,13 @@ rule! {
     /// # Why
     ///
     /// Stored values that do not match the new pattern cannot be updated any more, and without
-    /// `nullable` the API server drops a null that is stored. Clients that rely on a pattern, or on a
-    /// value that is never null, fail where it is removed or null is allowed.
+    /// `nullable` the API server drops a null that is stored. Clients that rely on a pattern, or on
+    /// a value that is never null, fail where it is removed or null is allowed.
     ///
     /// # Repair
     ///
-    /// Keep both, and let the Operator report values that it does not accept. Change them in a new version.
+    /// Keep both, and let the Operator report values that it does not accept. Change them in a new
+    /// version.
     ///
     /// # Accepted
     ///

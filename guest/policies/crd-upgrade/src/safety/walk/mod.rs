@@ -5,9 +5,9 @@
 //! new ─┘   (what is written alike is skipped)
 //! ```
 //!
-//! Only what the old version has is visited, in the order of its text. The work is linear in the size of
-//! both: what is written alike is found by comparing bytes, and after eight times the bytes of
-//! both texts no more are compared. There is no recursion: schemas can nest as deep as JSON.
+//! Only what the old version has is visited, in the order of its text. The work is linear in the
+//! size of both: what is written alike is found by comparing bytes, and after eight times the bytes
+//! of both texts no more are compared. There is no recursion: schemas can nest as deep as JSON.
 
 mod parts;
 
@@ -24,7 +24,8 @@ pub(super) trait Visitor {
     /// Whether changes must be told apart by their hash.
     const HASHES: bool;
 
-    /// The new version has no such schema. The answer says whether it is compared with an empty one.
+    /// The new version has no such schema. The answer says whether it is compared with an empty
+    /// one.
     fn removed(&mut self, at: &Location) -> bool;
 
     /// A change. `has_keyword` says whether the new schema has what changed.
