@@ -9,6 +9,7 @@ use crate::{cluster, polling, pull};
 rules![OL1_13, OL1_14];
 
 const TYPE: &str = "/spec/source/type";
+const IMAGE: &str = "/spec/source/image";
 pub(crate) const REF: &str = "/spec/source/image/ref";
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
@@ -70,8 +71,9 @@ rule! {
     ///
     /// `spec.source.image.ref` is a text that is not empty, with the form of a reference to an
     /// image: a registry, a repository in lower case, a tag or a digest. Whether the digits of the
-    /// digest are complete is not judged. If `spec.source.type` is not `image`, OL1-13 says so
-    /// instead. An UPDATE is judged where it changes the type or the reference.
+    /// digest are complete is not judged. If `spec.source.type` is another one than `image` and
+    /// there is no `spec.source.image`, OL1-13 says so instead. An UPDATE is judged where it changes
+    /// the type or the reference.
     ///
     /// # Why
     ///
@@ -104,7 +106,8 @@ rule! {
 fn reference(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
     const FIELD: &str = "spec.source.image.ref";
     let is_touched = |pointer| review.touches(catalog, pointer, &Shape::Scalar);
-    if catalog.text_or_empty(TYPE) != "image" || !(is_touched(TYPE) || is_touched(REF)) {
+    let is_other = catalog.has(TYPE) && catalog.text_or_empty(TYPE) != "image";
+    if is_other && !catalog.has(IMAGE) || !(is_touched(TYPE) || is_touched(REF)) {
         return;
     }
     let message = match catalog.text(REF) {
