@@ -5,7 +5,6 @@
 //! started to serve, knows nothing about the cluster, or lacks a policy. A server that has just
 //! started to see the cluster gets some time to see all of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
