@@ -718,6 +718,8 @@ fn the_demo_shows_the_main_job() {
         ("RPK-01", "bundle.spec is immutable\n"),
         ("OPG-18", "intersecting operatorgroups provide the same apis: "),
         ("CSV-92", "only AllNamespaces InstallModeType is supported when conversionCRDs is"),
+        ("CRD-13", "risk of data loss updating \"clusters.example.com\": new CRD removes"),
+        ("OL1-05", "OLM 1.0 does not support automatic updates to the next major version or"),
     ];
     for (rule, message) in denials {
         let (_, after) =

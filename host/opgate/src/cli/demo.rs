@@ -54,13 +54,19 @@ struct Step {
 }
 
 /// What the demo sends, in this order.
-fn steps() -> [Step; 7] {
+fn steps() -> [Step; 9] {
     let step = |what, rule, review: &str| Step { what, rule, review: review.to_owned() };
     let csv = recorded!("021-create-clusterserviceversions-webhook-operator.v0.0.1");
     let single = csv.replace(
         r#"{"supported":false,"type":"SingleNamespace"}"#,
         r#"{"supported":true,"type":"SingleNamespace"}"#,
     );
+    let crd = recorded!("038-update-customresourcedefinitions-clusters.example.com").replace(
+        r#"{"name":"v1alpha1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer"}}}}}}},"#,
+        "",
+    );
+    let older = recorded!("034-update-operators-pipelines-operator")
+        .replace(r#""version":"\u003c1.13""#, r#""version":"1.13.0""#);
     [
         step(
             "create Bundle combo-tag-ref from a Git tag",
@@ -81,6 +87,8 @@ fn steps() -> [Step; 7] {
         ),
         step("create ClusterServiceVersion webhook-operator.v0.0.1", "CSV-92", &single),
         step("create it with AllNamespaces as the only install mode", "", csv),
+        step("remove a stored version of CRD clusters.example.com", "CRD-13", &crd),
+        step("roll back Operator pipelines-operator of OLM 1.0", "OL1-05", &older),
     ]
 }
 
