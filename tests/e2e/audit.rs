@@ -1,7 +1,9 @@
 //! `opgate check` of what a cluster holds: as `kubectl get -A` prints it, and of a running one.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use opgate::cluster::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::fake::{FakeCluster, Scope};
@@ -309,7 +311,8 @@ fn a_running_cluster_is_judged_as_its_dump_is() {
     let (status, records) = live(&folder, &cluster, &[]);
     let mut expected = REFUSED.map(str::to_owned).to_vec();
     let mut found = refused(&records);
-    (expected.sort(), found.sort());
+    expected.sort();
+    found.sort();
     assert_eq!((status, found), (1, expected));
     let first = records.iter().find(|record| record["name"] == "first").unwrap();
     assert_eq!(first["source"], "OperatorGroup one/first");
@@ -389,4 +392,38 @@ fn manifests_get_the_namespace_that_they_do_not_name() {
     assert!(!found(&[]).contains(&"OPG-01".to_owned()));
     assert!(found(&["--namespace", "two"]).contains(&"OPG-01".to_owned()));
     assert!(!found(&["-n", "three"]).contains(&"OPG-01".to_owned()));
+}
+
+/// The API server may forget the version of a list while it is read.
+#[tokio::test]
+async fn a_list_that_is_forgotten_is_read_again() {
+    let cluster = cluster();
+    for number in 0..100 {
+        cluster.apply(
+            "",
+            "v1",
+            "namespaces",
+            json!({"metadata": {"name": format!("ns-{number}")}}),
+        );
+    }
+    let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
+    let all = connection.resources("", "v1").await.unwrap();
+    let served = all.iter().find(|served| served.resource.resource == "namespaces").unwrap();
+    assert!(!served.is_namespaced && served.kind == "Namespace");
+    let list = async |forgets: usize| {
+        let (mut names, mut count) = (BTreeSet::new(), 0);
+        let listed = connection.objects(&served.resource, None, |object| {
+            names.insert(object.get("/metadata/name").unwrap().text().unwrap().to_owned());
+            count += 1;
+            if count % 10 == 0 && count <= forgets * 10 {
+                let name = format!("late-{forgets}-{count}");
+                cluster.apply("", "v1", "namespaces", json!({"metadata": {"name": name}}));
+                cluster.expire();
+            }
+        });
+        (listed.await, names.len(), count)
+    };
+    assert_eq!(list(0).await, (Ok(()), 103, 103));
+    let (listed, names, count) = list(1).await;
+    assert!(listed.is_ok() && names == 104 && count > 104, "{listed:?} {names} {count}");
 }

@@ -10,8 +10,7 @@ const FIELDS: usize = 120;
 fn metadata(namespace: &str, name: &str, number: usize) -> String {
     let namespace =
         if namespace.is_empty() { String::new() } else { format!("    namespace: {namespace}\n") };
-    let fields: String =
-        (0..FIELDS).map(|field| format!("          f:field{field}: {{}}\n")).collect();
+    let fields = many(FIELDS, |field| format!("          f:field{field}: {{}}\n"));
     format!(
         "  metadata:
     annotations:
@@ -36,7 +35,7 @@ fn metadata(namespace: &str, name: &str, number: usize) -> String {
 
 /// A list of so many lines.
 fn many(count: usize, line: impl Fn(usize) -> String) -> String {
-    (0..count).map(line).collect()
+    (0..count).map(line).collect::<Vec<_>>().concat()
 }
 
 fn pod(indent: &str) -> String {
@@ -69,8 +68,7 @@ fn objects(number: usize) -> Vec<String> {
         )
     };
     let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
-    let modes: String =
-        modes.iter().map(|mode| format!("    - supported: true\n      type: {mode}\n")).collect();
+    let modes = modes.map(|mode| format!("    - supported: true\n      type: {mode}\n")).concat();
     let text = "A sentence about what the Operator does and how it is used. ".repeat(60);
     let csv = format!(
         "  spec:

@@ -84,14 +84,11 @@ fn objects_have_their_places() {
     let windows = format!("\u{feff}{}", YAML.replace('\n', "\r\n"));
     assert_eq!(found("a.yaml", &windows), expected);
     // With indented elements, as others write them.
-    let indented: String = YAML
-        .lines()
-        .enumerate()
-        .map(|(index, line)| {
-            let indent = if (2..16).contains(&index) { "    " } else { "" };
-            format!("{indent}{line}\n")
-        })
-        .collect();
+    let indent = |(index, line): (usize, &str)| {
+        let indent = if (2..16).contains(&index) { "    " } else { "" };
+        format!("{indent}{line}\n")
+    };
+    let indented = YAML.lines().enumerate().map(indent).collect::<Vec<_>>().concat();
     let places = [" Pod a 6:9", "g X c 12:20", "leaving", " Pod d 24:3"];
     assert_eq!(found("a.yaml", &indented), places);
     let places = [" Pod a 6:41", "g X c 7:76", "leaving", " Pod d 12:50"];
@@ -144,10 +141,10 @@ fn what_is_no_object_has_a_place() {
     assert!(found("a.json", twice)[0].contains("duplicate mapping key: a"));
     // Cut short, as by a full disk.
     for end in 0..JSON.len() {
-        let _ = found("a.json", &JSON[..end]);
+        let _ = found("a.json", JSON.get(..end).unwrap());
     }
     for end in 0..YAML.len() {
-        let _ = found("a.yaml", &YAML[..end]);
+        let _ = found("a.yaml", YAML.get(..end).unwrap());
     }
 }
 
@@ -183,7 +180,7 @@ fn dumps_are_known_by_what_they_hold() {
     for (text, kind) in [
         (YAML, As::Cluster),
         (JSON, As::Cluster),
-        (&JSON.replace('\n', "")[..], As::Cluster),
+        (JSON.replace('\n', "").as_str(), As::Cluster),
         (stored, As::Cluster),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", As::Manifest),
         (empty, As::Manifest),
