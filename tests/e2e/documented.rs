@@ -216,11 +216,15 @@ fn operations_differ(row: &Row, served: &Served) -> bool {
     !served.iter().all(fits)
 }
 
-/// `cluster:A,B` needs that both are read. What else is read is about copies and originals.
+/// `cluster:A,B` needs that both are read. What else is read is about copies and originals. Objects of
+/// any kind come as samples.
 fn needs_differ(row: &Row, rule: &Rule) -> bool {
     let reads: BTreeSet<_> = rule.reads.iter().map(|read| read.resource).collect();
     let needed = row.needs.strip_prefix("cluster:").map(|kinds| kinds.split(','));
-    !needed.into_iter().flatten().all(|kind| reads.contains(plural(kind).as_str()))
+    !needed.into_iter().flatten().all(|kind| match kind {
+        "custom resources of the CRD" => rule.samples,
+        kind => reads.contains(plural(kind).as_str()),
+    })
 }
 
 /// Group and versions that the row names must be among those of the target.

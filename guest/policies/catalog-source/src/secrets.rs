@@ -25,8 +25,13 @@ rule! {
     /// at. On UPDATE, names that the list had before are not judged.
     ///
     /// Secrets of one namespace are read: that of the setting `catalog.secretsNamespace`, by
-    /// default `openshift-marketplace`. In a server the setting must be there. For catalogs in
-    /// other namespaces, and without a cluster, the rule is not evaluated.
+    /// default `openshift-marketplace`. In a server the setting must be there. Without a cluster
+    /// the rule is not evaluated.
+    ///
+    /// # Gap
+    ///
+    /// For catalogs in other namespaces the rule is not evaluated. The kubelet finds out when it
+    /// pulls the image of the catalog.
     ///
     /// # Why
     ///

@@ -37,11 +37,14 @@ rule! {
     /// `spec.conversion.strategy` of the new CRD is `Webhook`, the rule warns. The message names the
     /// first object of each version that is not valid.
     ///
-    /// At most `crd.maxObjects` objects of a version are looked at; if there are more, the answer
-    /// says so. The validation is that of the API server without the rules in CEL
-    /// (`x-kubernetes-validations`); patterns with classes of Unicode (`\pL`) are not evaluated.
     /// Versions with equal schemas are not listed. The rule reads CSVs and the custom resources,
     /// and is not evaluated where the right to list them is missing.
+    ///
+    /// # Gap
+    ///
+    /// At most `crd.maxObjects` objects of a version are looked at; if there are more, the answer
+    /// says so. Rules in CEL (`x-kubernetes-validations`) and patterns with classes of Unicode
+    /// (`\pL`) are not evaluated. The API server finds the rest when an object is written next.
     ///
     /// # Why
     ///

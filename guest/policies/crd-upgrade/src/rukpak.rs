@@ -29,9 +29,13 @@ rule! {
     /// * If versions are added and `spec.conversion.strategy` is `None` or missing, objects of the
     ///   versions that stay and were served are valid by the schemas of the added ones.
     ///
-    /// A CRD that is created and exists already is judged by its stored versions only; the API server
-    /// refuses it anyway. At most `crd.maxObjects` objects of a version are looked at, see CRD-11,
-    /// also about what is not evaluated. The rule reads CRDs and the custom resources.
+    /// A CRD that is created and exists already is judged by its stored versions only; the API
+    /// server refuses it anyway. The rule reads CRDs and the custom resources, and is not evaluated
+    /// where the right to list them is missing.
+    ///
+    /// # Gap
+    ///
+    /// Existing objects are looked at as for CRD-11, with the same limits.
     ///
     /// # Why
     ///

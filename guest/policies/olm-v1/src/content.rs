@@ -33,6 +33,11 @@ rule! {
     /// them. Constraints that OLM does not read are left to OL1-03. An UPDATE is judged where it
     /// changes one of the three fields.
     ///
+    /// # Gap
+    ///
+    /// With a live cluster the rule is not evaluated. operator-controller decides when it resolves
+    /// the Operator, and reports it in the status.
+    ///
     /// # Why
     ///
     /// OLM 1.0 does not resolve the Operator and reports this message (operator-controller v0.8.0
@@ -73,6 +78,10 @@ rule! {
     /// has a bundle with the name of one that the Operator selects: in the channel `spec.channel`,
     /// with a version that satisfies `spec.version`. The rule is off by default, and is evaluated
     /// as OL1-10. An UPDATE is judged where it changes one of the three fields.
+    ///
+    /// # Gap
+    ///
+    /// With a live cluster the rule is not evaluated. operator-controller chooses a catalog.
     ///
     /// # Why
     ///
