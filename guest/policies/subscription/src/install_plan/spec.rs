@@ -17,7 +17,8 @@ pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_
     if review.touches_json(plan, "/spec") {
         types(plan, report);
     }
-    if review.creates() {
+    // What is stored was approved since.
+    if review.creates() && !review.is_stored() {
         unapproved(plan, report);
     }
     approver(review, plan, report);

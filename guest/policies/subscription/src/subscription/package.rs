@@ -128,7 +128,9 @@ const LABEL: usize = 63;
 
 impl Subscription<'_> {
     pub(super) fn left_over(&self, report: &mut Report<'_>) {
-        if !self.review.creates() || self.package.is_empty() || !report.is_on(&SUB_08) {
+        // A version beside a stored Subscription is the one that it has installed.
+        let comes_anew = self.review.creates() && !self.review.is_stored();
+        if !comes_anew || self.package.is_empty() || !report.is_on(&SUB_08) {
             return;
         }
         let needed = "ClusterServiceVersions and Subscriptions";

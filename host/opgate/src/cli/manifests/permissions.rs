@@ -85,10 +85,10 @@ impl Permissions {
             json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
         };
         let rules: Vec<_> = rules.iter().map(rule).collect();
-        let mut metadata = json!({"name": self.name});
-        if let Some(namespace) = namespace {
-            metadata["namespace"] = namespace.into();
-        }
+        let metadata = match namespace {
+            Some(namespace) => json!({"name": self.name, "namespace": namespace}),
+            None => json!({"name": self.name}),
+        };
         let (of, name) = &self.service_account;
         let version = format!("{API}/v1");
         [
