@@ -52,7 +52,7 @@ pub use direct::{Api, Direct};
 pub use kind::{Counters, Kind, Standing, Status};
 pub use lens::{Fresh, Lens, Listing, Needed, Own, Scope, World};
 pub use opgate_engine::reader::NotCurrent;
-pub use reader::{Reader, Sampling, Unread, View};
+pub use reader::{NotRead, Reader, Sampling, Unread, View};
 pub use reservations::{Bounds, Question};
 pub use samples::{Ask, Grants, NoSample, Samples};
 pub use snapshot::{Listings, Snapshot};

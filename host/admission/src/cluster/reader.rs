@@ -43,8 +43,19 @@ pub struct View {
 pub struct Unread {
     /// The resource.
     pub resource: Resource,
-    /// The settings that are not set; none if the rules that need it are off.
-    pub settings: Option<Vec<String>>,
+    /// The reason.
+    pub why: NotRead,
+}
+
+/// Why a declared resource is not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotRead {
+    /// The rules that need it are off.
+    Off,
+    /// None of these settings is set.
+    NotSet(Vec<String>),
+    /// opgate makes the objects of files; no API server has them.
+    OnlyInFiles,
 }
 
 /// What a policy may sample.
@@ -439,13 +450,21 @@ impl View {
                 Some(why) => Err(why),
             },
             None => match self.off.iter().find(|unread| is_it(&unread.resource)) {
-                Some(Unread { settings: None, .. }) => {
-                    let text = format!("{} is not read: the rules that need it are off", asked());
-                    Err(ReadError::Absent(text))
-                }
-                Some(Unread { settings: Some(settings), .. }) => Err(ReadError::Unavailable(
-                    format!("{} is read only with the setting {}", asked(), settings.join(" or ")),
-                )),
+                Some(unread) => match &unread.why {
+                    NotRead::Off => Err(ReadError::Absent(format!(
+                        "{} is not read: the rules that need it are off",
+                        asked()
+                    ))),
+                    NotRead::NotSet(settings) => Err(ReadError::Unavailable(format!(
+                        "{} is read only with the setting {}",
+                        asked(),
+                        settings.join(" or ")
+                    ))),
+                    NotRead::OnlyInFiles => Err(ReadError::Unavailable(format!(
+                        "{} is made of files, no API server has it",
+                        asked()
+                    ))),
+                },
                 None => {
                     Err(ReadError::Denied(format!("{} is not among the declared reads", asked())))
                 }

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use opgate_cluster::Resource;
 use opgate_document::Document;
 use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, MatchRule, Read, Rule};
 use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, schema};
-use crate::cluster::{Reading, Sampling, Source, Unread};
+use crate::cluster::{NotRead, Reading, Sampling, Source, Unread};
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
 /// The result for one policy of a configuration.
@@ -92,11 +93,18 @@ pub(super) fn load(
         Requests { rule: rule.clone(), namespace, can_deny }
     });
     let requests = requests.collect();
+    // Packages of catalogs, for example. A server would look for them, and roles would permit it, for
+    // what no API server has.
+    let is_only_in_files = |resource: &Resource| {
+        matches!(source, Source::Live | Source::Absent)
+            && resource.group == "opgate.dev"
+            && !resource.is_server_version()
+    };
     // What is in files needs no permission.
     let is_wanted = |read: &Read| {
+        let is_enabled = || read.enabled_by.is_empty() || is_set(&read.enabled_by, &settings);
         matches!(source, Source::Snapshot | Source::Excerpt)
-            || read.enabled_by.is_empty()
-            || is_set(&read.enabled_by, &settings)
+            || !is_only_in_files(&read.resource) && is_enabled()
     };
     let (needed, off): (Vec<_>, Vec<_>) =
         descriptor.reads.iter().partition(|read| is_needed(&read.rules) && is_wanted(read));
@@ -123,7 +131,13 @@ pub(super) fn load(
     let readings = needed.into_iter().map(reading).collect();
     let unread = |read: &Read| Unread {
         resource: read.resource.clone(),
-        settings: is_needed(&read.rules).then(|| dotted(&read.enabled_by)),
+        why: if !is_needed(&read.rules) {
+            NotRead::Off
+        } else if is_only_in_files(&read.resource) {
+            NotRead::OnlyInFiles
+        } else {
+            NotRead::NotSet(dotted(&read.enabled_by))
+        },
     };
     let off = off.into_iter().map(unread).collect();
     let sampling = match &descriptor.samples {
