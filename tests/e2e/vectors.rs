@@ -51,19 +51,29 @@ const CONFIG: &str = "config.openshift.io";
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 const REGISTRATION: &str = "apiregistration.k8s.io";
 const PLATFORM: &str = "platform.openshift.io";
+const SCHEDULING: &str = "scheduling.k8s.io";
+const PERFORMANCE: &str = "performance.openshift.io";
+
+/// What opgate makes itself, of files and of the answer of `/version`.
+const OWN: &str = "opgate.dev";
 
 /// Of these another server than the API server knows no more than to list and to get.
 const AGGREGATED: &str = "packagemanifests";
 
-/// Resources that policies read, by plural.
-const RESOURCES: [(&str, &str, &str, &str, Scope); 18] = [
+/// Groups of custom resources that policies may list, those of the cases.
+const GROUPS: [&str; 3] = ["stable.example.com", "cache.example.com", "example.com"];
+
+/// Resources that policies declare to read.
+const RESOURCES: [(&str, &str, &str, &str, Scope); 25] = [
     (OLM, "v1", "operatorgroups", "OperatorGroup", Scope::Namespaced),
     (OLM, "v1alpha1", "clusterserviceversions", "ClusterServiceVersion", Scope::Namespaced),
     (OLM, "v1alpha1", "catalogsources", "CatalogSource", Scope::Namespaced),
+    (OLM, "v1alpha1", "subscriptions", "Subscription", Scope::Namespaced),
     (OLM, "v2", "operatorconditions", "OperatorCondition", Scope::Namespaced),
     ("", "v1", "namespaces", "Namespace", Scope::Cluster),
     ("", "v1", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
     ("", "v1", "configmaps", "ConfigMap", Scope::Namespaced),
+    ("", "v1", "secrets", "Secret", Scope::Namespaced),
     (RBAC, "v1", "clusterroles", "ClusterRole", Scope::Cluster),
     (RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", Scope::Cluster),
     (RBAC, "v1", "roles", "Role", Scope::Namespaced),
@@ -75,36 +85,114 @@ const RESOURCES: [(&str, &str, &str, &str, Scope); 18] = [
     (PACKAGES, "v1", AGGREGATED, "PackageManifest", Scope::Namespaced),
     (CONFIG, "v1", "clusterversions", "ClusterVersion", Scope::Cluster),
     (CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster),
+    (CONFIG, "v1", "operatorhubs", "OperatorHub", Scope::Cluster),
+    (CONFIG, "v1", "nodes", "Node", Scope::Cluster),
+    (CONFIG, "v1", "authentications", "Authentication", Scope::Cluster),
+    (SCHEDULING, "v1", "priorityclasses", "PriorityClass", Scope::Cluster),
+    (PERFORMANCE, "v2", "performanceprofiles", "PerformanceProfile", Scope::Cluster),
 ];
 
-/// The objects of a case's cluster that an API server can have, with their resources.
-fn objects(case: &Case) -> Vec<(&'static str, &'static str, Value)> {
-    let full = |object: &Value| {
-        let kind = object["kind"].as_str()?;
-        let (group, version, resource, _, scope) =
-            *RESOURCES.iter().find(|(_, _, name, _, _)| *name == plural(kind))?;
-        let api = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+/// An object of a case's cluster, as an API server has it.
+struct Stored {
+    group: String,
+    version: String,
+    resource: String,
+    scope: Scope,
+    object: Value,
+}
+
+impl Stored {
+    /// `None` for what nobody reads: kinds of Kubernetes that no policy declares, and the version of
+    /// the API server. Objects of kinds that are declared need not say their API.
+    fn of(object: &Value) -> Option<Self> {
+        if server_version(object).is_some() {
+            return None;
+        }
+        let resource = plural(object["kind"].as_str()?);
+        let written = object["apiVersion"].as_str();
+        let written = written.map(|api| api.split_once('/').unwrap_or(("", api)));
+        let is_known = |(group, _, name, _, _): &&(&str, _, &str, _, _)| {
+            *name == resource && written.is_none_or(|(of, _)| of == *group)
+        };
         let mut object = object.clone();
+        let Some((group, version, _, _, scope)) = RESOURCES.iter().find(is_known) else {
+            // Of any kind, for samples.
+            let (group, version) = written.filter(|(group, _)| group.contains('.'))?;
+            let is_inside = object["metadata"]["namespace"].is_string();
+            let scope = if is_inside { Scope::Namespaced } else { Scope::Cluster };
+            let (group, version) = (group.to_owned(), version.to_owned());
+            return Some(Self { group, version, resource, scope, object });
+        };
+        let api = if group.is_empty() { (*version).into() } else { format!("{group}/{version}") };
         object["apiVersion"] = json!(api);
-        if scope == Scope::Cluster {
+        if *scope == Scope::Cluster {
             object["metadata"].as_object_mut()?.remove("namespace");
         }
-        Some((group, resource, object))
-    };
-    case.cluster.iter().flatten().filter_map(full).collect()
+        let (group, version) = ((*group).to_owned(), (*version).to_owned());
+        Some(Self { group, version, resource, scope: *scope, object })
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether a policy declares to read it, so that it is watched.
+    fn is_declared(&self) -> bool {
+        RESOURCES
+            .iter()
+            .any(|(group, _, name, _, _)| *group == self.group && *name == self.resource)
+    }
+
+    fn apply(&self, cluster: &FakeCluster) {
+        let Self { group, version, resource, scope, object } = self;
+        if !self.is_declared() {
+            cluster.install(group, version, resource, self.text("/kind"), *scope);
+        }
+        cluster.apply(group, version, resource, object.clone());
+    }
+
+    /// What names it.
+    fn place(&self) -> [&str; 4] {
+        let (namespace, name) = (self.text("/metadata/namespace"), self.text("/metadata/name"));
+        [&self.group, &self.resource, namespace, name]
+    }
+}
+
+/// Takes the objects of a case away, and kinds of which another case can have objects in another scope.
+fn remove(objects: &[Stored], cluster: &FakeCluster) {
+    // Some cases have an object twice.
+    let places: BTreeSet<_> = objects.iter().map(Stored::place).collect();
+    for [group, resource, namespace, name] in places {
+        cluster.delete(group, resource, namespace, name);
+    }
+    let undeclared = objects.iter().filter(|stored| !stored.is_declared());
+    let undeclared: BTreeSet<_> = undeclared.map(|s| (&s.group, &s.resource)).collect();
+    for (group, resource) in undeclared {
+        cluster.uninstall(group, resource);
+    }
+}
+
+/// The objects of a case's cluster.
+fn objects(case: &Case) -> Vec<Stored> {
+    case.cluster.iter().flatten().filter_map(Stored::of).collect()
 }
 
 /// The same as the fake API server stores it: of what the other server lists, several objects can have
 /// one name.
-fn stored(case: &Case) -> Vec<(&'static str, &'static str, Value)> {
+fn stored(case: &Case) -> Vec<Stored> {
     let mut all = objects(case);
-    for (number, (_, resource, object)) in all.iter_mut().enumerate() {
-        if *resource == AGGREGATED {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            object["metadata"]["name"] = json!(format!("{name}@{number}"));
+    for (number, stored) in all.iter_mut().enumerate() {
+        if stored.resource == AGGREGATED {
+            let name = stored.text("/metadata/name");
+            stored.object["metadata"]["name"] = json!(format!("{name}@{number}"));
         }
     }
     all
+}
+
+/// Whether an API server can have the cluster of a case.
+fn can_be_served(case: &Case) -> bool {
+    objects(case).iter().all(|stored| stored.group != OWN)
 }
 
 /// The version of the API server, if the case has one.
@@ -112,9 +200,13 @@ fn version(case: &Case) -> Option<Value> {
     case.cluster.iter().flatten().find_map(server_version)
 }
 
-/// The case's settings as a configuration: profile and levels stand beside the policy's settings.
+/// The case's settings as a configuration: profile and levels stand beside the policy's settings. What
+/// files show without it is granted.
 fn configuration(policy: &Policy, case: &Case) -> String {
     let mut settings = case.settings.clone();
+    if case.cluster.is_some() {
+        grant(policy, &mut settings);
+    }
     let members = settings.as_object_mut().unwrap();
     let profile = members.remove("profile");
     let rules = members.remove("rules").unwrap_or_else(|| json!({}));
@@ -125,6 +217,7 @@ fn configuration(policy: &Policy, case: &Case) -> String {
             "name": policy.name,
             "rules": rules,
             "settings": settings,
+            "customResources": GROUPS.map(|group| format!("*.{group}")),
             "limits": {"time": "20s"},
         }],
     });
@@ -132,6 +225,21 @@ fn configuration(policy: &Policy, case: &Case) -> String {
         configuration["profile"] = profile;
     }
     configuration.to_string()
+}
+
+/// Names the namespaces whose Secrets a server reads only if they are named.
+fn grant(policy: &Policy, settings: &mut Value) {
+    let reads = policy.reads();
+    let named = reads.iter().filter(|read| !read.enabled_by.is_empty());
+    for namespace in named.filter_map(|read| read.namespace) {
+        let mut place = &mut *settings;
+        for member in namespace.pointer.split('/').skip(1) {
+            place = &mut place[member];
+        }
+        if place.is_null() {
+            *place = json!(namespace.default);
+        }
+    }
 }
 
 /// What is wrong with what a set of policies decides.
@@ -214,7 +322,7 @@ async fn files_give_the_verdicts_that_the_policies_expect() {
             let set = load(&configuration, Source::Snapshot);
             for case in cases {
                 let mut snapshot = Snapshot::default();
-                let objects = objects(&case).into_iter().map(|(_, _, object)| object);
+                let objects = objects(&case).into_iter().map(|stored| stored.object);
                 for object in objects.chain(version(&case)) {
                     snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
                 }
@@ -239,8 +347,9 @@ async fn files_give_the_verdicts_that_the_policies_expect() {
 async fn an_api_server_gives_the_same_verdicts() {
     let mut wrong = Vec::new();
     for policy in POLICIES {
-        let all = by_configuration(policy, true).into_iter();
-        let all = all.flat_map(|(configuration, cases)| {
+        let mut all = by_configuration(policy, true);
+        all.values_mut().for_each(|cases| cases.retain(can_be_served));
+        let all = all.into_iter().flat_map(|(configuration, cases)| {
             by_version(cases).into_iter().map(move |cases| (configuration.clone(), cases))
         });
         for (configuration, (version, cases)) in all {
@@ -251,8 +360,9 @@ async fn an_api_server_gives_the_same_verdicts() {
             }
             cluster.aggregate(PACKAGES, AGGREGATED);
             let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
-            let set = load(&configuration, Source::Live);
+            let mut set = load(&configuration, Source::Live);
             let _watches = connection.watch(set.cluster(), &Supervisor::default());
+            set.read_directly(connection, false);
             for kind in set.cluster().kinds() {
                 let plural = &kind.resource().resource;
                 let is_known = |(_, _, known, _, _): &(_, _, &str, _, _)| known == plural;
@@ -264,17 +374,10 @@ async fn an_api_server_gives_the_same_verdicts() {
             }
             for case in cases {
                 let objects = stored(&case);
-                for (group, plural, object) in &objects {
-                    let version =
-                        RESOURCES.iter().find(|(g, _, p, _, _)| (g, p) == (group, plural));
-                    cluster.apply(group, version.unwrap().1, plural, object.clone());
-                }
+                objects.iter().for_each(|stored| stored.apply(&cluster));
                 up_to_date(&set, &cluster).await;
                 wrong.extend(complaint(&set, policy, &case).await);
-                for (group, plural, object) in &objects {
-                    let name = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-                    cluster.delete(group, plural, name("namespace"), name("name"));
-                }
+                remove(&objects, &cluster);
             }
         }
     }
@@ -297,7 +400,7 @@ fn by_version(cases: Vec<Case>) -> Vec<(Value, Vec<Case>)> {
 
 /// Whether the host itself has the only object of it.
 fn is_own(kind: &Kind) -> bool {
-    kind.resource().group == "opgate.dev"
+    kind.resource().group == OWN
 }
 
 /// Waits until the watches have heard everything, and what is polled was listed since.
