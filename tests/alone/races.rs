@@ -13,22 +13,25 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::json;
-use testkit::Server;
 use testkit::forwarder::Forwarder;
-use testkit::objects::{group, groups};
+use testkit::objects::{group, groups, object, subscriptions};
 use testkit::plane::{ControlPlane, eventually};
+use testkit::{Server, configuration, reviews};
 
 use crate::{BINARY, turn};
 
 const GROUPS: &str = "operators.coreos.com/v1/operatorgroups";
+const SUBSCRIPTIONS: &str = "operators.coreos.com/v1alpha1/subscriptions";
 
 /// Groups that are stored beforehand in the large tables.
 const MANY: usize = 2_000;
 /// Creates without any conflict.
 const PEACEFUL: usize = 100;
+/// What an evaluation may take in an unoptimised build.
+const TIME: &str = "20s";
 /// A create that failed because a server was away is sent again for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -36,39 +39,77 @@ fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// Which groups exclude each other.
+/// Which objects exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// All in one namespace.
+    /// All groups in one namespace.
     Opg01,
-    /// Each in its own namespace, with the same API for the same namespace.
+    /// Groups, each in its own namespace, with the same API for the same namespace.
     Opg18,
-    /// None: each in its own namespace, with its own API for itself.
+    /// All Subscriptions in one namespace, for the same package.
+    Sub07,
+    /// None: groups, each in its own namespace, with its own API for itself.
     Peace,
 }
 
 impl Rule {
-    fn group(self, number: usize) -> DynamicObject {
+    fn resource(self) -> ApiResource {
+        if self == Self::Sub07 { subscriptions() } else { groups() }
+    }
+
+    fn object(self, number: usize) -> DynamicObject {
         let own = format!("race-{number}");
         let goose = "Goose.v1alpha1.birds.com";
-        let mut group = match self {
+        let mut object = match self {
             Self::Opg01 => group("race-0", &own, &json!({"targetNamespaces": ["race-0"]}), ""),
             Self::Opg18 => group(&own, "g", &json!({"targetNamespaces": ["shared"]}), goose),
+            Self::Sub07 => object(reviews::subscription("race-0", &own, "goose")),
             Self::Peace => {
                 let api = format!("Bird{number}.v1.birds.com");
                 group(&own, "g", &json!({"targetNamespaces": [own]}), &api)
             }
         };
-        group.metadata.labels = Some([("race".to_owned(), "yes".to_owned())].into());
-        group
+        // The API server gives its own.
+        object.metadata.uid = None;
+        object.metadata.labels = Some([("race".to_owned(), "yes".to_owned())].into());
+        object
     }
 
     fn denial(self) -> Option<&'static str> {
         match self {
             Self::Opg01 => Some("Multiple OperatorGroup found in the same namespace"),
             Self::Opg18 => Some("intersecting operatorgroups provide the same apis"),
+            Self::Sub07 => Some("no two Operators may come from the same package"),
             Self::Peace => None,
         }
+    }
+
+    /// The policy `operator-group`, which the probe needs, and that of the rule. Catalogs and groups for
+    /// Subscriptions would be in the way of the other tables.
+    fn configuration(self) -> String {
+        if self != Self::Sub07 {
+            return ControlPlane::operator_group(TIME);
+        }
+        let mut subscription =
+            json!({"name": "subscription", "rules": {"SUB-01": "off", "SUB-04": "off"}});
+        let mut group = json!({"name": "operator-group"});
+        if cfg!(debug_assertions) {
+            for policy in [&mut subscription, &mut group] {
+                policy["limits"] = json!({"time": TIME});
+            }
+        }
+        configuration(&[group, subscription])
+    }
+
+    /// How many objects opgate sees of what, where none of the race is stored, besides the groups that
+    /// are stored beforehand.
+    fn seen(self, groups: usize) -> Vec<(&'static str, usize)> {
+        // One more is the probe's.
+        let mut seen = vec![(GROUPS, groups + 1)];
+        if self == Self::Sub07 {
+            seen.push((SUBSCRIPTIONS, 0));
+        }
+        seen
     }
 }
 
@@ -155,11 +196,11 @@ enum End {
 }
 
 async fn create(client: &Client, rule: Rule, number: usize) -> End {
-    let group = rule.group(number);
-    let namespace = group.metadata.namespace.clone().unwrap();
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &groups());
+    let object = rule.object(number);
+    let namespace = object.metadata.namespace.clone().unwrap();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &rule.resource());
     let is_denial = |message: &str| rule.denial().is_some_and(|denial| message.contains(denial));
-    match api.create(&PostParams::default(), &group).await {
+    match api.create(&PostParams::default(), &object).await {
         Ok(_) => End::Created,
         // Stored by an earlier try, whose answer was lost.
         Err(kube::Error::Api(status)) if status.code == 409 => End::Created,
@@ -227,51 +268,55 @@ impl Course {
         if table.consistent {
             arguments.push("--consistent-reads");
         }
-        let configuration = ControlPlane::operator_group("20s");
+        let configuration = table.rule.configuration();
         let servers: Vec<_> = (0..table.replicas)
             .map(|_| Server::start(BINARY, Some(&configuration), &arguments))
             .collect();
         self.forwarder.set(servers.iter().map(|server| server.address));
         let address = self.forwarder.address;
         self.plane.enforce(BINARY, &configuration, address, &servers).await;
-        self.current(&servers).await;
+        self.current(table.rule, &servers).await;
         servers
     }
 
     /// Waits until all servers are ready and have seen what is stored, and nothing else.
-    async fn current(&self, servers: &[Server]) {
-        // One more is the probe's.
-        let stored = u32::try_from(self.stored + 1).unwrap().into();
-        let metric = format!("opgate_context_objects{{resource=\"{GROUPS}\"}}");
+    async fn current(&self, rule: Rule, servers: &[Server]) {
         for server in servers {
-            eventually("a current view", || async {
-                let is_ready = server.get("/readyz").await.0 == 200;
-                (is_ready && server.metric(&metric).await == Some(stored)).then_some(())
+            eventually("readiness", || async {
+                (server.get("/readyz").await.0 == 200).then_some(())
             })
             .await;
+            for (resource, count) in rule.seen(self.stored) {
+                let count = u32::try_from(count).unwrap().into();
+                let metric = format!("opgate_context_objects{{resource=\"{resource}\"}}");
+                eventually("a current view", || async {
+                    (server.metric(&metric).await == Some(count)).then_some(())
+                })
+                .await;
+            }
         }
     }
 
     /// What is stored of the race.
-    async fn admitted(&self) -> Vec<DynamicObject> {
-        let all = Api::<DynamicObject>::all_with(self.admin.clone(), &groups());
+    async fn admitted(&self, rule: Rule) -> Vec<DynamicObject> {
+        let all = Api::<DynamicObject>::all_with(self.admin.clone(), &rule.resource());
         let of_the_race = ListParams::default().labels("race=yes");
         eventually("a list", || async { Some(all.list(&of_the_race).await.ok()?.items) }).await
     }
 
     /// Takes away what is stored of the race.
-    async fn clean(&self, servers: &[Server]) {
-        for group in self.admitted().await {
-            let namespace = group.metadata.namespace.unwrap();
-            let api =
-                Api::<DynamicObject>::namespaced_with(self.admin.clone(), &namespace, &groups());
-            let name = group.metadata.name.unwrap();
+    async fn clean(&self, rule: Rule, servers: &[Server]) {
+        for object in self.admitted(rule).await {
+            let namespace = object.metadata.namespace.unwrap();
+            let of = rule.resource();
+            let api = Api::<DynamicObject>::namespaced_with(self.admin.clone(), &namespace, &of);
+            let name = object.metadata.name.unwrap();
             eventually("a deletion", || async {
                 api.delete(&name, &DeleteParams::default()).await.ok()
             })
             .await;
         }
-        self.current(servers).await;
+        self.current(rule, servers).await;
     }
 
     async fn run(&mut self, table: Table) {
@@ -282,8 +327,8 @@ impl Course {
             // Earlier and later, from before the first answer to half of them.
             let before_trouble = creates * round / (2 * self.rounds);
             self.round(&table, creates, before_trouble, &mut servers, &mut figures).await;
-            figures.admitted.push(self.admitted().await.len());
-            self.clean(&servers).await;
+            figures.admitted.push(self.admitted(table.rule).await.len());
+            self.clean(table.rule, &servers).await;
         }
         if table.trouble == Trouble::Nothing {
             for server in &servers {
@@ -377,37 +422,37 @@ async fn tables(rules: &[Rule], replicas: usize, stored: usize, trouble: Trouble
     course.end();
 }
 
-const BOTH: [Rule; 2] = [Rule::Opg01, Rule::Opg18];
+const EXCLUDING: [Rule; 3] = [Rule::Opg01, Rule::Opg18, Rule::Sub07];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one() {
     let _turn = turn().await;
-    tables(&BOTH, 1, 0, Trouble::Nothing).await;
+    tables(&EXCLUDING, 1, 0, Trouble::Nothing).await;
 }
 
 /// Replicas do not know what the other one has just allowed: how many get through is measured.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_admit_at_least_one() {
     let _turn = turn().await;
-    tables(&BOTH, 2, 0, Trouble::Nothing).await;
+    tables(&EXCLUDING, 2, 0, Trouble::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one_beside_many_groups() {
     let _turn = turn().await;
-    tables(&BOTH, 1, MANY, Trouble::Nothing).await;
+    tables(&EXCLUDING, 1, MANY, Trouble::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one_although_it_is_killed() {
     let _turn = turn().await;
-    tables(&BOTH, 1, 0, Trouble::Killed).await;
+    tables(&EXCLUDING, 1, 0, Trouble::Killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_admits_one_although_the_api_server_is_killed() {
     let _turn = turn().await;
-    tables(&BOTH, 1, 0, Trouble::ApiServerKilled).await;
+    tables(&EXCLUDING, 1, 0, Trouble::ApiServerKilled).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::Server;
-use testkit::fake::{FakeCluster, Watching};
-use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, csv, group, namespace};
-use testkit::until;
+use testkit::fake::{FakeCluster, Scope, Watching};
+use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, csv, group, namespace, subscription};
+use testkit::{Server, configuration, until};
 
 use crate::BINARY;
 
@@ -241,6 +240,49 @@ async fn of_many_that_exclude_each_other_one_is_stored() {
                         won.fetch_add(1, Ordering::Relaxed);
                     } else {
                         assert!(decided.starts_with("intersecting"), "{decided}");
+                    }
+                }
+            });
+            join_all(racing).await;
+            assert_eq!(won.into_inner(), 1, "round {round} with {arguments:?}");
+        }
+    }
+}
+
+/// Two Subscriptions for one package leave OLM without any resolution in the namespace.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_subscriptions_for_a_package_one_is_stored() {
+    for arguments in [&[][..], &["--consistent-reads"]] {
+        let cluster = reviews::cluster();
+        for (plural, kind) in
+            [("subscriptions", "Subscription"), ("catalogsources", "CatalogSource")]
+        {
+            cluster.install(OLM, "v1alpha1", plural, kind, Scope::Namespaced);
+        }
+        let catalog = json!({"metadata": {"name": "catalog", "namespace": "a"}, "spec": {}});
+        cluster.apply(OLM, "v1alpha1", "catalogsources", catalog);
+        let mut own = group("a", "g", &["a"], "");
+        own["status"] = json!({"namespaces": ["a"]});
+        store(&cluster, &own);
+        let policies = configuration(&[json!({"name": "subscription", "limits": {"time": "20s"}})]);
+        let mut all = vec!["--queue", "100000"];
+        all.extend(arguments);
+        let server = reviews::serve_with(BINARY, &cluster, &policies, &all);
+        ready(&server).await;
+        for round in 0..5 {
+            let won = AtomicUsize::new(0);
+            let racing = (0..40).map(|lane| {
+                let (cluster, server, won) = (&cluster, &server, &won);
+                async move {
+                    let name = format!("racer-{round}-{lane}");
+                    let racer = subscription("a", &name, &format!("package-{round}"));
+                    let decided = decide(server, reviews::create(&racer, Given::Once)).await;
+                    if decided == "allowed" {
+                        cluster.apply(OLM, "v1alpha1", "subscriptions", racer);
+                        won.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        let denial = "Within a namespace, no two Operators may come from the same";
+                        assert!(decided.starts_with(denial), "{decided}");
                     }
                 }
             });

@@ -21,6 +21,11 @@ pub fn csvs() -> ApiResource {
     resource("operators.coreos.com", "v1alpha1", "ClusterServiceVersion")
 }
 
+/// Subscriptions.
+pub fn subscriptions() -> ApiResource {
+    resource("operators.coreos.com", "v1alpha1", "Subscription")
+}
+
 /// An object from its JSON.
 pub fn object(value: Value) -> DynamicObject {
     serde_json::from_value(value).unwrap()
@@ -72,11 +77,12 @@ pub(crate) fn crds() -> Vec<Value> {
         vec![
             small_crd("operators.coreos.com", "v1", "OperatorGroup", "Namespaced"),
             small_crd("operators.coreos.com", "v1alpha1", "ClusterServiceVersion", "Namespaced"),
+            small_crd("operators.coreos.com", "v1alpha1", "Subscription", "Namespaced"),
             small_crd("core.rukpak.io", "v1alpha1", "Bundle", "Cluster"),
         ]
     };
     let Some(folder) = std::env::var_os("OPGATE_CRDS") else { return small() };
-    let wanted = ["operatorgroups", "clusterserviceversions", "bundles"];
+    let wanted = ["operatorgroups", "clusterserviceversions", "subscriptions", "bundles"];
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_wanted = |path: &PathBuf| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();

@@ -16,7 +16,7 @@ use opgate_certs::{Authority, write_private, write_public};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::objects::{crds, csvs, group, groups, namespace, object, resource};
+use crate::objects::{crds, csvs, group, groups, namespace, object, resource, subscriptions};
 use crate::{Server, configuration};
 
 /// How often something is looked at until it is there, and what lies between two looks.
@@ -204,7 +204,7 @@ impl ControlPlane {
         for crd in crds() {
             definitions.create(&PostParams::default(), &object(crd)).await.unwrap();
         }
-        for resource in [groups(), csvs()] {
+        for resource in [groups(), csvs(), subscriptions()] {
             let api = Api::<DynamicObject>::all_with(admin.clone(), &resource);
             eventually("the new resources", || async {
                 api.list(&ListParams::default()).await.ok()

@@ -49,10 +49,20 @@ pub fn policies() -> String {
 
 /// A server of the binary under test that reads a cluster.
 pub fn serve(binary: &str, cluster: &FakeCluster, arguments: &[&str]) -> Server {
+    serve_with(binary, cluster, &policies(), arguments)
+}
+
+/// The same with another configuration.
+pub fn serve_with(
+    binary: &str,
+    cluster: &FakeCluster,
+    configuration: &str,
+    arguments: &[&str],
+) -> Server {
     let kubeconfig = cluster.kubeconfig();
     let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
     all.extend(arguments);
-    Server::start(binary, Some(&policies()), &all)
+    Server::start(binary, Some(configuration), &all)
 }
 
 /// A uid that no other object has, as an API server gives it before it asks anybody.
@@ -95,6 +105,21 @@ pub fn csv(namespace: &str, name: &str, modes: &[&str], crds: &[&str]) -> Value 
             "displayName": name,
             "installModes": all.iter().map(mode).collect::<Vec<_>>(),
             "customresourcedefinitions": {"owned": crds.iter().map(owned).collect::<Vec<_>>()},
+        },
+    })
+}
+
+/// A new `Subscription` for a package.
+pub fn subscription(namespace: &str, name: &str, package: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "Subscription",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid()},
+        "spec": {
+            "name": package,
+            "channel": "stable",
+            "source": "catalog",
+            "sourceNamespace": namespace,
         },
     })
 }
