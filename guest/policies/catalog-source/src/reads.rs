@@ -1,13 +1,9 @@
 //! What the policy reads of the cluster. Each rule declares which of these it needs, so that
 //! nothing is watched for rules that are off.
 
-use opgate_sdk::{ClusterRead, Index, Setting};
+use opgate_sdk::{ClusterRead, Index};
 
-use crate::targets::OLM;
-
-/// The namespace whose pull secrets are judged.
-pub(crate) const SECRETS_NAMESPACE: Setting =
-    Setting { pointer: "/catalog/secretsNamespace", default: "openshift-marketplace" };
+use crate::targets::{OLM, SECRETS_NAMESPACE};
 
 /// `PriorityClass`es, of which only the names count.
 pub(crate) static PRIORITY_CLASSES: ClusterRead = ClusterRead {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, pull_secret, rule, rules};
 
-use crate::reads::{SECRETS, SECRETS_NAMESPACE};
+use crate::reads::SECRETS;
 use crate::source::Source;
-use crate::targets::CATALOG_SOURCE;
+use crate::targets::{CATALOG_SOURCE, SECRETS_NAMESPACE};
 
 rules![CAT_20];
 

@@ -1,10 +1,12 @@
 //! The kinds of objects that the policy judges.
 
-use opgate_sdk::Target;
-
-use crate::reads::SECRETS_NAMESPACE;
+use opgate_sdk::{Setting, Target};
 
 pub(crate) const OLM: &str = "operators.coreos.com";
+
+/// The namespace whose pull secrets are judged.
+pub(crate) const SECRETS_NAMESPACE: Setting =
+    Setting { pointer: "/catalog/secretsNamespace", default: "openshift-marketplace" };
 
 pub(crate) static CATALOG_SOURCE: Target = Target {
     groups: &[OLM],

@@ -1,11 +1,13 @@
 //! Policy `olm-v1`: the Operators and Catalogs of OLM 1.0, and bundles that are meant for it.
 //!
 //! ```text
-//! Operator ─▶ operator ─┬─▶ version ─▶ upgrades   the constraint on versions, and its changes
-//!                       └─▶ content               what the catalogs offer
-//! Catalog ──▶ catalog ──┬─▶ polling               how often, and of what
-//!                       └─▶ pull                  the pull secret
-//! both ─────▶ cluster                             scope, and the feature set
+//! Operator ─┬─▶ operator              names of the package and the channel, the policy of upgrades
+//!           ├─▶ version ─▶ upgrades   the constraint on versions, and its changes
+//!           └─▶ content               what the catalogs offer
+//! Catalog ──┬─▶ catalog ─▶ reference  the source, and the form of its image
+//!           ├─▶ pull                  the pull secret
+//!           └─▶ polling               how often, and of what
+//! both ─────▶ cluster                 scope, and the feature set
 //! ClusterServiceVersion, FileBasedCatalog ─▶ bundle
 //! ```
 //!
@@ -21,10 +23,12 @@ mod operator;
 mod polling;
 mod pull;
 mod reads;
+mod reference;
 mod targets;
 mod upgrades;
 mod version;
 
+use opgate_sdk::{Report, Review};
 use targets::{BUNDLES, CATALOG, CSV, OPERATOR};
 
 opgate_sdk::policy! {
@@ -42,10 +46,27 @@ opgate_sdk::policy! {
         polling::RULES,
     ],
     routes: [
-        OPERATOR => operator::judge,
-        CATALOG => catalog::judge,
+        OPERATOR => of_operator,
+        CATALOG => of_catalog,
         CSV => bundle::manifest,
         BUNDLES => bundle::catalog,
     ],
     settings: include_str!("settings.json"),
+}
+
+fn of_operator(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(operator) = review.subject() else { return };
+    cluster::judge(review, operator, report);
+    operator::judge(review, operator, report);
+    version::judge(review, operator, report);
+    upgrades::judge(review, operator, report);
+    content::judge(review, operator, report);
+}
+
+fn of_catalog(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(catalog) = review.subject() else { return };
+    cluster::judge(review, catalog, report);
+    catalog::judge(review, catalog, report);
+    pull::judge(review, catalog, report);
+    polling::judge(review, catalog, report);
 }

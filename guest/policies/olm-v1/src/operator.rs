@@ -4,7 +4,6 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
 
 use crate::targets::OPERATOR;
-use crate::{cluster, content, upgrades, version};
 
 rules![OL1_01, OL1_02, OL1_04];
 
@@ -14,15 +13,10 @@ pub(crate) const POLICY: &str = "/spec/upgradeConstraintPolicy";
 /// Characters of a name, by the schema.
 const LONGEST: usize = 48;
 
-pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    let Some(operator) = review.subject() else { return };
-    cluster::judge(review, operator, report);
+pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     package(review, operator, report);
     channel(review, operator, report);
     policy(review, operator, report);
-    version::judge(review, operator, report);
-    upgrades::judge(review, operator, report);
-    content::judge(review, operator, report);
 }
 
 /// Whether there is a value other than `null`, which an UPDATE changes.

@@ -3,7 +3,7 @@
 use opgate_sdk::go::{duration, quote};
 use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
 
-use crate::catalog::REF;
+use crate::reference::REF;
 use crate::targets::CATALOG;
 
 rules![OL1_18, OL1_19];

@@ -3,8 +3,8 @@
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Shape, names, printed, pull_secret, rule, rules};
 
-use crate::catalog::{REF, parts};
 use crate::reads::{CATALOGD, SECRETS};
+use crate::reference::{REF, parts};
 use crate::targets::CATALOG;
 
 rules![OL1_15, OL1_16, OL1_17];
