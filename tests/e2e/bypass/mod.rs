@@ -29,7 +29,7 @@ use ways::{COLUMNS, Step, ways};
 /// Who attacks, unless the rule is about somebody else.
 const TENANT: &str = "mallory";
 /// Kinds that come from files and never from an API server.
-const FILES: [&str; 2] = ["RegistryBundle", "FileBasedCatalog"];
+const FILES: [&str; 3] = ["RegistryBundle", "FileBasedCatalog", "OperatorProject"];
 const POLICIES: [&str; 3] = ["bundle-immutability", "operator-group", "constraint-limits"];
 /// Of these the rules that deny unless the configuration says otherwise. What only warns keeps nobody
 /// out.

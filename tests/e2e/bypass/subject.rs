@@ -28,7 +28,7 @@ pub(crate) struct Subject {
 }
 
 /// Kind and group by plural.
-const KINDS: [(&str, &str, &str, &str); 25] = [
+const KINDS: [(&str, &str, &str, &str); 31] = [
     ("bundles", "Bundle", "core.rukpak.io", "v1alpha1"),
     ("bundledeployments", "BundleDeployment", "core.rukpak.io", "v1alpha1"),
     ("configmaps", "ConfigMap", "", "v1"),
@@ -54,8 +54,14 @@ const KINDS: [(&str, &str, &str, &str); 25] = [
     ("statefulsets", "StatefulSet", "apps", "v1"),
     ("jobs", "Job", "batch", "v1"),
     ("cronjobs", "CronJob", "batch", "v1"),
+    ("customresourcedefinitions", "CustomResourceDefinition", "apiextensions.k8s.io", "v1"),
+    ("catalogsources", "CatalogSource", "operators.coreos.com", "v1alpha1"),
+    ("subscriptions", "Subscription", "operators.coreos.com", "v1alpha1"),
+    ("catalogs", "Catalog", "catalogd.operatorframework.io", "v1alpha1"),
+    ("machineautoscalers", "MachineAutoscaler", "autoscaling.openshift.io", "v1beta1"),
+    ("priorityclasses", "PriorityClass", "scheduling.k8s.io", "v1"),
 ];
-const CLUSTER_SCOPED: [&str; 10] = [
+const CLUSTER_SCOPED: [&str; 14] = [
     "Bundle",
     "BundleDeployment",
     "Namespace",
@@ -66,6 +72,10 @@ const CLUSTER_SCOPED: [&str; 10] = [
     "FeatureGate",
     "ClusterVersion",
     "PlatformOperator",
+    "CustomResourceDefinition",
+    "Operator",
+    "Catalog",
+    "PriorityClass",
 ];
 
 pub(crate) fn plural(kind: &str) -> &'static str {
@@ -121,6 +131,24 @@ impl Subject {
             "PlatformOperator" => {
                 object["spec"] = json!({"package": {"name": "another-operator"}});
             }
+            "CustomResourceDefinition" => object["spec"] = self.innocent_definition(),
+            "CatalogSource" => {
+                object["spec"] = json!({"sourceType": "grpc", "image": "a@sha256:0"});
+            }
+            "Subscription" => {
+                object["spec"] = json!({"name": "another", "source": "another",
+                    "sourceNamespace": "another"});
+            }
+            "InstallPlan" => {
+                object["spec"] = json!({"approval": "Manual", "approved": false,
+                    "clusterServiceVersionNames": []});
+            }
+            "Operator" => object["spec"] = json!({"packageName": "another"}),
+            "Catalog" => object["spec"] = json!({"source": source}),
+            "MachineAutoscaler" => {
+                object["spec"] = json!({"minReplicas": 1, "maxReplicas": 2, "scaleTargetRef": {
+                    "apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "name": "a"}});
+            }
             "Namespace" | "OperatorCondition" | "OLMConfig" | "OperatorHub" | "FeatureGate"
             | "ClusterVersion" | "Pod" | "Deployment" | "DaemonSet" | "StatefulSet" => {}
             "ClusterRole" | "Role" => object["rules"] = json!([]),
@@ -131,6 +159,19 @@ impl Subject {
             other => panic!("what is an innocent {other}?"),
         }
         object
+    }
+
+    /// The spec of a CRD with this name and one version.
+    fn innocent_definition(&self) -> Value {
+        let name = self.object_name();
+        let (plural, group) = name.split_once('.').unwrap_or((&name, "a.io"));
+        let schema = json!({"openAPIV3Schema": {"type": "object"}});
+        json!({
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": "Innocent"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        })
     }
 
     /// An object of the same name with nothing in it.

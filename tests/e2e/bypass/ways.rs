@@ -210,7 +210,7 @@ fn bulk(subject: &Subject) -> Vec<Way> {
     let padding = json!("x".repeat(1 << 20));
     let padded = with(&subject.bad, &["padding"], &padding);
     let mut long = subject.bad.clone();
-    let lists: [(&[&str], Element); 12] = [
+    let lists: [(&[&str], Element); 16] = [
         (&["spec", "targetNamespaces"], |n| json!(format!("pad-{n}"))),
         (&["spec", "source", "configMaps"], |n| json!({"configMap": {"name": format!("pad-{n}")}})),
         (&["rules"], |_| json!({"verbs": ["get"], "resources": ["pods"], "apiGroups": [""]})),
@@ -241,6 +241,16 @@ fn bulk(subject: &Subject) -> Vec<Way> {
         ),
         (&["spec", "install", "spec", "permissions"], |_| json!({"rules": []})),
         (&["spec", "install", "spec", "clusterPermissions"], |_| json!({"rules": []})),
+        (
+            &["spec", "versions"],
+            |n| json!({"name": format!("v{}", n + 1000), "served": false, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}}),
+        ),
+        (&["spec", "config", "env"], |n| json!({"name": format!("PAD_{n}"), "value": "x"})),
+        (&["spec", "config", "volumes"], |n| json!({"name": format!("pad-{n}"), "emptyDir": {}})),
+        (
+            &["spec", "config", "volumeMounts"],
+            |n| json!({"name": format!("pad-{n}"), "mountPath": format!("/pad/{n}")}),
+        ),
     ];
     for (path, element) in lists {
         let pointer = format!("/{}", path.join("/"));
