@@ -27,7 +27,7 @@ pub(crate) static SECRET: Target = Target {
     advisory: true,
     conditions: &[(
         "pull-secret",
-        "has(object.type) && object.type == 'kubernetes.io/dockerconfigjson'",
+        "object != null && has(object.type) && object.type == 'kubernetes.io/dockerconfigjson'",
     )],
     enabled_by: &["/catalog/secretsNamespace"],
     ..Target::EMPTY

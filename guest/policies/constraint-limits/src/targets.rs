@@ -34,7 +34,7 @@ pub(crate) static CONFIG_MAP: Target = Target {
 
 /// No more than the names in a ConfigMap. The time that an API server takes to go through a map grows
 /// with the square of its size (1.4 s for 20,000 keys): larger ones are sent without.
-const MARKED_OR_FILES: &str = "has(object.metadata.labels) && ('olm.managed' in object.metadata.labels || 'olm.catalogSource' in object.metadata.labels) || has(object.metadata.annotations) && (size(object.metadata.annotations) > 64 || object.metadata.annotations.exists(name, name == 'olm.contentEncoding' || name.startsWith('operators.operatorframework.io.bundle.'))) || has(object.data) && (size(object.data) > 64 || object.data.exists(key, key == 'clusterServiceVersions' || key.endsWith('.json') || key.endsWith('.yaml') || key.endsWith('.yml')))";
+const MARKED_OR_FILES: &str = "object != null && (has(object.metadata.labels) && ('olm.managed' in object.metadata.labels || 'olm.catalogSource' in object.metadata.labels) || has(object.metadata.annotations) && (size(object.metadata.annotations) > 64 || object.metadata.annotations.exists(name, name == 'olm.contentEncoding' || name.startsWith('operators.operatorframework.io.bundle.'))) || has(object.data) && (size(object.data) > 64 || object.data.exists(key, key == 'clusterServiceVersions' || key.endsWith('.json') || key.endsWith('.yaml') || key.endsWith('.yml'))))";
 
 pub(crate) static REGISTRY_BUNDLE: Target =
     Target::of_files("RegistryBundle", &["registrybundles"]);

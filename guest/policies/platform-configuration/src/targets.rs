@@ -27,7 +27,7 @@ const CORE: &[&str] = &[""];
 pub(crate) static CLUSTER_ROLE: Target = Target {
     conditions: &[(
         "aggregated",
-        "has(object.metadata.labels) && ('rbac.authorization.k8s.io/aggregate-to-view' in object.metadata.labels || 'rbac.authorization.k8s.io/aggregate-to-edit' in object.metadata.labels)",
+        "object != null && has(object.metadata.labels) && ('rbac.authorization.k8s.io/aggregate-to-view' in object.metadata.labels || 'rbac.authorization.k8s.io/aggregate-to-edit' in object.metadata.labels)",
     )],
     ..advised(&[RBAC], V1, &["clusterroles"], "ClusterRole")
 };
@@ -36,7 +36,7 @@ pub(crate) static CLUSTER_ROLE: Target = Target {
 pub(crate) static CONFIG_MAP: Target = Target {
     conditions: &[(
         "trusted-ca",
-        "has(object.metadata.labels) && 'config.openshift.io/inject-trusted-cabundle' in object.metadata.labels && (has(object.data) || has(object.binaryData))",
+        "object != null && has(object.metadata.labels) && 'config.openshift.io/inject-trusted-cabundle' in object.metadata.labels && (has(object.data) || has(object.binaryData))",
     )],
     ..advised(CORE, V1, &["configmaps"], "ConfigMap")
 };
@@ -80,7 +80,7 @@ const SAMPLES: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.nam
 /// Importing images writes image streams often, and leaves the annotations as they are.
 const ANNOTATED: &[(&str, &str)] = &[(
     "annotations",
-    "has(oldObject.metadata.annotations) && !(has(object.metadata.annotations) && object.metadata.annotations == oldObject.metadata.annotations)",
+    "object != null && oldObject != null && has(oldObject.metadata.annotations) && !(has(object.metadata.annotations) && object.metadata.annotations == oldObject.metadata.annotations)",
 )];
 
 pub(crate) static IMAGE_STREAM: Target = Target {
@@ -120,7 +120,7 @@ pub(crate) static CUSTOM_RESOURCE: Target = Target {
         ("group", "request.resource.group != ''"),
         (
             "annotated",
-            "has(object.metadata.annotations) && ('ansible.operator-sdk/reconcile-period' in object.metadata.annotations || 'ansible.operator-sdk/max-runner-artifacts' in object.metadata.annotations || 'ansible.sdk.operatorframework.io/verbosity' in object.metadata.annotations)",
+            "object != null && has(object.metadata.annotations) && ('ansible.operator-sdk/reconcile-period' in object.metadata.annotations || 'ansible.operator-sdk/max-runner-artifacts' in object.metadata.annotations || 'ansible.sdk.operatorframework.io/verbosity' in object.metadata.annotations)",
         ),
     ],
     enabled_by: &["/misc/customResources"],

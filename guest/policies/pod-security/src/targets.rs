@@ -14,7 +14,7 @@ const V1: &[&str] = &["v1"];
 
 /// Those that the rules look at, by name: the time that an API server takes to go through labels grows
 /// with the square of their number.
-const LABELLED: &str = "has(object.metadata.labels) && ('pod-security.kubernetes.io/enforce' in object.metadata.labels || 'pod-security.kubernetes.io/audit' in object.metadata.labels || 'pod-security.kubernetes.io/warn' in object.metadata.labels || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels)";
+const LABELLED: &str = "object != null && has(object.metadata.labels) && ('pod-security.kubernetes.io/enforce' in object.metadata.labels || 'pod-security.kubernetes.io/audit' in object.metadata.labels || 'pod-security.kubernetes.io/warn' in object.metadata.labels || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels)";
 
 pub(crate) static NAMESPACE: Target = Target {
     groups: CORE,
@@ -88,11 +88,13 @@ projects! {
 /// Namespaces that enforce the level `restricted`.
 const RESTRICTED: &str = r#"{"matchLabels":{"pod-security.kubernetes.io/enforce":"restricted"}}"#;
 
-const IN_POD: &[(&str, &str)] =
-    &[("node-affinity", "has(object.spec.affinity) && has(object.spec.affinity.nodeAffinity)")];
+const IN_POD: &[(&str, &str)] = &[(
+    "node-affinity",
+    "object != null && has(object.spec.affinity) && has(object.spec.affinity.nodeAffinity)",
+)];
 const IN_TEMPLATE: &[(&str, &str)] = &[(
     "node-affinity",
-    "has(object.spec.template.spec) && has(object.spec.template.spec.affinity) && has(object.spec.template.spec.affinity.nodeAffinity)",
+    "object != null && has(object.spec.template.spec) && has(object.spec.template.spec.affinity) && has(object.spec.template.spec.affinity.nodeAffinity)",
 )];
 
 /// The API server checks what PSA-16 checks, and the other rules are advice for clusters that ask for

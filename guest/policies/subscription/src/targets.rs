@@ -10,7 +10,7 @@ pub(crate) const OLM: &str = "operators.coreos.com";
 
 const SPEC: &[(&str, &str)] = &[(
     "spec",
-    "oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
+    "object == null || oldObject == null || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
 )];
 
 pub(crate) static SUBSCRIPTION: Target = Target {
