@@ -24,44 +24,85 @@ fn resources(kind: &str) -> &'static [(&'static str, &'static str)] {
     const RBAC: &str = "rbac.authorization.k8s.io";
     const RUKPAK: &str = "core.rukpak.io";
     const CONFIG: &str = "config.openshift.io";
+    const AUTOSCALING: &str = "autoscaling.openshift.io";
     match kind {
+        "any custom resource" => &[("*", "*")],
         "Bundle" => &[(RUKPAK, "bundles")],
         "BundleDeployment" => &[(RUKPAK, "bundledeployments")],
+        "Catalog" => &[("catalogd.operatorframework.io", "catalogs")],
         "CatalogSource" => &[(OLM, "catalogsources")],
+        "ClusterAutoscaler" => &[(AUTOSCALING, "clusterautoscalers")],
+        "ClusterIngress" => &[("ingress.openshift.io", "clusteringresses")],
         "ClusterRole" => &[(RBAC, "clusterroles")],
         "ClusterRoleBinding" => &[(RBAC, "clusterrolebindings")],
         "ClusterServiceVersion" => &[(OLM, "clusterserviceversions")],
         "ClusterVersion" => &[(CONFIG, "clusterversions")],
+        "Config" => &[("samples.operator.openshift.io", "configs")],
         "ConfigMap" => &[("", "configmaps")],
+        "CredentialsRequest" => &[("cloudcredential.openshift.io", "credentialsrequests")],
         "CronJob" => &[("batch", "cronjobs")],
+        "CustomResourceDefinition" => &[("apiextensions.k8s.io", "customresourcedefinitions")],
         "DaemonSet" => &[("apps", "daemonsets")],
         "Deployment" => &[("apps", "deployments")],
+        "Etcd" => &[("operator.openshift.io", "etcds")],
         "FeatureGate" => &[(CONFIG, "featuregates")],
-        // What OLM looks up is in the status.
-        "InstallPlan" => &[(OLM, "installplans"), (OLM, "installplans/status")],
+        "ImageStream" => &[("image.openshift.io", "imagestreams")],
+        // The rule is about what the installer writes.
+        "Infrastructure" => &[(CONFIG, "infrastructures/status")],
+        "InstallPlan" => &[(OLM, "installplans")],
         "Job" => &[("batch", "jobs")],
+        "MachineAutoscaler" => &[(AUTOSCALING, "machineautoscalers")],
+        "MachineConfig" => &[("machineconfiguration.openshift.io", "machineconfigs")],
         "Namespace" => &[("", "namespaces")],
+        // The configuration of all nodes.
+        "Node" => &[(CONFIG, "nodes")],
         "OLMConfig" => &[(OLM, "olmconfigs")],
+        "Operator" => &[("operators.operatorframework.io", "operators")],
         "OperatorCondition" => &[(OLM, "operatorconditions")],
         "OperatorGroup" => &[(OLM, "operatorgroups")],
         "OperatorHub" => &[(CONFIG, "operatorhubs")],
+        "OperatorSource" => &[(OLM, "operatorsources")],
+        "PerformanceProfile" => &[("performance.openshift.io", "performanceprofiles")],
         "PlatformOperator" => &[("platform.openshift.io", "platformoperators")],
         "Pod" => &[("", "pods")],
         "Role" => &[(RBAC, "roles")],
+        "Secret" => &[("", "secrets")],
+        "ServiceMonitor" => &[("monitoring.coreos.com", "servicemonitors")],
         "StatefulSet" => &[("apps", "statefulsets")],
+        "StorageClass" => &[("storage.k8s.io", "storageclasses")],
         "Subscription" => &[(OLM, "subscriptions")],
-        "RegistryBundle" | "PlainBundle" | "FileBasedCatalog" => &[],
+        "Template" => &[("template.openshift.io", "templates")],
+        "RegistryBundle" | "PlainBundle" | "FileBasedCatalog" | "OperatorProject"
+        | "any manifest" => &[],
         other => panic!("where are {other}?"),
     }
 }
 
-/// A setting with which a rule looks at more than one kind.
-const WORKLOADS: (&str, &str) = ("PSA-09", "/psa/checkWorkloads");
+/// Rules, and settings without which they look at none of these kinds.
+const ASKED_FOR: [(&str, &str, &[&str]); 6] = [
+    (
+        "PSA-09",
+        "/psa/checkWorkloads",
+        &["Pod", "Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"],
+    ),
+    ("CAT-21", "/catalog/secretsNamespace", &["Secret"]),
+    ("OL1-12", "/olmv1/target", &["ClusterServiceVersion"]),
+    ("MSC-03", "/misc/globalPullSecret", &["Secret"]),
+    ("MSC-10", "/misc/customResources", &["any custom resource"]),
+    ("MSC-11", "/misc/customResources", &["any custom resource"]),
+];
+
+/// The setting without which a rule does not look at a kind.
+fn asks_for(rule: &Rule, kind: &str) -> Option<&'static str> {
+    let mut all = ASKED_FOR.iter().filter(|(id, ..)| *id == rule.id);
+    all.find(|(.., kinds)| kinds.contains(&kind)).map(|(_, setting, _)| *setting)
+}
 
 /// What a rule looks at, with a setting or without one.
 fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
     let is_asked = |kind: &&String| {
-        rule.id != WORKLOADS.0 || setting == Some(WORKLOADS.1) || *kind == "ClusterServiceVersion"
+        let needed = asks_for(rule, kind);
+        needed.is_none() || needed == setting
     };
     let kinds = rule.kinds.iter().filter(is_asked).flat_map(|kind| resources(kind));
     let asked = kinds.flat_map(|(group, resource)| {
@@ -73,6 +114,17 @@ fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
         ("operators.coreos.com".to_owned(), format!("{resource}/status"), "UPDATE".to_owned())
     };
     match rule.id.as_str() {
+        // What OLM looks up is in the status.
+        id if id.starts_with("CON-") && rule.kinds.iter().any(|kind| kind == "InstallPlan") => {
+            let plans = asked.iter().filter(|on| on.1 == "installplans");
+            let statuses = plans.map(|(group, resource, operation)| {
+                (group.clone(), format!("{resource}/status"), operation.clone())
+            });
+            let statuses: Vec<_> = statuses.collect();
+            asked.extend(statuses);
+        }
+        // Updates are of files only.
+        "OL1-12" => asked.retain(|(.., operation)| operation == "CREATE"),
         // Writes of the object itself do not change a status.
         "CND-07" => asked = Asked::from([status("clusterserviceversions")]),
         "CND-01" => drop(asked.insert(status("operatorconditions"))),
@@ -160,10 +212,13 @@ impl Copies {
     fn some(schema: &Value) -> Value {
         match schema["type"].as_str() {
             Some("array") => match &schema["items"]["enum"][0] {
+                Value::Null if schema["items"]["pattern"].is_string() => json!(["x/x"]),
                 Value::Null => json!(["x"]),
                 known => json!([known]),
             },
             Some("boolean") => json!(true),
+            Some("object") => json!({"x": ["x/x"]}),
+            Some("string") if schema["enum"].is_null() => json!("x"),
             _ => schema["enum"][0].clone(),
         }
     }
@@ -200,8 +255,11 @@ fn what_is_registered_is_what_the_rules_look_at() {
             for setting in rule.enabled_by.iter().filter(|_| rule.default == DefaultLevel::Off) {
                 copies.add(name, descriptor, Some(rule), Some(setting));
             }
-            if rule.id == WORKLOADS.0 {
-                copies.add(name, descriptor, Some(rule), Some(WORKLOADS.1));
+            let settings: BTreeSet<_> =
+                rule.kinds.iter().filter_map(|kind| asks_for(rule, kind)).collect();
+            let is_new = |setting: &&str| !rule.enabled_by.iter().any(|known| known == setting);
+            for setting in settings.into_iter().filter(is_new) {
+                copies.add(name, descriptor, Some(rule), Some(setting));
             }
         }
     }
