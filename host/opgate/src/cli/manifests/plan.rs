@@ -1,10 +1,11 @@
 //! Which webhooks there are, and which policies share one.
 //!
 //! ```text
-//! group, resource and operation ─▶ one class per API group, ─┬─ alone ─────▶ one webhook, /validate
-//! of each policy                   failure policy,           ├─ same versions ▶ one, /validate/{policy}/…
-//!                                  namespaces, conditions    └─ otherwise ─▶ one webhook a policy,
-//!                                                                            /validate/{policy}
+//! group, resource and operation ─▶ one class per API group, ─┬─ alone ─▶ one webhook, /validate
+//! of each policy                   failure policy,           ├─ resources that can be shared ─▶ few,
+//!                                  namespaces, conditions    │                 /validate/{policy}/…
+//!                                                            └─ others ─▶ one webhook a policy,
+//!                                                                         /validate/{policy}
 //! ```
 //!
 //! One call for several policies is better than several calls: the request is read once, and what
@@ -17,12 +18,24 @@
 //! `/validate` asks every policy that matches, and API servers call every webhook that matches. That
 //! path is therefore only for a webhook whose requests no other webhook can match, whatever its
 //! failure policy, namespaces and conditions. Otherwise the path names the policies. A policy that
-//! wants some of these requests in another way, such as with another failure policy, has a webhook
-//! of its own: its failures must not block them. What is left: a policy that wants a resource both by its name and by `*`, in different namespaces or
-//! groups, or in namespaces with different labels, may be asked twice. It gives the same verdict both
-//! times, and API servers show a warning once.
+//! wants some of these requests in another way, such as with another failure policy, does not share
+//! the webhook for their resource: its failures must not block them. It shares those for other
+//! resources, so that an object costs few calls. What is left: a policy that wants a resource both
+//! by its name and by `*`, in different namespaces or groups, or in namespaces with different
+//! labels, may be asked twice. It gives the same verdict both times, and API servers show a warning
+//! once.
+//!
+//! What only warns is put together at the end, whatever its API groups: a policy that gives advice
+//! about ten of them would otherwise have ten webhooks that differ in nothing else. Webhooks that can
+//! deny keep to one group, because their name stands in the denial.
+
+use std::collections::BTreeSet;
 
 use super::matches::{Match, PolicyFacts};
+
+/// What one webhook is about.
+type Part<'w> = Vec<&'w Match<'w>>;
+type Parts<'w> = Vec<Part<'w>>;
 
 /// A webhook to be.
 #[derive(Debug)]
@@ -42,10 +55,10 @@ pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
             planned.push(Planned::of(class, false));
             continue;
         }
-        let (mut apart, together): (Vec<_>, Vec<_>) = class
-            .iter()
-            .copied()
-            .partition(|matched| is_asked_more(matched.policy, &class, matches));
+        let (shared, rest) = by_resource(class, matches);
+        planned.extend(shared.into_iter().map(|part| Planned::of(part, true)));
+        let (mut apart, together): (Vec<_>, Vec<_>) =
+            rest.iter().copied().partition(|matched| is_asked_more(matched.policy, &rest, matches));
         if agree(&together) {
             planned.extend((!together.is_empty()).then(|| Planned::of(together, true)));
         } else {
@@ -56,7 +69,52 @@ pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
     }
     // Where two would have the same name, the one that guards has it.
     planned.sort_by_key(|webhook| !webhook.blocks());
-    planned
+    across_groups(planned)
+}
+
+/// The resources of a class, in as few parts as possible, so that the policies of a part can share a
+/// webhook; and the resources that even alone cannot be shared.
+fn by_resource<'w>(class: Vec<&'w Match<'w>>, matches: &[Match<'_>]) -> (Parts<'w>, Part<'w>) {
+    let (mut parts, mut rest) = (Parts::new(), Part::new());
+    for resource in grouped(class, |a, b| a.resource == b.resource) {
+        if !can_share(&resource, matches) {
+            rest.extend(resource);
+            continue;
+        }
+        let fits = |part: &&mut Part<'w>| {
+            can_share(&[part.as_slice(), resource.as_slice()].concat(), matches)
+        };
+        match parts.iter_mut().find(fits) {
+            Some(part) => part.extend(resource),
+            None => parts.push(resource),
+        }
+    }
+    // A policy that has a webhook of its own needs no second one.
+    if !rest.is_empty() {
+        let (alone, shared): (Parts<'w>, Parts<'w>) = parts.into_iter().partition(|part| {
+            part.iter().all(|matched| part.first().is_some_and(|a| is_of_one_policy(a, matched)))
+        });
+        rest.extend(alone.into_iter().flatten());
+        parts = shared;
+    }
+    (parts, rest)
+}
+
+/// Whether nobody is asked less or more than it wants where all share a webhook.
+fn can_share(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
+    agree(class) && !class.iter().any(|matched| is_asked_more(matched.policy, class, matches))
+}
+
+/// Puts webhooks together that differ in their API groups only, and cannot deny.
+fn across_groups(planned: Vec<Planned<'_>>) -> Vec<Planned<'_>> {
+    let mut all: Vec<Planned<'_>> = Vec::new();
+    for webhook in planned {
+        match all.iter_mut().find(|known| known.differs_in_groups_only(&webhook)) {
+            Some(known) => known.matches.extend(webhook.matches),
+            None => all.push(webhook),
+        }
+    }
+    all
 }
 
 /// Puts together what is alike, in the order in which it comes.
@@ -91,16 +149,37 @@ impl<'w> Planned<'w> {
         self.matches.iter().any(|matched| matched.blocks)
     }
 
-    pub(super) fn group(&self) -> &'w str {
-        self.matches.first().map_or("", |matched| matched.group)
+    /// The API groups, each once.
+    pub(super) fn groups(&self) -> BTreeSet<&'w str> {
+        self.matches.iter().map(|matched| matched.group).collect()
+    }
+
+    /// A wildcard stays apart: it would match requests of the other groups in other versions.
+    fn differs_in_groups_only(&self, other: &Self) -> bool {
+        let names = |planned: &Self| -> Vec<&str> {
+            planned.policies.iter().map(|policy| policy.name).collect()
+        };
+        let (Some(a), Some(b)) = (self.matches.first(), other.matches.first()) else {
+            return false;
+        };
+        let (groups, more) = (self.groups(), other.groups());
+        !self.blocks()
+            && !other.blocks()
+            && names(self) == names(other)
+            && (self.is_named == other.is_named || self.policies.len() == 1)
+            && is_narrowed_alike(a, b)
+            && groups.is_disjoint(&more)
+            && !groups.union(&more).any(|group| *group == "*")
     }
 }
 
 /// Whether one webhook can stand for both.
 fn is_alike(a: &Match<'_>, b: &Match<'_>) -> bool {
-    a.group == b.group
-        && a.blocks == b.blocks
-        && a.namespaces == b.namespaces
+    a.group == b.group && a.blocks == b.blocks && is_narrowed_alike(a, b)
+}
+
+fn is_narrowed_alike(a: &Match<'_>, b: &Match<'_>) -> bool {
+    a.namespaces == b.namespaces
         && a.namespace_labels == b.namespace_labels
         && a.conditions == b.conditions
 }
@@ -228,6 +307,17 @@ mod tests {
             "vbundles-c.core.rukpak.io /validate/c Ignore",
         ];
         assert_eq!(shown(&policies), expected);
+        // What only warns needs one webhook for several groups, unless one of them is every group.
+        let things = requests("g.io", &["v1"], &["things"], WRITES);
+        let there = within("x", requests("h.io", &["v1"], &["things"], WRITES));
+        let advice = [bundles[0].clone(), things, there, all[0].clone()];
+        let named = |names: [&str; 3], end: &str| names.map(|name| format!("{name} {end}"));
+        let expected =
+            named(["va.opgate.dev", "vthings.h.io", "vall.all.opgate.dev"], "/validate/a Ignore");
+        assert_eq!(shown(&[warns("a", &advice)]), expected);
+        let rules = webhooks(&[warns("a", &advice)])[0]["rules"].clone();
+        let groups = rules.as_array().unwrap().iter().map(|rule| rule["apiGroups"][0].clone());
+        assert_eq!(groups.collect::<Vec<_>>(), [RUKPAK, "g.io"]);
         let ab = [policy("a", &bundles), policy("b", &bundles)];
         assert_eq!(webhooks(&ab)[0]["rules"].as_array().unwrap().len(), 1);
     }

@@ -70,47 +70,58 @@ impl Planned<'_> {
     }
 
     /// `v`, the first resource and the group, as the documented name is made. It stands in denials
-    /// and in front of audit annotations.
+    /// and in front of audit annotations. A webhook for several groups, which denies nothing, has
+    /// the name of its policy instead.
     fn name(&self, others: &[ValidatingWebhook]) -> String {
         let documented = |matched: &&Match<'_>| (matched.group, matched.resource) == DOCUMENTED;
         let first = self.matches.iter().copied().find(documented).or(self.matches.first().copied());
         let resource = first.map_or("", |matched| matched.resource);
-        let label = format!("v{}", resource.replace('/', "-").replace('*', "all"));
-        let domain = match self.group() {
-            "" => format!("core.{DOMAIN}"),
-            "*" => format!("all.{DOMAIN}"),
-            group if group.contains('.') => group.to_owned(),
-            group => format!("{group}.{DOMAIN}"),
-        };
         let suffix = match self.policies.as_slice() {
             [only] => only.name,
             _ if self.blocks() => "fail",
             _ => "ignore",
         };
+        let (label, domain) = match first.map_or("", |matched| matched.group) {
+            _ if self.groups().len() > 1 => (format!("v{suffix}"), DOMAIN.to_owned()),
+            group => {
+                let label = format!("v{}", resource.replace('/', "-").replace('*', "all"));
+                let domain = match group {
+                    "" => format!("core.{DOMAIN}"),
+                    "*" => format!("all.{DOMAIN}"),
+                    group if group.contains('.') => group.to_owned(),
+                    group => format!("{group}.{DOMAIN}"),
+                };
+                (label, domain)
+            }
+        };
+        let is_taken = |name: &str| others.iter().any(|other| other.name == name);
+        let plain = format!("{label}.{domain}");
+        if !is_taken(&plain) {
+            return plain;
+        }
+        // The name of a policy is not added to itself.
+        let label = if self.groups().len() > 1 { label } else { format!("{label}-{suffix}") };
         let mut name = format!("{label}.{domain}");
         let mut number = 1;
-        while others.iter().any(|other| other.name == name) {
-            name = match number {
-                1 => format!("{label}-{suffix}.{domain}"),
-                _ => format!("{label}-{suffix}-{number}.{domain}"),
-            };
+        while is_taken(&name) {
             number += 1;
+            name = format!("{label}-{number}.{domain}");
         }
         name
     }
 
-    /// What has the same versions and operations goes into one rule.
+    /// What has the same group, versions and operations goes into one rule.
     fn rules(&self) -> Vec<RuleWithOperations> {
         let mut operations: BTreeMap<_, BTreeSet<Operation>> = BTreeMap::new();
         for matched in &self.matches {
-            let key = (matched.resource, &matched.versions);
+            let key = (matched.group, matched.resource, &matched.versions);
             operations.entry(key).or_default().insert(matched.operation);
         }
         let mut rules: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
-        for ((resource, versions), operations) in operations {
-            rules.entry((versions, operations)).or_default().insert(resource);
+        for ((group, resource, versions), operations) in operations {
+            rules.entry((group, versions, operations)).or_default().insert(resource);
         }
-        let rules = rules.into_iter().map(|((versions, operations), resources)| {
+        let rules = rules.into_iter().map(|((group, versions, operations), resources)| {
             // API servers refuse a wildcard beside what it stands for.
             let every = versions.contains("*");
             let versions = versions.iter().copied().filter(|version| !every || *version == "*");
@@ -118,7 +129,7 @@ impl Planned<'_> {
                 !resources.iter().any(|outer| outer != inner && covers(outer, inner))
             };
             RuleWithOperations {
-                api_groups: Some(owned([self.group()])),
+                api_groups: Some(owned([group])),
                 api_versions: Some(owned(versions)),
                 operations: Some(owned(operations.iter().map(|operation| operation.as_str()))),
                 resources: Some(owned(resources.iter().copied().filter(is_left))),
@@ -170,9 +181,9 @@ impl Planned<'_> {
         if let Some(only) = only {
             conditions.push(condition("In", only.iter().copied()));
             if only.iter().all(|name| without.contains(name)) {
-                let (group, namespaces) = (self.group(), only);
+                let (groups, namespaces) = (self.groups(), only);
                 tracing::warn!(
-                    group,
+                    ?groups,
                     ?namespaces,
                     "policies matched requests in exempt namespaces only: they will not see them"
                 );
