@@ -5,6 +5,8 @@ use crate::{Document, Kind, escape};
 /// How deep, and how many, values are written out. Nobody reads more.
 const DEEPEST: u32 = 4;
 const MOST: u32 = 16;
+/// Bytes of a JSON pointer. The host takes no longer ones, and a member may have any name.
+const POINTER: usize = 4 << 10;
 
 /// A value as `%v` writes it, or as `%t` does, which is meant for booleans and complains about the
 /// rest.
@@ -78,7 +80,11 @@ fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: 
                 out.push_str(&plain("string", key));
                 out.push(':');
                 let at = format!("{pointer}/{}", escape(key));
-                write(document, &at, as_boolean, depth - 1, out);
+                if at.len() > POINTER {
+                    out.push('…');
+                } else {
+                    write(document, &at, as_boolean, depth - 1, out);
+                }
             }
             if length > MOST {
                 out.push('…');
@@ -125,5 +131,13 @@ mod tests {
             assert_eq!(value(&document, "", true), boolean);
             assert_eq!(value(&document, "", false), plain);
         }
+    }
+
+    #[test]
+    fn members_with_names_too_long_for_a_pointer_are_not_asked_for() {
+        let name = "~".repeat(2_100);
+        let document = Document::parse(&format!(r#"{{"{name}": 1, "a": 2}}"#)).unwrap();
+        let text = value(&document, "", false);
+        assert!(text.contains("a:2") && text.contains("~:…"), "{text}");
     }
 }
