@@ -832,6 +832,20 @@ fn every_manifest_is_judged() {
     }
 }
 
+/// A setting keeps Secrets away from the webhook, and not from a check that is given one.
+#[test]
+fn a_pull_secret_in_a_file_is_judged() {
+    let folder = folder();
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: openshift-marketplace}\ntype: kubernetes.io/dockerconfigjson\nstringData:\n  .dockerconfigjson: '{\"auths\": {\"a.io\": {}, \"b.io\": {}}}'\n";
+    write(&folder, "secret.yaml", secret);
+    let source = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nmetadata: {name: c, namespace: openshift-marketplace}\nspec: {sourceType: grpc, image: x, secrets: [s]}\n";
+    write(&folder, "cluster.yaml", source);
+    let output = check(&folder, &["--context", "cluster.yaml", "secret.yaml"]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+    let line = "secret.yaml:6:3: warn CAT-21 include credentials for only one registry per secret: found [a.io b.io]";
+    assert!(out(&output).contains(line), "{}", out(&output));
+}
+
 /// Of very many violations some are told, and how many there are besides.
 #[test]
 fn what_is_left_out_is_counted() {

@@ -36,8 +36,8 @@ rule! {
     /// their hosts are ever shown.
     ///
     /// Secrets of one namespace are judged: that of the setting `catalog.secretsNamespace`, by
-    /// default `openshift-marketplace`. Unless the setting is there, no Secret is judged. Without a
-    /// cluster the rule is not evaluated.
+    /// default `openshift-marketplace`. A server judges none unless the setting is there. Without
+    /// a cluster the rule is not evaluated.
     ///
     /// # Why
     ///
