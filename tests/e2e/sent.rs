@@ -68,53 +68,64 @@ fn the_documents_list_the_webhooks_of_the_default_configuration() {
     assert_eq!(documented.collect::<Vec<_>>(), webhooks);
 }
 
-/// The permissions of the server are for the resources that rules read unless they are off.
+/// The roles among printed or documented objects, by kind and namespace.
+fn roles(objects: &[Value]) -> Roles {
+    let roles = objects.iter().filter(|object| object["rules"].is_array());
+    let named = |role: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        ((text(&role["kind"]), text(&role["metadata"]["namespace"])), role["rules"].clone())
+    };
+    roles.map(named).collect()
+}
+
+type Roles = BTreeMap<(String, String), Value>;
+
+/// What `opgate manifests rbac` prints without a configuration is what the page shows, and a role
+/// for Secrets is one of a namespace.
 #[test]
-fn the_documented_roles_are_for_what_rules_read() {
+fn the_documented_roles_are_those_that_are_printed() {
+    let items = |list: Value| list["items"].as_array().unwrap().clone();
+    let printed = roles(&items(printed(&["manifests", "rbac", "--output", "json"])));
+    let section = section("### Permissions");
+    let blocks = section.split("\n\n").filter(|block| block.starts_with("    apiVersion: "));
+    let documented = |block: &str| {
+        let lines: Vec<_> = block.lines().map(|line| line.strip_prefix("    ").unwrap()).collect();
+        let documents = lines.join("\n");
+        let documents =
+            documents.split("\n---\n").map(|text| serde_saphyr::from_str(text).unwrap());
+        roles(&documents.collect::<Vec<Value>>())
+    };
+    let documented: Vec<_> = blocks.map(documented).collect();
+    let [all, secrets] = &documented[..] else { panic!("{}", documented.len()) };
+    assert_eq!(*all, printed);
+    let role = |namespace: &str| ("Role".to_owned(), namespace.to_owned());
+    assert_eq!(secrets.keys().cloned().collect::<Vec<_>>(), [role("openshift-marketplace")]);
+    assert!(secrets[&role("openshift-marketplace")].to_string().contains("secrets"));
+    for ((kind, _), rules) in printed {
+        assert!(kind == "Role" || !rules.to_string().contains("secrets"), "{rules}");
+    }
+}
+
+/// The table says of each resource which rules read it: all that policies read are in it.
+#[test]
+fn the_documented_resources_are_those_that_rules_read() {
     let listed = printed(&["policy", "list", "--output", "json"]);
-    let policies: Vec<_> = listed.as_array().unwrap().iter().collect();
     let mut read = BTreeSet::new();
-    for policy in policies {
+    for policy in listed.as_array().unwrap() {
         let name = policy["name"].as_str().unwrap();
         let inspected = printed(&["policy", "inspect", name, "--output", "json"]);
-        for resource in texts(&inspected["reads"]) {
-            let parts: Vec<_> = resource.split('/').collect();
-            let [group, resource] = match parts[..] {
-                [group, _, resource] => [group, resource],
-                [_, resource] => ["", resource],
-                _ => panic!("{resource}"),
-            };
-            // The version of the API server needs no permission of its own.
-            if group != "opgate.dev" {
-                read.insert((group.to_owned(), resource.to_owned()));
-            }
-        }
+        // The version of the API server needs no permission, and no API server has the packages of
+        // catalogs.
+        let resources = texts(&inspected["reads"]);
+        let of_servers =
+            resources.into_iter().filter(|resource| !resource.starts_with("opgate.dev/"));
+        read.extend(of_servers.map(|resource| resource.rsplit('/').next().unwrap().to_owned()));
     }
-    // For OPG-37 and OPG-38, which are off: the table says so.
-    for resource in ["roles", "rolebindings"] {
-        let removed = read.remove(&("rbac.authorization.k8s.io".to_owned(), resource.to_owned()));
-        assert!(removed, "{resource}");
-    }
-
     let section = section("### Permissions");
-    let documents = section.lines().filter_map(|line| line.strip_prefix("    "));
-    let documents = documents.collect::<Vec<_>>().join("\n");
-    let mut granted = BTreeMap::new();
-    for document in documents.split("\n---\n") {
-        let document: Value = serde_saphyr::from_str(document).unwrap();
-        for rule in document["rules"].as_array().into_iter().flatten() {
-            for group in texts(&rule["apiGroups"]) {
-                for resource in texts(&rule["resources"]) {
-                    let verbs = texts(&rule["verbs"]).join(" ");
-                    granted.insert((group.to_owned(), resource.to_owned()), verbs);
-                }
-            }
-        }
-    }
-    assert_eq!(granted.keys().cloned().collect::<BTreeSet<_>>(), read);
-    for ((_, resource), verbs) in granted {
-        // OLM serves it, and does not watch it.
-        let expected = if resource == "packagemanifests" { "list" } else { "list watch" };
-        assert_eq!(verbs, expected, "{resource}");
-    }
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = rows.filter(|row| !row.starts_with("--"));
+    let cells = rows.map(|row| row.split('|').next().unwrap());
+    let words = cells.flat_map(|cell| cell.split('`').filter(|word| !word.contains([' ', ','])));
+    let words = words.filter(|word| !word.is_empty() && !word.contains('.'));
+    assert_eq!(words.map(str::to_owned).collect::<BTreeSet<_>>(), read);
 }
