@@ -29,6 +29,11 @@ rule! {
     /// and of `status`. Members of these members are not looked at. Examples without such a CRD
     /// are not judged, and of each file only the first document counts. The rule is off by default.
     ///
+    /// # Gap
+    ///
+    /// Bundles in catalogs are not judged, because `olm.csv.metadata` has no CRDs. Who has the
+    /// bundle as files checks them.
+    ///
     /// # Why
     ///
     /// It is the test `olm-crds-have-validation-test` of the scorecard (OpenShift 4.12, Operators,

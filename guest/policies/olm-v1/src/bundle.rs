@@ -22,6 +22,11 @@ rule! {
     /// judges the property `olm.bundle.object` with the manifest, or else `olm.csv.metadata`, which
     /// shows no webhooks: the rule is evaluated in part.
     ///
+    /// # Gap
+    ///
+    /// `olm.csv.metadata` in a catalog has no `webhookdefinitions`. Who has the bundle as files sees
+    /// them in its ClusterServiceVersion.
+    ///
     /// # Why
     ///
     /// OLM 1.0 installs no other extensions (OpenShift 4.15, Operators, *OLM 1.0 components* and
