@@ -107,7 +107,7 @@ enum Command {
     Certs(certs::Certs),
     /// Evaluate an olm.constraint against the properties of a bundle
     Constraint(constraint::ConstraintArgs),
-    /// Print the Kubernetes manifests for the server: webhooks, network policy
+    /// Print the Kubernetes manifests for the server: webhooks, roles, network policy
     Manifests(manifests::Manifests),
     /// Start a server, send it sample reviews over TLS, and print its decisions
     Demo(demo::Demo),
