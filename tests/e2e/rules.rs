@@ -1,6 +1,6 @@
 //! The rules as people meet them: their list, their levels, and the pages that explain them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -187,6 +187,39 @@ fn what_rules_do_not_decide_is_listed() {
     let known: Vec<_> = documented::rows().iter().map(|row| row.id).collect();
     let unknown: Vec<_> = ids(&page).filter(|id| !known.contains(id)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+/// `docs/configuration.md` has the settings of each policy, and no others.
+#[test]
+fn the_settings_of_each_policy_are_documented() {
+    let folder = folder();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    let page = fs::read_to_string(page).unwrap();
+    for policy in POLICIES {
+        let name = policy.name;
+        let inspected = out(&opgate(&folder, &["policy", "inspect", name, "--output", "json"]));
+        let inspected: Value = serde_json::from_str(&inspected).unwrap();
+        let mut settings = BTreeSet::new();
+        for (group, schema) in inspected["settingsSchema"]["properties"].as_object().unwrap() {
+            // The host writes these.
+            if schema["readOnly"] == true {
+                continue;
+            }
+            match schema["properties"].as_object() {
+                Some(members) => {
+                    settings.extend(members.keys().map(|member| format!("{group}.{member}")));
+                }
+                None => drop(settings.insert(group.clone())),
+            }
+        }
+        let heading = format!("\n## Settings of `{name}`\n");
+        let (_, section) = page.split_once(&heading).unwrap_or_else(|| panic!("{heading}"));
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let rows = rows.filter_map(|row| row.split_once('`'));
+        let documented: BTreeSet<_> = rows.map(|(setting, _)| setting.to_owned()).collect();
+        assert_eq!(documented, settings, "{name}");
+    }
 }
 
 #[test]
