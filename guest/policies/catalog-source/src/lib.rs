@@ -31,7 +31,7 @@ mod types;
 
 use opgate_sdk::{Report, Review};
 use source::Source;
-use targets::{CATALOG_SOURCE, SECRET};
+use targets::{CATALOG_SOURCE, SECRET, SECRET_IN_FILES};
 
 opgate_sdk::policy! {
     name: "catalog-source",
@@ -51,7 +51,8 @@ opgate_sdk::policy! {
     ],
     routes: [
         CATALOG_SOURCE => judge,
-        SECRET => registries::judge,
+        SECRET => registries::in_requests,
+        SECRET_IN_FILES => registries::judge,
     ],
     settings: include_str!("settings.json"),
 }

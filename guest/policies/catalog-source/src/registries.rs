@@ -14,7 +14,7 @@ use opgate_sdk::{Document, Report, Review, rule, rules};
 use opgate_upstream::json;
 
 use crate::reads::CATALOG_SOURCES;
-use crate::targets::SECRET;
+use crate::targets::{SECRET, SECRET_IN_FILES};
 
 rules![CAT_21];
 
@@ -35,9 +35,9 @@ rule! {
     /// type or the credentials. Of the data, only the names under `auths` are looked at, and only
     /// their hosts are ever shown.
     ///
-    /// Secrets of one namespace are judged: that of the setting `catalog.secretsNamespace`, by
-    /// default `openshift-marketplace`. A server judges none unless the setting is there. Without
-    /// a cluster the rule is not evaluated.
+    /// In files, every Secret is judged. The webhook gets no requests for the rule unless the setting
+    /// `catalog.secretsNamespace` is there, and then those for Secrets of this namespace. Without
+    /// the CatalogSources of the cluster, or of the context, the rule is not evaluated.
     ///
     /// # Why
     ///
@@ -60,9 +60,16 @@ rule! {
     /// `message: include credentials for only one registry per secret: found [quay.io
     /// registry.redhat.io]`
     CAT_21: Warn {
-        on: [SECRET: Create | Update],
+        on: [SECRET: Create | Update, SECRET_IN_FILES: Create | Update],
         reads: [CATALOG_SOURCES],
         source: "OCP 4.12 L9519-9551, L9563-9583; OCP 4.15 L6767",
+    }
+}
+
+/// A Secret of the namespace that a setting names. Of files, every Secret is judged already.
+pub(crate) fn in_requests(review: &Review<'_>, report: &mut Report<'_>) {
+    if review.settings.boolean("/files") != Some(true) {
+        judge(review, report);
     }
 }
 

@@ -16,19 +16,26 @@ pub(crate) static CATALOG_SOURCE: Target = Target {
     ..Target::EMPTY
 };
 
-/// Advisory: its rule only warns. An API server sends Secrets of one namespace, and only if that is
-/// named.
+/// An API server sends Secrets of one namespace, and only if that is named.
 pub(crate) static SECRET: Target = Target {
-    groups: &[""],
-    versions: &["v1"],
-    resources: &["secrets"],
-    kind: "Secret",
     namespace: Some(SECRETS_NAMESPACE),
-    advisory: true,
     conditions: &[(
         "pull-secret",
         "object != null && has(object.type) && object.type == 'kubernetes.io/dockerconfigjson'",
     )],
     enabled_by: &["/catalog/secretsNamespace"],
+    ..ADVISED
+};
+
+/// Secrets of any namespace, which `opgate check` reads of files: the host sets `files` for it.
+pub(crate) static SECRET_IN_FILES: Target = Target { enabled_by: &["/files"], ..ADVISED };
+
+/// Advisory: the rule only warns.
+const ADVISED: Target = Target {
+    groups: &[""],
+    versions: &["v1"],
+    resources: &["secrets"],
+    kind: "Secret",
+    advisory: true,
     ..Target::EMPTY
 };

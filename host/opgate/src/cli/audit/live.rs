@@ -136,7 +136,9 @@ fn has(all: &[String], name: &str) -> bool {
 fn wants(rule: &MatchRule, served: &Served) -> bool {
     let resource = &served.resource;
     let is_secret = resource.group.is_empty() && resource.resource == "secrets";
-    let is_named = rule.resources.contains(&resource.resource);
+    // Secrets of a whole cluster are read only if a setting asks for it.
+    let is_for_files = rule.enabled_by == ["/files"];
+    let is_named = rule.resources.contains(&resource.resource) && !(is_secret && is_for_files);
     has(&rule.versions, &resource.version)
         && (is_named || !is_secret && rule.resources.iter().any(|one| one == "*" || one == "*/*"))
 }
