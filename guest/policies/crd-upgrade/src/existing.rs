@@ -166,6 +166,8 @@ pub(crate) fn bounded<'v, T>(
 /// An object that a schema refuses.
 pub(crate) struct Broken {
     pub(crate) object: Document,
+    /// The version in which it was read. Files show it in the version in which it is written.
+    version: String,
     /// The errors, as upstream prints them.
     pub(crate) why: String,
     /// The schema.
@@ -184,9 +186,9 @@ impl Broken {
 
     /// `stable.example.com/v1, Kind=CronTab`.
     fn api(&self) -> String {
-        let version = self.object.text_or_empty("/apiVersion");
-        let (group, version) = version.split_once('/').unwrap_or(("", &version));
-        names::group_version_kind(group, version, &self.object.text_or_empty("/kind"))
+        let written = self.object.text_or_empty("/apiVersion");
+        let group = written.split_once('/').map_or("", |(group, _)| group);
+        names::group_version_kind(group, &self.version, &self.object.text_or_empty("/kind"))
     }
 }
 
@@ -235,7 +237,8 @@ impl Listing<'_> {
             let text = json::raw(&object, "");
             if let Some(value) = text.as_deref().and_then(Json::parse) {
                 if let Some(why) = validator.errors(&value, work) {
-                    return Some(Broken { object, why, field: schema.field });
+                    let version = read.to_owned();
+                    return Some(Broken { object, version, why, field: schema.field });
                 }
                 if work.is_done() {
                     let why = format!("{looked} objects were looked at, more would take too long");

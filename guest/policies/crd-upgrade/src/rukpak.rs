@@ -169,7 +169,7 @@ fn broken(
     }
     let listing = Listing { review, crd, rule: &CRD_17 };
     existing::bounded(&CRD_17, &pairs, report).iter().find_map(|(read, version)| {
-        let Broken { object, why, field } =
+        let Broken { object, why, field, .. } =
             listing.first_broken(read, version, work, report)?;
         let [namespace, name] =
             ["/metadata/namespace", "/metadata/name"].map(|pointer| object.text_or_empty(pointer));
