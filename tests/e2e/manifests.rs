@@ -494,9 +494,9 @@ fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
                 let parts = ["apiGroups", "resources", "verbs"].map(|member| words(&rule[member]));
                 parts.join(" ")
             };
-            let rules = role["rules"].as_array().unwrap().iter().map(rule).collect();
+            let granted = role["rules"].as_array().unwrap().iter().map(rule).collect();
             let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
-            (role["kind"].as_str().unwrap().to_owned(), namespace.to_owned(), rules)
+            (role["kind"].as_str().unwrap().to_owned(), namespace.to_owned(), granted)
         })
         .collect()
 }
