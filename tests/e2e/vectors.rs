@@ -195,9 +195,9 @@ fn stored(case: &Case) -> Vec<Stored> {
     all
 }
 
-/// Whether an API server can have the cluster of a case.
+/// Whether an API server can have the cluster of a case, which is not about a check of files.
 fn can_be_served(case: &Case) -> bool {
-    objects(case).iter().all(|stored| stored.group != OWN)
+    case.settings["files"] != json!(true) && objects(case).iter().all(|stored| stored.group != OWN)
 }
 
 /// The version of the API server, if the case has one.
