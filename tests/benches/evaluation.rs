@@ -31,7 +31,7 @@ mod bare {
         },
     });
 }
-use bare::opgate::policy::cluster::{ObjectName, Query, ReadError};
+use bare::opgate::policy::cluster::{ObjectName, Query, ReadError, Sampled};
 use bare::opgate::policy::document::Kind;
 use bare::opgate::policy::types as bare_types;
 
@@ -181,6 +181,13 @@ impl bare::opgate::policy::cluster::Host for State {
         _: bare_types::GroupVersionResource,
         _: Query,
     ) -> Result<Vec<ObjectName>, ReadError> {
+        Err(ReadError::Absent(String::new()))
+    }
+    fn sample(
+        &mut self,
+        _: bare_types::GroupVersionResource,
+        _: u32,
+    ) -> Result<Sampled, ReadError> {
         Err(ReadError::Absent(String::new()))
     }
 }

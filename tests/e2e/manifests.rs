@@ -487,8 +487,8 @@ fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
             json!({"kind": "ServiceAccount", "namespace": "opgate-system", "name": "opgate"});
         assert_eq!(binding["subjects"], json!([subject]));
     }
-    let roles = items.iter().filter(|item| item["rules"].is_array());
-    roles
+    let found = items.iter().filter(|item| item["rules"].is_array());
+    found
         .map(|role| {
             let rule = |rule: &Value| {
                 let parts = ["apiGroups", "resources", "verbs"].map(|member| words(&rule[member]));
