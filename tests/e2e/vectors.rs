@@ -355,7 +355,9 @@ async fn an_api_server_gives_the_same_verdicts() {
     let mut wrong = Vec::new();
     for policy in POLICIES {
         let mut all = by_configuration(policy, true);
-        all.values_mut().for_each(|cases| cases.retain(can_be_served));
+        for cases in all.values_mut() {
+            cases.retain(can_be_served);
+        }
         let all = all.into_iter().flat_map(|(configuration, cases)| {
             by_version(cases).into_iter().map(move |cases| (configuration.clone(), cases))
         });
@@ -381,7 +383,9 @@ async fn an_api_server_gives_the_same_verdicts() {
             }
             for case in cases {
                 let objects = stored(&case);
-                objects.iter().for_each(|stored| stored.apply(&cluster, &case));
+                for stored in &objects {
+                    stored.apply(&cluster, &case);
+                }
                 up_to_date(&set, &cluster).await;
                 wrong.extend(complaint(&set, policy, &case).await);
                 remove(&objects, &cluster);
