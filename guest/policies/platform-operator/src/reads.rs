@@ -5,10 +5,9 @@ use opgate_sdk::{ClusterRead, package_manifests};
 
 use crate::targets::{OLM, PLATFORM};
 
-/// PackageManifests. OLM serves them itself, one for each catalog source that has the package.
-/// Those of one namespace share their name, and only one object of a name is kept; therefore those
-/// of the other default sources are not read. OLM labels them with the name of the source. What has
-/// no such label is read.
+/// PackageManifests. OLM serves them itself, one for each catalog source that has the package, and labels
+/// them with the name of the source. Those of the other default sources are most of all, and no rule asks
+/// for them. What has no such label is read.
 pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
     group: package_manifests::GROUP,
     version: "v1",
