@@ -182,16 +182,13 @@ fn hosts(name: &str, bytes: &[u8], digest: &str, account: Option<&Arc<Account>>)
     Some(shown)
 }
 
-/// The same text for the same bytes, in this process.
+/// The same text for the same bytes, in this process. Without random numbers there is no key and the text
+/// is empty: a policy then sees no change, and nobody can guess a value.
 fn digest(bytes: &[u8]) -> String {
-    static KEY: OnceLock<hmac::Key> = OnceLock::new();
-    let key = KEY.get_or_init(|| {
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
-        // A system without random numbers has no TLS either.
-        key.unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, b"opgate"))
-    });
-    let tag = hmac::sign(key, bytes);
-    tag.as_ref().iter().take(16).fold(String::new(), |mut text, byte| {
+    static KEY: OnceLock<Option<hmac::Key>> = OnceLock::new();
+    let key = KEY.get_or_init(|| hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok());
+    let Some(key) = key else { return String::new() };
+    hmac::sign(key, bytes).as_ref().iter().take(16).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })
