@@ -4,38 +4,25 @@
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
+use opgate::builtin::BUILTINS;
+use opgate::policy::Builtin;
 use serde_json::{Value, json};
 use testkit::plane::{ControlPlane, eventually};
 use testkit::{Server, configuration};
 
 use crate::{BINARY, turn};
 
-/// Those that look at requests of API servers.
-const POLICIES: [&str; 12] = [
-    "bundle-immutability",
-    "operator-group",
-    "constraint-limits",
-    "cluster-service-version",
-    "pod-security",
-    "operator-condition",
-    "platform-operator",
-    "crd-upgrade",
-    "catalog-source",
-    "subscription",
-    "olm-v1",
-    "platform-configuration",
-];
-
 /// All policies as they are by default, in builds of any speed.
 fn all_policies(settings: &Value) -> String {
-    let policy = |name: &&str| {
+    let policy = |builtin: &Builtin| {
+        let name = builtin.name;
         let mut policy = json!({"name": name, "limits": {"time": "20s"}});
         if !settings[name].is_null() {
             policy["settings"] = settings[name].clone();
         }
         policy
     };
-    configuration(&POLICIES.iter().map(policy).collect::<Vec<_>>())
+    configuration(&BUILTINS.iter().map(policy).collect::<Vec<_>>())
 }
 
 /// What an API server says: code, warnings and body.
