@@ -1,6 +1,8 @@
-//! `opgate serve`: the webhook.
+//! `opgate serve`: the webhook. This module puts the parts of a server together; the others have its arguments.
 
-use std::ffi::OsString;
+mod clients;
+mod cluster;
+
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,13 +11,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use opgate_certs::{Clients, Reloader};
+use opgate_certs::Reloader;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use self::clients::ClientArgs;
+use self::cluster::ClusterArgs;
 use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
-use opgate_admission::cluster::{self, Bounds, Connection, Interrupted, Source};
+use opgate_admission::cluster::{Bounds, Connection};
 use opgate_admission::policy::Loading;
 use opgate_input::read::Reader;
 use opgate_server::{Options, Room, Server, Starting};
@@ -74,140 +78,6 @@ pub(super) struct Serve {
     /// Where to look for the memory limit: a folder with `proc` and `sys`
     #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
     system_root: PathBuf,
-}
-
-/// Who may connect to the webhook port.
-#[derive(Debug, Args)]
-struct ClientArgs {
-    /// CA bundle, PEM: only clients with a certificate from one of these CAs may connect
-    #[arg(long, value_name = "FILE", env = "OPGATE_CLIENT_CA")]
-    client_ca: Option<PathBuf>,
-    /// Common name or DNS name that a client's certificate must have; may be repeated
-    #[arg(long, value_name = "NAME", requires = "client_ca")]
-    client_name: Vec<String>,
-}
-
-impl ClientArgs {
-    fn clients(self) -> Result<Option<Arc<Clients>>, Failure> {
-        let clients = self.client_ca.map(|bundle| Clients::new(bundle, self.client_name));
-        Ok(clients.transpose().map_err(Failure::usage)?.map(Arc::new))
-    }
-}
-
-/// Where policies read the other objects of the cluster.
-#[derive(Debug, Args)]
-struct ClusterArgs {
-    /// Where policies read other objects of the cluster [default: `kubeconfig` if one is named,
-    /// otherwise `in-cluster` in a pod, otherwise `none`]
-    #[arg(long, value_name = "SOURCE")]
-    cluster: Option<ClusterSource>,
-    /// Kubeconfig of the cluster that policies read; several are merged as by `kubectl`
-    #[arg(long, value_name = "FILE[:FILE]", env = "KUBECONFIG")]
-    kubeconfig: Option<OsString>,
-    /// Context of the kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME")]
-    kube_context: Option<String>,
-    /// Files with the objects of the cluster, as `kubectl get -A -o yaml` prints them, instead of an
-    /// API server; may be repeated
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["cluster", "kube_context"])]
-    context: Vec<PathBuf>,
-    /// Maximum age of what is known of a resource; beyond it the policy's `onError` decides
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
-    context_max_age: Duration,
-    /// How often to list a resource that the API server cannot watch; at most a third of
-    /// `--context-max-age`
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_poll)]
-    poll_interval: Duration,
-    /// How long an API server may take to store an allowed object, including other webhooks; until
-    /// then the object counts as if it were stored
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_reservation)]
-    reservation: Duration,
-    /// How long to wait for the first lists before the webhook port opens
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    sync_timeout: Duration,
-    /// While the watch of a resource fails: read the decisive objects directly, or fail the call
-    #[arg(long, value_name = "HOW", default_value = "read")]
-    interrupted: Interrupted,
-    /// Read the decisive objects from the API server itself instead of trusting the watch
-    #[arg(long, conflicts_with = "context")]
-    consistent_reads: bool,
-}
-
-/// A day is longer than any API server waits.
-fn parse_reservation(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text)?;
-    if time > Duration::from_secs(86_400) {
-        return Err("must be at most 24h".to_owned());
-    }
-    Ok(time)
-}
-
-/// A list can be some hundred MiB.
-fn parse_poll(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text)?;
-    let bounds = Duration::from_secs(1)..=Duration::from_secs(3_600);
-    if bounds.contains(&time) { Ok(time) } else { Err("must be from 1s to 1h".to_owned()) }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum ClusterSource {
-    /// The service account of this pod
-    InCluster,
-    /// The file that `--kubeconfig` names
-    Kubeconfig,
-    /// No cluster: skip rules that need one
-    None,
-}
-
-impl ClusterArgs {
-    fn source(&self) -> anyhow::Result<Option<ClusterSource>> {
-        if !self.context.is_empty() {
-            return Ok(None);
-        }
-        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        let source = match (self.cluster, &self.kubeconfig) {
-            (Some(ClusterSource::Kubeconfig), None) => {
-                anyhow::bail!("--cluster kubeconfig needs --kubeconfig FILE (or KUBECONFIG)");
-            }
-            (Some(source), _) => source,
-            (None, Some(_)) => ClusterSource::Kubeconfig,
-            (None, None) if in_pod => ClusterSource::InCluster,
-            (None, None) => ClusterSource::None,
-        };
-        anyhow::ensure!(
-            source != ClusterSource::None || !self.consistent_reads,
-            "--consistent-reads needs a cluster to ask"
-        );
-        Ok(Some(source))
-    }
-
-    async fn connection(&self, source: ClusterSource) -> Result<Option<Connection>, Failure> {
-        let connection = match (source, &self.kubeconfig) {
-            (ClusterSource::None, _) => return Ok(None),
-            (ClusterSource::Kubeconfig, Some(paths)) => {
-                let paths: Vec<_> = std::env::split_paths(paths).collect();
-                Connection::kubeconfig(&paths, self.kube_context.as_deref()).await
-            }
-            _ => Connection::in_cluster(),
-        };
-        Ok(Some(connection.map_err(Failure::usage)?))
-    }
-
-    fn options(&self, source: Option<ClusterSource>, bounds: Bounds) -> cluster::Options {
-        let source = match source {
-            None => Source::Snapshot,
-            Some(ClusterSource::None) => Source::Absent,
-            Some(_) => Source::Live,
-        };
-        cluster::Options {
-            max_age: self.context_max_age,
-            poll: self.poll_interval,
-            reservation: self.reservation,
-            interrupted: self.interrupted,
-            bounds,
-            ..cluster::Options::of(source)
-        }
-    }
 }
 
 impl Serve {

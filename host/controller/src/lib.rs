@@ -1,0 +1,34 @@
+//! What opgate writes to its own cluster. Everything else of opgate only reads.
+//!
+//! All that it writes belongs to one installation: a namespace, and a Service in it. Objects with the name of
+//! somebody else's are left alone: [`OWNER`] says whose an object is.
+
+/// Label of every object of an installation: `app.kubernetes.io/name=opgate`.
+pub const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "opgate");
+
+/// Label of objects outside of the namespace that servers of an installation may change; the value is the
+/// namespace of the installation.
+pub const INSTALLATION_LABEL: &str = "opgate.dev/installation";
+
+/// Annotation of such an object: `NAMESPACE/SERVICE` of the installation. Both must be right, so that no label
+/// that was copied by mistake makes an object ours.
+pub const OWNER: &str = "opgate.dev/owner";
+
+/// One installation of opgate, and the server that asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installation {
+    /// Its namespace.
+    pub namespace: String,
+    /// Name of its Service.
+    pub service: String,
+    /// Name of this server: that of its pod.
+    pub replica: String,
+}
+
+impl Installation {
+    /// The value of [`OWNER`].
+    #[must_use]
+    pub fn owner(&self) -> String {
+        format!("{}/{}", self.namespace, self.service)
+    }
+}
