@@ -15,6 +15,7 @@ pub mod builtin;
 pub mod cli;
 #[doc(hidden)]
 pub mod fuzzing;
+mod registration;
 
 pub use opgate_admission::{cluster, policy, review};
 pub use opgate_engine as engine;

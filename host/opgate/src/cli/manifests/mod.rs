@@ -6,26 +6,14 @@
 //! `network-policy` who may reach it.
 //!
 //! ```text
-//! policies ─▶ matches ─▶ plan ─▶ webhook ─┐
-//!                                         ├─▶ registration ─▶ yaml, or JSON
-//! arguments ─▶ server, ca, names ─────────┘          ▲
-//! arguments ─▶ network ──────────────────────────────┤
-//! policies ─▶ permissions ───────────────────────────┘
+//! policies, arguments ─▶ registration ─┐
+//! arguments ─▶ network ────────────────┼─▶ yaml, or JSON
+//! policies ─▶ permissions ─────────────┘
 //! ```
 
 mod ca;
-mod matches;
-mod names;
 mod network;
 mod permissions;
-mod plan;
-mod registration;
-#[cfg(test)]
-mod rules;
-mod server;
-#[cfg(test)]
-mod testing;
-mod webhook;
 mod yaml;
 
 use std::io::Write as _;
@@ -34,13 +22,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use self::matches::PolicyFacts;
-use self::names::{namespace, object_name};
 use self::network::Network;
 use self::permissions::Permissions;
-use self::registration::Registration;
-use self::server::{ServerArgs, Target};
 use super::{ConfigArgs, Failure, Outcome};
+use crate::registration::Registration;
+use crate::registration::matches::PolicyFacts;
+use crate::registration::names::{namespace, object_name};
+use crate::registration::server::{ServerArgs, Target};
 use opgate_admission::cluster;
 
 /// Must work whatever opgate does: without it nothing in the cluster recovers.

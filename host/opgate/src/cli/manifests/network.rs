@@ -16,8 +16,8 @@ use k8s_openapi::api::networking::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::names::{is_domain, namespace, object_name};
-use super::webhook::NAMESPACE_NAME;
+use crate::registration::names::{is_domain, namespace, object_name};
+use crate::registration::webhook::NAMESPACE_NAME;
 
 /// Arguments of `opgate manifests network-policy`.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::names::{namespace, object_name};
+use crate::registration::names::{namespace, object_name};
 use opgate_admission::cluster::{Reading, Sampling};
 use opgate_admission::policy::Policy;
 

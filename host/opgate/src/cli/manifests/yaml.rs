@@ -42,8 +42,8 @@ impl Serialize for Readable<'_> {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::*;
     use super::*;
+    use crate::registration::testing::*;
     use opgate_admission::review::Operation;
 
     #[test]

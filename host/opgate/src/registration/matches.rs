@@ -11,17 +11,17 @@ use opgate_files::GROUP;
 
 /// What counts of a policy here.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PolicyFacts<'p> {
-    pub(super) name: &'p str,
-    pub(super) requests: &'p [Requests],
+pub(crate) struct PolicyFacts<'p> {
+    pub(crate) name: &'p str,
+    pub(crate) requests: &'p [Requests],
     /// Whether requests shall rather fail than pass without the policy.
-    pub(super) blocks: bool,
-    pub(super) time: Duration,
-    pub(super) excluded: &'p [String],
+    pub(crate) blocks: bool,
+    pub(crate) time: Duration,
+    pub(crate) excluded: &'p [String],
 }
 
 impl<'p> PolicyFacts<'p> {
-    pub(super) fn of(policy: &'p Policy) -> Self {
+    pub(crate) fn of(policy: &'p Policy) -> Self {
         Self {
             name: &policy.name,
             requests: &policy.requests,
@@ -35,7 +35,7 @@ impl<'p> PolicyFacts<'p> {
     ///
     /// # Errors
     /// Where it asks for something that an API server would not take into its configuration.
-    pub(super) fn matches(&'p self) -> Result<Vec<Match<'p>>, String> {
+    pub(crate) fn matches(&'p self) -> Result<Vec<Match<'p>>, String> {
         let mut matches: Vec<Match<'p>> = Vec::new();
         for Requests { rule, namespace, can_deny } in self.requests {
             check(rule).map_err(|why| format!("policy {}: {why}", self.name))?;
@@ -72,20 +72,20 @@ impl<'p> PolicyFacts<'p> {
 
 /// A resource and an operation that a policy wants to see.
 #[derive(Debug)]
-pub(super) struct Match<'p> {
-    pub(super) policy: &'p PolicyFacts<'p>,
+pub(crate) struct Match<'p> {
+    pub(crate) policy: &'p PolicyFacts<'p>,
     /// Whether these requests shall rather fail than pass without the policy.
-    pub(super) blocks: bool,
-    pub(super) group: &'p str,
-    pub(super) resource: &'p str,
-    pub(super) operation: Operation,
-    pub(super) versions: BTreeSet<&'p str>,
+    pub(crate) blocks: bool,
+    pub(crate) group: &'p str,
+    pub(crate) resource: &'p str,
+    pub(crate) operation: Operation,
+    pub(crate) versions: BTreeSet<&'p str>,
     /// Only in these; `None` for everywhere.
-    pub(super) namespaces: Option<BTreeSet<&'p str>>,
+    pub(crate) namespaces: Option<BTreeSet<&'p str>>,
     /// Only in namespaces that this selector (JSON) selects; empty for everywhere.
-    pub(super) namespace_labels: &'p str,
+    pub(crate) namespace_labels: &'p str,
     /// Only where all conditions of one of these hold.
-    pub(super) conditions: BTreeSet<&'p [MatchCondition]>,
+    pub(crate) conditions: BTreeSet<&'p [MatchCondition]>,
 }
 
 impl Match<'_> {
@@ -97,7 +97,7 @@ impl Match<'_> {
     }
 
     /// Does without conditions: what only warns would cost every write of its kind, and is left out.
-    pub(super) fn without_conditions(&mut self) -> bool {
+    pub(crate) fn without_conditions(&mut self) -> bool {
         let is_narrowed = self.conditions.iter().all(|list| !list.is_empty());
         if is_narrowed && !self.blocks {
             let Self { policy, resource, operation, .. } = self;

@@ -1,24 +1,42 @@
 //! The `ValidatingWebhookConfiguration`: all webhooks that follow from the policies.
+//!
+//! ```text
+//! policies ─▶ matches ─▶ plan ─▶ webhook ─┐
+//!                                         ├─▶ registration
+//! arguments ─▶ server, ca, names ─────────┘
+//! ```
+//!
+//! `opgate manifests` prints it, `opgate diff` compares two, and servers that keep it apply it.
+
+pub(crate) mod matches;
+pub(crate) mod names;
+mod plan;
+#[cfg(test)]
+mod rules;
+pub(crate) mod server;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod webhook;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::matches::{Match, PolicyFacts};
-use super::plan::plan;
-use super::server::Target;
-use super::webhook::{MOST_SECONDS, seconds_for};
+use self::matches::{Match, PolicyFacts};
+use self::plan::plan;
+use self::server::Target;
+use self::webhook::{MOST_SECONDS, seconds_for};
 
 /// What does not come from the policies.
 #[derive(Debug)]
-pub(super) struct Registration {
-    pub(super) name: String,
-    pub(super) server: Target,
+pub(crate) struct Registration {
+    pub(crate) name: String,
+    pub(crate) server: Target,
     /// Namespaces that no webhook looks at.
-    pub(super) exempt: Vec<String>,
+    pub(crate) exempt: Vec<String>,
     /// Whether API servers know `matchConditions`.
-    pub(super) conditions: bool,
+    pub(crate) conditions: bool,
     /// PEM.
-    pub(super) ca: Vec<u8>,
+    pub(crate) ca: Vec<u8>,
 }
 
 impl Registration {
@@ -26,7 +44,7 @@ impl Registration {
     ///
     /// # Errors
     /// Where a policy asks for something that an API server would not take.
-    pub(super) fn of(
+    pub(crate) fn of(
         &self,
         policies: &[PolicyFacts<'_>],
     ) -> Result<ValidatingWebhookConfiguration, String> {

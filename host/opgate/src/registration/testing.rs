@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Registration;
 use super::matches::PolicyFacts;
-use super::registration::Registration;
 use super::server::Target;
 use opgate_admission::policy::{MatchCondition, MatchRule, Requests};
 use opgate_admission::review::Operation;
 
-pub(super) const RUKPAK: &str = "core.rukpak.io";
+pub(crate) const RUKPAK: &str = "core.rukpak.io";
 
-pub(super) const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
+pub(crate) const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 
-pub(super) fn texts(texts: &[&str]) -> Vec<String> {
+pub(crate) fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-pub(super) fn requests(
+pub(crate) fn requests(
     group: &str,
     versions: &[&str],
     resources: &[&str],
@@ -40,12 +40,12 @@ pub(super) fn requests(
     Requests { rule, namespace: None, can_deny: true }
 }
 
-pub(super) fn within(namespace: &str, requests: Requests) -> Requests {
+pub(crate) fn within(namespace: &str, requests: Requests) -> Requests {
     Requests { namespace: Some(namespace.to_owned()), ..requests }
 }
 
 /// Under these conditions, each a name and an expression.
-pub(super) fn under(conditions: &[(&str, &str)], mut requests: Requests) -> Requests {
+pub(crate) fn under(conditions: &[(&str, &str)], mut requests: Requests) -> Requests {
     let condition = |(name, expression): &(&str, &str)| MatchCondition {
         name: (*name).to_owned(),
         expression: (*expression).to_owned(),
@@ -54,22 +54,22 @@ pub(super) fn under(conditions: &[(&str, &str)], mut requests: Requests) -> Requ
     requests
 }
 
-pub(super) fn labelled(selector: &str, mut requests: Requests) -> Requests {
+pub(crate) fn labelled(selector: &str, mut requests: Requests) -> Requests {
     requests.rule.namespace_labels = selector.to_owned();
     requests
 }
 
-pub(super) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
+pub(crate) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
     let time = Duration::from_millis(100);
     PolicyFacts { name, requests, blocks: true, time, excluded: &[] }
 }
 
 /// One that can keep nothing from passing.
-pub(super) fn warns<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
+pub(crate) fn warns<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
     PolicyFacts { blocks: false, ..policy(name, requests) }
 }
 
-pub(super) fn printed(policies: &[PolicyFacts<'_>]) -> Value {
+pub(crate) fn printed(policies: &[PolicyFacts<'_>]) -> Value {
     let registration = Registration {
         name: "opgate".to_owned(),
         server: Target::Url("https://opgate.test".to_owned()),
@@ -80,12 +80,12 @@ pub(super) fn printed(policies: &[PolicyFacts<'_>]) -> Value {
     serde_json::to_value(registration.of(policies).unwrap()).unwrap()
 }
 
-pub(super) fn webhooks(policies: &[PolicyFacts<'_>]) -> Vec<Value> {
+pub(crate) fn webhooks(policies: &[PolicyFacts<'_>]) -> Vec<Value> {
     printed(policies)["webhooks"].as_array().unwrap().clone()
 }
 
 /// `name path failurePolicy` of each.
-pub(super) fn shown(policies: &[PolicyFacts<'_>]) -> Vec<String> {
+pub(crate) fn shown(policies: &[PolicyFacts<'_>]) -> Vec<String> {
     let show = |webhook: Value| {
         let url = webhook["clientConfig"]["url"].as_str().unwrap().to_owned();
         let path = url.strip_prefix("https://opgate.test").unwrap();

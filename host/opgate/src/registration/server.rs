@@ -13,7 +13,7 @@ const HTTPS: u16 = 443;
 /// Where API servers find opgate: one of them.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct ServerArgs {
+pub(crate) struct ServerArgs {
     /// Service in front of the server; port 443 unless a port is named
     #[arg(long, value_name = "NAMESPACE/NAME[:PORT]", value_parser = service)]
     service: Option<Service>,
@@ -24,22 +24,22 @@ pub(super) struct ServerArgs {
 
 /// A Service, as `--service` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Service {
-    pub(super) namespace: String,
+pub(crate) struct Service {
+    pub(crate) namespace: String,
     name: String,
     port: u16,
 }
 
 /// Where API servers find opgate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Service(Service),
     /// Without a slash at the end.
     Url(String),
 }
 
 impl ServerArgs {
-    pub(super) fn target(self) -> anyhow::Result<Target> {
+    pub(crate) fn target(self) -> anyhow::Result<Target> {
         match (self.service, self.url) {
             (Some(service), _) => Ok(Target::Service(service)),
             (None, Some(url)) => Ok(Target::Url(url)),
@@ -49,7 +49,7 @@ impl ServerArgs {
 }
 
 impl Target {
-    pub(super) fn client_config(&self, ca: &[u8], path: String) -> WebhookClientConfig {
+    pub(crate) fn client_config(&self, ca: &[u8], path: String) -> WebhookClientConfig {
         let (service, url) = match self {
             Self::Service(Service { namespace, name, port }) => {
                 let service = ServiceReference {

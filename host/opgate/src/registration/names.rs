@@ -1,7 +1,7 @@
 //! Names as API servers take them, of arguments and of what policies ask for.
 
 /// A label of DNS, as namespaces, Services, versions and resources have them.
-pub(super) fn is_label(text: &str) -> bool {
+pub(crate) fn is_label(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && !text.starts_with('-')
@@ -9,12 +9,12 @@ pub(super) fn is_label(text: &str) -> bool {
 }
 
 /// Labels with points between them.
-pub(super) fn is_domain(text: &str) -> bool {
+pub(crate) fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
 /// An argument that names a namespace.
-pub(super) fn namespace(text: &str) -> Result<String, String> {
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
     if is_label(text) {
         return Ok(text.to_owned());
     }
@@ -24,7 +24,7 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 }
 
 /// An argument that names an object.
-pub(super) fn object_name(text: &str) -> Result<String, String> {
+pub(crate) fn object_name(text: &str) -> Result<String, String> {
     if is_domain(text) {
         return Ok(text.to_owned());
     }

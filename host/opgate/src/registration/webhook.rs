@@ -8,9 +8,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
+use super::Registration;
 use super::matches::Match;
 use super::plan::{Planned, parts};
-use super::registration::Registration;
 use opgate_admission::policy::MatchCondition as PolicyCondition;
 use opgate_admission::review::Operation;
 
@@ -22,7 +22,7 @@ const DOCUMENTED: (&str, &str) = ("core.rukpak.io", "bundles");
 const DOMAIN: &str = "opgate.dev";
 
 /// The label by which API servers select namespaces by name; they set it themselves.
-pub(super) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// From the end of a policy's time to the API server's patience: for the way, the wait for a turn
 /// and opgate's own margin, so that opgate answers first and names the slow policy.
