@@ -2,6 +2,19 @@
 //!
 //! All that it writes belongs to one installation: a namespace, and a Service in it. Objects with the name of
 //! somebody else's are left alone: [`OWNER`] says whose an object is.
+//!
+//! ```text
+//! Connection ─▶ api ◀─┬─ lease: who is the leader ─────┐
+//!                     ├─ replicas: what each serves ───┤
+//!                     └─ what the leader writes ◀──────┘
+//! ```
+
+pub mod api;
+pub mod clock;
+#[cfg(test)]
+mod fake;
+pub mod lease;
+pub mod replicas;
 
 /// Label of every object of an installation: `app.kubernetes.io/name=opgate`.
 pub const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "opgate");

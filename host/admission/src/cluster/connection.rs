@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use kube::Client;
 use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::util::MapRequestLayer;
@@ -109,6 +110,12 @@ impl Connection {
             None => request,
         }));
         Ok(Self(Arc::new(Server::new(client.build()))))
+    }
+
+    /// The client, for those who write. It neither retries nor has a limit of time.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.0.client()
     }
 
     /// Keeps a view current in tasks of the current runtime, one for each resource, until the

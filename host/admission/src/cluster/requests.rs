@@ -60,6 +60,10 @@ impl Server {
         }
     }
 
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Permission to parse.
     pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.

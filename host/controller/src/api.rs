@@ -1,0 +1,301 @@
+//! The few requests that opgate makes to write to its cluster.
+//!
+//! ```text
+//! lease, replicas, certificates, trust ─▶ Api ─┬▶ ApiServer: an API server, by the connection of the policies
+//!                                              └▶ Fake: memory, for tests with a clock of their own
+//! ```
+//!
+//! Objects are plain JSON: what this version of opgate does not know stays in an object that it changes. Every
+//! change names the version that it is based on, so that two writers never overwrite each other.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http_body_util::{BodyExt as _, Limited};
+use kube::Client;
+use kube::client::Body;
+use opgate_admission::cluster::Connection;
+use opgate_certs::words::causes;
+use opgate_text::one_line;
+use serde_json::{Value, json};
+
+/// Time limit of a request with its answer. A leader that stops to write stops within this time: it is less
+/// than what lies between the end of a leader's term and the first moment at which another one can begin.
+pub const REQUEST: Duration = Duration::from_secs(4);
+
+/// Maximum bytes of an answer: some hundred webhook configurations.
+const ANSWER: usize = 16 << 20;
+
+/// Maximum number of objects in an answer.
+const LIST: usize = 500;
+
+/// Maximum bytes of an error's text.
+const TEXT: usize = 512;
+
+/// The kinds of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// In the namespace of the installation.
+    Lease,
+    /// In the namespace of the installation.
+    Secret,
+    /// In the namespace of the installation.
+    Event,
+    /// Of the cluster.
+    ValidatingWebhookConfiguration,
+}
+
+impl Kind {
+    /// `apiVersion`.
+    #[must_use]
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Lease => "coordination.k8s.io/v1",
+            Self::Secret => "v1",
+            Self::Event => "events.k8s.io/v1",
+            Self::ValidatingWebhookConfiguration => "admissionregistration.k8s.io/v1",
+        }
+    }
+
+    /// `kind`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "Lease",
+            Self::Secret => "Secret",
+            Self::Event => "Event",
+            Self::ValidatingWebhookConfiguration => "ValidatingWebhookConfiguration",
+        }
+    }
+
+    /// The name in paths and permissions.
+    #[must_use]
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::Lease => "leases",
+            Self::Secret => "secrets",
+            Self::Event => "events",
+            Self::ValidatingWebhookConfiguration => "validatingwebhookconfigurations",
+        }
+    }
+
+    /// The path of the collection, `namespace` is ignored for objects of the cluster.
+    fn path(self, namespace: &str) -> String {
+        let version = self.api_version();
+        let root = if version.contains('/') { "apis" } else { "api" };
+        let resource = self.resource();
+        match self {
+            Self::ValidatingWebhookConfiguration => format!("/{root}/{version}/{resource}"),
+            _ => format!("/{root}/{version}/namespaces/{namespace}/{resource}"),
+        }
+    }
+}
+
+/// Why a request has not done what it should.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// There is no such object.
+    #[error("{0}")]
+    NotFound(String),
+    /// There is an object of that name.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// Somebody else has changed the object.
+    #[error("{0}")]
+    Conflict(String),
+    /// The permission is missing.
+    #[error("forbidden: {0}; grant it to the service account of opgate")]
+    Forbidden(String),
+    /// The API server does not accept the object.
+    #[error("{0}")]
+    Invalid(String),
+    /// No answer, or none that says whether it was done.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl Trouble {
+    /// Whether somebody else was faster. It is no failure: the next round sees what they did.
+    #[must_use]
+    pub fn is_race(&self) -> bool {
+        matches!(self, Self::AlreadyExists(_) | Self::Conflict(_))
+    }
+
+    /// The error that an answer with this code, and a `Status` or another text, is about.
+    fn of(code: u16, body: &[u8], about: &str) -> Self {
+        let status: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |name: &str| status.get(name).and_then(Value::as_str);
+        let message = text("message").map_or_else(
+            || String::from_utf8_lossy(body.get(..TEXT).unwrap_or(body)).trim().to_owned(),
+            str::to_owned,
+        );
+        let message = one_line(&format!("{about}: {code}: {message}"), TEXT);
+        match (code, text("reason")) {
+            (404 | 410, _) => Self::NotFound(message),
+            (409, Some("AlreadyExists")) => Self::AlreadyExists(message),
+            (409, _) => Self::Conflict(message),
+            (401 | 403, _) => Self::Forbidden(message),
+            (400 | 405 | 413 | 415 | 422, _) => Self::Invalid(message),
+            _ => Self::Unavailable(message),
+        }
+    }
+}
+
+/// The answer of a request, later.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Trouble>>;
+
+/// An API server. Every request ends within [`REQUEST`].
+pub trait Api: Send + Sync {
+    /// One object.
+    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value>;
+
+    /// The objects of a namespace (or of the cluster) with a label `key=value`.
+    fn list<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        label: (&'a str, &'a str),
+    ) -> Answer<'a, Vec<Value>>;
+
+    /// Makes an object that must not exist; gives it as it was stored.
+    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value>;
+
+    /// Replaces the version of an object that `metadata.resourceVersion` names, and no other; gives it as it
+    /// was stored.
+    fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value>;
+
+    /// Deletes this version of an object, and no other.
+    fn delete<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        name: &'a str,
+        version: &'a str,
+    ) -> Answer<'a, ()>;
+}
+
+/// The text at a path of an object (`/metadata/name`), or nothing.
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `metadata.resourceVersion`.
+#[must_use]
+pub fn version(object: &Value) -> &str {
+    text(object, "/metadata/resourceVersion")
+}
+
+/// The value of an annotation, or nothing.
+#[must_use]
+pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The value of a label, or nothing.
+#[must_use]
+pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    let labels = object.pointer("/metadata/labels");
+    labels.and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A real one.
+#[derive(Clone)]
+pub struct ApiServer {
+    client: Client,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer").finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// That of a connection, with its credentials.
+    #[must_use]
+    pub fn of(connection: &Connection) -> Self {
+        Self { client: connection.client() }
+    }
+
+    async fn ask(&self, method: &str, path: String, body: Option<Value>) -> Result<Value, Trouble> {
+        let about = format!("{method} {}", path.split('?').next().unwrap_or_default());
+        let lost = |why: String| Trouble::Unavailable(one_line(&format!("{about}: {why}"), TEXT));
+        let asking = async {
+            let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+            let request = http::Request::builder()
+                .method(method)
+                .uri(path)
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .header(http::header::ACCEPT, "application/json")
+                .body(Body::from(bytes))
+                .map_err(|e| Trouble::Invalid(format!("{about}: {e}")))?;
+            let answer = self.client.send(request).await.map_err(|e| lost(causes(&e)))?;
+            let code = answer.status();
+            let body = Limited::new(answer.into_body(), ANSWER).collect().await;
+            let body = body.map_err(|e| lost(e.to_string()))?.to_bytes();
+            if !code.is_success() {
+                return Err(Trouble::of(code.as_u16(), &body, &about));
+            }
+            serde_json::from_slice(&body).map_err(|e| lost(format!("no JSON: {e}")))
+        };
+        let answer = tokio::time::timeout(REQUEST, asking).await;
+        answer.unwrap_or_else(|_| Err(lost(format!("no answer within {} s", REQUEST.as_secs()))))
+    }
+}
+
+impl Api for ApiServer {
+    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value> {
+        let path = format!("{}/{name}", kind.path(namespace));
+        Box::pin(self.ask("GET", path, None))
+    }
+
+    fn list<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        (key, value): (&'a str, &'a str),
+    ) -> Answer<'a, Vec<Value>> {
+        // Keys and values are names: `/` is the only character that is not plain in a query.
+        let key = key.replace('/', "%2F");
+        let path = format!("{}?labelSelector={key}%3D{value}&limit={LIST}", kind.path(namespace));
+        Box::pin(async move {
+            let mut list = self.ask("GET", path, None).await?;
+            Ok(match list.get_mut("items").map(Value::take) {
+                Some(Value::Array(items)) => items,
+                _ => Vec::new(),
+            })
+        })
+    }
+
+    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
+        Box::pin(self.ask("POST", kind.path(namespace), Some(object)))
+    }
+
+    fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
+        let path = format!("{}/{}", kind.path(namespace), text(&object, "/metadata/name"));
+        Box::pin(async move {
+            if version(&object).is_empty() {
+                return Err(Trouble::Invalid(format!("PUT {path}: no version to replace")));
+            }
+            self.ask("PUT", path, Some(object)).await
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        name: &'a str,
+        version: &'a str,
+    ) -> Answer<'a, ()> {
+        let path = format!("{}/{name}", kind.path(namespace));
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"resourceVersion": version},
+        });
+        Box::pin(async move { self.ask("DELETE", path, Some(options)).await.map(drop) })
+    }
+}

@@ -1,0 +1,54 @@
+//! Time: what has passed here, and what the calendar says.
+//!
+//! They are two: the calendar of a machine can jump in both directions, what has passed cannot. Terms of a
+//! leader are measured by what has passed, certificates by the calendar.
+
+use std::fmt::Debug;
+use std::time::{Duration, SystemTime};
+
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+/// A source of time.
+pub trait Clock: Debug + Send + Sync {
+    /// Time since some moment; it never goes back.
+    fn elapsed(&self) -> Duration;
+
+    /// What the calendar of this machine says.
+    fn calendar(&self) -> SystemTime;
+}
+
+/// The clocks of the system.
+#[derive(Debug)]
+pub struct System(Instant);
+
+impl Default for System {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for System {
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn calendar(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// As Kubernetes writes the time of a lease: RFC 3339 with microseconds.
+pub(crate) fn micro_time(at: SystemTime) -> String {
+    let at = OffsetDateTime::from(at);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
+        at.year(),
+        u8::from(at.month()),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second(),
+        at.microsecond()
+    )
+}

@@ -1,0 +1,238 @@
+//! An API server in memory, and clocks that a test moves.
+//!
+//! Answers are there at once, so that a test needs no runtime and no time. Who connects ([`Fake::client`]) can be
+//! cut off, and its requests can be carried out without an answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Api, Kind, Trouble, label, text, version};
+use crate::clock::Clock;
+
+/// A clock that a test moves.
+#[derive(Debug, Default)]
+pub(crate) struct Moved(Mutex<(Duration, Duration)>);
+
+impl Moved {
+    /// One whose calendar shows this time after 1970.
+    #[must_use]
+    pub(crate) fn at(calendar: Duration) -> Arc<Self> {
+        Arc::new(Self(Mutex::new((Duration::ZERO, calendar))))
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&self, time: Duration) {
+        let mut now = self.0.lock();
+        now.0 += time;
+        now.1 += time;
+    }
+
+    /// Somebody sets the calendar.
+    pub(crate) fn set(&self, calendar: Duration) {
+        self.0.lock().1 = calendar;
+    }
+}
+
+impl Clock for Moved {
+    fn elapsed(&self) -> Duration {
+        self.0.lock().0
+    }
+
+    fn calendar(&self) -> SystemTime {
+        UNIX_EPOCH + self.0.lock().1
+    }
+}
+
+type Key = (Kind, String, String);
+
+/// What becomes of the requests of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Line {
+    /// They are answered.
+    #[default]
+    Up,
+    /// They do not arrive.
+    Down,
+    /// They arrive, and the answers are lost.
+    Deaf,
+}
+
+#[derive(Debug, Default)]
+struct Store {
+    version: u64,
+    objects: BTreeMap<Key, Value>,
+    lines: BTreeMap<String, Line>,
+    forbidden: Vec<Kind>,
+    writes: Vec<(String, Kind, String)>,
+}
+
+/// The server. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fake(Arc<Mutex<Store>>);
+
+/// A client of it.
+#[derive(Debug, Clone)]
+pub(crate) struct FakeClient {
+    server: Fake,
+    name: String,
+}
+
+impl Fake {
+    /// A client of this name.
+    #[must_use]
+    pub(crate) fn client(&self, name: &str) -> FakeClient {
+        FakeClient { server: self.clone(), name: name.to_owned() }
+    }
+
+    /// What becomes of a client's requests from now on.
+    pub(crate) fn line(&self, client: &str, line: Line) {
+        self.0.lock().lines.insert(client.to_owned(), line);
+    }
+
+    /// Forbids a kind to all, or allows it again.
+    pub(crate) fn forbid(&self, kind: Kind, forbidden: bool) {
+        let kinds = &mut self.0.lock().forbidden;
+        kinds.retain(|known| *known != kind);
+        if forbidden {
+            kinds.push(kind);
+        }
+    }
+
+    /// An object as it is stored.
+    #[must_use]
+    pub(crate) fn stored(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
+        self.0.lock().objects.get(&key(kind, namespace, name)).cloned()
+    }
+
+    /// Stores an object, as somebody does who asks for no version.
+    pub(crate) fn put(&self, kind: Kind, namespace: &str, object: Value) {
+        let name = text(&object, "/metadata/name").to_owned();
+        self.0.lock().store(kind, namespace, &name, object);
+    }
+
+    /// Removes an object, as somebody does who asks for no version.
+    pub(crate) fn remove(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        self.0.lock().objects.remove(&key(kind, namespace, name)).is_some()
+    }
+
+    /// Who has changed what, so far: client, kind, name.
+    #[must_use]
+    pub(crate) fn writes(&self) -> Vec<(String, Kind, String)> {
+        self.0.lock().writes.clone()
+    }
+}
+
+fn key(kind: Kind, namespace: &str, name: &str) -> Key {
+    let of_cluster = kind == Kind::ValidatingWebhookConfiguration;
+    let namespace = if of_cluster { "" } else { namespace };
+    (kind, namespace.to_owned(), name.to_owned())
+}
+
+impl Store {
+    fn store(&mut self, kind: Kind, namespace: &str, name: &str, mut object: Value) -> Value {
+        self.version += 1;
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".to_owned(), json!(self.version.to_string()));
+        }
+        self.objects.insert(key(kind, namespace, name), object.clone());
+        object
+    }
+}
+
+impl FakeClient {
+    fn ask<'a, T: Send + 'a>(
+        &self,
+        kind: Kind,
+        ask: impl FnOnce(&mut Store, &str) -> Result<T, Trouble>,
+    ) -> Answer<'a, T> {
+        let mut store = self.server.0.lock();
+        let line = store.lines.get(&self.name).copied().unwrap_or_default();
+        let lost = || Trouble::Unavailable("no answer".to_owned());
+        let result = match line {
+            Line::Down => Err(lost()),
+            _ if store.forbidden.contains(&kind) => {
+                Err(Trouble::Forbidden(kind.resource().to_owned()))
+            }
+            Line::Up => ask(&mut store, &self.name),
+            Line::Deaf => ask(&mut store, &self.name).and(Err(lost())),
+        };
+        Box::pin(std::future::ready(result))
+    }
+}
+
+fn missing(name: &str) -> Trouble {
+    Trouble::NotFound(format!("{name} not found"))
+}
+
+impl Api for FakeClient {
+    fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value> {
+        self.ask(kind, |store, _| {
+            store.objects.get(&key(kind, namespace, name)).cloned().ok_or_else(|| missing(name))
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        (name, value): (&'a str, &'a str),
+    ) -> Answer<'a, Vec<Value>> {
+        self.ask(kind, |store, _| {
+            let place = key(kind, namespace, "").1;
+            let of_kind = store.objects.iter().filter(|(key, _)| key.0 == kind && key.1 == place);
+            let labelled = of_kind.filter(|(_, object)| label(object, name) == value);
+            Ok(labelled.map(|(_, object)| object.clone()).collect())
+        })
+    }
+
+    fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
+        let name = text(&object, "/metadata/name").to_owned();
+        self.ask(kind, |store, client| {
+            if store.objects.contains_key(&key(kind, namespace, &name)) {
+                return Err(Trouble::AlreadyExists(format!("{name} already exists")));
+            }
+            store.writes.push((client.to_owned(), kind, name.clone()));
+            Ok(store.store(kind, namespace, &name, object))
+        })
+    }
+
+    fn replace<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
+        let name = text(&object, "/metadata/name").to_owned();
+        self.ask(kind, |store, client| {
+            let old = store.objects.get(&key(kind, namespace, &name));
+            let old = old.ok_or_else(|| missing(&name))?;
+            if version(old) != version(&object) {
+                return Err(Trouble::Conflict(format!("{name} has been modified")));
+            }
+            store.writes.push((client.to_owned(), kind, name.clone()));
+            Ok(store.store(kind, namespace, &name, object))
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        name: &'a str,
+        at: &'a str,
+    ) -> Answer<'a, ()> {
+        self.ask(kind, |store, client| {
+            let old = store.objects.get(&key(kind, namespace, name));
+            if version(old.ok_or_else(|| missing(name))?) != at {
+                return Err(Trouble::Conflict(format!("{name} has been modified")));
+            }
+            store.writes.push((client.to_owned(), kind, name.to_owned()));
+            store.objects.remove(&key(kind, namespace, name));
+            Ok(())
+        })
+    }
+}
+
+/// The result of a future that waits for nothing.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    futures_util::FutureExt::now_or_never(future).expect("nothing to wait for")
+}

@@ -1,0 +1,442 @@
+//! Which replica is the leader: the only one that writes what all share.
+//!
+//! ```text
+//! Lease opgate-leader ◀─ renewed every 2 s by its holder; taken over when it has not changed for 15 s
+//!        │
+//! Election::round ─▶ Leader ─▶ is_leader() before each write; a watch channel for who waits
+//! ```
+//!
+//! The times are those of `client-go`, and so is the way to measure them: a replica counts from the moment at
+//! which it *saw* the lease change, with a clock that never jumps. What the calendars of two machines say does
+//! not matter.
+//!
+//! **A writer stops before another starts.** A term ends [`TERM`] after its holder *asked* to renew it, unless it
+//! was renewed again. A request that starts just before ends within [`REQUEST`](crate::api::REQUEST). Another
+//! replica saw the renewal no earlier than it was asked for, and waits [`EXPIRY`] from then: 10 s + 4 s < 15 s.
+//! Every write is also based on a version, so that a request that an API server carries out late, or a machine
+//! that slept, cannot undo what a later leader wrote.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::Installation;
+use crate::api::{Api, Kind, Trouble, text, version};
+use crate::clock::{Clock, micro_time};
+
+/// Name of the lease.
+pub const NAME: &str = "opgate-leader";
+
+/// How long a leader leads after it asked to renew its lease.
+pub const TERM: Duration = Duration::from_secs(10);
+
+/// How long the lease must not have changed before another replica takes it.
+pub const EXPIRY: Duration = Duration::from_secs(15);
+
+/// What a lease of another version may say instead, at the most.
+const LONGEST_EXPIRY: Duration = Duration::from_secs(60);
+
+/// How often the lease is looked at, or renewed.
+pub const RETRY: Duration = Duration::from_secs(2);
+
+/// Whether this replica is the leader. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Leader {
+    clock: Arc<dyn Clock>,
+    /// Milliseconds of the clock at which the term ends.
+    until: Arc<AtomicU64>,
+    told: watch::Sender<bool>,
+}
+
+impl Leader {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, until: Arc::default(), told: watch::Sender::new(false) }
+    }
+
+    /// Whether it is, now. To be asked before each write.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        millis(self.clock.elapsed()) < self.until.load(Ordering::Acquire)
+    }
+
+    /// Changes when this replica begins or ends to be the leader.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<bool> {
+        self.told.subscribe()
+    }
+
+    /// Leads until this moment of the clock.
+    fn lead(&self, until: Duration) {
+        self.until.store(millis(until), Ordering::Release);
+        self.tell();
+    }
+
+    /// Tells those who wait.
+    fn tell(&self) {
+        let now = self.is_leader();
+        self.told.send_if_modified(|was| std::mem::replace(was, now) != now);
+    }
+
+    /// The time until the term ends.
+    fn left(&self) -> Duration {
+        let until = Duration::from_millis(self.until.load(Ordering::Acquire));
+        until.saturating_sub(self.clock.elapsed())
+    }
+}
+
+/// Rounded down: a term is never longer than it should be.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The part that one replica takes in the election.
+#[derive(Debug)]
+pub struct Election {
+    namespace: String,
+    identity: String,
+    clock: Arc<dyn Clock>,
+    /// The version of the lease that was seen last, and when it was seen first.
+    observed: Option<(String, Duration)>,
+    leader: Leader,
+}
+
+impl Election {
+    /// A replica that has not asked yet. `unique` tells processes of the same name apart.
+    #[must_use]
+    pub fn new(installation: &Installation, unique: &str, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            namespace: installation.namespace.clone(),
+            identity: format!("{}_{unique}", installation.replica),
+            leader: Leader::new(clock.clone()),
+            clock,
+            observed: None,
+        }
+    }
+
+    /// What others ask.
+    #[must_use]
+    pub fn leader(&self) -> Leader {
+        self.leader.clone()
+    }
+
+    /// Renews the lease, or takes it if nobody else holds it.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected. The term goes on until its end.
+    pub async fn round(&mut self, api: &dyn Api) -> Result<(), Trouble> {
+        let asked = self.clock.elapsed();
+        let result = self.attempt(api, asked).await;
+        match result {
+            Ok(true) => self.leader.lead(asked.saturating_add(TERM)),
+            Ok(false) => self.leader.lead(Duration::ZERO),
+            Err(_) => self.leader.tell(),
+        }
+        match result {
+            Err(trouble) if !trouble.is_race() => Err(trouble),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this replica holds the lease, which `asked` is the moment for.
+    async fn attempt(&mut self, api: &dyn Api, asked: Duration) -> Result<bool, Trouble> {
+        let mut lease = match api.get(Kind::Lease, &self.namespace, NAME).await {
+            Ok(lease) => lease,
+            Err(Trouble::NotFound(_)) => {
+                let lease = json!({
+                    "apiVersion": Kind::Lease.api_version(),
+                    "kind": Kind::Lease.name(),
+                    "metadata": {
+                        "name": NAME,
+                        "namespace": self.namespace,
+                        "labels": {crate::NAME_LABEL.0: crate::NAME_LABEL.1},
+                    },
+                    "spec": self.spec(0, None),
+                });
+                let made = api.create(Kind::Lease, &self.namespace, lease).await?;
+                self.observed = Some((version(&made).to_owned(), self.clock.elapsed()));
+                return Ok(true);
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        // Seen after it was asked for, not before: that is what others must wait from.
+        let seen = self.clock.elapsed();
+        let now = version(&lease);
+        let since = match &self.observed {
+            Some((version, since)) if version == now => *since,
+            _ => {
+                self.observed = Some((now.to_owned(), seen));
+                seen
+            }
+        };
+        let holder = text(&lease, "/spec/holderIdentity");
+        let is_mine = holder == self.identity;
+        if !is_mine && !holder.is_empty() && seen.saturating_sub(since) < expiry(&lease) {
+            return Ok(false);
+        }
+        let transitions = number(&lease, "/spec/leaseTransitions");
+        let spec = if is_mine {
+            self.spec(transitions, lease.pointer("/spec/acquireTime").cloned())
+        } else {
+            self.spec(transitions.saturating_add(1), None)
+        };
+        // What others may have added to the lease stays.
+        merge(&mut lease, spec);
+        // A term begins when it is asked for. Here that was before the lease was read.
+        let renewed = api.replace(Kind::Lease, &self.namespace, lease).await?;
+        debug_assert!(asked <= seen);
+        self.observed = Some((version(&renewed).to_owned(), self.clock.elapsed()));
+        Ok(true)
+    }
+
+    fn spec(&self, transitions: u64, acquired: Option<Value>) -> Value {
+        let now = micro_time(self.clock.calendar());
+        json!({
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": EXPIRY.as_secs(),
+            "leaseTransitions": transitions,
+            "acquireTime": acquired.unwrap_or_else(|| json!(now)),
+            "renewTime": now,
+        })
+    }
+
+    /// Leads no more, and lets another replica take the lease at once. To be called when everything that asks
+    /// [`Leader::is_leader`] has ended.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected: then the lease expires.
+    pub async fn release(&mut self, api: &dyn Api) -> Result<(), Trouble> {
+        self.leader.lead(Duration::ZERO);
+        let mut lease = api.get(Kind::Lease, &self.namespace, NAME).await?;
+        if text(&lease, "/spec/holderIdentity") != self.identity {
+            return Ok(());
+        }
+        merge(&mut lease, json!({"holderIdentity": "", "leaseDurationSeconds": 1}));
+        api.replace(Kind::Lease, &self.namespace, lease).await.map(drop)
+    }
+
+    /// Takes part until it is dropped. The first error of a row is logged.
+    pub async fn run(&mut self, api: &dyn Api) {
+        let mut trouble = false;
+        loop {
+            let was = *self.leader.told.borrow();
+            match self.round(api).await {
+                Ok(()) => trouble = false,
+                Err(error) => {
+                    if !std::mem::replace(&mut trouble, true) {
+                        tracing::warn!(%error, lease = NAME, "the lease cannot be read or renewed");
+                    }
+                }
+            }
+            let is = *self.leader.told.borrow();
+            if was != is {
+                tracing::info!(leader = is, "leader");
+            }
+            // The end of a term that was not renewed is told when it comes.
+            let left = self.leader.left();
+            let wait = if left.is_zero() { RETRY } else { RETRY.min(left) };
+            tokio::time::sleep(wait).await;
+            self.leader.tell();
+        }
+    }
+}
+
+/// Sets fields of the `spec`.
+fn merge(lease: &mut Value, fields: Value) {
+    let Value::Object(fields) = fields else { return };
+    if let Some(lease) = lease.as_object_mut() {
+        let spec = lease.entry("spec").or_insert_with(|| json!({}));
+        if !spec.is_object() {
+            *spec = json!({});
+        }
+        if let Some(spec) = spec.as_object_mut() {
+            spec.extend(fields);
+        }
+    }
+}
+
+fn number(object: &Value, pointer: &str) -> u64 {
+    object.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// How long to wait for the holder of a lease: what it says, but no less than what this version says and no
+/// longer than a minute, whoever wrote it.
+fn expiry(lease: &Value) -> Duration {
+    Duration::from_secs(number(lease, "/spec/leaseDurationSeconds")).clamp(EXPIRY, LONGEST_EXPIRY)
+}
+
+/// A word that no other process has.
+#[must_use]
+pub fn unique() -> String {
+    let mut bytes = [0_u8; 8];
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        // Without random numbers there is no TLS either. The number of the process tells those of a machine
+        // apart.
+        return format!("{}", std::process::id());
+    }
+    format!("{:016x}", u64::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Line, Moved, now};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn replica(name: &str, clock: &Arc<Moved>) -> Election {
+        let installation = Installation {
+            namespace: "opgate-system".to_owned(),
+            service: "opgate".to_owned(),
+            replica: name.to_owned(),
+        };
+        Election::new(&installation, "1", clock.clone())
+    }
+
+    #[test]
+    fn one_of_two_leads_until_it_gives_up_or_stops_to_renew() {
+        let fake = Fake::default();
+        let (a_line, b_line) = (fake.client("a"), fake.client("b"));
+        // The calendars are years apart.
+        let clocks = [Moved::at(SECOND * 1_000_000_000), Moved::at(SECOND)];
+        let (mut a, mut b) = (replica("a", &clocks[0]), replica("b", &clocks[1]));
+        let pass = |time: Duration| clocks.iter().for_each(|clock| clock.pass(time));
+        now(a.round(&a_line)).unwrap();
+        now(b.round(&b_line)).unwrap();
+        assert!(a.leader().is_leader() && !b.leader().is_leader());
+        for _ in 0..30 {
+            pass(RETRY);
+            now(a.round(&a_line)).unwrap();
+            now(b.round(&b_line)).unwrap();
+            assert!(a.leader().is_leader() && !b.leader().is_leader());
+        }
+        // Given up: the other one need not wait.
+        now(a.release(&a_line)).unwrap();
+        assert!(!a.leader().is_leader());
+        now(b.round(&b_line)).unwrap();
+        assert!(b.leader().is_leader());
+        // Cut off: its term ends before the other one begins.
+        fake.line("b", Line::Down);
+        let mut without = 0;
+        for _ in 0..20 {
+            pass(SECOND);
+            now(a.round(&a_line)).unwrap();
+            now(b.round(&b_line)).unwrap_err();
+            let (a, b) = (a.leader().is_leader(), b.leader().is_leader());
+            assert!(!(a && b));
+            without += u64::from(!a && !b);
+        }
+        assert!(a.leader().is_leader());
+        assert!(without >= crate::api::REQUEST.as_secs(), "{without}");
+        // It is back, and has lost nothing but the lead.
+        fake.line("b", Line::Up);
+        now(b.round(&b_line)).unwrap();
+        assert!(!b.leader().is_leader());
+        let lease = fake.stored(Kind::Lease, "opgate-system", NAME).unwrap();
+        assert_eq!(text(&lease, "/spec/holderIdentity"), "a_1");
+        assert_eq!(number(&lease, "/spec/leaseTransitions"), 2);
+    }
+
+    /// Whatever is lost, and however far the calendars are apart: no two lead, and a write that begins in a term
+    /// ends before the next one begins.
+    #[test]
+    fn there_are_never_two() {
+        for seed in 1..=40_u64 {
+            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let mut random = |below: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % below
+            };
+            let fake = Fake::default();
+            let names = ["a", "b", "c"];
+            let clock = Moved::at(SECOND * 1_700_000_000);
+            let mut replicas = names.map(|name| replica(name, &clock));
+            let lines = names.map(|name| fake.client(name));
+            let mut last: Option<(usize, Duration)> = None;
+            let mut terms = 0;
+            for _ in 0..2_000 {
+                clock.pass(Duration::from_millis(random(1_500)));
+                let who = usize::try_from(random(3)).unwrap();
+                if random(25) == 0 {
+                    let fate = [Line::Up, Line::Up, Line::Down, Line::Deaf];
+                    fake.line(names[who], fate[usize::try_from(random(4)).unwrap()]);
+                }
+                if random(200) == 0 {
+                    fake.remove(Kind::Lease, "opgate-system", NAME);
+                    // Somebody has deleted the lease: that is the one thing against which only versions help.
+                    last = None;
+                    for replica in &replicas {
+                        replica.leader.lead(Duration::ZERO);
+                    }
+                }
+                let _ = now(replicas[who].round(&lines[who]));
+                let leaders: Vec<_> =
+                    (0..3).filter(|i| replicas[*i].leader().is_leader()).collect();
+                assert!(leaders.len() <= 1, "seed {seed}: {leaders:?}");
+                if let Some(leader) = leaders.first() {
+                    if let Some((before, at)) = last
+                        && before != *leader
+                    {
+                        terms += 1;
+                        let between = clock.elapsed() - at;
+                        assert!(between >= crate::api::REQUEST, "seed {seed}: {between:?}");
+                    }
+                    last = Some((*leader, clock.elapsed()));
+                }
+            }
+            assert!(terms > 0, "seed {seed}: the lead never moves");
+        }
+    }
+
+    #[test]
+    fn a_lease_that_says_anything_is_taken_in_the_end() {
+        for spec in [
+            json!(null),
+            json!({}),
+            json!("x"),
+            json!({"holderIdentity": "x", "leaseDurationSeconds": u64::MAX}),
+            json!({"holderIdentity": "x", "leaseDurationSeconds": -1, "leaseTransitions": u64::MAX}),
+            json!({"holderIdentity": 7, "renewTime": "9999-12-31T23:59:59Z"}),
+        ] {
+            let fake = Fake::default();
+            let metadata = json!({"name": NAME, "annotations": {"kept": "yes"}});
+            let lease = json!({"metadata": metadata, "spec": spec});
+            fake.put(Kind::Lease, "opgate-system", lease);
+            let clock = Moved::at(SECOND);
+            let mut replica = replica("a", &clock);
+            now(replica.round(&fake.client("a"))).unwrap();
+            clock.pass(LONGEST_EXPIRY);
+            now(replica.round(&fake.client("a"))).unwrap();
+            assert!(replica.leader().is_leader(), "{spec}");
+            let lease = fake.stored(Kind::Lease, "opgate-system", NAME).unwrap();
+            assert_eq!(crate::api::annotation(&lease, "kept"), "yes");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_told_of_the_beginning_and_of_the_end() {
+        let fake = Fake::default();
+        let clock: Arc<dyn Clock> = Arc::new(crate::clock::System::default());
+        let installation = Installation {
+            namespace: "n".to_owned(),
+            service: "s".to_owned(),
+            replica: "a".to_owned(),
+        };
+        let mut election = Election::new(&installation, &unique(), clock.clone());
+        let leader = election.leader();
+        let mut changes = leader.changes();
+        let line = fake.client("a");
+        tokio::spawn(async move { election.run(&line).await });
+        changes.wait_for(|leads| *leads).await.unwrap();
+        fake.line("a", Line::Down);
+        let before = clock.elapsed();
+        changes.wait_for(|leads| !*leads).await.unwrap();
+        assert!(clock.elapsed() - before <= TERM + SECOND && !leader.is_leader());
+        fake.line("a", Line::Up);
+        changes.wait_for(|leads| *leads).await.unwrap();
+    }
+}

@@ -1,0 +1,302 @@
+//! What each replica serves, so that the leader never runs ahead of the slowest.
+//!
+//! ```text
+//! replica ─▶ Report ─▶ Lease opgate-replica-POD, every 10 s ─▶ Replicas::live ─▶ the leader, doctor
+//! ```
+//!
+//! A replica is alive as long as its lease has changed within [`EXPIRY`], measured as for the leader's lease: by
+//! the clock of who looks, from when the change was seen. Who has just begun to look takes all for alive.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Installation;
+use crate::api::{Api, Kind, Trouble, annotation, text, version};
+use crate::clock::{Clock, micro_time};
+
+/// Label of the leases of replicas.
+pub const LABEL: (&str, &str) = ("opgate.dev/replica", "true");
+
+/// Names of the leases begin like this.
+const PREFIX: &str = "opgate-replica-";
+
+/// How often a replica renews its lease.
+pub const RENEW: Duration = Duration::from_secs(10);
+
+/// How long a lease lives.
+pub const EXPIRY: Duration = Duration::from_secs(30);
+
+/// The leader deletes a lease that has not changed for this long.
+const FORGET: Duration = Duration::from_secs(120);
+
+/// Maximum bytes of an annotation that is believed.
+const LONGEST: usize = 256;
+
+/// What a replica says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Its name: that of its pod.
+    pub replica: String,
+    /// The version of its program.
+    pub version: String,
+    /// `sha256:…` of the registration that belongs to what it serves.
+    pub registration: String,
+    /// `sha256:…` of the configuration that it serves.
+    pub configuration: String,
+    /// `sha256:…` of the CA bundle that it has seen.
+    pub ca: String,
+    /// `sha256:…` of the CA that issued the certificate that it serves.
+    pub issuer: String,
+}
+
+const VERSION: &str = "opgate.dev/version";
+const REGISTRATION: &str = "opgate.dev/registration";
+const CONFIGURATION: &str = "opgate.dev/configuration";
+const CA: &str = "opgate.dev/ca";
+const ISSUER: &str = "opgate.dev/issuer";
+
+impl Report {
+    fn annotations(&self) -> [(&'static str, &str); 5] {
+        [
+            (VERSION, &self.version),
+            (REGISTRATION, &self.registration),
+            (CONFIGURATION, &self.configuration),
+            (CA, &self.ca),
+            (ISSUER, &self.issuer),
+        ]
+    }
+
+    /// What a lease says; an annotation that is far too long says nothing.
+    #[must_use]
+    pub fn of(lease: &Value) -> Option<Self> {
+        let replica = text(lease, "/metadata/name").strip_prefix(PREFIX)?.to_owned();
+        let said = |key: &str| {
+            let value = annotation(lease, key);
+            if value.len() <= LONGEST { value.to_owned() } else { String::new() }
+        };
+        Some(Self {
+            replica,
+            version: said(VERSION),
+            registration: said(REGISTRATION),
+            configuration: said(CONFIGURATION),
+            ca: said(CA),
+            issuer: said(ISSUER),
+        })
+    }
+}
+
+/// Renews the lease of this replica.
+#[derive(Debug)]
+pub struct Publisher {
+    namespace: String,
+    replica: String,
+    /// UID of the pod, if it is known: Kubernetes deletes the lease with it.
+    pod: Option<String>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Publisher {
+    /// That of this replica. `pod` is the UID of its pod, where it is known.
+    #[must_use]
+    pub fn new(installation: &Installation, pod: Option<String>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            namespace: installation.namespace.clone(),
+            replica: installation.replica.clone(),
+            pod,
+            clock,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{PREFIX}{}", self.replica)
+    }
+
+    /// Says it, now. `report.replica` is of no importance.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected.
+    pub async fn publish(&self, api: &dyn Api, report: &Report) -> Result<(), Trouble> {
+        let name = self.name();
+        let owners = self.pod.as_ref().map(
+            |uid| json!([{"apiVersion": "v1", "kind": "Pod", "name": self.replica, "uid": uid}]),
+        );
+        let annotations: serde_json::Map<_, _> = report
+            .annotations()
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| (key.to_owned(), json!(value)))
+            .collect();
+        let mut lease = json!({
+            "apiVersion": Kind::Lease.api_version(),
+            "kind": Kind::Lease.name(),
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": {crate::NAME_LABEL.0: crate::NAME_LABEL.1, LABEL.0: LABEL.1},
+                "annotations": annotations,
+                "ownerReferences": owners.unwrap_or_else(|| json!([])),
+            },
+            "spec": {
+                "holderIdentity": self.replica,
+                "leaseDurationSeconds": EXPIRY.as_secs(),
+                "renewTime": micro_time(self.clock.calendar()),
+            },
+        });
+        // The lease belongs to this replica alone: whatever else is in it is of an earlier life.
+        match api.get(Kind::Lease, &self.namespace, &name).await {
+            Ok(old) => {
+                if let Some(metadata) = lease.get_mut("metadata").and_then(Value::as_object_mut) {
+                    metadata.insert("resourceVersion".to_owned(), json!(version(&old)));
+                }
+                api.replace(Kind::Lease, &self.namespace, lease).await.map(drop)
+            }
+            Err(Trouble::NotFound(_)) => {
+                api.create(Kind::Lease, &self.namespace, lease).await.map(drop)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Takes it back: this replica ends.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected: then the lease expires.
+    pub async fn withdraw(&self, api: &dyn Api) -> Result<(), Trouble> {
+        let name = self.name();
+        let lease = api.get(Kind::Lease, &self.namespace, &name).await?;
+        api.delete(Kind::Lease, &self.namespace, &name, version(&lease)).await
+    }
+}
+
+/// The replicas that can be seen.
+#[derive(Debug)]
+pub struct Replicas {
+    namespace: String,
+    clock: Arc<dyn Clock>,
+    /// By name of the lease: its version, and when it was seen first.
+    observed: HashMap<String, (String, Duration)>,
+}
+
+impl Replicas {
+    /// Those of an installation.
+    #[must_use]
+    pub fn new(installation: &Installation, clock: Arc<dyn Clock>) -> Self {
+        Self { namespace: installation.namespace.clone(), clock, observed: HashMap::new() }
+    }
+
+    /// The replicas that are alive, by name.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected.
+    pub async fn live(&mut self, api: &dyn Api) -> Result<Vec<Report>, Trouble> {
+        let seen = self.look(api).await?;
+        let live = seen.iter().filter(|(_, age)| *age < EXPIRY);
+        let mut live: Vec<_> = live.filter_map(|(lease, _)| Report::of(lease)).collect();
+        live.sort_by(|a, b| a.replica.cmp(&b.replica));
+        Ok(live)
+    }
+
+    /// Deletes the leases of replicas that have long gone. For the leader.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected.
+    pub async fn sweep(&mut self, api: &dyn Api) -> Result<(), Trouble> {
+        for (lease, age) in self.look(api).await? {
+            if age < FORGET {
+                continue;
+            }
+            let name = text(&lease, "/metadata/name");
+            match api.delete(Kind::Lease, &self.namespace, name, version(&lease)).await {
+                // It is back, or gone.
+                Err(trouble) if trouble.is_race() => {}
+                Err(Trouble::NotFound(_)) | Ok(()) => {}
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(())
+    }
+
+    /// All leases of replicas, and for how long each has not changed.
+    async fn look(&mut self, api: &dyn Api) -> Result<Vec<(Value, Duration)>, Trouble> {
+        let leases = api.list(Kind::Lease, &self.namespace, LABEL).await?;
+        let now = self.clock.elapsed();
+        let mut observed = HashMap::new();
+        let mut seen = Vec::new();
+        for lease in leases {
+            let name = text(&lease, "/metadata/name").to_owned();
+            if !name.starts_with(PREFIX) {
+                continue;
+            }
+            let since = match self.observed.get(&name) {
+                Some((known, since)) if known == version(&lease) => *since,
+                _ => now,
+            };
+            observed.insert(name, (version(&lease).to_owned(), since));
+            seen.push((lease, now.saturating_sub(since)));
+        }
+        self.observed = observed;
+        Ok(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Moved, now};
+
+    fn installation(replica: &str) -> Installation {
+        Installation {
+            namespace: "opgate-system".to_owned(),
+            service: "opgate".to_owned(),
+            replica: replica.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_replica_is_seen_while_it_renews_and_forgotten_later() {
+        let fake = Fake::default();
+        let line = fake.client("any");
+        let clock = Moved::at(Duration::from_secs(1_700_000_000));
+        let mut replicas = Replicas::new(&installation("a"), clock.clone());
+        let report = |name: &str| Report {
+            replica: name.to_owned(),
+            version: "0.1.0".to_owned(),
+            registration: format!("sha256:{name}"),
+            ca: "sha256:ca".to_owned(),
+            ..Report::default()
+        };
+        let of = |name: &str| {
+            Publisher::new(&installation(name), Some(format!("uid-{name}")), clock.clone())
+        };
+        let (a, b) = (of("a"), of("b"));
+        now(a.publish(&line, &report("a"))).unwrap();
+        now(b.publish(&line, &report("b"))).unwrap();
+        assert_eq!(now(replicas.live(&line)).unwrap(), [report("a"), report("b")]);
+        let lease = fake.stored(Kind::Lease, "opgate-system", "opgate-replica-a").unwrap();
+        assert_eq!(text(&lease, "/metadata/ownerReferences/0/uid"), "uid-a");
+        for _ in 0..20 {
+            clock.pass(RENEW);
+            now(a.publish(&line, &report("a"))).unwrap();
+            now(replicas.live(&line)).unwrap();
+            now(replicas.sweep(&line)).unwrap();
+        }
+        assert_eq!(now(replicas.live(&line)).unwrap(), [report("a")]);
+        assert!(fake.stored(Kind::Lease, "opgate-system", "opgate-replica-b").is_none());
+        // It comes back, changes, and leaves.
+        now(b.publish(&line, &Report { version: "0.2.0".to_owned(), ..report("b") })).unwrap();
+        assert_eq!(now(replicas.live(&line)).unwrap()[1].version, "0.2.0");
+        now(b.withdraw(&line)).unwrap();
+        assert_eq!(now(replicas.live(&line)).unwrap(), [report("a")]);
+    }
+
+    #[test]
+    fn what_a_lease_says_is_not_believed_without_a_bound() {
+        let lease = |name: &str, value: &str| json!({"metadata": {"name": name, "annotations": {VERSION: value, CA: ["no text"]}}});
+        assert_eq!(Report::of(&lease("other", "1")), None);
+        let report = Report::of(&lease("opgate-replica-x", &"1".repeat(300))).unwrap();
+        assert_eq!(report, Report { replica: "x".to_owned(), ..Report::default() });
+    }
+}
