@@ -11,11 +11,11 @@ use testkit::{configuration, create_bundle, good_spec, hostile, misbehaves, reco
 
 use crate::BINARY;
 
-fn opgate(folder: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn opgate(folder: &Path, arguments: &[&str]) -> Output {
     opgate_with_input(folder, arguments, "")
 }
 
-fn opgate_with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
+pub(crate) fn opgate_with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(BINARY)
         .args(arguments)
         .current_dir(folder)
@@ -28,15 +28,18 @@ fn opgate_with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    // Who refuses its arguments does not read.
+    if let Err(error) = child.stdin.take().unwrap().write_all(input.as_bytes()) {
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    }
     child.wait_with_output().unwrap()
 }
 
-fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn err(output: &Output) -> String {
+pub(crate) fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
@@ -45,7 +48,7 @@ fn lines(output: &Output) -> Vec<Value> {
 }
 
 /// A folder with the recorded reviews in `reviews/`.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let reviews = folder.path().join("reviews");
     std::fs::create_dir(&reviews).unwrap();
@@ -56,7 +59,7 @@ fn folder() -> TempDir {
     folder
 }
 
-fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
+pub(crate) fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) {
     let path = folder.path().join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();

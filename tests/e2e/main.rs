@@ -16,6 +16,7 @@ mod check;
 mod cli;
 mod cluster;
 mod corpus;
+mod diff;
 mod documented;
 mod documents;
 mod excerpt;

@@ -319,6 +319,12 @@ impl Configuration {
         }
     }
 
+    /// Where the pages of rules are, as the file says.
+    #[must_use]
+    pub fn docs_url(&self) -> Option<&str> {
+        self.docs_url.as_deref()
+    }
+
     /// The page of a rule, if `docsUrl` is set. `{policy}` and `{rule}` in it are replaced; without
     /// `{policy}`, it is the folder of the generated pages.
     #[must_use]

@@ -183,7 +183,7 @@ fn is_on(config: &PolicyConfig, rule: &Rule, settings: &Document) -> bool {
 }
 
 /// Whether one of these settings is present, and is not `false`: policies read them in the same way.
-fn is_set(pointers: &[String], settings: &Document) -> bool {
+pub(super) fn is_set(pointers: &[String], settings: &Document) -> bool {
     pointers
         .iter()
         .any(|pointer| settings.get(pointer).is_some_and(|value| value.boolean() != Some(false)))

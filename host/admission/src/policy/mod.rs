@@ -238,6 +238,17 @@ impl Policy {
         self.levels.get(rule).copied()
     }
 
+    /// The level of one of its rules with the configuration: `deny`, `warn` or `off`; `on` if a setting
+    /// of the policy is present that decides the level.
+    #[must_use]
+    pub fn level_now(&self, rule: &Rule) -> &'static str {
+        match self.level(&rule.id) {
+            Some(level) => level.as_str(),
+            None if load::is_set(&rule.enabled_by, &self.settings) => "on",
+            None => rule.default.as_str(),
+        }
+    }
+
     /// The last policy error, for `/policies`.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {

@@ -128,7 +128,7 @@ pub(super) fn fill(cluster: &Cluster, paths: &[PathBuf], reader: &Reader) -> any
 
 /// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them, and the
 /// packages of catalogs.
-fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
+pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut errors = Vec::new();
     let (catalogs, paths): (Vec<_>, Vec<_>) =

@@ -9,6 +9,7 @@ mod check;
 mod checked;
 mod constraint;
 mod demo;
+mod diff;
 mod input;
 mod judged;
 mod log;
@@ -58,6 +59,7 @@ Without a cluster:
   opgate check PATH              Check a bundle, a catalog or manifests before you publish them
   opgate replay PATH             Decide recorded AdmissionReviews
   opgate rules                   List the rules and their levels
+  opgate diff OLD NEW            See what a change of the configuration would do
 
 As a webhook, in this order (docs/operate.md):
   opgate certs issue --out tls --service NAMESPACE/NAME
@@ -97,6 +99,8 @@ enum Command {
     Serve(Box<serve::Serve>),
     /// Decide recorded AdmissionReviews
     Replay(replay::Replay),
+    /// Show what a change of the configuration would do
+    Diff(diff::Diff),
     /// Check bundles, catalogs and manifests in files
     Check(check::Check),
     /// List the rules of the configured policies
@@ -284,6 +288,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Diff(diff) => diff.run(),
         Command::Check(check) => check.run(),
         Command::Rules(rules) => rules.run(),
         Command::Policy(policy) => policy.run(),

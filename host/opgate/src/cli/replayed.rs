@@ -17,19 +17,22 @@ use opgate_text::one_line;
 /// What became of one review. The members are part of the command line's contract.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
-    source: String,
-    uid: String,
-    operation: &'static str,
-    resource: String,
-    subresource: String,
-    namespace: String,
-    name: String,
-    allowed: bool,
+    pub(super) source: String,
+    pub(super) uid: String,
+    pub(super) operation: &'static str,
+    pub(super) resource: String,
+    pub(super) subresource: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) allowed: bool,
     status: Option<Status>,
-    violations: Vec<Violation>,
+    pub(super) violations: Vec<Violation>,
     warnings: Vec<String>,
-    error: Option<Fault>,
+    pub(super) error: Option<Fault>,
     microseconds: u64,
+    /// Whether the webhook would have given no answer.
+    #[serde(skip)]
+    pub(super) failed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,6 +63,7 @@ impl Record {
             warnings: Vec::new(),
             error: None,
             microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            failed: false,
         };
         match decided {
             Ok(decision) => record.take(decision),
@@ -85,7 +89,7 @@ impl Record {
 
     /// The webhook would have given no answer.
     fn fail(&mut self, policy: String, cause: String) {
-        self.allowed = false;
+        (self.allowed, self.failed) = (false, true);
         let message =
             if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") };
         self.status = Some(Status { code: 500, reason: "InternalError".to_owned(), message });
@@ -100,7 +104,7 @@ impl Record {
         }
     }
 
-    fn object(&self) -> String {
+    pub(super) fn object(&self) -> String {
         let sub = if self.subresource.is_empty() {
             String::new()
         } else {

@@ -48,6 +48,24 @@ impl Registration {
         &self,
         policies: &[PolicyFacts<'_>],
     ) -> Result<ValidatingWebhookConfiguration, String> {
+        let matches = self.matches(policies)?;
+        let mut webhooks = Vec::new();
+        for planned in plan(&matches) {
+            let webhook = planned.webhook(self, &webhooks);
+            webhooks.push(webhook);
+        }
+        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        Ok(ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) })
+    }
+
+    /// What is asked for of API servers that know what `conditions` says.
+    ///
+    /// # Errors
+    /// As for [`Registration::of`].
+    pub(crate) fn matches<'p>(
+        &self,
+        policies: &'p [PolicyFacts<'p>],
+    ) -> Result<Vec<Match<'p>>, String> {
         let mut matches = Vec::new();
         for policy in policies {
             if seconds_for(policy.time) > MOST_SECONDS {
@@ -63,12 +81,6 @@ impl Registration {
         if !self.conditions {
             matches.retain_mut(Match::without_conditions);
         }
-        let mut webhooks = Vec::new();
-        for planned in plan(&matches) {
-            let webhook = planned.webhook(self, &webhooks);
-            webhooks.push(webhook);
-        }
-        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
-        Ok(ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) })
+        Ok(matches)
     }
 }

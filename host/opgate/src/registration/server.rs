@@ -30,6 +30,13 @@ pub(crate) struct Service {
     port: u16,
 }
 
+impl Service {
+    /// The one that the documents name.
+    pub(crate) fn usual() -> Self {
+        Self { namespace: "opgate-system".to_owned(), name: "opgate".to_owned(), port: HTTPS }
+    }
+}
+
 /// Where API servers find opgate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {

@@ -13,7 +13,7 @@
 
 mod ca;
 mod network;
-mod permissions;
+pub(super) mod permissions;
 mod yaml;
 
 use std::io::Write as _;

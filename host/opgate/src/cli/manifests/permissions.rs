@@ -21,7 +21,7 @@ const API: &str = "rbac.authorization.k8s.io";
 
 /// Arguments of `opgate manifests rbac`.
 #[derive(Debug, Args)]
-pub(super) struct Permissions {
+pub(in crate::cli) struct Permissions {
     /// ServiceAccount of the server
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account, default_value = "opgate-system/opgate")]
     service_account: (String, String),
@@ -44,8 +44,14 @@ const WATCHED: &[&str] = &["list", "watch"];
 const LISTED: &[&str] = &["list"];
 
 impl Permissions {
+    /// For the usual ServiceAccount, where only the rules matter.
+    pub(in crate::cli) fn usual() -> Self {
+        let text = str::to_owned;
+        Self { service_account: (text("opgate-system"), text("opgate")), name: text("opgate") }
+    }
+
     /// A list of roles and bindings.
-    pub(super) fn of(&self, policies: &[&Policy]) -> Value {
+    pub(in crate::cli) fn of(&self, policies: &[&Policy]) -> Value {
         let mut everywhere = Rules::new();
         let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
         let readings = policies.iter().flat_map(|policy| &policy.readings);

@@ -30,8 +30,8 @@ use opgate_text::one_line;
 
 /// Style of errors and denials.
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default();
-const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
 const FAINT: Style = Style::new().dimmed();
 
 /// Form of a report.

@@ -1,0 +1,284 @@
+//! What differs between two configurations. The members are part of the command line's contract:
+//! docs/diff.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::facts::{Facts, Wanted};
+use super::reviews::Reviews;
+
+/// Everything that differs.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Difference {
+    pub(super) different: bool,
+    pub(super) general: Vec<Field>,
+    pub(super) policies: Vec<Changed>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) requests: Vec<Requests>,
+    pub(super) webhooks: Vec<Changed>,
+    pub(super) permissions: Vec<Permission>,
+    pub(super) reads: Vec<Read>,
+    /// Only with `--reviews`.
+    pub(super) reviews: Option<Reviews>,
+}
+
+/// What became of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Change {
+    Removed,
+    Added,
+    Changed,
+}
+
+/// A value that differs; null where there is none.
+#[derive(Debug, Serialize)]
+pub(super) struct Field {
+    pub(super) field: String,
+    pub(super) old: Value,
+    pub(super) new: Value,
+}
+
+/// A policy or a webhook, with the fields that differ: all of them where it is added or removed.
+#[derive(Debug, Serialize)]
+pub(super) struct Changed {
+    pub(super) name: String,
+    pub(super) change: Change,
+    pub(super) fields: Vec<Field>,
+}
+
+/// A rule whose level differs: none where nobody asks its policy.
+#[derive(Debug, Serialize)]
+pub(super) struct Rule {
+    pub(super) policy: String,
+    pub(super) rule: String,
+    pub(super) title: String,
+    pub(super) old: Option<&'static str>,
+    pub(super) new: Option<&'static str>,
+}
+
+/// Requests for a resource, with the policies that want to see them in another way than before.
+#[derive(Debug, Serialize)]
+pub(super) struct Requests {
+    /// Added: sent now and not before. Removed: the other way round.
+    pub(super) change: Change,
+    pub(super) group: String,
+    pub(super) resource: String,
+    pub(super) operations: Vec<&'static str>,
+    pub(super) old: Vec<Wanted>,
+    pub(super) new: Vec<Wanted>,
+}
+
+/// What the server may do.
+#[derive(Debug, Serialize)]
+pub(super) struct Permission {
+    pub(super) change: Change,
+    /// None for all.
+    pub(super) namespace: Option<String>,
+    pub(super) group: String,
+    pub(super) resource: String,
+    pub(super) verbs: Vec<String>,
+}
+
+/// What a policy reads.
+#[derive(Debug, Serialize)]
+pub(super) struct Read {
+    pub(super) change: Change,
+    pub(super) policy: String,
+    pub(super) resource: String,
+    /// None for all.
+    pub(super) namespace: Option<String>,
+    /// What is different: `fields`, `labels`, `optional`.
+    pub(super) differs: Vec<&'static str>,
+}
+
+impl Difference {
+    pub(super) fn of(old: &Facts, new: &Facts) -> Self {
+        let mut general = fields(&old.general, &new.general);
+        general.extend(order(&old.order, &new.order));
+        Self {
+            different: false,
+            general,
+            policies: changed(&old.policies, &new.policies, fields),
+            rules: rules(old, new),
+            requests: requests(old, new),
+            webhooks: changed(&old.webhooks, &new.webhooks, fields),
+            permissions: permissions(old, new),
+            reads: reads(old, new),
+            reviews: None,
+        }
+    }
+
+    /// Finds out whether anything differs.
+    pub(super) fn conclude(&mut self) {
+        self.different = !(self.general.is_empty()
+            && self.policies.is_empty()
+            && self.rules.is_empty()
+            && self.requests.is_empty()
+            && self.webhooks.is_empty()
+            && self.permissions.is_empty()
+            && self.reads.is_empty()
+            && self.reviews.as_ref().is_none_or(|reviews| reviews.different.is_empty()));
+    }
+}
+
+/// The keys of both, each once and in order, with their values.
+fn both<'f, K: Ord, V>(
+    old: &'f BTreeMap<K, V>,
+    new: &'f BTreeMap<K, V>,
+) -> impl Iterator<Item = (&'f K, Option<&'f V>, Option<&'f V>)> {
+    let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    keys.into_iter().map(|key| (key, old.get(key), new.get(key)))
+}
+
+fn change<V>(old: Option<&V>, new: Option<&V>) -> Change {
+    match (old, new) {
+        (None, _) => Change::Added,
+        (_, None) => Change::Removed,
+        _ => Change::Changed,
+    }
+}
+
+/// Maps of any kind whose values are JSON.
+trait Fields {
+    fn sorted(&self) -> BTreeMap<String, Value>;
+}
+
+impl Fields for BTreeMap<String, Value> {
+    fn sorted(&self) -> BTreeMap<String, Value> {
+        self.clone()
+    }
+}
+
+impl Fields for serde_json::Map<String, Value> {
+    fn sorted(&self) -> BTreeMap<String, Value> {
+        self.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+}
+
+fn fields(old: &impl Fields, new: &impl Fields) -> Vec<Field> {
+    let (old, new) = (old.sorted(), new.sorted());
+    let value = |value: Option<&Value>| value.cloned().unwrap_or_default();
+    both(&old, &new)
+        .map(|(field, old, new)| Field { field: field.clone(), old: value(old), new: value(new) })
+        .filter(|field| field.old != field.new)
+        .collect()
+}
+
+/// Findings of several policies come in their order.
+fn order(old: &[String], new: &[String]) -> Option<Field> {
+    let common = |these: &[String], others: &[String]| -> Vec<String> {
+        these.iter().filter(|name| others.contains(name)).cloned().collect()
+    };
+    let (old, new) = (common(old, new), common(new, old));
+    let field = || Field {
+        field: "order of policies".to_owned(),
+        old: old.clone().into(),
+        new: new.clone().into(),
+    };
+    (old != new).then(field)
+}
+
+fn changed<F: Fields + Default>(
+    old: &BTreeMap<String, F>,
+    new: &BTreeMap<String, F>,
+    fields: impl Fn(&F, &F) -> Vec<Field>,
+) -> Vec<Changed> {
+    let none = F::default();
+    let compare = |(name, old, new): (&String, Option<&F>, Option<&F>)| {
+        let (change, name) = (change(old, new), name.clone());
+        let fields = fields(old.unwrap_or(&none), new.unwrap_or(&none));
+        (change != Change::Changed || !fields.is_empty()).then_some(Changed {
+            name,
+            change,
+            fields,
+        })
+    };
+    both(old, new).filter_map(compare).collect()
+}
+
+fn rules(old: &Facts, new: &Facts) -> Vec<Rule> {
+    let compare = both(&old.rules, &new.rules).filter_map(|((policy, rule), old, new)| {
+        let title = new.or(old).map(|(_, title)| title.clone()).unwrap_or_default();
+        let (old, new) = (old.map(|(level, _)| *level), new.map(|(level, _)| *level));
+        let (policy, rule) = (policy.clone(), rule.clone());
+        (old != new).then_some(Rule { policy, rule, title, old, new })
+    });
+    compare.collect()
+}
+
+fn requests(old: &Facts, new: &Facts) -> Vec<Requests> {
+    let mut all: Vec<Requests> = Vec::new();
+    for ((group, resource, operation), old, new) in both(&old.requests, &new.requests) {
+        if old == new {
+            continue;
+        }
+        let change = change(old, new);
+        let (old, new) = (old.cloned().unwrap_or_default(), new.cloned().unwrap_or_default());
+        let only = |of: &BTreeSet<Wanted>, other| of.difference(other).cloned().collect::<Vec<_>>();
+        let (old, new) = (only(&old, &new), only(&new, &old));
+        let is_alike = |one: &&mut Requests| {
+            one.change == change
+                && one.group == *group
+                && one.resource == *resource
+                && one.old == old
+                && one.new == new
+        };
+        match all.iter_mut().find(is_alike) {
+            Some(one) => one.operations.push(operation),
+            None => all.push(Requests {
+                change,
+                group: group.clone(),
+                resource: resource.clone(),
+                operations: vec![operation],
+                old,
+                new,
+            }),
+        }
+    }
+    all
+}
+
+fn permissions(old: &Facts, new: &Facts) -> Vec<Permission> {
+    let removed = old.permissions.difference(&new.permissions).map(|one| (Change::Removed, one));
+    let added = new.permissions.difference(&old.permissions).map(|one| (Change::Added, one));
+    let mut all: Vec<Permission> = Vec::new();
+    for (change, [namespace, group, resource, verb]) in removed.chain(added) {
+        let namespace = Some(namespace.clone()).filter(|namespace| !namespace.is_empty());
+        let is_alike = |one: &&mut Permission| {
+            one.change == change
+                && one.namespace == namespace
+                && one.group == *group
+                && one.resource == *resource
+        };
+        match all.iter_mut().find(is_alike) {
+            Some(one) => one.verbs.push(verb.clone()),
+            None => all.push(Permission {
+                change,
+                group: group.clone(),
+                resource: resource.clone(),
+                verbs: vec![verb.clone()],
+                namespace,
+            }),
+        }
+    }
+    all
+}
+
+fn reads(old: &Facts, new: &Facts) -> Vec<Read> {
+    let compare =
+        both(&old.reads, &new.reads).filter_map(|([policy, resource, namespace], old, new)| {
+            let differs = match (old, new) {
+                (Some(old), Some(new)) => old.differences(new),
+                _ => Vec::new(),
+            };
+            let change = change(old, new);
+            let namespace = Some(namespace.clone()).filter(|namespace| !namespace.is_empty());
+            let (policy, resource) = (policy.clone(), resource.clone());
+            let is_one = change != Change::Changed || !differs.is_empty();
+            is_one.then_some(Read { change, policy, resource, namespace, differs })
+        });
+    compare.collect()
+}

@@ -1,0 +1,254 @@
+//! What follows from a configuration, in a form that can be compared: each fact has a key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::cli::manifests::SYSTEM_NAMESPACE;
+use crate::cli::manifests::permissions::Permissions;
+use crate::registration::Registration;
+use crate::registration::matches::{Match, PolicyFacts};
+use crate::registration::server::{Service, Target};
+use opgate_admission::policy::{Configuration, ModuleSource, Policy, PolicyConfig, Set};
+
+/// Everything that is compared.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// What is said once for all policies, by key.
+    pub(super) general: BTreeMap<String, Value>,
+    /// Names of the policies, in the order in which they serve.
+    pub(super) order: Vec<String>,
+    /// What is said of each policy: field and value.
+    pub(super) policies: BTreeMap<String, BTreeMap<String, Value>>,
+    /// Level and title of rules, by policy and rule.
+    pub(super) rules: BTreeMap<(String, String), (&'static str, String)>,
+    /// Who asks for requests, by group, resource and operation.
+    pub(super) requests: BTreeMap<(String, String, &'static str), BTreeSet<Wanted>>,
+    /// Webhooks by name, without what does not come from the policies.
+    pub(super) webhooks: BTreeMap<String, Map<String, Value>>,
+    /// Namespace (empty for all), group, resource and verb.
+    pub(super) permissions: BTreeSet<[String; 4]>,
+    /// What policies read of the cluster, by policy, resource and namespace (empty for all).
+    pub(super) reads: BTreeMap<[String; 3], Kept>,
+}
+
+/// What a policy wants to see of a resource and an operation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Wanted {
+    pub(super) policy: String,
+    pub(super) versions: Vec<String>,
+    /// None for all.
+    pub(super) namespaces: Option<Vec<String>>,
+    /// A label selector, JSON; empty for all.
+    pub(super) namespace_labels: String,
+    /// Only where all expressions of one of these lists hold; empty for always.
+    pub(super) conditions: Vec<Vec<String>>,
+    /// `Fail` if these requests shall rather fail than pass without the policy.
+    pub(super) failure_policy: &'static str,
+}
+
+/// What is kept of objects that a policy reads.
+#[derive(Debug, Clone)]
+pub(super) struct Kept(opgate_admission::cluster::Reading);
+
+impl Kept {
+    /// What differs, by name.
+    pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let (a, b) = (&self.0, &other.0);
+        let same_fields =
+            a.declaration.is_within(&b.declaration) && b.declaration.is_within(&a.declaration);
+        let all = [
+            ("fields", !same_fields),
+            ("labels", a.labels != b.labels),
+            ("optional", a.optional != b.optional),
+        ];
+        all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+    }
+}
+
+impl Facts {
+    /// # Errors
+    /// Where a policy asks for requests that an API server would not take into its configuration.
+    pub(super) fn of(
+        configuration: &Configuration,
+        set: &Set,
+        conditions: bool,
+    ) -> Result<Self, String> {
+        let mut facts = Self::default();
+        facts.general(configuration);
+        let loaded = |name: &str| set.policies().iter().find(|policy| policy.name == name);
+        for config in &configuration.policies {
+            facts.order.push(config.name.clone());
+            let module = loaded(&config.name).map(|policy| policy.module.digest());
+            facts.policies.insert(config.name.clone(), said(config, module));
+        }
+        for policy in set.policies() {
+            facts.policy(policy);
+        }
+        let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+        facts.permissions = permissions(&Permissions::usual().of(&policies));
+        let policies: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
+        facts.registration(&policies, conditions)?;
+        Ok(facts)
+    }
+
+    fn general(&mut self, configuration: &Configuration) {
+        let mut add = |key: &str, value: Value| self.general.insert(key.to_owned(), value);
+        // A rule can apply where an edition is named, and not by default.
+        let profile = configuration.names_profile.then(|| configuration.profile.as_str());
+        add("profile", profile.into());
+        add("identities.olm", json!(configuration.identities.olm));
+        add("identities.rukpak", json!(configuration.identities.rukpak));
+        add("check.warningsAsErrors", configuration.warnings_as_errors.into());
+        add("docsUrl", configuration.docs_url().into());
+    }
+
+    fn policy(&mut self, policy: &Policy) {
+        for rule in &policy.descriptor.rules {
+            let key = (policy.name.clone(), rule.id.clone());
+            self.rules.insert(key, (policy.level_now(rule), rule.title.clone()));
+        }
+        for reading in &policy.readings {
+            let namespace = reading.namespace.clone().unwrap_or_default();
+            let key = [policy.name.clone(), reading.resource.to_string(), namespace];
+            self.reads.insert(key, Kept(reading.clone()));
+        }
+    }
+
+    fn registration(
+        &mut self,
+        policies: &[PolicyFacts<'_>],
+        conditions: bool,
+    ) -> Result<(), String> {
+        let service = Service::usual();
+        let registration = Registration {
+            name: "opgate".to_owned(),
+            exempt: vec![SYSTEM_NAMESPACE.to_owned(), service.namespace.clone()],
+            server: Target::Service(service),
+            conditions,
+            ca: Vec::new(),
+        };
+        for wanted in registration.matches(policies)? {
+            let Match { group, resource, operation, .. } = wanted;
+            let key = (group.to_owned(), resource.to_owned(), operation.as_str());
+            self.requests.entry(key).or_default().insert(Wanted::of(&wanted));
+        }
+        for webhook in registration.of(policies)?.webhooks.into_iter().flatten() {
+            let Value::Object(mut webhook) =
+                serde_json::to_value(webhook).map_err(|e| e.to_string())?
+            else {
+                continue;
+            };
+            let client = webhook.remove("clientConfig").unwrap_or_default();
+            let path = client.pointer("/service/path").cloned().unwrap_or_default();
+            webhook.insert("path".to_owned(), path);
+            if let Some(selector) = webhook.get_mut("namespaceSelector") {
+                sort_values(selector);
+            }
+            if let Some(Value::String(name)) = webhook.remove("name") {
+                self.webhooks.insert(name, webhook);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Wanted {
+    fn of(wanted: &Match<'_>) -> Self {
+        let owned = |texts: &BTreeSet<&str>| texts.iter().map(|&text| text.to_owned()).collect();
+        let always = wanted.conditions.iter().any(|list| list.is_empty());
+        let lists = wanted.conditions.iter().filter(|_| !always);
+        let list = |list: &&[opgate_admission::policy::MatchCondition]| {
+            list.iter().map(|condition| condition.expression.clone()).collect()
+        };
+        Self {
+            policy: wanted.policy.name.to_owned(),
+            versions: owned(&wanted.versions),
+            namespaces: wanted.namespaces.as_ref().map(owned),
+            namespace_labels: wanted.namespace_labels.to_owned(),
+            conditions: lists.map(list).collect(),
+            failure_policy: if wanted.blocks { "Fail" } else { "Ignore" },
+        }
+    }
+}
+
+/// What a configuration says of a policy, with defaults. `digest` is that of its component, if it is
+/// loaded: what is off needs none.
+fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> {
+    let mut said = BTreeMap::new();
+    let mut add = |field: &str, value: Value| said.insert(field.to_owned(), value);
+    // The same component at another path is the same.
+    let module = match (&config.module, digest) {
+        (ModuleSource::Builtin(name), _) => Some(format!("builtin:{name}")),
+        (_, digest) => digest.map(|digest| format!("sha256:{digest}")),
+    };
+    add("module", module.into());
+    add("mode", config.mode.as_str().into());
+    add("onError", config.on_error.as_str().into());
+    add("limits.time", format!("{:?}", config.limits.time).into());
+    add("limits.memory", config.limits.memory.into());
+    add("limits.concurrency", config.limits.concurrency.into());
+    let sorted = |texts: &[String]| {
+        let texts: BTreeSet<_> = texts.iter().collect();
+        json!(texts)
+    };
+    add("exclude.namespaces", sorted(&config.excluded_namespaces));
+    add("exclude.users", sorted(&config.excluded_users));
+    add("cluster", sorted(&config.cluster));
+    let grants = config.custom_resources.rules();
+    let grants: BTreeSet<_> =
+        grants.map(|(group, resource)| format!("{resource}.{group}")).collect();
+    add("customResources", json!(grants));
+    leaves("settings", &config.settings, &mut said);
+    said
+}
+
+/// The members of an object by their paths, down to what is no object.
+fn leaves(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                leaves(&format!("{path}.{name}"), value, into);
+            }
+        }
+        other => {
+            into.insert(path.to_owned(), other.clone());
+        }
+    }
+}
+
+/// The values of an expression have no order.
+fn sort_values(selector: &mut Value) {
+    let expressions = selector.get_mut("matchExpressions").and_then(Value::as_array_mut);
+    for expression in expressions.into_iter().flatten() {
+        if let Some(values) = expression.get_mut("values").and_then(Value::as_array_mut) {
+            values.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+        }
+    }
+}
+
+/// The rules of all roles in a list of objects.
+fn permissions(list: &Value) -> BTreeSet<[String; 4]> {
+    let list_of = |value: &Value, name: &str| -> Vec<Value> {
+        value.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let texts = |value: &Value, name: &str| -> Vec<String> {
+        list_of(value, name).iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+    };
+    let mut all = BTreeSet::new();
+    for role in list_of(list, "items") {
+        let namespace = role.pointer("/metadata/namespace").and_then(Value::as_str);
+        for rule in list_of(&role, "rules") {
+            for group in texts(&rule, "apiGroups") {
+                for resource in texts(&rule, "resources") {
+                    let namespace = namespace.unwrap_or_default().to_owned();
+                    let one = |verb| [namespace.clone(), group.clone(), resource.clone(), verb];
+                    all.extend(texts(&rule, "verbs").into_iter().map(one));
+                }
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,175 @@
+//! `opgate diff`: what a change of the configuration would do.
+//!
+//! ```text
+//! OLD ─▶ Side ─▶ Facts ─┐
+//!                       ├─▶ Difference ─▶ text, or JSON
+//! NEW ─▶ Side ─▶ Facts ─┤
+//!          │            │
+//!          └▶ reviews, decided by both sides
+//! ```
+//!
+//! Facts are what follows from a configuration, not what it says: comments, the order of keys and defaults
+//! that are written out are no difference.
+
+mod change;
+mod facts;
+mod reviews;
+mod text;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use self::change::Difference;
+use self::facts::Facts;
+use self::reviews::Reviews;
+use super::report::stdout;
+use super::{ConfigArgs, Failure, Outcome, ReadArgs};
+use crate::builtin::BUILTINS;
+use opgate_admission::cluster::Source;
+use opgate_admission::policy::{Configuration, Set};
+use opgate_input::read::Reader;
+
+/// What to try, and what the status says.
+const NEXT: &str = "\
+Examples:
+  opgate diff old.yaml new.yaml                      What would change
+  opgate diff old.yaml new.yaml --reviews reviews    Also which recorded reviews are decided otherwise
+  git show HEAD:opgate.yaml | opgate diff - opgate.yaml
+
+Exit status: 0 no difference, 1 any difference, 2 wrong usage or unreadable input, 3 a policy or the
+engine failed. docs/diff.md has the details.";
+
+/// The name of standard input.
+const STDIN: &str = "-";
+
+/// Bytes of a configuration.
+const MOST: usize = 4 << 20;
+
+/// Arguments of `opgate diff`.
+#[derive(Debug, Args)]
+#[command(after_help = NEXT)]
+pub(super) struct Diff {
+    /// Configuration as it is; - for standard input
+    #[arg(value_name = "OLD")]
+    old: PathBuf,
+    /// Configuration as it would be; - for standard input
+    #[arg(value_name = "NEW")]
+    new: PathBuf,
+    /// Recorded AdmissionReviews to decide with both, as `opgate replay` reads them; may be repeated
+    #[arg(long, value_name = "PATH")]
+    reviews: Vec<PathBuf>,
+    /// Files with the objects of a cluster, as `kubectl get -A -o yaml` prints them; may be repeated
+    #[arg(long, value_name = "PATH", requires = "reviews")]
+    context: Vec<PathBuf>,
+    /// Compare webhooks without matchConditions, for API servers before Kubernetes 1.28
+    #[arg(long)]
+    no_match_conditions: bool,
+    /// Output format
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: Format,
+    /// Folder for compiled policies [default: the user's cache folder]
+    #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// One of the two configurations.
+struct Side {
+    /// As the command line names it.
+    name: String,
+    configuration: Configuration,
+}
+
+impl Side {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let configuration = if is_stdin(path) {
+            let text = Reader::new(MOST).stdin().map_err(|e| anyhow::anyhow!("-: {e}"))?;
+            let text = String::from_utf8(text);
+            let text = text.map_err(|e| anyhow::anyhow!("-: not UTF-8: {}", e.utf8_error()))?;
+            // Relative paths are those of the current folder.
+            Configuration::parse(path, &text, BUILTINS)
+        } else {
+            Configuration::read(path, BUILTINS)
+        };
+        Ok(Self { name, configuration: configuration.map_err(Failure::usage)? })
+    }
+
+    fn load(&self, source: Source, cache_dir: Option<&PathBuf>) -> Result<Set, Failure> {
+        let config = ConfigArgs { config: None, cache_dir: cache_dir.cloned() };
+        config.complete_set_of(&self.configuration, source).map_err(|failure| {
+            let Failure { outcome, error } = failure;
+            // Errors in the file have their place already.
+            let error =
+                if outcome == Outcome::Engine { error.context(self.name.clone()) } else { error };
+            Failure { outcome, error }
+        })
+    }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new(STDIN)
+}
+
+impl Diff {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let Self { old, new, reviews, context, no_match_conditions, output, cache_dir, read } =
+            self;
+        let named = [&old, &new].into_iter().chain(&reviews).chain(&context);
+        if named.filter(|path| is_stdin(path)).count() > 1 {
+            let error = "standard input can be read only once: name it once";
+            return Err(Failure::usage(anyhow::anyhow!(error)));
+        }
+        let (old, new) = (Side::read(&old)?, Side::read(&new)?);
+        let load = |side: &Side, source| side.load(source, cache_dir.as_ref());
+        let mut sets = (load(&old, Source::Absent)?, load(&new, Source::Absent)?);
+        let facts = |side: &Side, set: &Set| {
+            let facts = Facts::of(&side.configuration, set, !no_match_conditions);
+            facts.map_err(|why| Failure::engine(anyhow::anyhow!("{}: {why}", side.name)))
+        };
+        let facts = (facts(&old, &sets.0)?, facts(&new, &sets.1)?);
+        let mut difference = Difference::of(&facts.0, &facts.1);
+        let mut outcome = Outcome::Ok;
+        if !reviews.is_empty() {
+            let reader = read.reader();
+            if !context.is_empty() {
+                // What needs no permission is read, too.
+                drop(sets);
+                sets = (load(&old, Source::Snapshot)?, load(&new, Source::Snapshot)?);
+                let snapshot = super::input::snapshot(&context, &reader)?;
+                snapshot.fill(sets.0.cluster());
+                snapshot.fill(sets.1.cluster());
+            }
+            let decided = Reviews::decide((&sets.0, &sets.1), &reviews, &reader)?;
+            outcome = decided.outcome;
+            difference.reviews = Some(decided);
+        }
+        difference.conclude();
+        if difference.different {
+            outcome = outcome.max(Outcome::Denied);
+        }
+        let mut out = stdout();
+        let printed = match output {
+            Format::Text => text::write(&mut out, &difference),
+            Format::Json => serde_json::to_writer_pretty(&mut out, &difference)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out)),
+        };
+        match printed.and_then(|()| out.flush()) {
+            // Whoever reads the output has seen enough; what was found counts.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
+            other => other.map(|()| outcome).map_err(Failure::from),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Recorded reviews, decided by both sides. What two decisions are is kept, and no review.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::cli::replayed::Record;
+use crate::cli::{Failure, Outcome, input};
+use opgate_admission::policy::Set;
+use opgate_admission::review::Review;
+use opgate_input::read::Reader;
+
+/// Nobody waits for these decisions; the policies' own limits hold.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// The reviews that are decided otherwise.
+#[derive(Debug, Serialize)]
+pub(super) struct Reviews {
+    /// How many were decided.
+    pub(super) compared: usize,
+    pub(super) different: Vec<Decided>,
+    /// What else happened: a review that cannot be read, a policy that failed.
+    #[serde(skip)]
+    pub(super) outcome: Outcome,
+}
+
+/// A review with two decisions.
+#[derive(Debug, Serialize)]
+pub(super) struct Decided {
+    pub(super) source: String,
+    uid: String,
+    operation: &'static str,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+    pub(super) old: Decision,
+    pub(super) new: Decision,
+    /// For people: `CREATE v1/pods ns/name`.
+    #[serde(skip)]
+    pub(super) object: String,
+}
+
+/// A decision as far as it is compared: not the texts of findings.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Decision {
+    /// `allow`, `deny`, or `fail` where the webhook gives no answer.
+    pub(super) decision: &'static str,
+    pub(super) findings: Vec<Finding>,
+    /// The policy that failed, and why.
+    pub(super) error: Option<String>,
+}
+
+/// How often a rule found something.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) policy: String,
+    pub(super) rule: String,
+    pub(super) level: &'static str,
+    pub(super) count: usize,
+}
+
+impl Reviews {
+    /// # Errors
+    /// If a path does not exist, or there is no review in any.
+    pub(super) fn decide(
+        sets: (&Set, &Set),
+        paths: &[PathBuf],
+        reader: &Reader,
+    ) -> Result<Self, Failure> {
+        let (files, skipped) = input::files(paths)?;
+        if skipped > 0 {
+            tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let mut reviews = Self { compared: 0, different: Vec::new(), outcome: Outcome::Ok };
+        for file in files {
+            for item in input::read(&file, reader) {
+                let read = item.checked().and_then(|text| {
+                    let review = Review::read(&text).map_err(|e| item.error(&e))?;
+                    let decide = |set| runtime.block_on(decide(set, &review, &item.source));
+                    Ok((decide(sets.0), decide(sets.1)))
+                });
+                match read {
+                    Ok((old, new)) => reviews.add(&old, new),
+                    Err(why) => {
+                        reviews.outcome = reviews.outcome.max(Outcome::Usage);
+                        tracing::error!("{why}");
+                    }
+                }
+            }
+        }
+        if reviews.compared == 0 && reviews.outcome == Outcome::Ok {
+            return Err(Failure::usage(anyhow::anyhow!("no review found in the given paths")));
+        }
+        Ok(reviews)
+    }
+
+    fn add(&mut self, old: &Record, new: Record) {
+        self.compared += 1;
+        for record in [old, &new] {
+            // What is denied is no failure of this command.
+            if record.outcome() == Outcome::Engine {
+                self.outcome = Outcome::Engine;
+            }
+        }
+        let decisions = (Decision::of(old), Decision::of(&new));
+        if decisions.0 == decisions.1 {
+            return;
+        }
+        let object = new.object();
+        let Record { source, uid, operation, resource, subresource, namespace, name, .. } = new;
+        let (old, new) = decisions;
+        self.different.push(Decided {
+            source,
+            uid,
+            operation,
+            resource,
+            subresource,
+            namespace,
+            name,
+            old,
+            new,
+            object,
+        });
+    }
+}
+
+async fn decide(set: &Set, review: &Review<'_>, source: &str) -> Record {
+    let started = Instant::now();
+    let decided = set.decide(review, None, started + PATIENCE, &()).await;
+    Record::new(review, source, decided, started.elapsed())
+}
+
+impl Decision {
+    fn of(record: &Record) -> Self {
+        let mut counts: BTreeMap<_, usize> = BTreeMap::new();
+        for violation in &record.violations {
+            let key = (violation.policy.as_str(), violation.rule.as_str(), violation.level);
+            *counts.entry(key).or_default() += 1;
+        }
+        let finding = |((policy, rule, level), count): ((&str, &str, _), _)| Finding {
+            policy: policy.to_owned(),
+            rule: rule.to_owned(),
+            level,
+            count,
+        };
+        let error =
+            record.error.as_ref().map(|fault| format!("policy {}: {}", fault.policy, fault.cause));
+        Self {
+            decision: match (record.allowed, record.failed) {
+                (true, _) => "allow",
+                (false, true) => "fail",
+                (false, false) => "deny",
+            },
+            findings: counts.into_iter().map(finding).collect(),
+            error,
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! `opgate diff`: what a change of the configuration would do, as administrators and pipelines see it.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::{configuration, hostile, misbehaves};
+
+use crate::cli::{err, folder, opgate, opgate_with_input, out, write};
+
+const HEAD: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+
+/// The two configurations, and the recorded reviews.
+fn sides(old: &str, new: &str) -> TempDir {
+    let folder = folder();
+    write(&folder, "old.yaml", format!("{HEAD}{old}"));
+    write(&folder, "new.yaml", format!("{HEAD}{new}"));
+    folder
+}
+
+fn compared(folder: &Path, more: &[&str]) -> (Option<i32>, Value) {
+    let arguments = [&["diff", "old.yaml", "new.yaml", "--output", "json"], more].concat();
+    let output = opgate(folder, &arguments);
+    let value = serde_json::from_str(&out(&output));
+    (output.status.code(), value.unwrap_or_else(|e| panic!("{e}: {}", err(&output))))
+}
+
+/// The sections of a difference that are not empty.
+fn sections(difference: &Value) -> Vec<&str> {
+    let all = difference.as_object().unwrap().iter();
+    all.filter(|(_, value)| value.as_array().is_some_and(|list| !list.is_empty()))
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
+#[test]
+fn what_means_the_same_is_no_difference() {
+    for (old, new) in [
+        ("", ""),
+        ("policies: []\n", "# nothing\npolicies: []\n"),
+        (
+            "policies:\n- name: operator-group\n  mode: enforce\n  rules: {OPG-22: deny}\n",
+            "policies:\n# the same\n- {rules: {}, name: operator-group, onError: failurePolicy}\n",
+        ),
+        (
+            "policies:\n- name: subscription\n  limits: {time: 100ms, memory: 32Mi}\n",
+            "policies:\n- name: subscription\n  module: builtin:subscription\n",
+        ),
+        (
+            "policies:\n- name: misc\n  module: builtin:platform-configuration\n  exclude: {namespaces: [a, b]}\n",
+            "policies:\n- name: misc\n  module: builtin:platform-configuration\n  exclude: {namespaces: [b, a]}\n",
+        ),
+    ] {
+        let folder = sides(old, new);
+        let (code, difference) = compared(folder.path(), &["--reviews", "reviews"]);
+        assert_eq!(code, Some(0), "{old}{difference:#}");
+        assert_eq!(difference["different"], json!(false));
+        assert_eq!(difference["reviews"]["different"], json!([]));
+        assert!(sections(&difference).is_empty(), "{difference:#}");
+        let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml"]);
+        assert_eq!((output.status.code(), out(&output)), (Some(0), "no difference\n".to_owned()));
+    }
+}
+
+/// Old, new, the sections, and a pointer with what must stand there.
+type Case = (&'static str, &'static str, &'static [&'static str], &'static str, Value);
+
+#[test]
+fn each_part_of_the_configuration_shows_where_it_counts() {
+    let cases: [Case; 10] = [
+        (
+            "policies: [{name: subscription}]",
+            "policies: [{name: subscription}]\nprofile: ocp-4.12",
+            &["general"],
+            "/general/0",
+            json!({"field": "profile", "old": null, "new": "ocp-4.12"}),
+        ),
+        (
+            "policies: [{name: subscription}, {name: operator-condition}]",
+            "policies: [{name: operator-condition}, {name: subscription}]",
+            &["general", "webhooks"],
+            "/general/0/new",
+            json!(["operator-condition", "subscription"]),
+        ),
+        (
+            "policies: [{name: subscription}]",
+            "policies: [{name: subscription, limits: {time: 10s}}]",
+            &["policies", "webhooks"],
+            "/webhooks/0/fields",
+            json!([{"field": "timeoutSeconds", "old": 5, "new": 11}]),
+        ),
+        (
+            "policies: [{name: operator-group}]",
+            "policies: [{name: operator-group, rules: {OPG-22: off}}]",
+            &["rules"],
+            "/rules",
+            json!([{
+                "policy": "operator-group",
+                "rule": "OPG-22",
+                "title": "the install modes of a ClusterServiceVersion support the targets of its OperatorGroup",
+                "old": "deny",
+                "new": "off",
+            }]),
+        ),
+        (
+            "policies: [{name: operator-group}]",
+            "policies: [{name: operator-group, mode: warn}]",
+            &["policies", "requests", "webhooks"],
+            "/policies/0/fields",
+            json!([{"field": "mode", "old": "enforce", "new": "warn"}]),
+        ),
+        (
+            "policies: [{name: operator-condition}]",
+            "policies: [{name: operator-condition, exclude: {namespaces: [x]}}]",
+            &["policies", "webhooks"],
+            "/webhooks/0/fields/0/field",
+            json!("namespaceSelector"),
+        ),
+        (
+            "policies: [{name: operator-condition}]",
+            "policies: [{name: operator-condition, mode: off}]",
+            &["permissions", "policies", "reads", "requests", "rules", "webhooks"],
+            "/requests/0/change",
+            json!("removed"),
+        ),
+        (
+            "policies: [{name: catalog-source}]",
+            "policies: [{name: catalog-source, settings: {catalog: {secretsNamespace: olm}}}]",
+            &["permissions", "policies", "reads", "requests", "webhooks"],
+            "/permissions/1",
+            json!({
+                "change": "added",
+                "namespace": "olm",
+                "group": "",
+                "resource": "secrets",
+                "verbs": ["list", "watch"],
+            }),
+        ),
+        (
+            "policies: []",
+            "policies: [{name: operator-condition}]",
+            &["permissions", "policies", "reads", "requests", "rules", "webhooks"],
+            "/webhooks/0/change",
+            json!("added"),
+        ),
+        (
+            "policies: [{name: crd-upgrade}]",
+            "policies: [{name: crd-upgrade, customResources: [widgets.example.com]}]",
+            &["permissions", "policies"],
+            "/permissions/0/group",
+            json!("example.com"),
+        ),
+    ];
+    for (old, new, expected, pointer, there) in cases {
+        let folder = sides(old, new);
+        let (code, difference) = compared(folder.path(), &[]);
+        assert_eq!(code, Some(1), "{new}");
+        assert_eq!(sections(&difference), expected, "{new}: {difference:#}");
+        assert_eq!(difference.pointer(pointer), Some(&there), "{new}: {difference:#}");
+        assert_eq!(
+            (&difference["different"], &difference["reviews"]),
+            (&json!(true), &Value::Null)
+        );
+        // And back: what came goes.
+        write(&folder, "third.yaml", format!("{HEAD}{old}"));
+        let back = opgate(folder.path(), &["diff", "new.yaml", "third.yaml"]);
+        assert_eq!(back.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn requests_that_are_sent_now_and_no_more_are_told() {
+    let folder =
+        sides("policies: [{name: operator-condition}]", "policies: [{name: operator-group}]");
+    let (_, difference) = compared(folder.path(), &[]);
+    let told = |change: &str| -> Vec<String> {
+        let requests = difference["requests"].as_array().unwrap().iter();
+        let these = requests.filter(|one| one["change"] == change);
+        these.map(|one| format!("{} {}", one["operations"], one["resource"])).collect()
+    };
+    assert!(told("added").contains(&r#"["CREATE","UPDATE"] "operatorgroups""#.to_owned()));
+    assert!(told("removed").iter().any(|one| one.contains("operatorconditions")));
+    let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml"]);
+    let text = out(&output);
+    for line in [
+        "  + operator-group: mode enforce, onError failurePolicy\n",
+        "  - operator-condition: mode enforce, onError failurePolicy\n",
+        "  + CREATE, UPDATE operators.coreos.com/operatorgroups: operator-group\n",
+        "  + list, watch operators.coreos.com/operatorgroups in all namespaces\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+}
+
+#[test]
+fn reviews_that_are_decided_otherwise_are_told() {
+    let folder = sides(
+        "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-01: warn, RPK-17: off}}]",
+        "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-17: off}}]",
+    );
+    let (code, difference) = compared(folder.path(), &["--reviews", "reviews"]);
+    assert_eq!(code, Some(1));
+    let reviews = &difference["reviews"];
+    assert_eq!(
+        (&reviews["compared"], reviews["different"].as_array().unwrap().len()),
+        (&json!(14), 1)
+    );
+    let one = &reviews["different"][0];
+    assert_eq!(one["source"], "reviews/007-update-bundles-combo-tag-ref.json");
+    let finding = |level: &str| json!([{"policy": "bundle-immutability", "rule": "RPK-01", "level": level, "count": 1}]);
+    let decided = |decision: &str, level: &str| json!({"decision": decision, "findings": finding(level), "error": null});
+    assert_eq!((&one["old"], &one["new"]), (&decided("allow", "warn"), &decided("deny", "deny")));
+    let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml", "--reviews", "reviews"]);
+    let text = out(&output);
+    assert!(text.contains("reviews: 14 compared, 1 decided otherwise\n"), "{text}");
+    assert!(text.contains("007-update-bundles-combo-tag-ref.json: UPDATE core.rukpak.io/v1alpha1/bundles combo-tag-ref: allow → deny\n"), "{text}");
+    // The same decisions, whatever else is different.
+    let (_, difference) =
+        compared(folder.path(), &["--reviews", "reviews/006-create-bundles-combo-tag-ref.json"]);
+    assert_eq!(difference["reviews"], json!({"compared": 1, "different": []}));
+    assert_eq!(sections(&difference), ["rules"]);
+}
+
+#[test]
+fn one_of_them_may_come_from_a_pipe() {
+    let folder = sides("policies: [{name: operator-group}]", "policies: [{name: operator-group}]");
+    let piped = |arguments: &[&str], input: &str| {
+        let output = opgate_with_input(folder.path(), arguments, input);
+        (output.status.code(), out(&output), err(&output))
+    };
+    let same = format!("{HEAD}policies: [{{name: operator-group}}]");
+    assert_eq!(piped(&["diff", "-", "new.yaml"], &same).0, Some(0));
+    assert_eq!(piped(&["diff", "old.yaml", "-"], &same).0, Some(0));
+    assert_eq!(piped(&["diff", "-", "new.yaml"], HEAD).0, Some(1));
+    for twice in [&["diff", "-", "-"][..], &["diff", "-", "new.yaml", "--reviews", "-"]] {
+        let (code, _, said) = piped(twice, &same);
+        assert!(code == Some(2) && said.contains("name it once"), "{said}");
+    }
+    let (code, _, said) = piped(&["diff", "-", "new.yaml"], "a: [");
+    assert!(code == Some(2) && said.contains("-:1:"), "{said}");
+    let large = format!("{same}\n#{}", "x".repeat(4 << 20));
+    assert_eq!(piped(&["diff", "-", "new.yaml"], &large).0, Some(2));
+}
+
+#[test]
+fn what_cannot_be_compared_has_a_status_of_its_own() {
+    let folder = sides("policies: [{name: operator-group}]", "policies: [{name: operator-grup}]");
+    let status = |arguments: &[&str]| {
+        let output = opgate(folder.path(), arguments);
+        (output.status.code(), err(&output))
+    };
+    let (code, said) = status(&["diff", "old.yaml", "new.yaml"]);
+    assert!(code == Some(2) && said.contains("new.yaml:3:12"), "{said}");
+    assert_eq!(status(&["diff", "old.yaml", "absent.yaml"]).0, Some(2));
+    assert_eq!(status(&["diff", "old.yaml"]).0, Some(2));
+    assert_eq!(status(&["diff", "old.yaml", "old.yaml", "--reviews", "absent"]).0, Some(2));
+    assert_eq!(status(&["diff", "old.yaml", "old.yaml", "--context", "reviews"]).0, Some(2));
+    // A review that is none does not hide the others.
+    write(&folder, "some/a.json", "{}");
+    let recorded = std::fs::read(folder.path().join("reviews/013-delete-bundles-my-bundle.json"));
+    write(&folder, "some/b.json", recorded.unwrap());
+    let (code, said) = status(&["diff", "old.yaml", "old.yaml", "--reviews", "some"]);
+    assert!(code == Some(2) && said.contains("some/a.json"), "{said}");
+    let (code, said) =
+        status(&["diff", "old.yaml", "old.yaml", "--reviews", "some", "--max-read", "1Ki"]);
+    assert!(code == Some(2) && said.contains("--max-read"), "{said}");
+    // A policy that cannot be loaded, and one that fails.
+    write(&folder, "broken.wasm", "no component");
+    write(
+        &folder,
+        "broken.yaml",
+        format!("{HEAD}policies: [{{name: broken, module: broken.wasm}}]"),
+    );
+    let (code, said) = status(&["diff", "old.yaml", "broken.yaml"]);
+    assert!(
+        code == Some(3) && said.contains("broken.yaml") && said.contains("policy broken"),
+        "{said}"
+    );
+    write(&folder, "traps.yaml", configuration(&[misbehaves("traps", &json!({"do": "panic"}))]));
+    let (code, said) = status(&["diff", "old.yaml", "traps.yaml", "--reviews", "reviews"]);
+    assert_eq!(code, Some(3), "{said}");
+}
+
+#[test]
+fn a_component_is_compared_by_its_content() {
+    let folder = folder();
+    let policy = |module: &str| format!("{HEAD}policies: [{{name: mine, module: {module}}}]");
+    for (file, component) in
+        [("a/x.wasm", "misbehaves"), ("b/y.wasm", "misbehaves"), ("c/x.wasm", "advises")]
+    {
+        write(&folder, file, std::fs::read(hostile(component)).unwrap());
+    }
+    write(&folder, "a/opgate.yaml", policy("x.wasm"));
+    write(&folder, "b/opgate.yaml", policy("y.wasm"));
+    write(&folder, "c/opgate.yaml", policy("x.wasm"));
+    let status = |a: &str, b: &str| {
+        let output = opgate(folder.path(), &["diff", a, b]);
+        (output.status.code(), out(&output), err(&output))
+    };
+    let same = status("a/opgate.yaml", "b/opgate.yaml");
+    assert_eq!(same.0, Some(0), "{same:?}");
+    let other = status("a/opgate.yaml", "c/opgate.yaml");
+    assert!(other.0 == Some(1) && other.1.contains("~ module: sha256:"), "{other:?}");
+}
+
+#[test]
+fn texts_of_policies_stay_on_their_line() {
+    let folder = sides(
+        "policies: []",
+        "policies: [{name: subscription, exclude: {users: [\"a\\nb\\e[31m\"]}}]",
+    );
+    let output = opgate(folder.path(), &["diff", "new.yaml", "old.yaml"]);
+    write(&folder, "old.yaml", format!("{HEAD}policies: [{{name: subscription}}]"));
+    let changed = opgate(folder.path(), &["diff", "new.yaml", "old.yaml"]);
+    for text in [out(&output), out(&changed)] {
+        assert!(!text.contains('\u{1b}') && !text.contains("\nb"), "{text}");
+    }
+}
