@@ -23,6 +23,7 @@ mod inputs;
 mod limiter;
 mod limits;
 pub mod reader;
+mod seats;
 mod settings;
 mod state;
 mod ticker;
@@ -30,7 +31,7 @@ mod trap;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use opgate_document::{Account, Document};
 pub use opgate_unsafe::Image;
@@ -51,7 +52,9 @@ pub use gate::Refusal;
 use handle::{Asked, Handle};
 pub use inputs::{Inputs, RequestParts, RequestTexts};
 pub use limits::Limits;
+use parking_lot::Mutex;
 use reader::ClusterReader;
+pub use seats::Seats;
 use state::State;
 use ticker::{TICK, Ticker};
 use trap::fault_of;
@@ -90,6 +93,11 @@ pub struct Engine {
     cache: Option<Cache>,
     compiler: Compiler,
     pooled: bool,
+    pool: Pool,
+    /// Instances of the pool that belong to somebody.
+    taken: Mutex<usize>,
+    /// Code that is in use, by digest: who loads the same component again shares it.
+    codes: Mutex<Vec<Weak<Code>>>,
 }
 
 impl fmt::Debug for Engine {
@@ -99,7 +107,7 @@ impl fmt::Debug for Engine {
 }
 
 /// The size of the pool of instances.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
     /// Instances that exist at the same time: the sum of the concurrency of all policies.
     pub instances: usize,
@@ -137,7 +145,9 @@ impl Engine {
                 None
             }
         });
-        Ok(Self { engine, ticker, cache, compiler: Compiler::Here, pooled })
+        let (taken, codes) = (Mutex::default(), Mutex::default());
+        let compiler = Compiler::Here;
+        Ok(Self { engine, ticker, cache, compiler, pooled, pool, taken, codes })
     }
 
     /// Sets where components from outside are compiled.
@@ -168,13 +178,29 @@ impl Engine {
         component: &[u8],
         granted_cluster: bool,
     ) -> Result<Module, LoadError> {
+        self.load_by(&self.compiler, component, granted_cluster)
+    }
+
+    /// [`Engine::load`] with another compiler than that of the engine.
+    ///
+    /// # Errors
+    /// As for [`Engine::load`].
+    pub fn load_by(
+        self: &Arc<Self>,
+        compiler: &Compiler,
+        component: &[u8],
+        granted_cluster: bool,
+    ) -> Result<Module, LoadError> {
         let load = || {
             gate::check(component, granted_cluster)?;
             let digest = digest(component);
+            if let Some(known) = self.known(&digest) {
+                return Ok(known);
+            }
             let cached = self.cache.as_ref().and_then(|cache| cache.read(&self.engine, &digest));
             let loaded = match cached {
                 Some(loaded) => loaded,
-                None => self.compile(component, &digest)?,
+                None => self.compile(compiler, component, &digest)?,
             };
             self.link(&loaded, digest)
         };
@@ -195,6 +221,9 @@ impl Engine {
         digest: &str,
         image: &Image,
     ) -> Result<Module, LoadError> {
+        if let Some(known) = self.known(digest) {
+            return Ok(known);
+        }
         match image.load(&self.engine) {
             Ok(loaded) => self.link(&loaded, digest.to_owned()),
             Err(error) => {
@@ -204,13 +233,21 @@ impl Engine {
         }
     }
 
+    /// The code of a component that is in use.
+    fn known(&self, digest: &str) -> Option<Module> {
+        let mut codes = self.codes.lock();
+        codes.retain(|code| code.strong_count() > 0);
+        codes.iter().filter_map(Weak::upgrade).find(|code| code.digest == digest).map(Module)
+    }
+
     fn compile(
         &self,
+        compiler: &Compiler,
         component: &[u8],
         digest: &str,
     ) -> Result<wasmtime::component::Component, LoadError> {
         let purpose = cache::purpose(&self.engine, digest);
-        let image = self.compiler.compile(&self.engine, self.pooled, &purpose, component)?;
+        let image = compiler.compile(&self.engine, self.pooled, &purpose, component)?;
         let loaded = image.load(&self.engine).map_err(|e| unusable(&e))?;
         if let Some(cache) = &self.cache {
             cache.write(&self.engine, digest, &image);
@@ -232,13 +269,18 @@ impl Engine {
         let validate = validate.ok_or_else(|| LoadError::Unusable("no `validate`".to_owned()))?;
         // Now, not at the first request.
         component.initialize_copy_on_write_image().map_err(unusable)?;
-        Ok(Module { engine: self.clone(), pre, validate, digest })
+        let code = Arc::new(Code { engine: self.clone(), pre, validate, digest });
+        self.codes.lock().push(Arc::downgrade(&code));
+        Ok(Module(code))
     }
 }
 
+/// Spare instances for calls at load time, while others serve: four components from files and a built-in
+/// one are loaded at a time.
+const SPARE: u32 = 8;
+
 fn pooling(pool: Pool) -> PoolingAllocationConfig {
-    // Spare instances for calls at load time, while others serve.
-    let instances = u32::try_from(pool.instances).unwrap_or(u32::MAX).saturating_add(4);
+    let instances = u32::try_from(pool.instances).unwrap_or(u32::MAX).saturating_add(SPARE);
     let many = |each: usize| u32::try_from(each).unwrap_or(u32::MAX);
     let total = |each: usize| instances.saturating_mul(many(each));
     let mut config = PoolingAllocationConfig::new();
@@ -259,14 +301,18 @@ fn pooling(pool: Pool) -> PoolingAllocationConfig {
 }
 
 /// `sha256:…` of a component.
-fn digest(component: &[u8]) -> String {
+#[must_use]
+pub fn digest(component: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, component);
     let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     std::iter::once("sha256:".to_owned()).chain(hex).collect()
 }
 
-/// A policy's code, ready to be instantiated.
-pub struct Module {
+/// A policy's code, ready to be instantiated. Clones share it.
+#[derive(Clone)]
+pub struct Module(Arc<Code>);
+
+struct Code {
     engine: Arc<Engine>,
     pre: ClusterPolicyPre<State>,
     /// The one export that is called for each request.
@@ -287,7 +333,7 @@ type Answers = (wit::Verdict,);
 
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Module").field("digest", &self.digest).finish_non_exhaustive()
+        f.debug_struct("Module").field("digest", &self.0.digest).finish_non_exhaustive()
     }
 }
 
@@ -320,14 +366,14 @@ impl Module {
     /// `sha256:…` of the component.
     #[must_use]
     pub fn digest(&self) -> &str {
-        &self.digest
+        &self.0.digest
     }
 
     /// Calls `describe`.
     #[must_use]
     pub fn describe(&self, budget: Budget<'_>) -> Call<wit::Descriptor> {
         self.call(budget, None, None, None, |store| {
-            self.pre.instantiate(&mut *store)?.call_describe(store)
+            self.0.pre.instantiate(&mut *store)?.call_describe(store)
         })
     }
 
@@ -340,7 +386,7 @@ impl Module {
     ) -> Call<Result<(), Vec<wit::SettingsError>>> {
         self.call(budget, None, None, None, |store| {
             let settings = lend(store, settings)?;
-            self.pre.instantiate(&mut *store)?.call_validate_settings(store, settings)
+            self.0.pre.instantiate(&mut *store)?.call_validate_settings(store, settings)
         })
     }
 
@@ -360,8 +406,8 @@ impl Module {
         self.call(budget, payer, Some(Box::new(reader)), Some(inputs), |store| {
             // Only the export that is called is looked up and its type compared: the three of the generated
             // code cost 0.3 µs more.
-            let instance = self.pre.instance_pre().instantiate(&mut *store)?;
-            let export = instance.get_typed_func::<Asks, Answers>(&mut *store, &self.validate)?;
+            let instance = self.0.pre.instance_pre().instantiate(&mut *store)?;
+            let export = instance.get_typed_func::<Asks, Answers>(&mut *store, &self.0.validate)?;
             let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
             let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
             let settings = lend(store, settings)?;
@@ -400,13 +446,13 @@ impl Module {
         call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
     ) -> Call<T> {
         let state = State::new(budget.memory, payer, clock.clone(), reader, inputs.cloned());
-        let mut store = Store::new(&self.engine.engine, state);
+        let mut store = Store::new(&self.0.engine.engine, state);
         store.limiter(|state| &mut state.limiter);
         // One more handle, for the request.
         store.set_max_component_handles(limits::HANDLES + 1);
         bound(&mut store);
         Self::set_deadline(&mut store, budget, clock);
-        let running = self.engine.ticker.run();
+        let running = self.0.engine.ticker.run();
         let answer = call(&mut store);
         drop(running);
         let State { limiter, log, reader, meter, account, .. } = store.into_data();

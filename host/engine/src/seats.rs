@@ -1,0 +1,53 @@
+//! Who has how many instances of the pool.
+//!
+//! The policies of one set have as many instances as they have calls at a time. While a set replaces another,
+//! calls of both run, and both have theirs: a call never fails because the pool is empty.
+
+use std::sync::Arc;
+
+use super::Engine;
+
+/// Instances of the pool of an engine, until this is dropped.
+#[derive(Debug)]
+pub struct Seats {
+    engine: Arc<Engine>,
+    count: usize,
+}
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        let mut taken = self.engine.taken.lock();
+        *taken = taken.saturating_sub(self.count);
+    }
+}
+
+impl Seats {
+    /// Takes this many; `None` if there are not enough.
+    #[must_use]
+    pub fn take(engine: &Arc<Engine>, count: usize) -> Option<Self> {
+        let mut taken = engine.taken.lock();
+        let all = taken.saturating_add(count);
+        if engine.pooled && all > engine.pool.instances {
+            return None;
+        }
+        *taken = all;
+        drop(taken);
+        Some(Self { engine: engine.clone(), count })
+    }
+
+    /// Whether they are of this engine.
+    #[must_use]
+    pub fn are_of(&self, engine: &Arc<Engine>) -> bool {
+        Arc::ptr_eq(&self.engine, engine)
+    }
+}
+
+impl Engine {
+    /// Whether this many more instances, each with so much memory, fit into the pool. Without a pool,
+    /// everything does.
+    #[must_use]
+    pub fn has_room(&self, instances: usize, memory: usize) -> bool {
+        let free = self.pool.instances.saturating_sub(*self.taken.lock());
+        !self.pooled || (instances <= free && memory <= self.pool.memory)
+    }
+}
