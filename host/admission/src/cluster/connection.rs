@@ -122,11 +122,26 @@ impl Connection {
     /// result is dropped.
     #[must_use]
     pub fn watch(&self, cluster: &Cluster, supervisor: &Supervisor) -> Watches {
+        self.watch_beside(cluster, supervisor, &Watches::default())
+    }
+
+    /// [`Connection::watch`] for a view that is to replace another one: the watches of kinds that both have
+    /// go on, and end with the last view that has them.
+    #[must_use]
+    pub fn watch_beside(
+        &self,
+        cluster: &Cluster,
+        supervisor: &Supervisor,
+        other: &Watches,
+    ) -> Watches {
         let options = cluster.options();
         let task = |kind: &Arc<Kind>| {
-            let (server, kind) = (self.0.clone(), kind.clone());
-            supervisor.spawn(format!("watch {}", kind.name()), move || {
-                let (server, kind) = (server.clone(), kind.clone());
+            if let Some((_, known)) = other.tasks.iter().find(|(of, _)| Arc::ptr_eq(of, kind)) {
+                return (kind.clone(), known.clone());
+            }
+            let (server, of) = (self.0.clone(), kind.clone());
+            let task = supervisor.spawn(format!("watch {}", kind.name()), move || {
+                let (server, kind) = (server.clone(), of.clone());
                 async move {
                     let mut waits = Waits::new(&options);
                     loop {
@@ -134,11 +149,12 @@ impl Connection {
                         server.pause(&kind, wait).await;
                     }
                 }
-            })
+            });
+            (kind.clone(), Arc::new(task))
         };
-        let mut tasks: Vec<_> = cluster.kinds().iter().map(task).collect();
+        let tasks: Vec<_> = cluster.kinds().iter().map(task).collect();
         let kinds = cluster.kinds().to_vec();
-        tasks.push(supervisor.spawn("reservations".to_owned(), move || {
+        let expires = supervisor.spawn("reservations".to_owned(), move || {
             let kinds = kinds.clone();
             async move {
                 loop {
@@ -148,8 +164,8 @@ impl Connection {
                     }
                 }
             }
-        }));
-        Watches { _tasks: tasks }
+        });
+        Watches { tasks, _expires: Some(expires) }
     }
 
     /// The current objects of the API server. It is a list, so that the answer has the version up
@@ -187,8 +203,9 @@ impl Api for Connection {
     }
 }
 
-/// The watches of a view. They end with it.
-#[derive(Debug)]
+/// The watches of a view. They end with it, except for those that another view has as well.
+#[derive(Debug, Default)]
 pub struct Watches {
-    _tasks: Vec<Supervised>,
+    tasks: Vec<(Arc<Kind>, Arc<Supervised>)>,
+    _expires: Option<Supervised>,
 }

@@ -71,7 +71,7 @@ impl Kind {
         &self.name
     }
 
-    #[cfg(test)]
+    /// What it reads.
     pub(super) fn reading(&self) -> &Reading {
         &self.reading
     }
@@ -80,6 +80,15 @@ impl Kind {
     #[must_use]
     pub fn resource(&self) -> &Resource {
         &self.reading.resource
+    }
+
+    /// Whether it keeps objects of this group and resource, in any version.
+    pub(super) fn is_of(&self, group: &str, resource: &str) -> bool {
+        let known = self.resource();
+        known.group == group
+            && known.resource == resource
+            // Nobody stores it, whatever a cluster may call by the same name.
+            && !known.is_server_version()
     }
 
     /// Whether policies do without it if the server is not permitted to read it.

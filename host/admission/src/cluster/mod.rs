@@ -22,6 +22,7 @@ mod audit;
 mod claims;
 mod connection;
 mod decide;
+mod desk;
 mod direct;
 mod kind;
 mod lens;
@@ -131,8 +132,8 @@ impl Options {
 pub struct Cluster {
     kinds: Vec<Arc<Kind>>,
     options: Options,
-    /// Held while a reservation is compared and made.
-    reserving: parking_lot::Mutex<()>,
+    /// Where reservations are compared and made, in turn with other views of the same server.
+    seat: desk::Seat,
     claims: Claims,
     /// Objects of files for samples.
     files: samples::Files,
@@ -141,8 +142,10 @@ pub struct Cluster {
 /// An allowed request that changes an object.
 #[derive(Debug)]
 pub struct Write {
-    /// Kinds that keep such objects.
+    /// Kinds of this view that keep such objects.
     kinds: Vec<usize>,
+    /// Group and resource of the object, by which kinds of other views are found.
+    resource: Option<(String, String)>,
     key: Key,
     object: Option<Arc<Document>>,
     old: Option<Arc<Document>>,
@@ -173,6 +176,17 @@ impl Cluster {
     /// together they would be a kind of all objects, of which nobody needs most.
     #[must_use]
     pub fn new(readings: &[Reading], options: Options) -> Self {
+        Self::made(readings, options, None)
+    }
+
+    /// A view that is to replace another one: what both read in the same way is shared, with everything that
+    /// is known of it. From now on what is allowed with one of them is reserved for both.
+    #[must_use]
+    pub fn beside(readings: &[Reading], other: &Self) -> Self {
+        Self::made(readings, other.options, Some(other))
+    }
+
+    fn made(readings: &[Reading], options: Options, beside: Option<&Self>) -> Self {
         let mut merged: Vec<Reading> = Vec::new();
         for reading in readings {
             let is_place = |known: &Reading| {
@@ -202,16 +216,18 @@ impl Cluster {
             let limits: String = namespace.chain(labels).take_while(|_| of > 1).collect();
             format!("{}{limits}", reading.resource)
         };
-        let kind =
-            |reading: &Reading| Arc::new(Kind::new(reading.clone(), options).named(name(reading)));
-        let kinds = merged.iter().map(kind);
-        Self {
-            kinds: kinds.collect(),
-            options,
-            reserving: parking_lot::Mutex::default(),
-            claims: Claims::default(),
-            files: samples::Files::default(),
-        }
+        let kind = |reading: &Reading| {
+            let name = name(reading);
+            let is_it =
+                |kind: &&Arc<Kind>| kind.name() == name && desk::is_same(kind.reading(), reading);
+            let known = beside.and_then(|other| other.kinds.iter().find(is_it));
+            let new = || Arc::new(Kind::new(reading.clone(), options).named(name.clone()));
+            known.cloned().unwrap_or_else(new)
+        };
+        let kinds: Vec<_> = merged.iter().map(kind).collect();
+        let seat = desk::Seat::at(beside.map(|other| other.seat.desk()).unwrap_or_default());
+        seat.turn().add(&kinds);
+        Self { kinds, options, seat, claims: Claims::default(), files: samples::Files::default() }
     }
 
     /// The resources that policies read.
@@ -230,6 +246,19 @@ impl Cluster {
     #[must_use]
     pub fn keeping_files(self) -> Self {
         Self { files: samples::Files::kept(), ..self }
+    }
+
+    /// Whether another view has this kind as well.
+    #[must_use]
+    pub fn shares(&self, kind: &Arc<Kind>) -> bool {
+        self.kinds.iter().any(|known| Arc::ptr_eq(known, kind))
+    }
+
+    /// Whether a view that replaces this one, or is replaced by it, keeps objects like that of a review.
+    pub(crate) fn is_kept_elsewhere(&self, review: &Review<'_>) -> bool {
+        let (group, resource) = (&review.resource.group, &review.resource.name);
+        let is_it = |kind: Arc<Kind>| !self.shares(&kind) && kind.is_of(group, resource);
+        !self.seat.is_alone() && self.seat.turn().kinds().any(is_it)
     }
 
     fn position(&self, reading: &Reading) -> Option<usize> {
@@ -263,13 +292,7 @@ impl Cluster {
 
     /// Kinds of the object under review, in any version.
     fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = usize> {
-        let of = |kind: &Kind| {
-            let resource = kind.resource();
-            resource.group == review.resource.group
-                && resource.resource == review.resource.name
-                // Nobody stores it, whatever a cluster may call by the same name.
-                && !resource.is_server_version()
-        };
+        let of = |kind: &Kind| kind.is_of(&review.resource.group, &review.resource.name);
         (0..).zip(&self.kinds).filter(move |(_, kind)| of(kind)).map(|(position, _)| position)
     }
 
@@ -295,8 +318,10 @@ impl Cluster {
             kind.and_then(new).unwrap_or(true)
         };
         let kinds: Vec<_> = self.kinds_of(review).filter(differ).collect();
-        let (object, old) = (Some(object.clone()), old.cloned());
-        (!kinds.is_empty()).then_some(Write { kinds, key, object, old })
+        let is_any = !kinds.is_empty() || self.is_kept_elsewhere(review);
+        let resource = (review.resource.group.to_string(), review.resource.name.to_string());
+        let (resource, object, old) = (Some(resource), Some(object.clone()), old.cloned());
+        is_any.then_some(Write { kinds, resource, key, object, old })
     }
 
     /// The numbers of reservations that were made and settled, by kind.
@@ -319,7 +344,7 @@ impl Cluster {
         claim: Option<&Claim<'_>>,
     ) -> Result<Reserved, NoRoom> {
         let Some(object) = &write.object else { return Ok(Reserved::Made) };
-        let _one_at_a_time = self.reserving.lock();
+        let turn = self.seat.turn();
         let of = |kind: usize| {
             asked.iter().filter(move |(of, _)| *of == kind).map(|(_, question)| question)
         };
@@ -352,6 +377,14 @@ impl Cluster {
         }
         for (_, kind) in kinds() {
             kind.reserve(&write.key, object, old(), &before).map_err(|_| NoRoom)?;
+        }
+        if let Some((group, resource)) = &write.resource
+            && !self.seat.is_alone()
+        {
+            let others = turn.kinds().filter(|kind| !self.shares(kind));
+            for kind in others.filter(|kind| kind.is_of(group, resource)) {
+                kind.reserve(&write.key, object, old(), &before).map_err(|_| NoRoom)?;
+            }
         }
         Ok(Reserved::Made)
     }

@@ -152,6 +152,8 @@ pub struct Configuration {
     pub policies: Vec<PolicyConfig>,
     /// Whether a check fails if there are only warnings.
     pub warnings_as_errors: bool,
+    /// `sha256:…` of the text, if there is a file.
+    pub(super) text_digest: Option<String>,
     /// The built-in policies.
     pub(super) builtins: &'static [Builtin],
     /// The URL of the pages of rules, see [`Configuration::page_of`].
@@ -205,6 +207,7 @@ impl Configuration {
             identities: Identities::default(),
             policies: every(builtins),
             warnings_as_errors: false,
+            text_digest: None,
             builtins,
             docs_url: None,
             origin: None,
@@ -296,6 +299,7 @@ impl Configuration {
             identities,
             policies,
             warnings_as_errors: file.check.0.warnings_as_errors,
+            text_digest: Some(opgate_engine::digest(text.as_bytes())),
             builtins,
             docs_url: file.docs_url,
             origin: Some(origin),

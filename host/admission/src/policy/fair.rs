@@ -61,8 +61,8 @@ const SHORT_IN_A_ROW: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tenant(u64);
 
-/// Identifies tenants.
-#[derive(Debug, Default)]
+/// Identifies tenants. Clones identify them in the same way.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Tenants(RandomState);
 
 impl Tenants {

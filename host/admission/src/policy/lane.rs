@@ -28,7 +28,9 @@ use super::Policy;
 use super::fair::{DEAR, Fair, Pace, Permit, Refused, Tenant};
 use crate::cluster::{Lens, Unsettled};
 use crate::review::Review;
-use opgate_engine::{Apart, Budget, Call, Fault, Inputs, Limits, Time, processor_time, wit};
+use opgate_engine::{
+    Apart, Budget, Call, Engine, Fault, Inputs, Limits, Seats, Time, processor_time, wit,
+};
 
 /// Deadline of a call on the thread that serves the request.
 const FAST: Duration = Duration::from_millis(2);
@@ -136,7 +138,14 @@ pub struct Lane {
     fair: Arc<Fair>,
     /// Whether calls have their whole time where they start, because the server does nothing else.
     is_only: bool,
+    size: (usize, usize),
+    /// The instances of its calls.
+    seats: Arc<Seats>,
 }
+
+/// There are not enough instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoSeats;
 
 /// Stops a call when its caller is gone.
 struct StopOnDrop(Arc<AtomicBool>);
@@ -148,8 +157,32 @@ impl Drop for StopOnDrop {
 }
 
 impl Lane {
-    pub(super) fn new(limits: Limits, queue: usize, is_only: bool) -> Self {
-        Self { fair: Arc::new(Fair::new(limits.concurrency, queue, is_only)), is_only }
+    /// A lane for calls in this engine. `other` is that of the same policy in the set that is to be replaced:
+    /// with the same limits both have the same permits and the same queue, so that together they make no more
+    /// calls at a time, and who waits keeps the place.
+    ///
+    /// # Errors
+    /// If the engine has not enough instances.
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        limits: Limits,
+        queue: usize,
+        is_only: bool,
+        other: Option<&Self>,
+    ) -> Result<Self, NoSeats> {
+        let size = (limits.concurrency, queue);
+        let other = other.filter(|other| other.fits(limits, queue, is_only));
+        let fair = other.map(|other| other.fair.clone());
+        let fair = fair.unwrap_or_else(|| Arc::new(Fair::new(limits.concurrency, queue, is_only)));
+        let seats = other.filter(|other| other.seats.are_of(engine)).map(|o| o.seats.clone());
+        let taken = || Seats::take(engine, limits.concurrency).map(Arc::new);
+        let seats = seats.or_else(taken).ok_or(NoSeats)?;
+        Ok(Self { fair, is_only, size, seats })
+    }
+
+    /// Whether it can be that of a policy with these limits.
+    pub(super) fn fits(&self, limits: Limits, queue: usize, is_only: bool) -> bool {
+        self.size == (limits.concurrency, queue) && self.is_only == is_only
     }
 
     /// Calls that run on threads of their own.

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, MatchRule, Read, Rule};
-use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, schema};
+use super::lane::NoSeats;
+use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, Set, schema};
 use crate::cluster::{NotRead, Reading, Sampling, Source, Unread};
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
@@ -24,18 +25,31 @@ pub(super) enum Loaded {
     Broken(String),
 }
 
+/// What all policies of a set are loaded with.
+pub(super) struct Context<'s> {
+    pub(super) engine: Arc<Engine>,
+    /// Where components and schemas from files are handled. An engine that is shared by several sets has that
+    /// of the first.
+    pub(super) compiler: Compiler,
+    pub(super) queue: usize,
+    pub(super) source: Source,
+    /// The set that serves until this one does.
+    pub(super) replaces: Option<&'s Set>,
+}
+
 /// Loads a policy.
 ///
 /// # Errors
 /// If the configuration does not fit the policy: an unknown rule, settings that violate its schema,
 /// or a resource that it may not read.
 pub(super) fn load(
-    engine: &Arc<Engine>,
+    context: &Context<'_>,
     configuration: &Configuration,
     config: &PolicyConfig,
-    (queue, source): (usize, Source),
 ) -> Result<Loaded, ConfigErrors> {
-    let module = match open(engine, configuration, config) {
+    let Context { engine, compiler, queue, source, replaces } = context;
+    let (queue, source) = (*queue, *source);
+    let module = match open((engine, compiler), configuration, config) {
         Ok(module) => module,
         Err(why) => return Ok(Loaded::Broken(why)),
     };
@@ -54,7 +68,7 @@ pub(super) fn load(
     if descriptor.settings_schema.is_empty() {
         errors.extend(check_no_settings(configuration, config));
     } else {
-        match check_settings(engine, configuration, config, &descriptor.settings_schema) {
+        match check_settings(compiler, configuration, config, &descriptor.settings_schema) {
             Ok(wrong) => errors.extend(wrong),
             Err(why) => return Ok(Loaded::Broken(why)),
         }
@@ -149,6 +163,12 @@ pub(super) fn load(
         rules if !is_needed(rules) => Sampling::Off,
         _ => Sampling::On(config.custom_resources.clone()),
     };
+    let other = replaces.and_then(|set| set.policies().iter().find(|p| p.name == config.name));
+    let other = other.map(|policy| &policy.lane);
+    let lane = match Lane::new(engine, config.limits, queue, config.is_for_files, other) {
+        Ok(lane) => lane,
+        Err(NoSeats) => return Ok(Loaded::Broken("the pool has no instances for it".to_owned())),
+    };
     Ok(Loaded::Policy(Box::new(Policy {
         name: config.name.clone(),
         source: config.module.clone(),
@@ -163,7 +183,7 @@ pub(super) fn load(
         limits: config.limits,
         loaded_at: SystemTime::now(),
         module,
-        lane: Lane::new(config.limits, queue, config.is_for_files),
+        lane,
         levels: config.rules.clone(),
         settings,
         advice,
@@ -206,7 +226,7 @@ pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descripto
 }
 
 fn open(
-    engine: &Arc<Engine>,
+    (engine, compiler): (&Arc<Engine>, &Compiler),
     configuration: &Configuration,
     config: &PolicyConfig,
 ) -> Result<Module, String> {
@@ -221,7 +241,11 @@ fn open(
         ModuleSource::File(path) => {
             let bytes = read(path).map_err(|e| format!("{}: {e}", path.display()))?;
             engine
-                .load(&bytes, !(config.cluster.is_empty() && config.custom_resources.is_empty()))
+                .load_by(
+                    compiler,
+                    &bytes,
+                    !(config.cluster.is_empty() && config.custom_resources.is_empty()),
+                )
                 .map_err(|e| format!("{}: {e}", path.display()))
         }
     }
@@ -327,7 +351,7 @@ fn check_no_settings(configuration: &Configuration, config: &PolicyConfig) -> Co
 /// # Errors
 /// If the schema cannot be used.
 fn check_settings(
-    engine: &Engine,
+    compiler: &Compiler,
     configuration: &Configuration,
     config: &PolicyConfig,
     schema: &str,
@@ -343,7 +367,7 @@ fn check_settings(
         );
         return Ok(errors);
     }
-    let found = match (engine.compiler(), &config.module) {
+    let found = match (compiler, &config.module) {
         (Compiler::Apart(program), ModuleSource::File(_)) => {
             schema::check_apart(program, schema, &config.settings)?
         }

@@ -11,6 +11,7 @@ mod builtin;
 mod config;
 mod decision;
 mod descriptor;
+mod digest;
 mod fair;
 mod lane;
 mod load;

@@ -16,10 +16,10 @@ use super::bench::{Bench, make_room};
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::decision::Builder;
 use super::fair::Tenants;
-use super::load::{Loaded, load};
+use super::load::{Context, Loaded, load};
 use super::loading::Loading;
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault};
-use crate::cluster::{self, Cluster, Direct, Exactness, Sampling, Source, View};
+use crate::cluster::{self, Cluster, Direct, Exactness, Sampling, Source, View, Watches};
 use crate::review::{Operation, Review};
 use opgate_engine::{Compiler, Engine, EngineError, Pool};
 
@@ -104,7 +104,19 @@ pub struct Set {
     /// Kinds (positions) that reviews change and policies read.
     contested: Vec<usize>,
     tenants: Tenants,
+    /// How many calls can wait for each policy.
+    queue: usize,
+    /// See [`Configuration::digest`].
+    digest: String,
+    /// They end with the set.
+    watches: Watches,
 }
+
+/// Maximum number of names that earlier configurations had and that still get an answer.
+const MOST_OFF: usize = 256;
+
+/// Instances beyond those of the first policies, so that a configuration with some more can share the engine.
+const SPARE_INSTANCES: usize = 64;
 
 impl Set {
     /// Loads the policies of a configuration. `queue` is how many calls can wait for each;
@@ -135,18 +147,62 @@ impl Set {
         options: cluster::Options,
         loading: &Loading,
     ) -> Result<Self, SetError> {
-        let instances = configuration.policies.iter().map(|p| p.limits.concurrency).sum();
-        let memory = configuration.policies.iter().map(|p| p.limits.memory).max();
-        let memory = memory.unwrap_or(1 << 20);
-        let engine = Engine::start(Pool { instances, memory }, cache)?.with_compiler(compiler);
+        let mut pool = pool_of(configuration);
+        if options.source == Source::Live || options.source == Source::Absent {
+            pool.instances = pool.instances.saturating_add(SPARE_INSTANCES);
+        }
+        let engine = Engine::start(pool, cache)?.with_compiler(compiler.clone());
         let engine = Arc::new(engine);
+        let context = Context { engine, compiler, queue, source: options.source, replaces: None };
+        Self::made(configuration, context, options, loading)
+    }
+
+    /// [`Set::load_with`] for a set that is to replace this one while it serves. It shares what both have: the
+    /// engine, if the pool of instances is large enough; the code of policies; their permits and queues, if
+    /// their limits are the same; kinds of the cluster that both read in the same way. Policies that only this
+    /// set has are known to the other as switched off.
+    ///
+    /// # Errors
+    /// As for [`Set::load`].
+    pub fn load_beside(
+        &self,
+        configuration: &Configuration,
+        cache: Option<PathBuf>,
+        compiler: Compiler,
+        loading: &Loading,
+    ) -> Result<Self, SetError> {
+        let options = self.cluster.options();
+        let queue = self.queue;
+        let shares_lane = |config: &&PolicyConfig| {
+            let policy = self.policies.iter().find(|policy| policy.name == config.name);
+            policy.is_some_and(|p| p.lane.fits(config.limits, queue, config.is_for_files))
+        };
+        let others = configuration.policies.iter().filter(|config| !shares_lane(config));
+        let more = others.map(|config| config.limits.concurrency).sum();
+        let mut pool = pool_of(configuration);
+        let engine = if self.engine.has_room(more, pool.memory) {
+            self.engine.clone()
+        } else {
+            pool.instances = pool.instances.saturating_add(SPARE_INSTANCES);
+            Arc::new(Engine::start(pool, cache)?.with_compiler(compiler.clone()))
+        };
+        let (source, replaces) = (options.source, Some(self));
+        let context = Context { engine, compiler, queue, source, replaces };
+        Self::made(configuration, context, options, loading)
+    }
+
+    fn made(
+        configuration: &Configuration,
+        context: Context<'_>,
+        options: cluster::Options,
+        loading: &Loading,
+    ) -> Result<Self, SetError> {
         let (mut policies, mut broken, mut off) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = ConfigErrors::default();
         let asked = |config: &&PolicyConfig| config.mode != Mode::Off;
         let configs: Vec<_> = configuration.policies.iter().filter(asked).collect();
         off.extend(configuration.policies.iter().filter(|c| !asked(c)).map(|c| c.name.clone()));
-        let one =
-            |config: &PolicyConfig| load(&engine, configuration, config, (queue, options.source));
+        let one = |config: &PolicyConfig| load(&context, configuration, config);
         for (config, loaded) in configs.iter().zip(side_by_side(&configs, loading, one)) {
             match loaded {
                 Ok(Loaded::Policy(policy)) => policies.push(*policy),
@@ -164,7 +220,10 @@ impl Set {
         }
         errors.or(())?;
         let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
-        let mut cluster = Cluster::new(&readings, options);
+        let mut cluster = match context.replaces {
+            Some(other) => Cluster::beside(&readings, &other.cluster),
+            None => Cluster::new(&readings, options),
+        };
         // Only these answer samples from files.
         if matches!(options.source, Source::Snapshot | Source::Excerpt)
             && policies.iter().any(|policy| matches!(policy.sampling, Sampling::On(_)))
@@ -177,7 +236,21 @@ impl Set {
             policy.view = Arc::new(view.sampling(policy.sampling.clone()));
         }
         let contested = contested(&cluster, &policies);
-        let policies = policies.into_iter().map(Arc::new).collect();
+        let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
+        if let Some(other) = context.replaces {
+            let known: BTreeSet<&str> =
+                configuration.policies.iter().map(|config| config.name.as_str()).collect();
+            let left = other.names().filter(|name| !known.contains(name)).map(str::to_owned);
+            off.extend(left.collect::<Vec<_>>());
+            off.truncate(MOST_OFF);
+        }
+        let loaded = |config: &PolicyConfig| {
+            let policy = policies.iter().find(|policy: &&Arc<Policy>| policy.name == config.name);
+            policy.map(|policy| policy.module.digest())
+        };
+        let digest = configuration.digest_with(loaded);
+        let tenants = context.replaces.map(|other| other.tenants.clone()).unwrap_or_default();
+        let Context { engine, queue, .. } = context;
         Ok(Self {
             policies,
             broken,
@@ -187,8 +260,50 @@ impl Set {
             direct: None,
             is_consistent: false,
             contested,
-            tenants: Tenants::default(),
+            tenants,
+            queue,
+            digest,
+            watches: Watches::default(),
         })
+    }
+
+    /// All names of policies that get an answer, those of earlier configurations last.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let serving = self.policies.iter().map(|policy| policy.name.as_str());
+        let broken = self.broken.iter().map(|broken| broken.name.as_str());
+        serving.chain(broken).chain(self.off.iter().map(String::as_str))
+    }
+
+    /// What identifies the configuration and the components of this set: `sha256:…`, see
+    /// [`Configuration::digest`].
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Keeps the view of the cluster current as long as the set exists.
+    pub fn keep(&mut self, watches: Watches) {
+        self.watches = watches;
+    }
+
+    /// The watches of the view.
+    #[must_use]
+    pub fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// Policies that cannot be used here and were not broken in the other set.
+    pub fn newly_broken<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s Broken> {
+        let was_broken = |name: &str| other.broken.iter().any(|broken| broken.name == name);
+        self.broken.iter().filter(move |broken| !was_broken(&broken.name))
+    }
+
+    /// Whether this set reads objects that come under review, and the other one does not read them, or not in
+    /// the same way. What was allowed before this set was loaded may be stored later than it is listed.
+    #[must_use]
+    pub fn reads_anew(&self, other: &Self) -> bool {
+        let kinds = self.contested.iter().filter_map(|at| self.cluster.kinds().get(*at));
+        kinds.into_iter().any(|kind| !other.cluster.shares(kind))
     }
 
     /// The objects of the cluster that the policies read.
@@ -255,7 +370,8 @@ impl Set {
             matching.extend(&self.policies);
         }
         matching.retain(|policy| policy.matches(review));
-        if matching.is_empty() {
+        // What no policy of this set judges can be in the way of what the next set judges.
+        if matching.is_empty() && !self.cluster.is_kept_elsewhere(review) {
             let mut decision = builder.build();
             make_room(review, &mut decision)?;
             return Ok(decision);
@@ -294,6 +410,13 @@ impl Set {
         let hint = opgate_text::hint(name, self.policies.iter().map(|p| p.name.as_str()));
         Err(DecideError::NoPolicy { name: opgate_text::one_line(name, 64), hint })
     }
+}
+
+/// The pool that the policies of a configuration need.
+fn pool_of(configuration: &Configuration) -> Pool {
+    let instances = configuration.policies.iter().map(|p| p.limits.concurrency).sum();
+    let memory = configuration.policies.iter().map(|p| p.limits.memory).max();
+    Pool { instances, memory: memory.unwrap_or(1 << 20) }
 }
 
 /// Components from files that are loaded at a time. A component that takes long, which its author

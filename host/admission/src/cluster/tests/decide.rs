@@ -76,7 +76,7 @@ impl Judge for Alone<'_> {
 
     fn change(&self, _: &mut String) -> Result<Option<Write>, Unsettled> {
         let object = Some(object("mine", "", "m", "x"));
-        Ok(Some(Write { kinds: vec![0], key: key("mine"), object, old: None }))
+        Ok(Some(Write { kinds: vec![0], resource: None, key: key("mine"), object, old: None }))
     }
 }
 
@@ -235,7 +235,7 @@ impl Judge for Asks<'_> {
 
     fn change(&self, (): &mut ()) -> Result<Option<Write>, Unsettled> {
         let object = Some(object(&self.name, "", &self.name, self.spec));
-        Ok(Some(Write { kinds: vec![0], key: key(&self.name), object, old: None }))
+        Ok(Some(Write { kinds: vec![0], resource: None, key: key(&self.name), object, old: None }))
     }
 }
 
@@ -360,7 +360,7 @@ async fn all_kinds_together_have_an_end() {
         let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"n{number}"}}}}"#);
         let object = Some(Arc::new(Document::parse(&json).unwrap()));
         let key = Key::new(&format!("n{number}"), &name);
-        let write = Write { kinds: vec![number % 8], key, object, old: None };
+        let write = Write { kinds: vec![number % 8], resource: None, key, object, old: None };
         made += usize::from(cluster.reserve(&write, &cluster.counters(), &[], None).is_ok());
     }
     let bytes: usize = cluster.kinds.iter().map(|kind| kind.reserved_bytes()).sum();

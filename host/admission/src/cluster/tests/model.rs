@@ -246,7 +246,7 @@ impl Judge for Rule<'_> {
 
     fn change(&self, _: &mut bool) -> Result<Option<Write>, Unsettled> {
         let (object, old) = (Some(self.object.clone()), self.old.clone());
-        Ok(Some(Write { kinds: vec![0], key: key(&self.name), object, old }))
+        Ok(Some(Write { kinds: vec![0], resource: None, key: key(&self.name), object, old }))
     }
 }
 

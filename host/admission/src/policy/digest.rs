@@ -1,0 +1,54 @@
+//! What identifies a configuration: its text, and the components of its policies.
+//!
+//! Replicas compare it, and the registration follows it. It is the digest of what is served, not of what is in
+//! files now: a set has that of the components that it loaded.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::config::{Configuration, ModuleSource, PolicyConfig};
+use super::{Mode, load};
+use opgate_engine::digest;
+
+/// Instead of the digest of a component that cannot be read.
+const UNREADABLE: &str = "unreadable";
+
+impl Configuration {
+    /// `sha256:…` of this configuration with the components that its files hold now. Reads them all.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        self.digest_with(|_| None)
+    }
+
+    /// The same where the digests of some components are known.
+    pub(super) fn digest_with<'d>(
+        &self,
+        known: impl Fn(&PolicyConfig) -> Option<&'d str>,
+    ) -> String {
+        let mut text = format!("{}\n", self.text_digest.as_deref().unwrap_or("built-in"));
+        for policy in self.policies.iter().filter(|policy| policy.mode != Mode::Off) {
+            let module = match known(policy) {
+                Some(digest) => digest.to_owned(),
+                None => self.digest_of(&policy.module),
+            };
+            // Names have no spaces. Writing to a `String` does not fail.
+            let _ = writeln!(text, "{} {module}", policy.name);
+        }
+        digest(text.as_bytes())
+    }
+
+    fn digest_of(&self, module: &ModuleSource) -> String {
+        match module {
+            ModuleSource::Builtin(name) => {
+                let found = self.builtins.iter().find(|builtin| builtin.name == name);
+                found.map_or(UNREADABLE, |builtin| builtin.digest).to_owned()
+            }
+            ModuleSource::File(path) => digest_of_file(path),
+        }
+    }
+}
+
+/// `sha256:…` of a component.
+fn digest_of_file(path: &Path) -> String {
+    load::read(path).map_or_else(|_| UNREADABLE.to_owned(), |bytes| digest(&bytes))
+}
