@@ -15,6 +15,7 @@ use super::metrics::{Counted, Metrics};
 use super::pause::Beats;
 use super::readiness;
 use super::seldom::Seldom;
+use super::serving::{Served, Serving};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -24,8 +25,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
+use opgate_admission::policy::DecideError;
 use opgate_admission::policy::response;
-use opgate_admission::policy::{DecideError, Set};
 use opgate_admission::review::{self, Review, ReviewError};
 use opgate_document::Charge;
 use opgate_text::units::parse_duration;
@@ -59,8 +60,8 @@ const DISCARDED_A_SECOND: u64 = 32 << 20;
 
 /// State that all requests share.
 pub(super) struct App {
-    pub(super) set: Set,
-    pub(super) metrics: Metrics,
+    pub(super) serving: Arc<Serving>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) draining: AtomicBool,
     /// Whether the webhook port is open.
     pub(super) open: AtomicBool,
@@ -90,8 +91,9 @@ pub enum Answer {
 }
 
 impl App {
-    pub(super) fn new(set: Set, options: &Options) -> Arc<Self> {
-        let metrics = Metrics::new(&set, &options.supervisor);
+    pub(super) fn new(served: Served, options: &Options) -> Arc<Self> {
+        let metrics = Arc::new(Metrics::new(&options.supervisor));
+        let serving = Arc::new(Serving::new(served, metrics.clone()));
         let (body_limit, answer) = (options.body_limit, options.answer);
         let sync_timeout = options.sync_timeout;
         let memory = Memory::new(options.body_memory, body_limit);
@@ -100,7 +102,7 @@ impl App {
         let open = AtomicBool::new(false);
         let beats = Arc::new(Beats::new(Instant::now()));
         Arc::new(Self {
-            set,
+            serving,
             metrics,
             draining,
             open,
@@ -156,7 +158,7 @@ impl App {
         let metrics = |State(app): State<Arc<Self>>| async move {
             let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             app.metrics.memory_used.set(i64::try_from(app.memory.used()).unwrap_or(i64::MAX));
-            typed(StatusCode::OK, text, app.metrics.text(app.set.cluster()))
+            typed(StatusCode::OK, text, app.metrics.text(app.serving.current().set.cluster()))
         };
         let policies = |State(app): State<Arc<Self>>| async move {
             typed(StatusCode::OK, "application/json", app.policies().to_string())
@@ -185,18 +187,22 @@ impl App {
     }
 
     fn readiness(&self, verbose: bool) -> Response {
-        let why_not = readiness::why_not(&self.set, &self.draining, &self.open, self.sync_timeout);
+        let served = self.serving.current();
+        let why_not =
+            readiness::why_not(&served.set, &self.draining, &self.open, self.sync_timeout);
         let code =
             if why_not.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };
         if verbose {
-            lines.extend(readiness::resources(&self.set));
+            lines.push(self.serving.line());
+            lines.extend(readiness::resources(&served.set));
         }
         plain(code, &lines.join("\n"))
     }
 
     fn policies(&self) -> serde_json::Value {
-        let serving = self.set.policies().iter().map(|policy| {
+        let set = &self.serving.current().set;
+        let serving = set.policies().iter().map(|policy| {
             serde_json::json!({
                 "name": policy.name,
                 "version": policy.descriptor.version,
@@ -208,7 +214,7 @@ impl App {
                 "lastError": policy.last_error(),
             })
         });
-        let broken = self.set.broken().iter().map(|broken| {
+        let broken = set.broken().iter().map(|broken| {
             serde_json::json!({
                 "name": broken.name,
                 "version": null,
@@ -220,7 +226,8 @@ impl App {
                 "lastError": broken.error,
             })
         });
-        serving.chain(broken).collect()
+        let policies: Vec<_> = serving.chain(broken).collect();
+        serde_json::json!({"configuration": self.serving.json(), "policies": policies})
     }
 
     async fn review(&self, only: Option<&str>, request: Request) -> Response {
@@ -273,7 +280,10 @@ impl App {
             }
             return json(response::allow(review.version, &review.uid));
         }
-        let decided = self.set.decide(&review, only, deadline, &self.metrics).await;
+        // Until its end, whatever serves by then.
+        let set = self.serving.current().set.clone();
+        let decided = set.decide(&review, only, deadline, &*self.metrics).await;
+        drop(set);
         if account.is_exhausted() {
             // Without memory, missing data would have been evaluated as if the author had left it
             // out.
@@ -408,7 +418,7 @@ fn body_hint(body: &Body) -> usize {
 }
 
 /// `2026-11-20T15:19:09Z`
-fn timestamp(at: SystemTime) -> Option<String> {
+pub(super) fn timestamp(at: SystemTime) -> Option<String> {
     let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
     at.format(&Rfc3339).ok()
 }

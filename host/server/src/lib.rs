@@ -10,6 +10,8 @@
 //!        there are too many
 //! ```
 //!
+//! The policies can be replaced while they serve ([`Serving`]).
+//!
 //! Handshakes take turns for their share of the CPU. The tasks that accept connections, serve the
 //! ops port and check certificates are supervised.
 //!
@@ -34,6 +36,7 @@ mod places;
 mod readiness;
 mod reload;
 mod seldom;
+mod serving;
 mod starting;
 
 use std::future::Future;
@@ -59,9 +62,9 @@ use listener::{Ops, Port};
 use liveness::Liveness;
 use places::{Bounds, Places};
 use reload::Files;
+pub use serving::{Served, Serving};
 pub use starting::Starting;
 
-use opgate_admission::policy::Set;
 use opgate_supervise::Supervisor;
 
 /// An older connection is ended after its current request, so that no connection is permanent.
@@ -166,7 +169,7 @@ impl Server {
     /// If a port cannot be bound.
     pub async fn bind(
         options: Options,
-        set: Set,
+        set: impl Into<Served>,
         certificate: Arc<Reloader>,
     ) -> Result<Self, ServerError> {
         let starting = Starting::bind(options.ops_listen, Arc::default()).await?;
@@ -179,14 +182,15 @@ impl Server {
     /// If a port cannot be bound.
     pub fn started(
         options: Options,
-        set: Set,
+        set: impl Into<Served>,
         certificate: Arc<Reloader>,
         starting: Starting,
     ) -> Result<Self, ServerError> {
+        let served = set.into();
         let failed = |source| ServerError::Listen { address: options.listen, source };
         let socket = bind_socket(options.listen).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let ready = options.sync_timeout.is_zero() || set.cluster().is_seen();
+        let ready = options.sync_timeout.is_zero() || served.set.cluster().is_seen();
         let webhook = if ready {
             Webhook::Open(socket.listen(BACKLOG).map_err(failed)?)
         } else {
@@ -195,7 +199,7 @@ impl Server {
         let failed = |source| ServerError::Listen { address: options.ops_listen, source };
         let ops = starting.listener().map_err(failed)?;
         let tls = server_config(certificate.clone(), options.clients.clone())?;
-        let app = App::new(set, &options);
+        let app = App::new(served, &options);
         app.metrics.certificate_ends(certificate.current().not_after());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         Ok(Self { options, app, webhook, address, ops, acceptor, certificate })
@@ -205,6 +209,18 @@ impl Server {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The policies that serve, to replace them or to follow what is served.
+    #[must_use]
+    pub fn serving(&self) -> Arc<Serving> {
+        self.app.serving.clone()
+    }
+
+    /// Bytes that requests may still take of their budget, to know what is left for other work.
+    pub fn free_for_requests(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let app = self.app.clone();
+        move || app.memory.limit().saturating_sub(app.memory.used())
     }
 
     /// Serves until `stop` ends, then drains. `reload` gives a value whenever the files of
@@ -262,6 +278,11 @@ impl Server {
             let app = freed.clone();
             async move { app.memory.give_back().await }
         });
+        let serving = app.serving.clone();
+        let retired = supervisor.spawn("sets", move || {
+            let serving = serving.clone();
+            async move { serving.sweep().await }
+        });
         let mut stop = std::pin::pin!(stop);
         let opened = tokio::select! {
             opened = open(webhook, &app, options.sync_timeout) => opened,
@@ -287,7 +308,7 @@ impl Server {
         {
             tracing::warn!("some connections did not end in time");
         }
-        drop((files, ops, beats, sweeps, freed));
+        drop((files, ops, beats, sweeps, freed, retired));
         tracing::info!("stopped");
         Ok(())
     }
@@ -318,10 +339,10 @@ async fn open(webhook: Webhook, app: &App, most: Duration) -> io::Result<TcpList
         Webhook::Open(listener) => return Ok(listener),
         Webhook::Closed(socket) => socket,
     };
-    let cluster = app.set.cluster();
+    let set = app.serving.current().set.clone();
     tracing::info!(time = ?most, "listing what policies read");
-    if tokio::time::timeout(most, cluster.seen()).await.is_err() {
-        for line in readiness::unseen(&app.set) {
+    if tokio::time::timeout(most, set.cluster().seen()).await.is_err() {
+        for line in readiness::unseen(&set) {
             tracing::warn!(why = line, "serving all the same");
         }
     }

@@ -2,11 +2,12 @@
 //! policy errors, and HTTP codes of the server.
 
 use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use opgate_certs::Refusal;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,10 +16,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::series::{OfPolicy, Series};
 use super::bucket::Bucket;
+use super::serving::Served;
 use opgate_admission::cluster::Cluster;
 use opgate_admission::policy::{Decision, Observer, Policy, Set};
 use opgate_supervise::Supervisor;
+
+mod series;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Code {
@@ -74,6 +79,35 @@ struct Left {
     rule: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Digest {
+    digest: String,
+}
+
+impl OfPolicy for Class {
+    fn policy(&self) -> &str {
+        &self.policy
+    }
+}
+
+impl OfPolicy for Broken {
+    fn policy(&self) -> &str {
+        &self.policy
+    }
+}
+
+impl OfPolicy for Note {
+    fn policy(&self) -> &str {
+        &self.policy
+    }
+}
+
+impl OfPolicy for Left {
+    fn policy(&self) -> &str {
+        &self.policy
+    }
+}
+
 /// 5 µs to 10 s: a call of a policy takes tens of microseconds, a deadline is tens of milliseconds.
 const BUCKETS: [f64; 19] = [
     5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5,
@@ -91,11 +125,16 @@ pub(super) struct Metrics {
     registry: Registry,
     requests: Family<Code, Counter>,
     duration: Histogram,
-    evaluations: HashMap<String, Histogram>,
-    faults: Family<Class, Counter>,
-    violations: Family<Broken, Counter>,
-    dropped: Family<Left, Counter>,
-    notes: Family<Note, Counter>,
+    durations: Family<Named, Histogram, fn() -> Histogram>,
+    /// The same by name, of the policies that serve.
+    evaluations: RwLock<HashMap<String, Histogram>>,
+    up: Family<Named, Gauge>,
+    /// Policies of earlier sets, which may be gone.
+    ended: Mutex<BTreeSet<String>>,
+    faults: Series<Class>,
+    violations: Series<Broken>,
+    dropped: Series<Left>,
+    notes: Series<Note>,
     /// Notes that are counted by name, by policy.
     named: Mutex<HashMap<String, BTreeSet<String>>>,
     pub(super) shed: Counter,
@@ -110,15 +149,57 @@ pub(super) struct Metrics {
     pub(super) panics: Counter,
     reloads: Family<Result, Counter>,
     not_after: Gauge,
+    configuration: ConfigurationMetrics,
     cluster: ClusterMetrics,
     /// The last text, shared by all requests for it.
     text: Mutex<Bytes>,
     texts: Bucket,
 }
 
+/// What is served, and whether it is what the files hold.
+#[derive(Debug, Default)]
+struct ConfigurationMetrics {
+    reloads: Family<Result, Counter>,
+    info: Family<Digest, Gauge>,
+    /// The digest that `info` has.
+    digest: Mutex<Option<Digest>>,
+    stale: Gauge,
+    loaded: Gauge,
+}
+
+impl ConfigurationMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let text = "Changes of the configuration";
+        registry.register("configuration_reloads", text, self.reloads.clone());
+        for result in ["replaced", "failed"] {
+            drop(self.reloads.get_or_create(&Result { result }));
+        }
+        let text = "1 for the configuration that serves, by its digest";
+        registry.register("configuration_info", text, self.info.clone());
+        let text = "Whether the files hold another configuration than the one that serves";
+        registry.register("configuration_stale", text, self.stale.clone());
+        let text = "When the configuration that serves was loaded, in seconds since 1970";
+        let loaded = self.loaded.clone();
+        registry.register_with_unit("configuration_loaded", text, Unit::Seconds, loaded);
+    }
+
+    fn serves(&self, served: &Served) {
+        let digest = Digest { digest: served.configuration.clone() };
+        let mut known = self.digest.lock();
+        if let Some(old) = known.replace(digest.clone()) {
+            self.info.remove(&old);
+        }
+        self.info.get_or_create(&digest).set(1);
+        self.stale.set(0);
+        self.loaded.set(seconds(served.since));
+    }
+}
+
 /// The objects that policies read from the cluster, by resource.
 #[derive(Debug, Default)]
 struct ClusterMetrics {
+    /// The resources that have series.
+    known: Mutex<BTreeSet<String>>,
     current: Family<Read, Gauge>,
     objects: Family<Read, Gauge>,
     bytes: Family<Read, Gauge>,
@@ -158,6 +239,11 @@ impl ClusterMetrics {
 
     fn update(&self, cluster: &Cluster) {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let now = cluster.kinds().iter().map(|kind| kind.name().to_owned()).collect();
+        let before = mem::replace(&mut *self.known.lock(), now);
+        for resource in before.into_iter().filter(|old| !self.known.lock().contains(old)) {
+            self.end(&Read { resource });
+        }
         for kind in cluster.kinds() {
             let status = kind.status();
             let read = Read { resource: kind.name().to_owned() };
@@ -174,6 +260,23 @@ impl ClusterMetrics {
             self.interrupted.get_or_create(&read).set(i64::from(interrupted));
             self.unreadable.get_or_create(&read).set(number(status.unreadable));
             self.reservations.get_or_create(&read).set(number(status.reservations));
+        }
+    }
+
+    /// Nobody reads this resource any more.
+    fn end(&self, read: &Read) {
+        for family in [
+            &self.current,
+            &self.objects,
+            &self.bytes,
+            &self.last_event,
+            &self.age,
+            &self.polled,
+            &self.interrupted,
+            &self.unreadable,
+            &self.reservations,
+        ] {
+            family.remove(read);
         }
     }
 }
@@ -200,39 +303,29 @@ impl Drop for Counted<'_> {
 }
 
 impl Metrics {
-    pub(super) fn new(set: &Set, supervisor: &Supervisor) -> Self {
+    pub(super) fn new(supervisor: &Supervisor) -> Self {
         let mut registry = Registry::with_prefix("opgate");
         let requests = Family::<Code, Counter>::default();
         registry.register("requests", "Answers by HTTP code", requests.clone());
         let duration = Histogram::new(BUCKETS);
         let text = "From the head of a request to its answer";
         registry.register_with_unit("request_duration", text, Unit::Seconds, duration.clone());
-        let durations = Family::<Named, Histogram, fn() -> Histogram>::new_with_constructor(|| {
-            Histogram::new(BUCKETS)
-        });
+        let new: fn() -> Histogram = || Histogram::new(BUCKETS);
+        let durations = Family::<Named, Histogram, fn() -> Histogram>::new_with_constructor(new);
         let text = "Calls of a policy, the wait for its turn included";
         registry.register_with_unit("evaluation_duration", text, Unit::Seconds, durations.clone());
         let up = Family::<Named, Gauge>::default();
         registry.register("policy_up", "Whether a configured policy serves", up.clone());
-        let mut evaluations = HashMap::new();
-        for policy in set.policies() {
-            let named = Named { policy: policy.name.clone() };
-            up.get_or_create(&named).set(1);
-            evaluations.insert(policy.name.clone(), durations.get_or_create_owned(&named));
-        }
-        for broken in set.broken() {
-            up.get_or_create(&Named { policy: broken.name.clone() }).set(0);
-        }
-        let faults = Family::<Class, Counter>::default();
-        registry.register("faults", "Calls of a policy without a verdict", faults.clone());
-        let violations = Family::<Broken, Counter>::default();
-        registry.register("violations", "Rules broken, by what that did", violations.clone());
-        let dropped = Family::<Left, Counter>::default();
+        let faults = Series::<Class>::default();
+        registry.register("faults", "Calls of a policy without a verdict", faults.family());
+        let violations = Series::<Broken>::default();
+        registry.register("violations", "Rules broken, by what that did", violations.family());
+        let dropped = Series::<Left>::default();
         let text = "Rules that only warn and were left out, because the call failed with them";
-        registry.register("rules_dropped", text, dropped.clone());
-        let notes = Family::<Note, Counter>::default();
+        registry.register("rules_dropped", text, dropped.family());
+        let notes = Series::<Note>::default();
         let text = "Audit annotations that policies write, by their key";
-        registry.register("notes", text, notes.clone());
+        registry.register("notes", text, notes.family());
         let shed = Counter::default();
         registry.register("shed", "Requests answered with 503", shed.clone());
         let in_flight = Gauge::default();
@@ -283,6 +376,8 @@ impl Metrics {
             Unit::Seconds,
             not_after.clone(),
         );
+        let configuration = ConfigurationMetrics::default();
+        configuration.register(&mut registry);
         let of_cluster = ClusterMetrics::default();
         of_cluster.register(&mut registry);
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
@@ -291,7 +386,10 @@ impl Metrics {
             registry,
             requests,
             duration,
-            evaluations,
+            durations,
+            evaluations: RwLock::default(),
+            up,
+            ended: Mutex::default(),
             faults,
             violations,
             dropped,
@@ -309,10 +407,57 @@ impl Metrics {
             panics,
             reloads,
             not_after,
+            configuration,
             cluster: of_cluster,
             text: Mutex::default(),
             texts: Bucket::new(TEXTS, TEXTS_A_SECOND),
         }
+    }
+
+    /// Counts for the policies of another set from now on. Those that both sets have go on counting.
+    pub(super) fn serves(&self, served: &Served) {
+        let set = &served.set;
+        let named = |policy: &str| Named { policy: policy.to_owned() };
+        let evaluations = set.policies().iter().map(|policy| {
+            let duration = self.durations.get_or_create_owned(&named(&policy.name));
+            (policy.name.clone(), duration)
+        });
+        let evaluations: HashMap<_, _> = evaluations.collect();
+        for policy in set.policies() {
+            self.up.get_or_create(&named(&policy.name)).set(1);
+        }
+        for broken in set.broken() {
+            self.up.get_or_create(&named(&broken.name)).set(0);
+        }
+        let old = mem::replace(&mut *self.evaluations.write(), evaluations);
+        self.ended.lock().extend(old.into_keys());
+        self.configuration.serves(served);
+    }
+
+    /// Ends the series of policies that this set does not have. Their last calls have ended.
+    pub(super) fn forget(&self, set: &Set) {
+        let is_there = |policy: &str| has(set, policy);
+        self.faults.keep(is_there);
+        self.violations.keep(is_there);
+        self.dropped.keep(is_there);
+        self.notes.keep(is_there);
+        self.named.lock().retain(|policy, _| is_there(policy));
+        for policy in mem::take(&mut *self.ended.lock()) {
+            if !is_there(&policy) {
+                let named = Named { policy };
+                self.durations.remove(&named);
+                self.up.remove(&named);
+            }
+        }
+    }
+
+    /// A reload has ended: `replaced` or `failed`.
+    pub(super) fn configuration_reloaded(&self, result: &'static str) {
+        self.configuration.reloads.get_or_create(&Result { result }).inc();
+    }
+
+    pub(super) fn configuration_is_stale(&self, stale: bool) {
+        self.configuration.stale.set(i64::from(stale));
     }
 
     pub(super) fn answered(&self, code: u16, took: Duration) {
@@ -327,23 +472,23 @@ impl Metrics {
                 rule: violation.rule.clone(),
                 effect: violation.effect.as_str(),
             };
-            self.violations.get_or_create(&labels).inc();
+            self.violations.count(labels);
         }
         for fault in &decision.faults {
             let labels = Class { policy: fault.policy.clone(), cause: fault.class };
-            self.faults.get_or_create(&labels).inc();
+            self.faults.count(labels);
         }
         for dropped in &decision.dropped {
             for rule in &dropped.rules {
                 let labels = Left { policy: dropped.policy.clone(), rule: rule.clone() };
-                self.dropped.get_or_create(&labels).inc();
+                self.dropped.count(labels);
             }
         }
         // Notes of the host have the name of the policy alone.
         let notes = decision.audit_annotations.keys().filter_map(|key| key.split_once('.'));
         for (policy, note) in notes {
             let labels = Note { policy: policy.to_owned(), note: self.name(policy, note) };
-            self.notes.get_or_create(&labels).inc();
+            self.notes.count(labels);
         }
     }
 
@@ -394,9 +539,14 @@ impl Metrics {
     }
 }
 
+fn has(set: &Set, policy: &str) -> bool {
+    set.policies().iter().any(|known| known.name == *policy)
+        || set.broken().iter().any(|known| known.name == *policy)
+}
+
 impl Observer for Metrics {
     fn called(&self, policy: &Policy, took: Duration) {
-        if let Some(durations) = self.evaluations.get(&policy.name) {
+        if let Some(durations) = self.evaluations.read().get(&policy.name) {
             durations.observe(took.as_secs_f64());
         }
     }
@@ -412,7 +562,7 @@ mod tests {
     fn notes_are_counted_by_so_many_names_and_no_more() {
         let configuration = Configuration::builtin(Profile::default(), &[]);
         let set = Set::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
-        let metrics = Metrics::new(&set, &Supervisor::default());
+        let metrics = Metrics::new(&Supervisor::default());
         for number in 0..100 {
             let mut decision = Decision::default();
             let key = format!("foreign.note-{number}");

@@ -9,7 +9,7 @@ use tower_service::Service as _;
 
 use super::*;
 use opgate_admission::cluster::{Options as View, Source};
-use opgate_admission::policy::Configuration;
+use opgate_admission::policy::{Configuration, Set};
 
 /// A server without policies.
 fn app() -> Arc<App> {
@@ -17,7 +17,7 @@ fn app() -> Arc<App> {
     let configuration =
         Configuration::parse(std::path::Path::new("opgate.yaml"), text, &[]).unwrap();
     let set = Set::load(&configuration, None, 1, View::of(Source::Absent)).unwrap();
-    App::new(set, &Options::default())
+    App::new(set.into(), &Options::default())
 }
 
 #[tokio::test]

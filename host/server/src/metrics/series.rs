@@ -1,0 +1,53 @@
+//! Counters of policies, which end with their policy.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+/// Labels, one of which names a policy.
+pub(super) trait OfPolicy: Clone + Hash + Eq {
+    /// Its name.
+    fn policy(&self) -> &str;
+}
+
+/// A counter for each of these labels.
+#[derive(Debug)]
+pub(super) struct Series<L: OfPolicy> {
+    family: Family<L, Counter>,
+    /// A family does not list its labels.
+    known: Mutex<HashSet<L>>,
+}
+
+impl<L: OfPolicy> Default for Series<L> {
+    fn default() -> Self {
+        Self { family: Family::default(), known: Mutex::default() }
+    }
+}
+
+impl<L: OfPolicy + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static> Series<L> {
+    /// What is registered.
+    pub(super) fn family(&self) -> Family<L, Counter> {
+        self.family.clone()
+    }
+
+    /// Counts one more.
+    pub(super) fn count(&self, labels: L) {
+        self.family.get_or_create(&labels).inc();
+        self.known.lock().insert(labels);
+    }
+
+    /// Ends the counters of all other policies.
+    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+        self.known.lock().retain(|labels| {
+            let stays = is_there(labels.policy());
+            if !stays {
+                self.family.remove(labels);
+            }
+            stays
+        });
+    }
+}

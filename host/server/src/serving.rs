@@ -1,0 +1,197 @@
+//! The set of policies that serves, and how it is replaced.
+//!
+//! ```text
+//! a set made aside ─▶ Serving::replace ─▶ current ─▶ calls that begin from now on
+//!                          │                 └──────▶ Served, for those who follow (watch channel)
+//!                          └─▶ retired: the old set, until its last call has ended ─▶ dropped here
+//! Serving::failed ─▶ the last attempt, for /policies, /readyz?verbose and metrics
+//! ```
+//!
+//! A call takes the set once, when it begins, and keeps it to its end. An old set is dropped by the task that
+//! sweeps, never by a call: to give its memory back can take milliseconds.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::app::timestamp;
+use super::metrics::Metrics;
+use opgate_admission::policy::Set;
+use opgate_text::one_line;
+
+/// How often old sets are looked at.
+const SWEEP: Duration = Duration::from_millis(250);
+
+/// Maximum bytes of an error in `/readyz` and `/policies`.
+const LONGEST: usize = 2 << 10;
+
+/// What is served.
+#[derive(Debug, Clone)]
+pub struct Served {
+    /// `sha256:…` of the configuration and its components, see [`Set::digest`].
+    pub configuration: String,
+    /// The policies.
+    pub set: Arc<Set>,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+impl From<Set> for Served {
+    fn from(set: Set) -> Self {
+        let configuration = set.digest().to_owned();
+        Self { configuration, set: Arc::new(set), since: SystemTime::now() }
+    }
+}
+
+/// The last attempt to replace the configuration.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    /// When it ended.
+    pub(super) at: SystemTime,
+    /// What the files held; empty if they could not be read.
+    pub(super) configuration: String,
+    /// Why the last good configuration is kept.
+    pub(super) error: Option<String>,
+}
+
+/// The set that serves. Shared by all calls, and by the task that replaces it.
+#[derive(Debug)]
+pub struct Serving {
+    current: ArcSwap<Served>,
+    told: watch::Sender<Arc<Served>>,
+    /// Sets that do not serve any more, and whose calls may go on.
+    retired: Mutex<Vec<Arc<Set>>>,
+    attempt: Mutex<Option<Attempt>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Serving {
+    pub(super) fn new(served: Served, metrics: Arc<Metrics>) -> Self {
+        let served = Arc::new(served);
+        metrics.serves(&served);
+        let told = watch::Sender::new(served.clone());
+        let current = ArcSwap::new(served);
+        Self { current, told, retired: Mutex::default(), attempt: Mutex::default(), metrics }
+    }
+
+    /// What serves now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Served> {
+        self.current.load_full()
+    }
+
+    /// Tells what is served, now and after each change.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<Arc<Served>> {
+        self.told.subscribe()
+    }
+
+    /// Serves another set. Calls that have begun end with the old one.
+    pub fn replace(&self, set: Set) {
+        let served = Arc::new(Served::from(set));
+        let attempt = Attempt {
+            at: SystemTime::now(),
+            configuration: served.configuration.clone(),
+            error: None,
+        };
+        self.metrics.serves(&served);
+        let old = self.current.swap(served.clone());
+        self.retired.lock().push(old.set.clone());
+        *self.attempt.lock() = Some(attempt);
+        self.metrics.configuration_reloaded("replaced");
+        self.told.send_replace(served);
+    }
+
+    /// Notes why what the files hold is not served. `configuration` is its digest, if there is one.
+    pub fn failed(&self, configuration: &str, error: &str) {
+        let error = Some(one_line(error, LONGEST));
+        let (at, configuration) = (SystemTime::now(), configuration.to_owned());
+        *self.attempt.lock() = Some(Attempt { at, configuration, error });
+        self.metrics.configuration_reloaded("failed");
+        self.metrics.configuration_is_stale(true);
+    }
+
+    /// Notes that the files hold what is served.
+    pub fn is_current(&self) {
+        let mut attempt = self.attempt.lock();
+        if let Some(attempt) = &mut *attempt
+            && attempt.error.take().is_some()
+        {
+            attempt.at = SystemTime::now();
+            self.current.load().configuration.clone_into(&mut attempt.configuration);
+        }
+        self.metrics.configuration_is_stale(false);
+    }
+
+    /// Sets that do not serve any more, and whose calls have not ended.
+    #[must_use]
+    pub fn retired(&self) -> usize {
+        self.retired.lock().len()
+    }
+
+    /// Drops old sets whose calls have ended, while it is polled.
+    pub(super) async fn sweep(&self) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let mut ended = Vec::new();
+            // Nobody takes a set that does not serve: once its calls have ended, there is one owner.
+            self.retired.lock().retain_mut(|set| {
+                let has_ended = Arc::strong_count(set) == 1;
+                if has_ended {
+                    ended.push(set.clone());
+                }
+                !has_ended
+            });
+            if ended.is_empty() {
+                continue;
+            }
+            // Not on a thread that serves requests.
+            let dropped = tokio::task::spawn_blocking(move || {
+                drop(ended);
+                opgate_unsafe::release_free_memory();
+            });
+            let _ = dropped.await;
+            self.metrics.forget(&self.current.load().set);
+        }
+    }
+
+    /// A line for `/readyz?verbose`.
+    pub(super) fn line(&self) -> String {
+        let served = self.current.load();
+        let since = timestamp(served.since).unwrap_or_default();
+        match self.trouble() {
+            None => format!("[+]configuration {} since {since}", served.configuration),
+            Some(error) => format!(
+                "[!]configuration {} since {since}, the last good one: {error}",
+                served.configuration
+            ),
+        }
+    }
+
+    /// Why the files hold something else than is served.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.attempt.lock().as_ref().and_then(|attempt| attempt.error.clone())
+    }
+
+    /// For `/policies`.
+    pub(super) fn json(&self) -> serde_json::Value {
+        let served = self.current.load();
+        let attempt = self.attempt.lock().clone().map(|attempt| {
+            serde_json::json!({
+                "at": timestamp(attempt.at),
+                "digest": attempt.configuration,
+                "error": attempt.error,
+            })
+        });
+        serde_json::json!({
+            "digest": served.configuration,
+            "since": timestamp(served.since),
+            "lastAttempt": attempt,
+            "retired": self.retired(),
+        })
+    }
+}
