@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["common/", "certs", "host/admission", "host/engine", "host/supervise", "host/text"],
     ),
     ("host/controller", &["common/", "certs", "host/admission", "host/supervise", "host/text"]),
+    ("host/registry", &["common/", "host/text"]),
     ("host/pack", &[]),
     ("host/opgate", &["common/", "certs", "host/"]),
     ("tests", &["common/", "certs", "guest/", "host/", "tests/"]),

@@ -1,0 +1,192 @@
+//! What was pulled, in files that are named by their digests. It is read only if it has that digest, so that nobody who writes to the
+//! folder can change what is served.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::signature::Signed;
+use crate::{Digest, Reference};
+
+/// Files that are kept; those that were written first go first. An artifact has two, and one for its signature and one for its tag.
+const MAX_FILES: usize = 256;
+/// Bytes of all files.
+const MAX_BYTES: u64 = 512 << 20;
+/// Bytes of a signature or a tag.
+const MAX_SMALL: usize = 256 << 10;
+
+/// A folder with what was pulled.
+#[derive(Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+impl Cache {
+    /// A folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// The bytes with a digest.
+    pub(crate) fn get(&self, digest: &Digest, most: usize) -> Option<Vec<u8>> {
+        let bytes = self.read(&digest.dashed(), most)?;
+        if Digest::of(&bytes) == *digest {
+            return Some(bytes);
+        }
+        let path = self.folder.join(digest.dashed());
+        tracing::warn!(path = %path.display(), "not used from the cache: the content has another digest");
+        None
+    }
+
+    pub(crate) fn keep(&self, digest: &Digest, bytes: &[u8]) {
+        self.write(&digest.dashed(), bytes);
+    }
+
+    /// The last signature that was good. It is verified again by who uses it.
+    pub(crate) fn signature(&self, digest: &Digest) -> Option<Signed> {
+        let bytes = self.read(&format!("{}.sig", digest.dashed()), MAX_SMALL)?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    pub(crate) fn keep_signature(&self, digest: &Digest, signed: &Signed) {
+        if let Ok(bytes) = serde_json::to_vec(signed) {
+            self.write(&format!("{}.sig", digest.dashed()), &bytes);
+        }
+    }
+
+    /// Notes the digest of a tag, and gives the one that was noted before. It is for the log, and never served.
+    pub fn note(&self, reference: &Reference, digest: &Digest) -> Option<Digest> {
+        let name = format!("{}.tag", Digest::of(reference.to_string().as_bytes()).dashed());
+        let noted = self.read(&name, MAX_SMALL).and_then(|bytes| String::from_utf8(bytes).ok());
+        let noted = noted.and_then(|text| Digest::parse(&text).ok());
+        if noted.as_ref() != Some(digest) {
+            self.write(&name, digest.as_str().as_bytes());
+        }
+        noted
+    }
+
+    fn read(&self, name: &str, most: usize) -> Option<Vec<u8>> {
+        let path = self.folder.join(name);
+        let read = || -> io::Result<Vec<u8>> {
+            // Neither a link nor a pipe is waited for.
+            let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+            let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+            let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("not a regular file"));
+            }
+            let mut bytes = Vec::new();
+            let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+            file.take(limit).read_to_end(&mut bytes)?;
+            if bytes.len() > most {
+                return Err(io::Error::other("too large"));
+            }
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "not used from the cache");
+                None
+            }
+        }
+    }
+
+    /// A failure is only a warning: the registry has it.
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.folder.join(name);
+        let temporary = self.folder.join(format!("{name}.{}.tmp", std::process::id()));
+        let written = || -> io::Result<()> {
+            let _ = fs::remove_file(&temporary);
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)
+        };
+        if let Err(error) = written() {
+            let _ = fs::remove_file(&temporary);
+            tracing::warn!(path = %path.display(), %error, "not kept in the cache");
+        }
+        self.make_room(MAX_FILES, MAX_BYTES);
+    }
+
+    /// Removes the oldest files until the others are within bounds.
+    fn make_room(&self, files: usize, bytes: u64) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let mut all: Vec<(SystemTime, u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let known = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+                Some((known.modified().ok()?, known.len(), entry.path()))
+            })
+            .collect();
+        all.sort();
+        let (mut count, mut sum) = (all.len(), all.iter().map(|(_, size, _)| size).sum::<u64>());
+        for (_, size, path) in all {
+            if count <= files && sum <= bytes {
+                return;
+            }
+            let _ = fs::remove_file(path);
+            count -= 1;
+            sum -= size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&folder.path().join("oci")).unwrap();
+        let digest = Digest::of(b"component");
+        assert_eq!(cache.get(&digest, 100), None);
+        cache.keep(&digest, b"component");
+        assert_eq!(cache.get(&digest, 100).as_deref(), Some(b"component".as_slice()));
+        assert_eq!(cache.get(&digest, 8), None, "larger than asked for");
+        let path = folder.path().join("oci").join(digest.dashed());
+        fs::write(&path, b"something").unwrap();
+        assert_eq!(cache.get(&digest, 100), None);
+        fs::remove_file(&path).unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, b"component").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert_eq!(cache.get(&digest, 100), None, "a link");
+        cache.keep(&digest, b"component");
+        assert_eq!(cache.get(&digest, 100).as_deref(), Some(b"component".as_slice()));
+    }
+
+    #[test]
+    fn the_cache_has_bounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        for number in 0..6 {
+            cache.keep(&Digest::of(&[number]), &[number; 10]);
+        }
+        cache.make_room(4, u64::MAX);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+        cache.make_room(4, 25);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn another_digest_of_a_tag_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let reference = Reference::parse("oci://localhost:5000/a:v1").unwrap();
+        let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
+        assert_eq!(cache.note(&reference, &one), None);
+        assert_eq!(cache.note(&reference, &two), Some(one));
+        assert_eq!(cache.note(&reference, &two), Some(two));
+    }
+}

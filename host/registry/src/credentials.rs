@@ -1,0 +1,331 @@
+//! Names and passwords by registry, from a docker configuration: what `docker login` and `oras login` write, and what a Secret of type
+//! `kubernetes.io/dockerconfigjson` has under `.dockerconfigjson`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+
+use crate::{Error, Reference};
+
+/// Maximum bytes of a configuration.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Names under which docker's own registry is known.
+const DOCKER: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+
+/// Who asks.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// A name and a password.
+    Password { username: String, password: String },
+    /// A token that is exchanged for others.
+    Identity(String),
+}
+
+impl Login {
+    /// The value of `Authorization` with name and password.
+    pub(crate) fn basic(username: &str, password: &str) -> String {
+        format!("Basic {}", BASE64_STANDARD.encode(format!("{username}:{password}")))
+    }
+}
+
+/// No value is ever shown.
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login")
+    }
+}
+
+/// Who asks, by registry.
+#[derive(Debug, Default)]
+pub struct Credentials {
+    /// Where they are from.
+    path: Option<PathBuf>,
+    /// By host, or by host and the first parts of a path.
+    logins: BTreeMap<String, Option<Login>>,
+    /// Hosts whose credentials are in another program.
+    helpers: BTreeSet<String>,
+    /// Another program for all hosts.
+    store: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Config {
+    #[serde(default)]
+    auths: BTreeMap<String, Entry>,
+    #[serde(default)]
+    cred_helpers: BTreeMap<String, String>,
+    creds_store: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Entry {
+    auth: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    identitytoken: Option<String>,
+}
+
+impl Credentials {
+    /// None: everything is asked for without a name.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Those of the user: `config.json` in `DOCKER_CONFIG`, or in `~/.docker`. No file is no error.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no docker configuration.
+    pub fn of_user() -> Result<Self, Error> {
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
+        let named = std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty());
+        match named.map(PathBuf::from).or_else(home).map(|folder| folder.join("config.json")) {
+            Some(path) if path.exists() => Self::read(&path),
+            _ => Ok(Self::none()),
+        }
+    }
+
+    /// Those in a file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is no docker configuration.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let wrong = |why: &str| Error::lasting(format!("{}: {why}", path.display()));
+        let read = || -> io::Result<String> {
+            let mut text = String::new();
+            let file = File::open(path)?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("not a regular file"));
+            }
+            file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+            if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE {
+                return Err(io::Error::other("larger than 1 MiB"));
+            }
+            Ok(text)
+        };
+        let text = read().map_err(|error| wrong(&error.to_string()))?;
+        let mut credentials = Self::parse(&text).map_err(|why| wrong(&why))?;
+        credentials.path = Some(path.to_owned());
+        Ok(credentials)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        // What serde says of a value has the value in it.
+        let config: Config = serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            format!("not a docker configuration (line {line}, column {column}): it has `auths` by registry, as `docker login` writes it")
+        })?;
+        let mut logins = BTreeMap::new();
+        for (key, entry) in config.auths {
+            let login = entry.login().map_err(|why| format!("auths {key:?}: {why}"))?;
+            logins.insert(plain(&key), login);
+        }
+        Ok(Self {
+            path: None,
+            logins,
+            helpers: config.cred_helpers.keys().map(|key| plain(key)).collect(),
+            store: config.creds_store.filter(|store| !store.is_empty()),
+        })
+    }
+
+    /// Who asks for something of a repository: the entry with the longest path in front of it.
+    ///
+    /// # Errors
+    /// If only another program knows it.
+    pub(crate) fn of(&self, reference: &Reference) -> Result<Option<&Login>, Error> {
+        let host = reference.host();
+        let hosts: &[&str] = if DOCKER.contains(&host) { &DOCKER } else { &[host] };
+        let path = self.path.as_ref().map_or(String::new(), |path| format!("{}: ", path.display()));
+        let unknown = |what: String| {
+            Err(Error::lasting(format!(
+                "{path}credentials of {host} are in another program ({what}), which opgate does not run: write them under `auths`, or name another file with --registry-config"
+            )))
+        };
+        for host in hosts {
+            if self.helpers.contains(*host) {
+                return unknown("credHelpers".to_owned());
+            }
+            let mut name = format!("{host}/{}", reference.repository());
+            loop {
+                match self.logins.get(&name) {
+                    Some(Some(login)) => return Ok(Some(login)),
+                    Some(None) => {
+                        if let Some(store) = &self.store {
+                            return unknown(format!("credsStore {store:?}"));
+                        }
+                    }
+                    None => {}
+                }
+                let Some((shorter, _)) = name.rsplit_once('/') else { break };
+                name = shorter.to_owned();
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where they are from, for errors.
+    pub(crate) fn named(&self) -> String {
+        match &self.path {
+            Some(path) => path.display().to_string(),
+            None => "no docker configuration".to_owned(),
+        }
+    }
+}
+
+impl Entry {
+    fn login(self) -> Result<Option<Login>, String> {
+        let full = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let (mut username, mut password) = (full(self.username), full(self.password));
+        if let Some(auth) = full(self.auth) {
+            let decoded = BASE64_STANDARD.decode(auth.trim()).ok();
+            let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+            let (name, word) = decoded
+                .as_deref()
+                // Docker has written a zero behind passwords.
+                .and_then(|text| text.trim_end_matches('\0').split_once(':'))
+                .ok_or("`auth` is not base64 of NAME:PASSWORD")?;
+            (username, password) = (Some(name.to_owned()), full(Some(word.to_owned())));
+        }
+        if let Some(token) = full(self.identitytoken) {
+            return Ok(Some(Login::Identity(token)));
+        }
+        Ok(match (username, password) {
+            (Some(username), Some(password)) if username == "<token>" => {
+                Some(Login::Identity(password))
+            }
+            (Some(username), Some(password)) => Some(Login::Password { username, password }),
+            (None, None) => None,
+            _ => return Err("name or password is missing".to_owned()),
+        })
+    }
+}
+
+/// A key without scheme and version: docker writes `https://index.docker.io/v1/`.
+fn plain(key: &str) -> String {
+    let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
+    let key = key.trim_end_matches('/');
+    let key = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2")).unwrap_or(key);
+    match key.split_once('/') {
+        Some((host, path)) => format!("{}/{path}", host.to_ascii_lowercase()),
+        None => key.to_ascii_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(config: &str, reference: &str) -> Result<Option<Login>, String> {
+        let credentials = Credentials::parse(config)?;
+        let reference = Reference::parse(reference).unwrap();
+        credentials.of(&reference).map(Option::<&Login>::cloned).map_err(|error| error.to_string())
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with what may be none")]
+    fn password(username: &str, password: &str) -> Option<Login> {
+        Some(Login::Password { username: username.to_owned(), password: password.to_owned() })
+    }
+
+    #[test]
+    fn the_entry_of_the_registry_is_found() {
+        // alice:secret, and bob:a:b
+        let (alice, bob) = ("YWxpY2U6c2VjcmV0", "Ym9iOmE6Yg==");
+        for (config, reference, expected) in [
+            (
+                format!(r#"{{"auths": {{"ghcr.io": {{"auth": "{alice}"}}}}}}"#),
+                "oci://ghcr.io/a/b:1",
+                password("alice", "secret"),
+            ),
+            (
+                format!(r#"{{"auths": {{"ghcr.io": {{"auth": "{bob}"}}}}}}"#),
+                "oci://ghcr.io/a/b:1",
+                password("bob", "a:b"),
+            ),
+            (
+                format!(r#"{{"auths": {{"ghcr.io": {{"auth": "{alice}"}}}}}}"#),
+                "oci://quay.io/a/b:1",
+                None,
+            ),
+            (
+                format!(r#"{{"auths": {{"https://GHCR.io/v2/": {{"auth": "{alice}"}}}}}}"#),
+                "oci://ghcr.io/a/b:1",
+                password("alice", "secret"),
+            ),
+            (
+                format!(r#"{{"auths": {{"https://index.docker.io/v1/": {{"auth": "{alice}"}}}}}}"#),
+                "oci://docker.io/a:1",
+                password("alice", "secret"),
+            ),
+            (
+                r#"{"auths": {"localhost:5000": {"username": "u", "password": "p"}}}"#.to_owned(),
+                "oci://localhost:5000/a:1",
+                password("u", "p"),
+            ),
+            (
+                r#"{"auths": {"localhost": {"username": "u", "password": "p"}}}"#.to_owned(),
+                "oci://localhost:5000/a:1",
+                None,
+            ),
+            (
+                format!(
+                    r#"{{"auths": {{"quay.io": {{"auth": "{alice}"}}, "quay.io/team": {{"auth": "{bob}"}}}}}}"#
+                ),
+                "oci://quay.io/team/a:1",
+                password("bob", "a:b"),
+            ),
+            (
+                format!(
+                    r#"{{"auths": {{"quay.io": {{"auth": "{alice}"}}, "quay.io/team": {{"auth": "{bob}"}}}}}}"#
+                ),
+                "oci://quay.io/teams/a:1",
+                password("alice", "secret"),
+            ),
+            (
+                r#"{"auths": {"a.io": {"auth": "PHRva2VuPjo=", "identitytoken": "t"}}}"#.to_owned(),
+                "oci://a.io/a:1",
+                Some(Login::Identity("t".to_owned())),
+            ),
+            (r#"{"auths": {"a.io": {}}}"#.to_owned(), "oci://a.io/a:1", None),
+            (r#"{"credsStore": "desktop", "auths": {}}"#.to_owned(), "oci://a.io/a:1", None),
+            (
+                r#"{"credHelpers": {"b.io": "x"}, "HttpHeaders": {"a": "b"}}"#.to_owned(),
+                "oci://a.io/a:1",
+                None,
+            ),
+            ("{}".to_owned(), "oci://a.io/a:1", None),
+        ] {
+            assert_eq!(login(&config, reference), Ok(expected), "{config} {reference}");
+        }
+    }
+
+    #[test]
+    fn what_opgate_cannot_use_is_said_without_what_is_in_it() {
+        for (config, why) in [
+            (r#"{"credHelpers": {"a.io": "ecr-login"}}"#, "credHelpers"),
+            (r#"{"credsStore": "desktop", "auths": {"a.io": {}}}"#, "credsStore \"desktop\""),
+            (r#"{"auths": {"a.io": {"auth": "c2VjcmV0"}}}"#, "not base64 of NAME:PASSWORD"),
+            (r#"{"auths": {"a.io": {"auth": "%secret%"}}}"#, "not base64 of NAME:PASSWORD"),
+            (r#"{"auths": {"a.io": {"username": "u"}}}"#, "password is missing"),
+            (r#"{"auths": {"a.io": "secret"}}"#, "not a docker configuration"),
+            (r#"{"auths": {"a.io": {"password": ["secret"]}}}"#, "not a docker configuration"),
+            ("secret", "not a docker configuration"),
+        ] {
+            let said = login(config, "oci://a.io/a:1").unwrap_err();
+            assert!(said.contains(why), "{config}: {said}");
+            assert!(!said.contains("secret") && !said.contains("c2VjcmV0"), "{said}");
+        }
+        let shown = format!(
+            "{:?}",
+            Credentials::parse(r#"{"auths": {"a.io": {"username": "u", "password": "hush"}}}"#)
+        );
+        assert!(!shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Digests: SHA-256, the one that every registry has.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+/// `sha256:` and 64 hexadecimal digits in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(String);
+
+impl Digest {
+    /// That of some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut hasher = Hasher::new();
+        hasher.add(bytes);
+        hasher.end()
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// If it is of another kind or form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        match text.strip_prefix("sha256:") {
+            Some(hex) if hex.len() == 64 && hex.bytes().all(is_hex) => Ok(Self(text.to_owned())),
+            Some(_) => Err(format!(
+                "{text:?} is no digest: sha256: and 64 hexadecimal digits in lower case"
+            )),
+            None => Err(format!("{text:?} is no digest that opgate can verify: use sha256:…")),
+        }
+    }
+
+    /// With the name of the algorithm.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As cosign writes it in tags, and as files are named: `sha256-…`.
+    pub(crate) fn dashed(&self) -> String {
+        self.0.replace(':', "-")
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Computes a digest of what comes in parts.
+pub(crate) struct Hasher(Context);
+
+impl Hasher {
+    pub(crate) fn new() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn end(self) -> Digest {
+        use fmt::Write as _;
+        let mut text = String::from("sha256:");
+        for byte in self.0.finish().as_ref() {
+            // Writing to a text does not fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        Digest(text)
+    }
+}

@@ -1,0 +1,282 @@
+//! Manifests: which layer is the component, and how ours are written.
+//!
+//! An artifact is what the CNCF calls a Wasm OCI artifact: a config of its own type and one layer `application/wasm`. Older tools write
+//! other types. What counts is the layer: its type says that it is WebAssembly, and its bytes are checked later.
+
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Digest, Error};
+
+/// Bytes of a manifest: what registries accept.
+pub(crate) const MAX_MANIFEST: usize = 4 << 20;
+
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+/// What is asked for.
+pub(crate) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// The config of an artifact.
+pub(crate) const CONFIG: &str = "application/vnd.wasm.config.v0+json";
+/// Its layer.
+const LAYER: &str = "application/wasm";
+/// Layers of older tools: wasm-to-oci, and examples of oras.
+const OLDER_LAYERS: [&str; 2] = [
+    "application/vnd.wasm.content.layer.v1+wasm",
+    "application/vnd.module.wasm.content.layer.v1+wasm",
+];
+
+/// What a manifest or an index points to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Descriptor {
+    #[serde(default)]
+    pub(crate) media_type: String,
+    pub(crate) digest: String,
+    pub(crate) size: u64,
+    artifact_type: Option<String>,
+    platform: Option<Platform>,
+    annotations: Option<std::collections::BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Platform {
+    architecture: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Text {
+    schema_version: Option<Value>,
+    media_type: Option<String>,
+    layers: Option<Vec<Descriptor>>,
+    manifests: Option<Vec<Descriptor>>,
+}
+
+/// What a manifest is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Manifest {
+    /// One with layers.
+    Layers(Vec<Descriptor>),
+    /// An index of others.
+    Index(Vec<Descriptor>),
+}
+
+impl Manifest {
+    /// Reads one. The type in its text, and in the head of the answer, must be the one that its form has: who signs or scans it by one
+    /// type sees what opgate sees.
+    pub(crate) fn read(bytes: &[u8], headers: Option<&HeaderMap>) -> Result<Self, Error> {
+        let wrong = |why: &str| Error::lasting(format!("not a manifest: {why}"));
+        let text: Text =
+            serde_json::from_slice(bytes).map_err(|error| wrong(&error.to_string()))?;
+        if text.schema_version.as_ref().and_then(Value::as_u64) != Some(2) {
+            return Err(wrong("its schemaVersion is not 2"));
+        }
+        let (manifest, known) = match (text.layers, text.manifests) {
+            (Some(layers), None) => (Self::Layers(layers), [MANIFEST, DOCKER_MANIFEST]),
+            (None, Some(manifests)) => (Self::Index(manifests), [INDEX, DOCKER_INDEX]),
+            (Some(_), Some(_)) => return Err(wrong("it has layers and manifests at once")),
+            (None, None) => return Err(wrong("it has neither layers nor manifests")),
+        };
+        let stated = headers.and_then(|headers| headers.get(CONTENT_TYPE));
+        let stated = stated.map(|stated| stated.to_str().unwrap_or("?"));
+        let stated = stated.map(|stated| stated.split(';').next().unwrap_or_default().trim());
+        let [form, _] = known;
+        for stated in stated.into_iter().chain(text.media_type.as_deref()) {
+            if !known.contains(&stated) {
+                return Err(wrong(&format!("its type is {stated:?}, its form that of {form}")));
+            }
+        }
+        Ok(manifest)
+    }
+}
+
+impl Descriptor {
+    pub(crate) fn digest(&self) -> Result<Digest, Error> {
+        Digest::parse(&self.digest).map_err(Error::lasting)
+    }
+
+    /// Its size, if that is not beyond a limit.
+    pub(crate) fn size(&self, what: &str, most: usize) -> Result<usize, Error> {
+        let size = usize::try_from(self.size).ok().filter(|size| *size <= most);
+        size.ok_or_else(|| {
+            Error::lasting(format!("the {what} has {} bytes, more than {most}", self.size))
+        })
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// The layer that is the component.
+pub(crate) fn component(layers: &[Descriptor]) -> Result<&Descriptor, Error> {
+    let is_wasm = |layer: &&Descriptor| {
+        layer.media_type == LAYER || OLDER_LAYERS.contains(&layer.media_type.as_str())
+    };
+    match layers {
+        [layer] if is_wasm(&layer) => Ok(layer),
+        [] => {
+            Err(Error::lasting("the artifact has no layer: a policy is one layer application/wasm"))
+        }
+        _ => {
+            let types: Vec<_> =
+                layers.iter().take(4).map(|layer| format!("{:?}", layer.media_type)).collect();
+            let (count, types) = (layers.len(), types.join(", "));
+            Err(Error::lasting(format!(
+                "the artifact is no policy: it has {count} layers ({types}); a policy is one layer {LAYER}, as `opgate policy push`, wkg and oras write it"
+            )))
+        }
+    }
+}
+
+/// The one manifest of an index that is about WebAssembly.
+pub(crate) fn only(manifests: &[Descriptor]) -> Result<&Descriptor, Error> {
+    let is_wasm = |one: &&Descriptor| {
+        let architecture =
+            one.platform.as_ref().and_then(|platform| platform.architecture.as_deref());
+        architecture == Some("wasm") || one.artifact_type.as_deref() == Some(CONFIG)
+    };
+    let mut found = manifests.iter().filter(is_wasm);
+    match (found.next(), found.next(), manifests) {
+        (Some(one), None, _) | (None, None, [one]) => Ok(one),
+        (Some(_), Some(_), _) => Err(Error::lasting(
+            "an index with several manifests for WebAssembly: name one of them by its digest",
+        )),
+        _ => Err(Error::lasting(format!(
+            "an index of {} manifests, none of which is for WebAssembly: name one by its digest",
+            manifests.len()
+        ))),
+    }
+}
+
+/// The config and the manifest of a component. They have no time in them, so that the same component has the same digest.
+pub(crate) fn write(
+    component: &[u8],
+    imports: &[String],
+    exports: &[String],
+) -> (Vec<u8>, Vec<u8>) {
+    let layer = Digest::of(component);
+    let config = json!({
+        "created": "1970-01-01T00:00:00Z",
+        "author": null,
+        "architecture": "wasm",
+        "os": "wasip2",
+        "layerDigests": [layer.as_str()],
+        "component": {"exports": exports, "imports": imports, "target": null},
+    });
+    let config = config.to_string().into_bytes();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": CONFIG, "digest": Digest::of(&config).as_str(), "size": config.len()},
+        "layers": [{"mediaType": LAYER, "digest": layer.as_str(), "size": component.len()}],
+    });
+    (config, manifest.to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn layer(media_type: &str) -> Value {
+        json!({"mediaType": media_type, "digest": Digest::of(b"").as_str(), "size": 0})
+    }
+
+    fn read(text: &Value, content_type: Option<&'static str>) -> Result<Manifest, String> {
+        let headers = content_type
+            .map(|value| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(value))]));
+        Manifest::read(text.to_string().as_bytes(), headers.as_ref())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_policy_is_one_layer_of_webassembly() {
+        for (layers, why) in [
+            (vec!["application/wasm"], None),
+            (vec!["application/vnd.wasm.content.layer.v1+wasm"], None),
+            (vec!["application/vnd.oci.image.layer.v1.tar+gzip"], Some("is no policy")),
+            (vec!["application/wasm", "application/wasm"], Some("2 layers")),
+            (vec!["application/wasm", "text/markdown"], Some("2 layers")),
+            (vec![""], Some("is no policy")),
+            (vec![], Some("no layer")),
+        ] {
+            let layers: Vec<_> = layers.into_iter().map(layer).collect();
+            let text = json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": layers});
+            let Ok(Manifest::Layers(layers)) = read(&text, Some(MANIFEST)) else {
+                panic!("{text}")
+            };
+            match (component(&layers), why) {
+                (Ok(_), None) => {}
+                (Err(error), Some(why)) => assert!(error.to_string().contains(why), "{error}"),
+                (found, why) => panic!("{text}: {found:?}, not {why:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (config, manifest) = write(b"wasm", &[], &["validate".to_owned()]);
+        assert_eq!(
+            (config.clone(), manifest.clone()),
+            write(b"wasm", &[], &["validate".to_owned()])
+        );
+        let Ok(Manifest::Layers(layers)) = Manifest::read(&manifest, None) else { panic!() };
+        let layer = component(&layers).unwrap();
+        assert_eq!((layer.digest().unwrap(), layer.size), (Digest::of(b"wasm"), 4));
+        let config: Value = serde_json::from_slice(&config).unwrap();
+        assert_eq!(config["layerDigests"][0], Digest::of(b"wasm").as_str());
+    }
+
+    #[test]
+    fn what_says_two_things_is_refused() {
+        let both = json!({"schemaVersion": 2, "layers": [], "manifests": []});
+        for (text, content_type, why) in [
+            (both, None, "at once"),
+            (json!({"schemaVersion": 2}), None, "neither"),
+            (json!({"schemaVersion": 1, "layers": []}), None, "schemaVersion"),
+            (json!({"layers": []}), None, "schemaVersion"),
+            (json!({"schemaVersion": 2, "mediaType": INDEX, "layers": []}), None, "its type is"),
+            (
+                json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": []}),
+                Some(INDEX),
+                "its type is",
+            ),
+            (json!({"schemaVersion": 2, "layers": []}), Some("text/html"), "its type is"),
+            (json!({"schemaVersion": 2, "manifests": [{"digest": 1}]}), None, "not a manifest"),
+            (json!([]), None, "not a manifest"),
+        ] {
+            let said = read(&text, content_type).unwrap_err();
+            assert!(said.contains(why), "{text}: {said}");
+        }
+        let twice = br#"{"schemaVersion": 2, "layers": [], "layers": []}"#;
+        assert!(Manifest::read(twice, None).is_err());
+    }
+
+    #[test]
+    fn an_index_has_one_manifest_for_webassembly() {
+        let one = |architecture: &str| {
+            let mut one = layer(MANIFEST);
+            one["platform"] = json!({"architecture": architecture, "os": "wasip2"});
+            one
+        };
+        for (manifests, is_found) in [
+            (vec![layer(MANIFEST)], true),
+            (vec![one("wasm")], true),
+            (vec![one("amd64"), one("wasm"), one("arm64")], true),
+            (vec![one("wasm"), one("wasm")], false),
+            (vec![one("amd64"), one("arm64")], false),
+            (vec![], false),
+        ] {
+            let text = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+            let Ok(Manifest::Index(manifests)) = read(&text, Some(INDEX)) else { panic!("{text}") };
+            assert_eq!(only(&manifests).is_ok(), is_found, "{text}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! From a reference to a component:
+//!
+//! ```text
+//! tag ─▶ manifest ─▶ its digest ─▶ signature ─▶ index? ─▶ manifest by digest ─▶ layer by digest
+//! ```
+
+use crate::client::Session;
+use crate::manifest::{ACCEPTED, MAX_MANIFEST, Manifest, component, only};
+use crate::signature::blob;
+use crate::{Cache, Digest, Error, Keys, Reference, Registry, signature};
+
+/// A component.
+#[derive(Debug, Clone)]
+pub struct Pulled {
+    /// The digest of what the reference names: of the manifest, or of the index. It is what belongs behind `@`.
+    pub digest: Digest,
+    /// The component.
+    pub component: Vec<u8>,
+}
+
+impl Registry {
+    /// Pulls a component. What is named by a digest is taken from the cache, if it is there; a tag is always asked of the registry. With
+    /// keys, the manifest must be signed by one of them, wherever it comes from.
+    ///
+    /// # Errors
+    /// If the registry does not give it in time and within bounds, it is no policy, or it is not signed.
+    pub async fn pull(
+        &self,
+        reference: &Reference,
+        keys: Option<&Keys>,
+        cache: Option<&Cache>,
+    ) -> Result<Pulled, Error> {
+        self.in_time(reference, self.pulled(reference, keys, cache)).await
+    }
+
+    /// Verifies that a manifest is signed by one of the keys, and gives its digest.
+    ///
+    /// # Errors
+    /// If it is not, or the registry does not say.
+    pub async fn verify(&self, reference: &Reference, keys: &Keys) -> Result<Digest, Error> {
+        let verified = async {
+            let mut session = self.client.session(reference, "pull")?;
+            let (digest, _) = top(&mut session, reference, None).await?;
+            signature::verify(&mut session, reference, &digest, keys, None).await?;
+            Ok(digest)
+        };
+        self.in_time(reference, verified).await
+    }
+
+    async fn pulled(
+        &self,
+        reference: &Reference,
+        keys: Option<&Keys>,
+        cache: Option<&Cache>,
+    ) -> Result<Pulled, Error> {
+        let mut session = self.client.session(reference, "pull")?;
+        let (digest, manifest) = top(&mut session, reference, cache).await?;
+        if let Some(keys) = keys {
+            signature::verify(&mut session, reference, &digest, keys, cache).await?;
+        }
+        let layers = match manifest {
+            Manifest::Layers(layers) => layers,
+            Manifest::Index(manifests) => {
+                let one = only(&manifests)?;
+                one.size("manifest", MAX_MANIFEST)?;
+                match by_digest(&mut session, &one.digest()?, cache).await? {
+                    Manifest::Layers(layers) => layers,
+                    Manifest::Index(_) => return Err(Error::lasting("an index within an index")),
+                }
+            }
+        };
+        let layer = component(&layers)?;
+        let size = layer.size("component", self.limits.component)?;
+        let content = layer.digest()?;
+        let kept =
+            cache.and_then(|cache| cache.get(&content, size)).filter(|bytes| bytes.len() == size);
+        if let Some(component) = kept {
+            return Ok(Pulled { digest, component });
+        }
+        let component = blob(&mut session, content.clone(), size).await?;
+        if let Some(cache) = cache {
+            cache.keep(&content, &component);
+        }
+        Ok(Pulled { digest, component })
+    }
+}
+
+/// What a reference names, and its digest.
+async fn top(
+    session: &mut Session<'_>,
+    reference: &Reference,
+    cache: Option<&Cache>,
+) -> Result<(Digest, Manifest), Error> {
+    if let Some(digest) = reference.digest() {
+        return Ok((digest.clone(), by_digest(session, digest, cache).await?));
+    }
+    let tag = reference.tag().unwrap_or_default();
+    let reply = session.get(&format!("manifests/{tag}"), ACCEPTED, MAX_MANIFEST).await?;
+    let digest = Digest::of(&reply.body);
+    stated(&reply.headers, &digest)?;
+    let manifest = Manifest::read(&reply.body, Some(&reply.headers))?;
+    if let Some(cache) = cache {
+        cache.keep(&digest, &reply.body);
+    }
+    Ok((digest, manifest))
+}
+
+/// The manifest with a digest.
+async fn by_digest(
+    session: &mut Session<'_>,
+    digest: &Digest,
+    cache: Option<&Cache>,
+) -> Result<Manifest, Error> {
+    if let Some(bytes) = cache.and_then(|cache| cache.get(digest, MAX_MANIFEST)) {
+        return Manifest::read(&bytes, None);
+    }
+    let reply = session.get(&format!("manifests/{digest}"), ACCEPTED, MAX_MANIFEST).await?;
+    let found = Digest::of(&reply.body);
+    if found != *digest {
+        return Err(Error::lasting(format!(
+            "the registry gives {found} for {digest}: it, or somebody on the way, has changed the content"
+        )));
+    }
+    let manifest = Manifest::read(&reply.body, Some(&reply.headers))?;
+    if let Some(cache) = cache {
+        cache.keep(digest, &reply.body);
+    }
+    Ok(manifest)
+}
+
+/// What the head of an answer says of a digest must be so.
+pub(crate) fn stated(headers: &http::HeaderMap, digest: &Digest) -> Result<(), Error> {
+    match headers.get("docker-content-digest").map(http::HeaderValue::as_bytes) {
+        Some(stated) if stated != digest.as_str().as_bytes() => {
+            let stated = String::from_utf8_lossy(stated);
+            Err(Error::lasting(format!(
+                "the registry says that the digest is {stated:?}, and it is {digest}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,81 @@
+//! From a component to a tag: config and layer first, then the manifest that names them.
+
+use bytes::Bytes;
+use http::{Method, Uri};
+
+use crate::client::{Call, Session};
+use crate::manifest::{MANIFEST, write};
+use crate::pull::stated;
+use crate::{Digest, Error, Reference, Registry};
+
+/// Bytes of an answer to an upload, which nobody reads.
+const MAX_ANSWER: usize = 64 << 10;
+
+impl Registry {
+    /// Pushes a component under the tag of the reference, with the interfaces that it imports and exports for other tools. Gives the
+    /// digest of the manifest: the same component has the same.
+    ///
+    /// # Errors
+    /// If the reference names no tag, or the registry does not take it.
+    pub async fn push(
+        &self,
+        reference: &Reference,
+        component: Vec<u8>,
+        (imports, exports): (&[String], &[String]),
+    ) -> Result<Digest, Error> {
+        self.in_time(reference, self.pushed(reference, component, (imports, exports))).await
+    }
+
+    async fn pushed(
+        &self,
+        reference: &Reference,
+        component: Vec<u8>,
+        (imports, exports): (&[String], &[String]),
+    ) -> Result<Digest, Error> {
+        let (Some(tag), None) = (reference.tag(), reference.digest()) else {
+            return Err(Error::lasting("what is pushed gets a tag: name one, and no digest"));
+        };
+        let (config, manifest) = write(&component, imports, exports);
+        let digest = Digest::of(&manifest);
+        let mut session = self.client.session(reference, "pull,push")?;
+        upload(&mut session, config.into()).await?;
+        upload(&mut session, component.into()).await?;
+        let uri = session.uri(&format!("manifests/{tag}"))?;
+        let reply = session.call(&put(uri, manifest.into(), MANIFEST)).await?;
+        stated(&reply.headers, &digest)?;
+        Ok(digest)
+    }
+}
+
+fn put(uri: Uri, body: Bytes, content_type: &'static str) -> Call {
+    let content_type = Some(content_type);
+    Call { method: Method::PUT, uri, accept: None, content_type, body, most: MAX_ANSWER }
+}
+
+/// Uploads some bytes, unless the registry has them.
+async fn upload(session: &mut Session<'_>, bytes: Bytes) -> Result<(), Error> {
+    let digest = Digest::of(&bytes);
+    let uri = session.uri(&format!("blobs/{digest}"))?;
+    let empty = Call {
+        method: Method::HEAD,
+        uri,
+        accept: None,
+        content_type: None,
+        body: Bytes::new(),
+        most: MAX_ANSWER,
+    };
+    match session.call(&empty).await {
+        Ok(_) => return Ok(()),
+        Err(error) if error.is_missing() => {}
+        Err(error) => return Err(error),
+    }
+    let uri = session.uri("blobs/uploads/")?;
+    let opened = session.call(&Call { method: Method::POST, uri, ..empty }).await?;
+    let at = session.named(&opened)?.to_string();
+    let sign = if at.contains('?') { '&' } else { '?' };
+    // A colon may stand in a query as it is.
+    let at = format!("{at}{sign}digest={digest}").parse();
+    let at = at.map_err(|_| Error::lasting("the registry names no address for an upload"))?;
+    session.call(&put(at, bytes, "application/octet-stream")).await?;
+    Ok(())
+}

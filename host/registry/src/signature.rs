@@ -1,0 +1,322 @@
+//! Signatures as cosign makes them with keys: under the tag `sha256-….sig` is an artifact with a layer for each signature. The layer is
+//! the signed text, which names the digest; its annotation has the signature. No other server is asked.
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    VerificationAlgorithm,
+};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustls_pki_types::SubjectPublicKeyInfoDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde::{Deserialize, Serialize};
+
+use crate::client::Session;
+use crate::manifest::{ACCEPTED, MAX_MANIFEST, Manifest};
+use crate::{Cache, Digest, Error, Reference};
+
+/// The type of a layer with a signed text.
+const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// The annotation with its signature.
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+/// The annotation with a certificate, if no key was used.
+const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+/// What the text says that it is.
+const TYPE: &str = "cosign container image signature";
+
+/// Signatures of an artifact that are looked at.
+const MAX_SIGNATURES: usize = 32;
+/// Bytes of a signed text.
+const MAX_PAYLOAD: usize = 64 << 10;
+/// Bytes of a signature in base64: RSA with 8192 bits has 1,368.
+const MAX_SIGNATURE: usize = 4 << 10;
+/// Keys that are tried.
+const MAX_KEYS: usize = 8;
+
+/// Public keys, one of which must have signed.
+#[derive(Debug)]
+pub struct Keys(Vec<ParsedPublicKey>);
+
+/// A signature that was found, as it is kept in the cache.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Signed {
+    /// Base64.
+    payload: String,
+    /// Base64.
+    signature: String,
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    critical: Critical,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    image: Image,
+    r#type: String,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    digest: String,
+}
+
+impl Keys {
+    /// Reads PEM: one public key or several, of ECDSA with P-256, Ed25519 or RSA with at least 2048 bits.
+    ///
+    /// # Errors
+    /// What is wrong with it. Nothing of it is in the text: it may be a private key.
+    pub fn parse(pem: &str) -> Result<Self, String> {
+        if pem.contains("PRIVATE KEY") {
+            return Err("a private key is in it: name the public key alone (cosign.pub), and treat the private one as known".to_owned());
+        }
+        let algorithms: [&'static dyn VerificationAlgorithm; 3] =
+            [&ECDSA_P256_SHA256_ASN1, &ED25519, &RSA_PKCS1_2048_8192_SHA256];
+        let mut keys = Vec::new();
+        for key in SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes()) {
+            let key = key.map_err(|_| "not PEM".to_owned())?;
+            let mut parsed = algorithms
+                .iter()
+                .filter_map(|algorithm| ParsedPublicKey::new(*algorithm, key.as_ref()).ok());
+            let parsed = parsed.next().ok_or("a key of another kind than ECDSA with P-256, Ed25519, or RSA with 2048 to 8192 bits")?;
+            keys.push(parsed);
+        }
+        match keys.len() {
+            0 => Err("no public key in it: it has -----BEGIN PUBLIC KEY-----, as `cosign public-key` prints it".to_owned()),
+            1..=MAX_KEYS => Ok(Self(keys)),
+            many => Err(format!("{many} keys are more than the {MAX_KEYS} that are tried")),
+        }
+    }
+
+    /// Whether one of them has signed a text that names this digest.
+    fn verify(&self, payload: &[u8], signature: &[u8], digest: &Digest) -> Result<(), String> {
+        if !self.0.iter().any(|key| key.verify_sig(payload, signature).is_ok()) {
+            return Err("not by this key".to_owned());
+        }
+        // Only what was signed is parsed.
+        let text: Payload = serde_json::from_slice(payload)
+            .map_err(|error| format!("signed, but no text of cosign: {error}"))?;
+        if text.critical.r#type != TYPE {
+            return Err(format!("signed as {:?}, not as {TYPE:?}", text.critical.r#type));
+        }
+        if text.critical.image.digest != digest.as_str() {
+            return Err(format!("signed for {:?}", text.critical.image.digest));
+        }
+        Ok(())
+    }
+
+    fn verify_kept(&self, signed: &Signed, digest: &Digest) -> Result<(), String> {
+        let decode = |text: &str| BASE64_STANDARD.decode(text).map_err(|_| "not base64".to_owned());
+        self.verify(&decode(&signed.payload)?, &decode(&signed.signature)?, digest)
+    }
+}
+
+/// Finds a signature of a manifest by one of the keys: in the cache, or in the registry.
+///
+/// # Errors
+/// If there is none, and what there is instead.
+pub(crate) async fn verify(
+    session: &mut Session<'_>,
+    reference: &Reference,
+    digest: &Digest,
+    keys: &Keys,
+    cache: Option<&Cache>,
+) -> Result<(), Error> {
+    if let Some(kept) = cache.and_then(|cache| cache.signature(digest))
+        && keys.verify_kept(&kept, digest).is_ok()
+    {
+        return Ok(());
+    }
+    let at = reference.tagged(format!("{}.sig", digest.dashed()));
+    let tag = at.tag().unwrap_or_default();
+    let reply = session.get(&format!("manifests/{tag}"), ACCEPTED, MAX_MANIFEST).await;
+    let reply = reply.map_err(|error| {
+        if error.is_missing() {
+            Error::lasting(format!(
+                "no signature: there is no tag {tag}; sign it with `cosign sign --key`, with --new-bundle-format=false from cosign 3 on (docs/registries.md)"
+            ))
+        } else {
+            error.about("signature")
+        }
+    })?;
+    let manifest =
+        Manifest::read(&reply.body, Some(&reply.headers)).map_err(|error| error.about(tag))?;
+    let Manifest::Layers(layers) = manifest else {
+        return Err(Error::lasting(format!("{tag}: an index is no signature")));
+    };
+    let mut last = String::new();
+    let mut is_keyless = false;
+    for layer in layers.iter().filter(|layer| layer.media_type == PAYLOAD).take(MAX_SIGNATURES) {
+        is_keyless |= layer.annotation(CERTIFICATE).is_some();
+        let Some(signature) =
+            layer.annotation(SIGNATURE).filter(|text| text.len() <= MAX_SIGNATURE)
+        else {
+            continue;
+        };
+        let Ok(decoded) = BASE64_STANDARD.decode(signature.trim()) else { continue };
+        let payload =
+            blob(session, layer.digest()?, layer.size("signed text", MAX_PAYLOAD)?).await?;
+        match keys.verify(&payload, &decoded, digest) {
+            Ok(()) => {
+                if let Some(cache) = cache {
+                    let payload = BASE64_STANDARD.encode(&payload);
+                    let signature = BASE64_STANDARD.encode(&decoded);
+                    cache.keep_signature(digest, &Signed { payload, signature });
+                }
+                return Ok(());
+            }
+            Err(why) => last = format!(" (the last one: {why})"),
+        }
+    }
+    let keyless = if is_keyless {
+        "; one is without a key, by a certificate of Sigstore: opgate verifies keys only"
+    } else {
+        ""
+    };
+    Err(Error::lasting(format!("none of its signatures is by a configured key{last}{keyless}")))
+}
+
+/// The bytes with this digest, of exactly this size.
+pub(crate) async fn blob(
+    session: &mut Session<'_>,
+    digest: Digest,
+    size: usize,
+) -> Result<Vec<u8>, Error> {
+    let reply =
+        session.get(&format!("blobs/{digest}"), "application/octet-stream, */*", size).await?;
+    if reply.body.len() != size {
+        return Err(Error::lasting(format!(
+            "{digest} has {} bytes, not {size} as the manifest says",
+            reply.body.len()
+        )));
+    }
+    let found = Digest::of(&reply.body);
+    if found != digest {
+        return Err(Error::lasting(format!(
+            "the registry gives {found} for {digest}: it, or somebody on the way, has changed the content"
+        )));
+    }
+    Ok(reply.body)
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::encoding::AsDer as _;
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{
+        ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
+    };
+
+    use super::*;
+
+    fn pem(der: &[u8]) -> String {
+        format!(
+            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+            BASE64_STANDARD.encode(der)
+        )
+    }
+
+    fn text(digest: &Digest, kind: &str) -> String {
+        format!(
+            r#"{{"critical":{{"identity":{{"docker-reference":"ghcr.io/a"}},"image":{{"docker-manifest-digest":"{digest}"}},"type":"{kind}"}},"optional":null}}"#
+        )
+    }
+
+    #[test]
+    fn a_signature_is_by_the_key_and_for_the_digest() {
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+        let other = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+        let sign =
+            |text: &str| key.sign(&SystemRandom::new(), text.as_bytes()).unwrap().as_ref().to_vec();
+        let keys = |pair: &EcdsaKeyPair| {
+            Keys::parse(&pem(pair.public_key().as_der().unwrap().as_ref())).unwrap()
+        };
+        let (digest, stranger) = (Digest::of(b"a"), Digest::of(b"b"));
+        let good = text(&digest, TYPE);
+        let signature = sign(&good);
+        assert_eq!(keys(&key).verify(good.as_bytes(), &signature, &digest), Ok(()));
+        assert_eq!(
+            keys(&other).verify(good.as_bytes(), &signature, &digest),
+            Err("not by this key".to_owned())
+        );
+        let mut changed = signature.clone();
+        changed[10] ^= 1;
+        assert!(keys(&key).verify(good.as_bytes(), &changed, &digest).is_err());
+        assert!(
+            keys(&key)
+                .verify(good.replace("ghcr", "quay").as_bytes(), &signature, &digest)
+                .is_err()
+        );
+        assert!(keys(&key).verify(good.as_bytes(), &[], &digest).is_err());
+        for (text, why) in [
+            (text(&stranger, TYPE), "signed for"),
+            (text(&digest, "atomic container signature"), "signed as"),
+            ("{}".to_owned(), "no text of cosign"),
+        ] {
+            let said = keys(&key).verify(text.as_bytes(), &sign(&text), &digest).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        // One of several keys is enough.
+        let both =
+            [&other, &key].map(|pair| pem(pair.public_key().as_der().unwrap().as_ref())).concat();
+        assert_eq!(
+            Keys::parse(&both).unwrap().verify(good.as_bytes(), &signature, &digest),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn other_keys_verify_too() {
+        let digest = Digest::of(b"a");
+        let good = text(&digest, TYPE);
+        let key = Ed25519KeyPair::generate().unwrap();
+        let keys = Keys::parse(&pem(key.public_key().as_der().unwrap().as_ref())).unwrap();
+        assert_eq!(
+            keys.verify(good.as_bytes(), key.sign(good.as_bytes()).as_ref(), &digest),
+            Ok(())
+        );
+        let key = aws_lc_rs::rsa::KeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
+        let mut signature = vec![0; key.public_modulus_len()];
+        key.sign(
+            &aws_lc_rs::signature::RSA_PKCS1_SHA256,
+            &SystemRandom::new(),
+            good.as_bytes(),
+            &mut signature,
+        )
+        .unwrap();
+        let public =
+            aws_lc_rs::encoding::AsDer::<aws_lc_rs::encoding::PublicKeyX509Der<'_>>::as_der(
+                key.public_key(),
+            )
+            .unwrap();
+        assert_eq!(
+            Keys::parse(&pem(public.as_ref())).unwrap().verify(
+                good.as_bytes(),
+                &signature,
+                &digest
+            ),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn what_is_no_public_key_is_not_shown() {
+        for (text, why) in [
+            ("", "no public key"),
+            ("hush", "no public key"),
+            (
+                "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhush\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----",
+                "private key",
+            ),
+            ("-----BEGIN PUBLIC KEY-----\naHVzaA==\n-----END PUBLIC KEY-----", "another kind"),
+            ("-----BEGIN CERTIFICATE-----\naHVzaA==\n-----END CERTIFICATE-----", "no public key"),
+        ] {
+            let said = Keys::parse(text).unwrap_err();
+            assert!(said.contains(why) && !said.contains("hush"), "{text}: {said}");
+        }
+        let many = pem(&[]).repeat(9);
+        assert!(Keys::parse(&many).is_err());
+    }
+}

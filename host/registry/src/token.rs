@@ -1,0 +1,93 @@
+//! Tokens: what a registry wants to see is fetched from the server that it names.
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Uri};
+use http_body_util::Full;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use crate::credentials::Login;
+use crate::transport::{Transport, value};
+use crate::{Error, Limits};
+
+/// Bytes of an answer with a token.
+const MAX_ANSWER: usize = 256 << 10;
+/// Bytes of a token: it must fit into the head of a request.
+const MAX_TOKEN: usize = 32 << 10;
+
+/// What is escaped in a query.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+#[derive(Deserialize)]
+struct Tokens {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+/// The value of `Authorization` for this scope. Redirects are not followed: credentials go to the realm and nowhere else.
+pub(crate) async fn fetch(
+    transport: &Transport,
+    limits: &Limits,
+    (realm, service): (&Uri, Option<&str>),
+    scope: &str,
+    login: Option<&Login>,
+) -> Result<HeaderValue, Error> {
+    let mut query: Vec<(&str, &str)> = Vec::new();
+    query.extend(service.map(|service| ("service", service)));
+    query.push(("scope", scope));
+    let request = Request::builder();
+    let request = match login {
+        Some(Login::Identity(token)) => {
+            query.extend([
+                ("grant_type", "refresh_token"),
+                ("client_id", "opgate"),
+                ("refresh_token", token),
+            ]);
+            request
+                .method(Method::POST)
+                .uri(realm)
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(Full::new(Bytes::from(form(&query))))
+        }
+        other => {
+            let text = realm.to_string();
+            let sign = if text.contains('?') { '&' } else { '?' };
+            let mut request = request.uri(format!("{text}{sign}{}", form(&query)));
+            if let Some(Login::Password { username, password }) = other {
+                let mut basic = value(&Login::basic(username, password))?;
+                basic.set_sensitive(true);
+                request = request.header(AUTHORIZATION, basic);
+            }
+            request.body(Full::default())
+        }
+    };
+    let host = realm.host().unwrap_or_default();
+    let request = request.map_err(|error| Error::lasting(format!("{host}: {error}")))?;
+    let answer = transport.send(request, limits.progress).await?;
+    let status = answer.status;
+    if status.is_server_error() || status.as_u16() == 429 {
+        return Err(Error::passing(format!("{host}: no token: {status}")));
+    }
+    if !status.is_success() {
+        let who = if login.is_some() { "the credentials" } else { "a request without credentials" };
+        return Err(Error::lasting(format!(
+            "{host}: no token for {scope}: it answers {status} to {who}"
+        )));
+    }
+    // What is in it is never shown.
+    let bytes = answer.read(MAX_ANSWER).await.map_err(|error| error.about(host))?;
+    let tokens: Option<Tokens> = serde_json::from_slice(&bytes).ok();
+    let token = tokens.and_then(|tokens| tokens.token.or(tokens.access_token));
+    let token = token.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN);
+    let token = token.ok_or_else(|| Error::lasting(format!("{host}: no token in its answer")))?;
+    let mut bearer = value(&format!("Bearer {token}"))?;
+    bearer.set_sensitive(true);
+    Ok(bearer)
+}
+
+fn form(query: &[(&str, &str)]) -> String {
+    let pairs =
+        query.iter().map(|(key, value)| format!("{key}={}", utf8_percent_encode(value, ESCAPED)));
+    pairs.collect::<Vec<_>>().join("&")
+}

@@ -1,0 +1,317 @@
+//! One request and its answer, on a connection of its own: TCP or a proxy, TLS, HTTP/1.1. What is waited for and what is read has bounds.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, USER_AGENT,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::proxy::{Proxies, Proxy};
+use crate::{Error, Limits};
+
+/// Bytes of the head of an answer.
+const MAX_HEAD: usize = 64 << 10;
+/// Lines of the head of an answer.
+const MAX_HEADERS: usize = 100;
+/// Bytes of a file of CAs.
+const MAX_CA: u64 = 4 << 20;
+
+const AGENT: &str = concat!("opgate/", env!("CARGO_PKG_VERSION"));
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// How registries are reached.
+pub(crate) struct Transport {
+    tls: TlsConnector,
+    /// Whether there is a CA at all.
+    has_roots: bool,
+    proxies: Proxies,
+    limits: Limits,
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport").field("proxies", &self.proxies).finish_non_exhaustive()
+    }
+}
+
+/// Ends the work on a connection.
+struct Running(tokio::task::JoinHandle<()>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The head of an answer, and its body to come.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    body: Incoming,
+    progress: Duration,
+    _connection: Running,
+}
+
+impl Transport {
+    /// Trusts the CAs of the system and those in the file.
+    pub(crate) fn new(ca: Option<&Path>, proxies: Proxies, limits: Limits) -> Result<Self, Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(path) = ca {
+            let wrong = |why: &str| Error::lasting(format!("{}: {why}", path.display()));
+            let read = || -> io::Result<Vec<u8>> {
+                if fs::metadata(path)?.len() > MAX_CA {
+                    return Err(io::Error::other("larger than 4 MiB"));
+                }
+                fs::read(path)
+            };
+            let text = read().map_err(|error| wrong(&error.to_string()))?;
+            let mut count = 0;
+            for certificate in CertificateDer::pem_slice_iter(&text) {
+                let certificate = certificate.map_err(|error| wrong(&error.to_string()))?;
+                roots.add(certificate).map_err(|error| wrong(&error.to_string()))?;
+                count += 1;
+            }
+            if count == 0 {
+                return Err(wrong(
+                    "no certificate in it: write those of CAs as PEM (BEGIN CERTIFICATE)",
+                ));
+            }
+        }
+        let has_roots = !roots.is_empty();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::lasting(format!("TLS: {error}")))?;
+        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { tls: TlsConnector::from(Arc::new(config)), has_roots, proxies, limits })
+    }
+
+    /// Sends a request to the host in its address. The head of the answer must come within this time; an upload needs more than a
+    /// question.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        patience: Duration,
+    ) -> Result<Answer, Error> {
+        let uri = request.uri().clone();
+        let (host, _) = host_and_port(&uri)?;
+        let proxy = self.proxies.of(&uri);
+        let connected = timeout(self.limits.connect, self.connect(&uri, proxy.as_ref())).await;
+        let within = self.limits.connect;
+        let stream = connected.unwrap_or_else(|_| {
+            Err(Error::passing(format!("{host}: no connection within {within:?}")))
+        })?;
+        let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+        let headers = request.headers_mut();
+        headers.insert(HOST, value(authority)?);
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        match proxy {
+            // A proxy wants the whole address.
+            Some(proxy) if uri.scheme_str() == Some("http") => {
+                if let Some(authorization) = proxy.authorization {
+                    headers.insert(PROXY_AUTHORIZATION, authorization);
+                }
+            }
+            _ => {
+                let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+                *request.uri_mut() = path.parse().map_err(|_| Error::lasting("not a path"))?;
+            }
+        }
+        let shaken = builder().handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.map_err(|error| broken(&host, &error))?;
+        let running = Running(tokio::spawn(async move {
+            // What is wrong with it, the request says.
+            let _ = connection.await;
+        }));
+        let answer = timeout(patience, sender.send_request(request)).await;
+        let answer = answer
+            .map_err(|_| Error::passing(format!("{host}: no answer within {patience:?}")))?
+            .map_err(|error| broken(&host, &error))?;
+        let (head, body) = answer.into_parts();
+        let progress = self.limits.progress;
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+            progress,
+            _connection: running,
+        })
+    }
+
+    /// A connection to the host of an address, with TLS if its scheme says so.
+    async fn connect(&self, uri: &Uri, proxy: Option<&Proxy>) -> Result<Box<dyn Stream>, Error> {
+        let (host, port) = host_and_port(uri)?;
+        let is_tls = uri.scheme_str() == Some("https");
+        let stream: Box<dyn Stream> = match proxy {
+            None => Box::new(tcp(&host, port).await?),
+            Some(proxy) => {
+                let (at, at_port) = host_and_port(&proxy.uri)?;
+                if proxy.uri.scheme_str() != Some("http") {
+                    let shown = format!("{at}:{at_port}");
+                    return Err(Error::lasting(format!(
+                        "the proxy {shown} is not spoken to over http: write http://{shown} (it passes TLS through)"
+                    )));
+                }
+                let stream = tcp(&at, at_port).await.map_err(|error| error.about("proxy"))?;
+                if is_tls { tunnel(stream, uri, proxy).await? } else { Box::new(stream) }
+            }
+        };
+        if !is_tls {
+            return Ok(stream);
+        }
+        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(name).map_err(|_| {
+            Error::lasting(format!("{host}: not a name that a certificate can have"))
+        })?;
+        match self.tls.connect(name, stream).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(self.refused(&host, &error)),
+        }
+    }
+
+    /// What a failed handshake means, and what to do.
+    fn refused(&self, host: &str, error: &io::Error) -> Error {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match inner {
+            Some(rustls::Error::InvalidCertificate(why)) => {
+                let hint = match why {
+                    rustls::CertificateError::UnknownIssuer if !self.has_roots => {
+                        "; there are no CAs on this system: name a file with --registry-ca"
+                    }
+                    rustls::CertificateError::UnknownIssuer => {
+                        "; if it is of a private CA, name it with --registry-ca"
+                    }
+                    _ => "",
+                };
+                Error::lasting(format!("{host}: its certificate is not trusted: {why}{hint}"))
+            }
+            Some(rustls::Error::InvalidMessage(_)) => Error::lasting(format!(
+                "{host}: no TLS there; a registry without TLS must be named with --registry-insecure"
+            )),
+            _ => Error::passing(format!("{host}: TLS: {error}")),
+        }
+    }
+}
+
+impl Answer {
+    /// The body, if it has at most so many bytes.
+    pub(crate) async fn read(mut self, most: usize) -> Result<Vec<u8>, Error> {
+        if let Some(encoding) = self.headers.get(CONTENT_ENCODING)
+            && encoding.as_bytes() != b"identity"
+        {
+            return Err(Error::lasting(format!(
+                "the answer has the encoding {encoding:?}, which nobody asked for"
+            )));
+        }
+        let too_large = || Err(Error::lasting(format!("the answer is larger than {most} bytes")));
+        let stated = self.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let stated = stated.and_then(|length| length.parse::<u64>().ok());
+        if stated.is_some_and(|length| usize::try_from(length).is_ok_and(|length| length > most)) {
+            return too_large();
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let frame = timeout(self.progress, self.body.frame()).await.map_err(|_| {
+                Error::passing(format!("the answer stood still for {:?}", self.progress))
+            })?;
+            let Some(frame) = frame else { return Ok(bytes) };
+            let frame =
+                frame.map_err(|error| Error::passing(format!("the answer broke off: {error}")))?;
+            if let Some(data) = frame.data_ref() {
+                if bytes.len().saturating_add(data.len()) > most {
+                    return too_large();
+                }
+                bytes.extend_from_slice(data);
+            }
+        }
+    }
+}
+
+fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
+    builder
+}
+
+async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((name, port)).await;
+    stream.map_err(|error| Error::passing(format!("{host}:{port}: {error}")))
+}
+
+/// A way through a proxy.
+async fn tunnel(stream: TcpStream, uri: &Uri, proxy: &Proxy) -> Result<Box<dyn Stream>, Error> {
+    let (host, port) = host_and_port(uri)?;
+    let target = format!("{host}:{port}");
+    let mut request = Request::builder().method(Method::CONNECT).uri(&target).header(HOST, &target);
+    if let Some(authorization) = &proxy.authorization {
+        request = request.header(PROXY_AUTHORIZATION, authorization);
+    }
+    let request = request
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| Error::lasting(format!("proxy: {error}")))?;
+    let shaken = builder().handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = shaken.map_err(|error| broken("proxy", &error))?;
+    // It ends by itself: with an error, or when the connection is ours.
+    tokio::spawn(async move {
+        let _ = connection.with_upgrades().await;
+    });
+    let answer = sender.send_request(request).await.map_err(|error| broken("proxy", &error))?;
+    let status = answer.status();
+    if !status.is_success() {
+        let why = format!("the proxy answers {status} to CONNECT {target}");
+        return Err(if status.is_server_error() {
+            Error::passing(why)
+        } else {
+            Error::lasting(why)
+        });
+    }
+    let upgraded = hyper::upgrade::on(answer).await.map_err(|error| broken("proxy", &error))?;
+    Ok(Box::new(TokioIo::new(upgraded)))
+}
+
+/// What is wrong with a connection, and whether another one may do better.
+fn broken(host: &str, error: &hyper::Error) -> Error {
+    let mut why = error.to_string();
+    if let Some(source) = std::error::Error::source(error) {
+        why = format!("{why}: {source}");
+    }
+    let why = format!("{host}: {why}");
+    if error.is_parse() || error.is_parse_too_large() {
+        Error::lasting(why)
+    } else {
+        Error::passing(why)
+    }
+}
+
+fn host_and_port(uri: &Uri) -> Result<(String, u16), Error> {
+    let host = uri.host().ok_or_else(|| Error::lasting("an address without a host"))?;
+    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    Ok((host.to_owned(), uri.port_u16().unwrap_or(default)))
+}
+
+pub(crate) fn value(text: &str) -> Result<HeaderValue, Error> {
+    HeaderValue::from_str(text).map_err(|_| Error::lasting("a value that no header can have"))
+}
