@@ -9,8 +9,10 @@ mod connections;
 mod envtest;
 mod fair;
 mod memory;
+mod pairs;
 mod races;
 mod reliability;
+mod replicas;
 mod sent;
 mod siege;
 

@@ -22,9 +22,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 pub mod bombs;
+pub mod caller;
 pub mod catalog;
 pub mod csv;
 pub mod fake;
+pub mod fleet;
 pub mod forwarder;
 pub mod objects;
 pub mod plane;
@@ -160,8 +162,12 @@ pub struct Certificates {
 impl Certificates {
     /// A CA and a first certificate.
     pub fn new() -> Self {
+        Self::of(Authority::create(1).unwrap())
+    }
+
+    /// A first certificate of a CA that there is already.
+    pub fn of(authority: Authority) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::create(1).unwrap();
         let mut certificates = Self { folder, authority, generation: 0 };
         certificates.rotate();
         for file in ["tls.crt", "tls.key"] {
@@ -238,7 +244,17 @@ impl Server {
     /// time that an unoptimised build on a busy machine may need) and further arguments, on ports of
     /// the system's choice.
     pub fn start(binary: &str, configuration: Option<&str>, arguments: &[&str]) -> Self {
-        Self::start_as(Command::new(binary), configuration, arguments)
+        Self::start_with(binary, configuration, arguments, Certificates::new())
+    }
+
+    /// The same with these certificates.
+    pub fn start_with(
+        binary: &str,
+        configuration: Option<&str>,
+        arguments: &[&str],
+        certificates: Certificates,
+    ) -> Self {
+        Self::start_as(Command::new(binary), configuration, arguments, certificates)
     }
 
     /// The same in a process that has run some commands of the shell before: to limit itself, or to
@@ -252,12 +268,16 @@ impl Server {
     ) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{shell}; exec \"$0\" \"$@\""), binary]);
-        Self::start_as(command, configuration, arguments)
+        Self::start_as(command, configuration, arguments, Certificates::new())
     }
 
-    fn start_as(mut command: Command, configuration: Option<&str>, arguments: &[&str]) -> Self {
+    fn start_as(
+        mut command: Command,
+        configuration: Option<&str>,
+        arguments: &[&str],
+        certificates: Certificates,
+    ) -> Self {
         let files = tempfile::tempdir().unwrap();
-        let certificates = Certificates::new();
         // The cluster in which the tests may run is none of theirs.
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
         command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);

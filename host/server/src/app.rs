@@ -234,14 +234,10 @@ impl App {
         let started = Instant::now();
         let _counted = Counted::new(&self.metrics.in_flight);
         let answered = AssertUnwindSafe(self.answer(only, request, started)).catch_unwind().await;
-        let mut response = answered.unwrap_or_else(|_| {
+        let response = answered.unwrap_or_else(|_| {
             self.metrics.panics.inc();
             plain(StatusCode::INTERNAL_SERVER_ERROR, "opgate failed: a panic, see its log")
         });
-        if self.draining.load(Ordering::Relaxed) {
-            // The next request of this client belongs to another replica.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
         self.metrics.answered(response.status().as_u16(), started.elapsed());
         response
     }

@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use opgate_certs::Refusal;
@@ -63,6 +65,11 @@ const OPS_REQUESTS_A_SECOND: u64 = 10;
 /// just connected is about to send its request.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// A connection to a server that stops is told to go elsewhere after this time, or half of
+/// `--drain-delay` if that is less: at once, half of its clients would come back, because the endpoint
+/// has not disappeared yet, and each call would need a handshake.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Maximum number of concurrent requests on one h2 connection. Clients that need more open another
 /// one.
 const MAX_STREAMS: u32 = 64;
@@ -86,7 +93,7 @@ pub(super) async fn webhook(
     (acceptor, handshakes): (TlsAcceptor, &Handshakes),
     router: Router,
     metrics: &Metrics,
-    phases: watch::Receiver<Phase>,
+    (phases, drain_delay): (watch::Receiver<Phase>, Duration),
 ) {
     let greeting = greet(stream, place, &acceptor, handshakes);
     let mut stream = match tokio::time::timeout(HANDSHAKE_TIME, greeting).await {
@@ -106,10 +113,22 @@ pub(super) async fn webhook(
         }
         place.greeted(is_known);
     }
+    let farewell = farewell(phases.clone(), FAREWELL.min(drain_delay / 2));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        h2(stream, place, router, phases).await;
+        h2(stream, place, router, farewell).await;
     } else {
-        h1(stream, place, router, (IDLE_TIME, None), ended(place, phases)).await;
+        h1(stream, place, router, (IDLE_TIME, None), (farewell, ended(place, phases))).await;
+    }
+}
+
+/// Ends when a connection is told to go elsewhere, because the server stops.
+async fn farewell(phases: watch::Receiver<Phase>, after: Duration) {
+    let mut closing = phases.clone();
+    let mut draining = phases;
+    reached(&mut draining, Phase::Draining).await;
+    tokio::select! {
+        () = tokio::time::sleep(after) => {}
+        () = reached(&mut closing, Phase::Closing) => {}
     }
 }
 
@@ -142,7 +161,7 @@ async fn ops_over(
     idle: impl Future<Output = ()>,
 ) {
     let rate = Some(Bucket::new(OPS_REQUESTS, OPS_REQUESTS_A_SECOND));
-    h1(stream, place, router, (HEAD_TIME, rate), idle).await;
+    h1(stream, place, router, (HEAD_TIME, rate), (std::future::pending(), idle)).await;
 }
 
 /// Ends when an HTTP/1.1 connection must not continue after the current request.
@@ -176,16 +195,18 @@ async fn h1(
     place: Option<&Place>,
     router: Router,
     (idle_time, rate): (Duration, Option<Bucket>),
-    idle: impl Future<Output = ()>,
+    (farewell, idle): (impl Future<Output = ()>, impl Future<Output = ()>),
 ) {
     let rate = rate.map(Arc::new);
     let serving = Serving::default();
     let stream = Guarded::new(stream, Some((serving.clone(), HEAD_TIME)));
     let requests = place.map(Place::requests);
+    let goes = Arc::new(AtomicBool::new(false));
+    let told = goes.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         serving.begin();
         let (response, serving) = (respond(&router, requests.as_ref(), request), serving.clone());
-        let rate = rate.clone();
+        let (rate, goes) = (rate.clone(), goes.clone());
         async move {
             if let Some(rate) = rate {
                 let now = Instant::now().into_std();
@@ -195,8 +216,14 @@ async fn h1(
                     tokio::time::sleep(wait).await;
                 }
             }
-            let response = response.await;
+            let mut response = response.await;
             serving.end();
+            if let Ok(response) = &mut response
+                && goes.load(Ordering::Relaxed)
+            {
+                // The next request of this client belongs to another replica.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             response
         }
     });
@@ -204,8 +231,14 @@ async fn h1(
     http.timer(TokioTimer::new()).header_read_timeout(idle_time).max_buf_size(H1_BUFFER);
     let connection = http.serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
+    let farewell = async {
+        farewell.await;
+        told.store(true, Ordering::Relaxed);
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         _ = connection.as_mut() => {}
+        () = farewell => {}
         () = idle => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
@@ -217,7 +250,7 @@ async fn h2(
     stream: TlsStream<TcpStream>,
     place: Option<&Place>,
     router: Router,
-    mut phases: watch::Receiver<Phase>,
+    farewell: impl Future<Output = ()>,
 ) {
     let mut http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
@@ -241,10 +274,10 @@ async fn h2(
     });
     let connection = http.serve_connection(TokioIo::new(Guarded::new(stream, None)), service);
     let mut connection = pin!(connection);
-    // h2 has a frame with the meaning of `Connection: close`. Sending it early loses nothing.
+    // h2 has a frame with the meaning of `Connection: close`.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = reached(&mut phases, Phase::Draining) => {}
+        () = farewell => {}
         () = retired(place) => {}
         () = activity.quiet_for(IDLE_TIME) => {
             connection.as_mut().graceful_shutdown();

@@ -16,8 +16,9 @@
 //! ops port and check certificates are supervised.
 //!
 //! On SIGTERM the server is not ready any more, but continues to accept connections for a while,
-//! because an endpoint takes time to disappear. It tells every client to use another replica. Then
-//! it stops accepting, and waits for the current requests.
+//! because an endpoint takes time to disappear, and for longer while new ones arrive: somebody still
+//! names it. It tells every client to use another replica. Then it stops accepting, and waits for the
+//! current requests.
 
 mod app;
 mod bucket;
@@ -50,6 +51,7 @@ use opgate_certs::{Clients, Reloader, server_config};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 pub use app::Answer;
@@ -85,9 +87,10 @@ pub struct Options {
     pub body_limit: usize,
     /// Bytes that requests may hold, from their bodies to their answers.
     pub body_memory: usize,
-    /// The time for which the server accepts connections after the signal to stop.
+    /// The time for which the server accepts connections after the signal to stop. It continues to
+    /// accept for half of `grace` while the last one arrived less than this time ago.
     pub drain_delay: Duration,
-    /// The time for which it then waits for current requests.
+    /// The time for which it then accepts and waits for current requests.
     pub grace: Duration,
     /// The interval at which the files of certificates are checked.
     pub reload_interval: Duration,
@@ -291,7 +294,14 @@ impl Server {
         let listener = opened.map_err(|source| ServerError::Listen { address, source })?;
         app.open.store(true, Ordering::Relaxed);
         tracing::info!(%address, ops = %ops_address, "serving");
-        let port = Port::new(listener, acceptor, app.clone(), phases, places, checks);
+        let port = Port::new(
+            listener,
+            acceptor,
+            app.clone(),
+            (phases, options.drain_delay),
+            places,
+            checks,
+        );
         let port = Arc::new(port);
         let accepted = port.clone();
         let accepting = supervisor.spawn("accept", move || accepted.clone().accept());
@@ -299,12 +309,13 @@ impl Server {
         tracing::info!(delay = ?options.drain_delay, "draining");
         app.draining.store(true, Ordering::Relaxed);
         let _ = phase.send(Phase::Draining);
-        tokio::time::sleep(options.drain_delay).await;
+        let end = Instant::now() + options.drain_delay + options.grace;
+        port.unnamed(options.drain_delay, end - options.grace / 2).await;
         let _ = phase.send(Phase::Closing);
         accepting.stop().await;
         // There is no other owner: the task that accepted connections has ended.
         if let Some(port) = Arc::into_inner(port)
-            && tokio::time::timeout(options.grace, port.close()).await.is_err()
+            && tokio::time::timeout_at(end, port.close()).await.is_err()
         {
             tracing::warn!("some connections did not end in time");
         }

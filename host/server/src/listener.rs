@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
@@ -126,6 +127,9 @@ pub(super) struct Port {
     places: Arc<Places>,
     connections: Mutex<JoinSet<()>>,
     checks: Arc<Checks>,
+    drain_delay: Duration,
+    /// When the last client connected.
+    arrived: Mutex<Option<Instant>>,
 }
 
 impl Port {
@@ -133,7 +137,7 @@ impl Port {
         listener: TcpListener,
         acceptor: TlsAcceptor,
         app: Arc<App>,
-        phases: watch::Receiver<Phase>,
+        (phases, drain_delay): (watch::Receiver<Phase>, Duration),
         places: Arc<Places>,
         checks: Arc<Checks>,
     ) -> Self {
@@ -142,7 +146,35 @@ impl Port {
         let port = Accepting::new("webhook", listener, vec![places.clone()]);
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let handshakes = Arc::new(Handshakes::new(u32::try_from(processors).unwrap_or(u32::MAX)));
-        Self { port, acceptor, handshakes, app, router, phases, places, connections, checks }
+        let arrived = Mutex::default();
+        Self {
+            port,
+            acceptor,
+            handshakes,
+            app,
+            router,
+            phases,
+            places,
+            connections,
+            checks,
+            drain_delay,
+            arrived,
+        }
+    }
+
+    /// Ends when no client has connected for `quiet`, counted from now on, but at `end` at the latest.
+    /// Whoever connects to a server that is not ready still has its address from somewhere: an
+    /// endpoint that lags behind, a name in a cache. Without the server it would get no answer.
+    pub(super) async fn unnamed(&self, quiet: Duration, end: Instant) {
+        let now = Instant::now();
+        loop {
+            let last = self.arrived.lock().map_or(now, |arrived| arrived.max(now));
+            let until = (last + quiet).min(end);
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
     }
 
     /// Accepts connections while it is polled.
@@ -170,9 +202,12 @@ impl Port {
         // The connection of the server to itself has a place that no client can take, and does not
         // count as a client.
         let place = (!self.checks.is_one(peer)).then(|| self.places.take(peer.ip()));
+        if place.is_some() {
+            *self.arrived.lock() = Some(Instant::now());
+        }
         let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());
         let (router, app) = (self.router.clone(), self.app.clone());
-        let phases = self.phases.clone();
+        let phases = (self.phases.clone(), self.drain_delay);
         let mut connections = self.connections.lock();
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
