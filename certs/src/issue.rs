@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::str::FromStr as _;
+use std::time::{Duration as StdDuration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -43,15 +44,23 @@ impl Authority {
     /// # Errors
     /// Where the system gives no randomness.
     pub fn create(days: u32) -> Result<Self, Error> {
-        let now = OffsetDateTime::now_utc();
+        Self::create_at(SystemTime::now(), of_days(days))
+    }
+
+    /// Makes a new CA as of a moment. It is valid from an hour before, for clocks that are behind.
+    ///
+    /// # Errors
+    /// Where the system gives no randomness.
+    pub fn create_at(now: SystemTime, life: StdDuration) -> Result<Self, Error> {
+        let now = OffsetDateTime::from(now);
         let mut params = CertificateParams::default();
-        // The date tells several CAs of a bundle apart.
-        let name = format!("opgate CA {}", now.date());
+        // The time tells several CAs of a bundle apart.
+        let name = format!("opgate CA {} {}", now.date(), now.unix_timestamp());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.not_before = now - SKEW;
-        params.not_after = now + Duration::days(days.into());
+        params.not_after = now + life;
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.pem();
         let not_after = params.not_after;
@@ -65,12 +74,24 @@ impl Authority {
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let pem = fs::read_to_string(certificate).map_err(Error::io(certificate))?;
         let key_pem = fs::read_to_string(key).map_err(Error::io(key))?;
+        Self::parse(certificate, pem, key, &key_pem)
+    }
+
+    /// A CA of PEM texts.
+    ///
+    /// # Errors
+    /// Where the two do not make a CA.
+    pub fn of_pem(certificate: &str, key: &str) -> Result<Self, Error> {
+        Self::parse(Path::new("ca.crt"), certificate.to_owned(), Path::new("ca.key"), key)
+    }
+
+    fn parse(certificate: &Path, pem: String, key: &Path, key_pem: &str) -> Result<Self, Error> {
         let content = |path: &Path| {
             let path = path.to_path_buf();
             move |why: String| Error::Content { path, why }
         };
-        let key_pair = KeyPair::from_pem(&key_pem)
-            .map_err(|e| content(key)(format!("no private key: {e}")))?;
+        let key_pair =
+            KeyPair::from_pem(key_pem).map_err(|e| content(key)(format!("no private key: {e}")))?;
         let pair = crate::load::parse(certificate, pem.as_bytes(), key, key_pem.as_bytes())?;
         if !pair.is_authority() {
             return Err(content(certificate)("not the certificate of a CA".to_owned()));
@@ -99,6 +120,20 @@ impl Authority {
     /// # Errors
     /// Where there is no name, or one is neither a DNS name nor an IP address.
     pub fn issue(&self, names: &[String], days: u32) -> Result<Issued, Error> {
+        self.issue_at(names, SystemTime::now(), of_days(days))
+    }
+
+    /// Issues a serving certificate as of a moment. It is valid from an hour before, and not longer than the
+    /// CA itself.
+    ///
+    /// # Errors
+    /// Where there is no name, or one is neither a DNS name nor an IP address, or the CA has ended.
+    pub fn issue_at(
+        &self,
+        names: &[String],
+        now: SystemTime,
+        life: StdDuration,
+    ) -> Result<Issued, Error> {
         let mut params = CertificateParams::default();
         for name in names {
             params.subject_alt_names.push(alternative_name(name)?);
@@ -108,7 +143,7 @@ impl Authority {
         };
         // The alternative names are what counts.
         let common = first.chars().take(COMMON_NAME).collect::<String>();
-        self.sign(params, &common, ExtendedKeyUsagePurpose::ServerAuth, days)
+        self.sign(params, &common, ExtendedKeyUsagePurpose::ServerAuth, now, life)
     }
 
     /// Issues a certificate with which a client connects, valid for `days` but not longer than the
@@ -122,7 +157,8 @@ impl Authority {
             return Err(Error::ClientName(name.to_owned()));
         }
         let params = CertificateParams::default();
-        self.sign(params, name, ExtendedKeyUsagePurpose::ClientAuth, days)
+        let purpose = ExtendedKeyUsagePurpose::ClientAuth;
+        self.sign(params, name, purpose, SystemTime::now(), of_days(days))
     }
 
     fn sign(
@@ -130,13 +166,14 @@ impl Authority {
         mut params: CertificateParams,
         common: &str,
         purpose: ExtendedKeyUsagePurpose,
-        days: u32,
+        now: SystemTime,
+        life: StdDuration,
     ) -> Result<Issued, Error> {
         params.distinguished_name.push(DnType::CommonName, common);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
         params.use_authority_key_identifier_extension = true;
-        let now = OffsetDateTime::now_utc();
+        let now = OffsetDateTime::from(now);
         if self.not_after <= now {
             return Err(Error::Rejected(format!(
                 "the CA ended on {}: make a new one",
@@ -144,11 +181,15 @@ impl Authority {
             )));
         }
         params.not_before = now - SKEW;
-        params.not_after = (now + Duration::days(days.into())).min(self.not_after);
+        params.not_after = (now + life).min(self.not_after);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(Issued { certificate, key: key.serialize_pem() })
     }
+}
+
+fn of_days(days: u32) -> StdDuration {
+    StdDuration::from_secs(u64::from(days) * 86_400)
 }
 
 fn alternative_name(name: &str) -> Result<SanType, Error> {

@@ -6,6 +6,7 @@
 //! load    Source ──▶ Pair          (chain and key, checked to belong together)
 //! reload  Reloader ──▶ rustls      (the newest good pair, whatever happens to the files)
 //! clients Clients ──▶ rustls       (who may connect, by the newest good CA bundle)
+//! root    Root             (a certificate of a CA, as it stands in a bundle)
 //! config  server_config            (all of it together)
 //! ```
 //!
@@ -17,6 +18,7 @@ mod config;
 mod issue;
 mod load;
 mod reload;
+mod root;
 pub mod words;
 
 use std::io;
@@ -27,6 +29,7 @@ pub use config::server_config;
 pub use issue::{Authority, Issued, service_names, write_private, write_public};
 pub use load::{Pair, Source, verify};
 pub use reload::{Change, Reloader};
+pub use root::Root;
 
 /// Why certificates could not be issued, loaded or used.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+use x509_parser::prelude::{ASN1Time, FromDer as _, GeneralName, X509Certificate};
 
 use crate::{Error, words};
 
@@ -54,6 +54,7 @@ impl Source {
 #[derive(Debug, Clone)]
 pub struct Pair {
     certified: Arc<CertifiedKey>,
+    not_before: SystemTime,
     not_after: SystemTime,
     names: Vec<String>,
     authority: bool,
@@ -70,6 +71,20 @@ impl Pair {
     #[must_use]
     pub fn certified(&self) -> Arc<CertifiedKey> {
         self.certified.clone()
+    }
+
+    /// A pair of PEM texts.
+    ///
+    /// # Errors
+    /// Where they do not hold what they should, or do not fit.
+    pub fn of_pem(chain: &str, key: &str) -> Result<Self, Error> {
+        parse(Path::new("tls.crt"), chain.as_bytes(), Path::new("tls.key"), key.as_bytes())
+    }
+
+    /// When the serving certificate begins.
+    #[must_use]
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
     }
 
     /// When the serving certificate ends.
@@ -132,17 +147,22 @@ pub(crate) fn parse(
             rustls::Error::InvalidCertificate(_) => content(certificate, words::of_tls(&error)),
             other => content(key, format!("cannot be used: {}", words::of_tls(&other))),
         })?;
-    let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
     let names = match parsed.subject_alternative_name() {
         Ok(Some(extension)) => extension.value.general_names.iter().filter_map(name).collect(),
         _ => Vec::new(),
     };
     Ok(Pair {
-        not_after: UNIX_EPOCH + Duration::from_secs(seconds),
+        not_before: moment(parsed.validity().not_before),
+        not_after: moment(parsed.validity().not_after),
         names,
         authority: parsed.is_ca(),
         certified: Arc::new(certified),
     })
+}
+
+/// A time of a certificate.
+pub(crate) fn moment(at: ASN1Time) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or_default())
 }
 
 fn name(name: &GeneralName<'_>) -> Option<String> {

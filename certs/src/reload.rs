@@ -3,9 +3,12 @@
 //! Files are compared by content at every look, so that any way of replacing them is seen: written
 //! in place, renamed over, or behind a link that points elsewhere (any number of times). A look is
 //! two small reads. Whatever is wrong with the new files, the old pair stays.
+//!
+//! Instead of files, somebody can push pairs: who keeps the certificate in the cluster.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
@@ -14,10 +17,12 @@ use rustls::sign::CertifiedKey;
 
 use crate::{Error, Pair, Source};
 
-/// The newest good pair of a [`Source`].
+/// The newest good pair of a [`Source`], or the one that was pushed last.
 pub struct Reloader {
-    source: Source,
+    source: Option<Source>,
     current: ArcSwap<Pair>,
+    /// Whether a pair was pushed since the last look.
+    pushed: AtomicBool,
 }
 
 /// What a look at the files found.
@@ -42,7 +47,21 @@ impl Reloader {
     /// Where there is no usable pair to begin with.
     pub fn new(source: Source) -> Result<Self, Error> {
         let pair = source.load()?;
-        Ok(Self { source, current: ArcSwap::from_pointee(pair) })
+        Ok(Self { source: Some(source), ..Self::of(pair) })
+    }
+
+    /// Begins with this pair, and serves those that are pushed.
+    #[must_use]
+    pub fn of(pair: Pair) -> Self {
+        Self { source: None, current: ArcSwap::from_pointee(pair), pushed: AtomicBool::new(false) }
+    }
+
+    /// Serves this pair from now on. The next [look](Self::look) tells of it.
+    pub fn push(&self, pair: Pair) {
+        if pair != **self.current.load() {
+            self.current.store(Arc::new(pair));
+            self.pushed.store(true, Ordering::Release);
+        }
     }
 
     /// The pair that is served now.
@@ -51,13 +70,17 @@ impl Reloader {
         self.current.load_full()
     }
 
-    /// Looks at the files and serves what is new in them.
+    /// Looks at the files and serves what is new in them; without files, tells whether a pair was pushed.
     ///
     /// # Errors
     /// Where the files hold no usable pair, or one that has ended while the old one has not. The
     /// old pair stays.
     pub fn look(&self) -> Result<Change, Error> {
-        let new = self.source.load()?;
+        let Some(source) = &self.source else {
+            let pushed = self.pushed.swap(false, Ordering::AcqRel);
+            return Ok(if pushed { Change::Replaced } else { Change::Unchanged });
+        };
+        let new = source.load()?;
         let old = self.current.load();
         if new == **old {
             return Ok(Change::Unchanged);

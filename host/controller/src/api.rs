@@ -8,7 +8,8 @@
 //! Objects are plain JSON: what this version of opgate does not know stays in an object that it changes. Every
 //! change names the version that it is based on, so that two writers never overwrite each other.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Limited};
@@ -17,6 +18,7 @@ use kube::client::Body;
 use opgate_admission::cluster::Connection;
 use opgate_certs::words::causes;
 use opgate_text::one_line;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// Time limit of a request with its answer. A leader that stops to write stops within this time: it is less
@@ -146,6 +148,10 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Trouble>>;
 
 /// An API server. Every request ends within [`REQUEST`].
 pub trait Api: Send + Sync {
+    /// What the calendar of the API server said in its last answer. It is the one that counts for
+    /// certificates: an API server judges them.
+    fn date(&self) -> Option<SystemTime>;
+
     /// One object.
     fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value>;
 
@@ -204,6 +210,7 @@ pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
 #[derive(Clone)]
 pub struct ApiServer {
     client: Client,
+    date: Arc<Mutex<Option<SystemTime>>>,
 }
 
 impl std::fmt::Debug for ApiServer {
@@ -216,7 +223,7 @@ impl ApiServer {
     /// That of a connection, with its credentials.
     #[must_use]
     pub fn of(connection: &Connection) -> Self {
-        Self { client: connection.client() }
+        Self { client: connection.client(), date: Arc::default() }
     }
 
     async fn ask(&self, method: &str, path: String, body: Option<Value>) -> Result<Value, Trouble> {
@@ -233,6 +240,9 @@ impl ApiServer {
                 .map_err(|e| Trouble::Invalid(format!("{about}: {e}")))?;
             let answer = self.client.send(request).await.map_err(|e| lost(causes(&e)))?;
             let code = answer.status();
+            let date = answer.headers().get(http::header::DATE);
+            let date = date.and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+            *self.date.lock() = date;
             let body = Limited::new(answer.into_body(), ANSWER).collect().await;
             let body = body.map_err(|e| lost(e.to_string()))?.to_bytes();
             if !code.is_success() {
@@ -246,6 +256,10 @@ impl ApiServer {
 }
 
 impl Api for ApiServer {
+    fn date(&self) -> Option<SystemTime> {
+        *self.date.lock()
+    }
+
     fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value> {
         let path = format!("{}/{name}", kind.path(namespace));
         Box::pin(self.ask("GET", path, None))

@@ -66,8 +66,11 @@ struct Store {
     version: u64,
     objects: BTreeMap<Key, Value>,
     lines: BTreeMap<String, Line>,
+    date: Option<SystemTime>,
     forbidden: Vec<Kind>,
     writes: Vec<(String, Kind, String)>,
+    /// After so many more writes that are not about leases, this becomes of the requests of who made the last.
+    fuse: Option<(usize, Line)>,
 }
 
 /// The server. Clones are the same.
@@ -91,6 +94,11 @@ impl Fake {
     /// What becomes of a client's requests from now on.
     pub(crate) fn line(&self, client: &str, line: Line) {
         self.0.lock().lines.insert(client.to_owned(), line);
+    }
+
+    /// What its calendar says from now on.
+    pub(crate) fn date(&self, date: SystemTime) {
+        self.0.lock().date = Some(date);
     }
 
     /// Forbids a kind to all, or allows it again.
@@ -119,6 +127,16 @@ impl Fake {
         self.0.lock().objects.remove(&key(kind, namespace, name)).is_some()
     }
 
+    /// After so many more writes that are not about leases, the last writer is cut off like this.
+    pub(crate) fn fuse(&self, writes: usize, line: Line) {
+        self.0.lock().fuse = Some((writes, line));
+    }
+
+    /// Whether that has not happened yet.
+    pub(crate) fn has_fuse(&self) -> bool {
+        self.0.lock().fuse.is_some()
+    }
+
     /// Who has changed what, so far: client, kind, name.
     #[must_use]
     pub(crate) fn writes(&self) -> Vec<(String, Kind, String)> {
@@ -133,6 +151,20 @@ fn key(kind: Kind, namespace: &str, name: &str) -> Key {
 }
 
 impl Store {
+    fn written(&mut self, client: &str, kind: Kind, name: &str) {
+        self.writes.push((client.to_owned(), kind, name.to_owned()));
+        if kind == Kind::Lease {
+            return;
+        }
+        if let Some((left, line)) = &mut self.fuse {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.lines.insert(client.to_owned(), *line);
+                self.fuse = None;
+            }
+        }
+    }
+
     fn store(&mut self, kind: Kind, namespace: &str, name: &str, mut object: Value) -> Value {
         self.version += 1;
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -169,6 +201,10 @@ fn missing(name: &str) -> Trouble {
 }
 
 impl Api for FakeClient {
+    fn date(&self) -> Option<SystemTime> {
+        self.server.0.lock().date
+    }
+
     fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value> {
         self.ask(kind, |store, _| {
             store.objects.get(&key(kind, namespace, name)).cloned().ok_or_else(|| missing(name))
@@ -195,7 +231,7 @@ impl Api for FakeClient {
             if store.objects.contains_key(&key(kind, namespace, &name)) {
                 return Err(Trouble::AlreadyExists(format!("{name} already exists")));
             }
-            store.writes.push((client.to_owned(), kind, name.clone()));
+            store.written(client, kind, &name);
             Ok(store.store(kind, namespace, &name, object))
         })
     }
@@ -208,7 +244,7 @@ impl Api for FakeClient {
             if version(old) != version(&object) {
                 return Err(Trouble::Conflict(format!("{name} has been modified")));
             }
-            store.writes.push((client.to_owned(), kind, name.clone()));
+            store.written(client, kind, &name);
             Ok(store.store(kind, namespace, &name, object))
         })
     }
@@ -225,7 +261,7 @@ impl Api for FakeClient {
             if version(old.ok_or_else(|| missing(name))?) != at {
                 return Err(Trouble::Conflict(format!("{name} has been modified")));
             }
-            store.writes.push((client.to_owned(), kind, name.to_owned()));
+            store.written(client, kind, name);
             store.objects.remove(&key(kind, namespace, name));
             Ok(())
         })

@@ -10,11 +10,13 @@
 //! ```
 
 pub mod api;
+pub mod certificates;
 pub mod clock;
 #[cfg(test)]
 mod fake;
 pub mod lease;
 pub mod replicas;
+pub mod trust;
 
 /// Label of every object of an installation: `app.kubernetes.io/name=opgate`.
 pub const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "opgate");

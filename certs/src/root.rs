@@ -1,0 +1,95 @@
+//! Certificates of CAs as they stand in a bundle.
+
+use std::time::SystemTime;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::load::{Pair, moment, verify};
+
+/// Certificates that are read of a bundle.
+const MOST: usize = 64;
+
+/// A certificate of a CA, without its key.
+#[derive(Debug, Clone)]
+pub struct Root {
+    pem: String,
+    digest: String,
+    not_before: SystemTime,
+    not_after: SystemTime,
+}
+
+impl PartialEq for Root {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for Root {}
+
+impl Root {
+    /// Those of a PEM text, each once; whatever else is in it is left out.
+    #[must_use]
+    pub fn all(pem: &[u8]) -> Vec<Self> {
+        let mut roots: Vec<Self> = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(pem).take(MOST).flatten() {
+            if let Some(root) = Self::of(&certificate)
+                && !roots.contains(&root)
+            {
+                roots.push(root);
+            }
+        }
+        roots
+    }
+
+    fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        if !parsed.is_ca() {
+            return None;
+        }
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
+        let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        let line_feeds = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+        Some(Self {
+            pem: pem::encode_config(
+                &pem::Pem::new("CERTIFICATE", certificate.as_ref()),
+                line_feeds,
+            ),
+            digest: std::iter::once("sha256:".to_owned()).chain(hex).collect(),
+            not_before: moment(parsed.validity().not_before),
+            not_after: moment(parsed.validity().not_after),
+        })
+    }
+
+    /// The certificate as PEM.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// `sha256:…` of the certificate.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// When it begins.
+    #[must_use]
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// Whether it vouches for a certificate, at some time.
+    #[must_use]
+    pub fn vouches_for(&self, pair: &Pair) -> bool {
+        let at = self.not_before.max(pair.not_before());
+        verify(pair, self.pem.as_bytes(), None, at).is_ok()
+    }
+}

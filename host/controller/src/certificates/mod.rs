@@ -1,0 +1,53 @@
+//! Certificates that look after themselves.
+//!
+//! ```text
+//!                  ┌───────── Secret opgate-tls: bundle, key of the newest CA, leaf ◀── written by the leader
+//!                  ▼                                                                        ▲
+//! every replica: Stored ─▶ the leaf that it serves                                          │
+//! the leader:    Stored, what it remembers, what our webhooks trust, time ─▶ step ─▶ one Step at a time
+//!                                                                              └▶ trust: caBundle of our webhooks
+//! ```
+//!
+//! * [`stored`]: what the Secret holds, whoever wrote it.
+//! * [`step`]: the decision, without I/O.
+//! * [`keeper`]: reads, decides, writes.
+//!
+//! A CA changes in this order: its certificate goes into the bundle; into the `caBundle` of all our webhooks; time
+//! passes, so that API servers notice; only then a leaf of it is issued. The old CA stays in the bundle until it has
+//! ended, so that a replica that has not noticed yet is trusted as long as its leaf is good.
+
+mod keeper;
+mod step;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use keeper::{Keeper, Served, State};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Name of the Secret.
+pub const SECRET: &str = "opgate-tls";
+
+/// How often each replica looks at the Secret.
+pub const LOOK: Duration = Duration::from_secs(5);
+
+/// How long certificates live. They are renewed after two thirds of their life.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// A CA: short enough for its rotation to be nothing special.
+    pub authority: Duration,
+    /// A leaf.
+    pub leaf: Duration,
+    /// How long API servers may take to use a changed `caBundle`. They watch the configurations, so that it is
+    /// a second at most times.
+    pub notice: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { authority: DAY * 365, leaf: DAY * 90, notice: Duration::from_secs(30) }
+    }
+}

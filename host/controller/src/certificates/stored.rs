@@ -1,0 +1,129 @@
+//! What the Secret holds. Administrators can write anything into it: what cannot be used counts as absent.
+
+use std::time::SystemTime;
+
+use opgate_certs::{Authority, Pair, Root};
+use serde_json::{Value, json};
+
+use super::SECRET;
+use crate::api::{Kind, annotation};
+use crate::trust::{decode, encode};
+use crate::{Installation, NAME_LABEL};
+
+/// The Secret's entries.
+const BUNDLE: &str = "ca.crt";
+const AUTHORITY_KEY: &str = "ca.key";
+const CHAIN: &str = "tls.crt";
+const KEY: &str = "tls.key";
+
+/// The annotation of a Secret that cert-manager keeps.
+const CERT_MANAGER: &str = "cert-manager.io/certificate-name";
+
+/// A serving certificate with its key.
+#[derive(Clone)]
+pub(super) struct Leaf {
+    pub(super) chain: String,
+    pub(super) key: String,
+    pub(super) pair: Pair,
+}
+
+impl Leaf {
+    pub(super) fn of(chain: String, key: String) -> Option<Self> {
+        let pair = Pair::of_pem(&chain, &key).ok()?;
+        Some(Self { chain, key, pair })
+    }
+
+    pub(super) fn is_valid_at(&self, now: SystemTime) -> bool {
+        self.pair.not_before() <= now && now < self.pair.not_after()
+    }
+
+    /// The CA of a bundle that issued it.
+    pub(super) fn issuer<'r>(&self, bundle: &'r [Root]) -> Option<&'r Root> {
+        bundle.iter().find(|root| root.vouches_for(&self.pair))
+    }
+}
+
+/// The CA whose key is there: the newest.
+#[derive(Clone)]
+pub(super) struct Signer {
+    pub(super) root: Root,
+    pub(super) key: String,
+}
+
+impl Signer {
+    pub(super) fn authority(&self) -> Result<Authority, opgate_certs::Error> {
+        Authority::of_pem(self.root.pem(), &self.key)
+    }
+
+    pub(super) fn is_valid_at(&self, now: SystemTime) -> bool {
+        self.root.not_before() <= now && now < self.root.not_after()
+    }
+}
+
+/// What is in the Secret, or shall be. Its parts are as good as they can be: see [`super::step`].
+#[derive(Clone, Default)]
+pub(super) struct Stored {
+    /// The CAs that clients trust.
+    pub(super) bundle: Vec<Root>,
+    /// One of them.
+    pub(super) signer: Option<Signer>,
+    /// Of any CA.
+    pub(super) leaf: Option<Leaf>,
+}
+
+impl Stored {
+    pub(super) fn of(secret: &Value) -> Self {
+        let data = |entry: &str| decode(secret.get("data").and_then(|data| data.get(entry)));
+        let text = |entry: &str| String::from_utf8(data(entry)).unwrap_or_default();
+        let bundle = Root::all(&data(BUNDLE));
+        let key = text(AUTHORITY_KEY);
+        // The newest is the last.
+        let signer = bundle.iter().rev().find(|root| Authority::of_pem(root.pem(), &key).is_ok());
+        let signer = signer.map(|root| Signer { root: root.clone(), key });
+        Self { signer, leaf: Leaf::of(text(CHAIN), text(KEY)), bundle }
+    }
+
+    /// The bundle as PEM.
+    pub(super) fn pem(&self) -> String {
+        self.bundle.iter().map(Root::pem).collect()
+    }
+
+    /// Writes it into a Secret, and leaves what else is there.
+    pub(super) fn write(&self, secret: &mut Value) {
+        if !secret.get("data").is_some_and(Value::is_object)
+            && let Some(secret) = secret.as_object_mut()
+        {
+            secret.insert("data".to_owned(), json!({}));
+        }
+        let leaf = self.leaf.as_ref();
+        let entries = [
+            (BUNDLE, self.pem()),
+            (AUTHORITY_KEY, self.signer.as_ref().map(|s| s.key.clone()).unwrap_or_default()),
+            // A Secret of type TLS has these two, and be they empty.
+            (CHAIN, leaf.map(|leaf| leaf.chain.clone()).unwrap_or_default()),
+            (KEY, leaf.map(|leaf| leaf.key.clone()).unwrap_or_default()),
+        ];
+        if let Some(data) = secret.get_mut("data").and_then(Value::as_object_mut) {
+            data.extend(entries.map(|(entry, text)| (entry.to_owned(), encode(&text))));
+        }
+    }
+}
+
+/// A Secret without content.
+pub(super) fn new_secret(installation: &Installation) -> Value {
+    json!({
+        "apiVersion": Kind::Secret.api_version(),
+        "kind": Kind::Secret.name(),
+        "type": "kubernetes.io/tls",
+        "metadata": {
+            "name": SECRET,
+            "namespace": installation.namespace,
+            "labels": {NAME_LABEL.0: NAME_LABEL.1},
+        },
+    })
+}
+
+/// Whether somebody else keeps this Secret.
+pub(super) fn is_kept_by_cert_manager(secret: &Value) -> bool {
+    !annotation(secret, CERT_MANAGER).is_empty()
+}
