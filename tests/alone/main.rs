@@ -12,6 +12,7 @@ mod memory;
 mod pairs;
 mod races;
 mod reliability;
+mod reloads;
 mod replicas;
 mod sent;
 mod siege;

@@ -337,11 +337,11 @@ async fn the_ops_port_tells_how_it_is() {
     let (status, policies) = server.get("/policies").await;
     let policies: Value = serde_json::from_str(&policies).unwrap();
     assert_eq!(status, 200);
-    assert_eq!(policies[0]["name"], "bundle-immutability");
-    assert_eq!(policies[0]["mode"], "enforce");
-    assert!(policies[0]["digest"].as_str().unwrap().starts_with("sha256:"));
-    assert_eq!(policies[0]["lastError"], Value::Null);
-    let loaded = policies[0]["loadedAt"].as_str().unwrap();
+    assert_eq!(policies["policies"][0]["name"], "bundle-immutability");
+    assert_eq!(policies["policies"][0]["mode"], "enforce");
+    assert!(policies["policies"][0]["digest"].as_str().unwrap().starts_with("sha256:"));
+    assert_eq!(policies["policies"][0]["lastError"], Value::Null);
+    let loaded = policies["policies"][0]["loadedAt"].as_str().unwrap();
     assert!(loaded.starts_with("20") && loaded.ends_with('Z'), "{loaded}");
     let (status, metrics) = server.get("/metrics").await;
     assert_eq!(status, 200);

@@ -209,6 +209,48 @@ impl Default for Certificates {
     }
 }
 
+/// Files in a folder as a kubelet mounts a ConfigMap: each a link to `..data/NAME`, and `..data` a link to a
+/// folder that is replaced as a whole.
+pub struct ConfigMap {
+    folder: TempDir,
+    generation: usize,
+}
+
+impl ConfigMap {
+    /// With these files.
+    pub fn new(files: &[(&str, &str)]) -> Self {
+        let mut map = Self { folder: tempfile::tempdir().unwrap(), generation: 0 };
+        map.swap(files);
+        for (name, _) in files {
+            let link = map.path(name);
+            std::os::unix::fs::symlink(Path::new("..data").join(name), link).unwrap();
+        }
+        map
+    }
+
+    /// Path of a file.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Swaps in other contents, as a kubelet does.
+    pub fn swap(&mut self, files: &[(&str, &str)]) {
+        let root = self.folder.path();
+        let old = std::fs::canonicalize(root.join("..data")).ok();
+        self.generation += 1;
+        let generation = format!("..generation_{}", self.generation);
+        std::fs::create_dir(root.join(&generation)).unwrap();
+        for (name, text) in files {
+            std::fs::write(root.join(&generation).join(name), text).unwrap();
+        }
+        std::os::unix::fs::symlink(&generation, root.join("..data_tmp")).unwrap();
+        std::fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
+        if let Some(old) = old {
+            std::fs::remove_dir_all(old).unwrap();
+        }
+    }
+}
+
 /// Lines of a log.
 type Log = Arc<Mutex<Vec<Value>>>;
 
@@ -285,9 +327,11 @@ impl Server {
         command.arg(certificates.folder.path());
         command.arg("--cache-dir").arg(files.path().join("cache"));
         let patient = || self::configuration(&[builtin()]);
-        let path = files.path().join("opgate.yaml");
-        std::fs::write(&path, configuration.map_or_else(patient, str::to_owned)).unwrap();
-        command.arg("--config").arg(path);
+        if !arguments.contains(&"--config") {
+            let path = files.path().join("opgate.yaml");
+            std::fs::write(&path, configuration.map_or_else(patient, str::to_owned)).unwrap();
+            command.arg("--config").arg(path);
+        }
         if !arguments.contains(&"--sync-timeout") {
             // On a busy machine the first lists take long; what is ready is to have seen them.
             command.args(["--sync-timeout", "2m"]);

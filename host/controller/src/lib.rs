@@ -12,6 +12,7 @@
 pub mod api;
 pub mod certificates;
 pub mod clock;
+pub mod events;
 #[cfg(test)]
 mod fake;
 pub mod lease;

@@ -72,6 +72,14 @@ const RESIDENT_TABLE: usize = 4 << 10;
 #[error("the engine cannot start: {0}")]
 pub struct EngineError(String);
 
+impl EngineError {
+    /// The error for another reason.
+    #[must_use]
+    pub fn of(why: &impl fmt::Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
 /// The reason why the component of a policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {

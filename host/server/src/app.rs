@@ -5,7 +5,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::Options;
 use super::bucket::Bucket;
@@ -15,7 +15,7 @@ use super::metrics::{Counted, Metrics};
 use super::pause::Beats;
 use super::readiness;
 use super::seldom::Seldom;
-use super::serving::{Served, Serving};
+use super::serving::{Served, Serving, timestamp};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -30,8 +30,6 @@ use opgate_admission::policy::response;
 use opgate_admission::review::{self, Review, ReviewError};
 use opgate_document::Charge;
 use opgate_text::units::parse_duration;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// Time limit of a body. An API server waits at most 30 s for the whole answer.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -411,12 +409,6 @@ impl App {
 fn body_hint(body: &Body) -> usize {
     let lower = hyper::body::Body::size_hint(body).lower();
     usize::try_from(lower).unwrap_or(usize::MAX)
-}
-
-/// `2026-11-20T15:19:09Z`
-pub(super) fn timestamp(at: SystemTime) -> Option<String> {
-    let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
-    at.format(&Rfc3339).ok()
 }
 
 /// `?timeout=10s` is the time that the API server waits.

@@ -11,6 +11,9 @@
 //!
 //! The rest is for the program, for the policies' code and instances, and for the view of the
 //! cluster.
+//!
+//! While the server serves, other work, such as loading another configuration, gets what is left of the limit
+//! beside what the process has and what requests may still take ([`Room::left`]).
 
 use std::fs;
 use std::path::{Component, Path};
@@ -26,6 +29,9 @@ const FEWEST_CONNECTIONS: usize = 64;
 
 /// Maximum bytes of a connection between requests: its share of the buffers for TLS and HTTP.
 const CONNECTION: usize = 64 << 10;
+
+/// This part of the limit is nobody's.
+const RESERVE: usize = 16;
 
 /// A limit of this size or above means no limit. Control groups v1 have no other way to say so.
 const NONE: u64 = 1 << 60;
@@ -55,6 +61,20 @@ impl Room {
     #[must_use]
     pub fn of(root: &Path) -> Self {
         Self::within(limit(root))
+    }
+
+    /// Bytes that are left for other work in the process of the system whose folder `proc` is in `root`, if
+    /// requests take `requests` more; none if there is no limit. A sixteenth of the limit stays free, for what
+    /// is not counted here.
+    #[must_use]
+    pub fn left(&self, root: &Path, requests: usize) -> Option<usize> {
+        let limit = self.limit?;
+        let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+        // Pages of files can be dropped and read again.
+        let own = ["RssAnon:", "RssShmem:"].iter().filter_map(|name| kib(&status, name));
+        let own = own.fold(0_u64, u64::saturating_add);
+        let own = usize::try_from(own).unwrap_or(usize::MAX);
+        Some([own, requests, limit / RESERVE].into_iter().fold(limit, usize::saturating_sub))
     }
 
     fn within(limit: Option<usize>) -> Self {
@@ -116,8 +136,13 @@ fn read(file: &Path) -> Option<u64> {
 /// `MemTotal:       16384256 kB`
 fn machine(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib(&text, "MemTotal:")
+}
+
+/// Bytes in a line such as `RssAnon:     1024 kB`.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1 << 10)
 }
 
@@ -179,6 +204,21 @@ mod tests {
         }
         let odd = [("proc/self/cgroup", "0::/../../x\nodd\n"), ("proc/meminfo", "MemTotal: x\n")];
         assert_eq!(limit_of(&odd), None);
+    }
+
+    #[test]
+    fn what_is_left_is_beside_the_process_and_its_requests() {
+        let folder = tempfile::tempdir().unwrap();
+        let status = "Name: x\nVmRSS: 90000 kB\nRssAnon:\t   40960 kB\nRssShmem:\t 1024 kB\n";
+        fs::create_dir_all(folder.path().join("proc/self")).unwrap();
+        fs::write(folder.path().join("proc/self/status"), status).unwrap();
+        let left = |limit: usize, requests: usize| {
+            let room = Room::within(Some(limit << 20));
+            room.left(folder.path(), requests << 20).map(|left| left >> 20)
+        };
+        assert_eq!(left(128, 32), Some(128 - 41 - 32 - 8));
+        assert_eq!(left(64, 32), Some(0));
+        assert_eq!(Room::within(None).left(folder.path(), 0), None);
     }
 
     #[test]

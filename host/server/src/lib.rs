@@ -335,6 +335,19 @@ pub fn write_no_core_dumps() {
     }
 }
 
+/// From now on this thread, and those that it starts, give way to threads that serve. They still get some of
+/// the time of a busy machine, so that nobody waits for long for what they hold.
+pub fn give_way() {
+    // If the system does not allow it, the thread runs on like any other.
+    let _ = rustix::process::nice(10);
+}
+
+/// Resources that a set needs and that were never seen, one in a line, with the reason.
+#[must_use]
+pub fn unseen(set: &opgate_admission::policy::Set) -> Vec<String> {
+    readiness::unseen(set)
+}
+
 /// As in the standard library, except for `listen`.
 fn bind_socket(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;

@@ -15,9 +15,10 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
-use super::app::timestamp;
 use super::metrics::Metrics;
 use opgate_admission::policy::Set;
 use opgate_text::one_line;
@@ -116,6 +117,7 @@ impl Serving {
 
     /// Notes that the files hold what is served.
     pub fn is_current(&self) {
+        self.metrics.configuration_is_stale(false);
         let mut attempt = self.attempt.lock();
         if let Some(attempt) = &mut *attempt
             && attempt.error.take().is_some()
@@ -123,7 +125,6 @@ impl Serving {
             attempt.at = SystemTime::now();
             self.current.load().configuration.clone_into(&mut attempt.configuration);
         }
-        self.metrics.configuration_is_stale(false);
     }
 
     /// Sets that do not serve any more, and whose calls have not ended.
@@ -194,4 +195,10 @@ impl Serving {
             "retired": self.retired(),
         })
     }
+}
+
+/// `2026-11-20T15:19:09Z`
+pub(super) fn timestamp(at: SystemTime) -> Option<String> {
+    let at = OffsetDateTime::from(at).replace_nanosecond(0).ok()?;
+    at.format(&Rfc3339).ok()
 }

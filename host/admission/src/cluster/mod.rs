@@ -436,6 +436,27 @@ impl Cluster {
         self.kinds.iter().filter(counts).filter_map(|kind| kind.status().seen).max()
     }
 
+    /// Waits until everything has been listed that this view has and the other one has not, except what the
+    /// other one does not know either.
+    pub async fn seen_beside(&self, other: &Self) {
+        let is_missed = |kind: &&Arc<Kind>| {
+            let is_place = |known: &&Arc<Kind>| {
+                known.resource() == kind.resource() && known.namespace() == kind.namespace()
+            };
+            let was_missed = || other.kinds.iter().find(is_place).is_some_and(|k| !k.is_known());
+            !other.shares(kind) && !was_missed()
+        };
+        for kind in self.kinds.iter().filter(is_missed) {
+            loop {
+                let told = kind.settled().notified();
+                if kind.is_known() {
+                    break;
+                }
+                told.await;
+            }
+        }
+    }
+
     /// Waits until everything that policies read has been listed, or cannot be.
     pub async fn seen(&self) {
         if self.kinds.is_empty() {

@@ -221,8 +221,11 @@ impl Set {
         errors.or(())?;
         let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
         let mut cluster = match context.replaces {
-            Some(other) => Cluster::beside(&readings, &other.cluster),
-            None => Cluster::new(&readings, options),
+            // What comes from files is read anew, and the old set keeps its own until it is dropped.
+            Some(other) if options.source == Source::Live => {
+                Cluster::beside(&readings, &other.cluster)
+            }
+            _ => Cluster::new(&readings, options),
         };
         // Only these answer samples from files.
         if matches!(options.source, Source::Snapshot | Source::Excerpt)

@@ -37,7 +37,7 @@ use opgate_admission::policy::{
 };
 use opgate_certs::words::causes;
 use opgate_engine::apart::{self, Job};
-use opgate_engine::{Compiler, compile_job};
+use opgate_engine::{Compiler, EngineError, compile_job};
 use opgate_input::read::Reader;
 use opgate_server::Room;
 use opgate_text::units::parse_bytes;
@@ -126,7 +126,7 @@ enum Command {
 }
 
 /// Which policies, configured how.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ConfigArgs {
     /// Configuration file [default: all built-in policies with their default settings]
     #[arg(long, value_name = "FILE", env = "OPGATE_CONFIG")]
@@ -177,6 +177,22 @@ impl ConfigArgs {
             SetError::Config(error) => Failure::usage(error),
             SetError::Engine(error) => Failure::engine(error),
         })
+    }
+
+    /// The set that is to replace one that serves. Processes that compile have this many bytes of memory
+    /// together.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, or with the machine.
+    fn set_beside(
+        &self,
+        served: &Set,
+        configuration: &Configuration,
+        children: usize,
+    ) -> Result<Set, SetError> {
+        let compiler = Compiler::apart(children).map_err(|e| EngineError::of(&e))?;
+        let cache = self.cache(configuration);
+        served.load_beside(configuration, cache, compiler, &Loading::default())
     }
 
     /// The policies, all of which can be used.

@@ -1,5 +1,6 @@
 //! Views, reservations and verdicts, without policies and without a network.
 
+mod beside;
 mod decide;
 mod kind;
 mod model;

@@ -2,6 +2,8 @@
 
 mod clients;
 mod cluster;
+mod installation;
+mod reload;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -17,9 +19,11 @@ use tokio::sync::watch;
 
 use self::clients::ClientArgs;
 use self::cluster::ClusterArgs;
+use self::installation::InstallationArgs;
+use self::reload::Reload;
 use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
-use opgate_admission::cluster::{Bounds, Connection};
+use opgate_admission::cluster::Bounds;
 use opgate_admission::policy::Loading;
 use opgate_input::read::Reader;
 use opgate_server::{Options, Room, Server, Starting};
@@ -66,6 +70,11 @@ pub(super) struct Serve {
     grace: Duration,
     #[command(flatten)]
     cluster: ClusterArgs,
+    #[command(flatten)]
+    installation: InstallationArgs,
+    /// How often to look for another configuration and other files of policies; SIGHUP looks at once
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    reload: Duration,
     /// How often to check for a new certificate and a new CA bundle for clients
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     tls_reload: Duration,
@@ -93,6 +102,8 @@ impl Serve {
             drain_delay,
             grace,
             cluster: cluster_args,
+            installation,
+            reload,
             tls_reload,
             clients,
             max_connections,
@@ -145,10 +156,9 @@ impl Serve {
                 Some(source) if reads => cluster_args.connection(source).await?,
                 _ => None,
             };
-            let watch =
-                |connection: &Connection| connection.watch(set.cluster(), &options.supervisor);
-            let _watches = connection.as_ref().map(watch);
-            if let Some(connection) = connection {
+            if let Some(connection) = connection.clone() {
+                let watches = connection.watch(set.cluster(), &options.supervisor);
+                set.keep(watches);
                 if options.clients.is_none() {
                     tracing::warn!(
                         "anyone who reaches the webhook port can reserve objects that do not exist and find out which namespaces and accounts exist: use --client-ca or a NetworkPolicy"
@@ -161,10 +171,30 @@ impl Serve {
                     "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
                 );
             }
+            let supervisor = options.supervisor.clone();
             let server = Server::started(options, set, certificate, starting);
             let server = server.map_err(Failure::usage)?;
-            let stop = stop()?;
-            server.run(stop, reload_on_hangup()?).await.map_err(Failure::usage)?;
+            let (stop, hangup) = (stop()?, tell_of_hangup()?);
+            let events = installation.events(&cluster_args).await?;
+            let reload = Arc::new(Reload {
+                interval: reload.max(Duration::from_millis(10)),
+                config,
+                cluster: cluster_args,
+                source: cluster_source,
+                connection,
+                room,
+                system_root,
+                supervisor: supervisor.clone(),
+                serving: server.serving(),
+                free_for_requests: Box::new(server.free_for_requests()),
+                events,
+            });
+            let reload = reload.has_files().then(|| {
+                let hangup = hangup.clone();
+                supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
+            });
+            server.run(stop, hangup).await.map_err(Failure::usage)?;
+            drop(reload);
             Ok(Outcome::Ok)
         })
     }
@@ -182,8 +212,8 @@ fn stop() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-/// SIGHUP looks for a new certificate at once.
-fn reload_on_hangup() -> anyhow::Result<watch::Receiver<()>> {
+/// SIGHUP looks for new files at once.
+fn tell_of_hangup() -> anyhow::Result<watch::Receiver<()>> {
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
     let (told, reload) = watch::channel(());
     tokio::spawn(async move {

@@ -1,0 +1,138 @@
+//! Two views at once: one replaces the other.
+
+use super::*;
+
+/// What is kept of a resource beside what is always kept.
+fn reading(fields: &[&str]) -> Reading {
+    let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
+    let fields: Vec<_> = fields.iter().map(|field| (*field).to_owned()).collect();
+    let declaration = Declaration::new(&fields, &[], &[]).unwrap();
+    let labels = Selector::default();
+    Reading { resource, declaration, labels, namespace: None, optional: false }
+}
+
+fn live(readings: &[Reading]) -> Cluster {
+    Cluster::new(readings, Options::of(Source::Live))
+}
+
+/// A change of an object that policies with any of the views may decide about.
+fn write(cluster: &Cluster, name: &str) -> Write {
+    let kinds = (0..cluster.kinds.len()).collect();
+    let resource = Some(("g".to_owned(), "r".to_owned()));
+    let object = Some(object(name, "", name, "x"));
+    Write { kinds, resource, key: key(name), object, old: None }
+}
+
+/// What everybody asks who must not be allowed beside somebody else.
+fn all(cluster: &Cluster) -> Vec<(usize, Question)> {
+    (0..cluster.kinds.len()).map(|kind| (kind, Question::Anything)).collect()
+}
+
+fn reserve(cluster: &Cluster, name: &str, seen: &[Counters]) -> Reserved {
+    cluster.reserve(&write(cluster, name), seen, &all(cluster), None).unwrap()
+}
+
+#[test]
+fn what_both_read_in_the_same_way_is_shared() {
+    let old = live(&[reading(&["/spec", "/status"])]);
+    for (fields, shared) in [
+        (&["/spec", "/status"][..], true),
+        (&["/status", "/spec"], true),
+        (&["/spec"], false),
+        (&["/spec", "/status", "/data"], false),
+    ] {
+        let new = Cluster::beside(&[reading(fields)], &old);
+        assert_eq!(new.shares(&old.kinds[0]), shared, "{fields:?}");
+    }
+    let elsewhere = Reading { namespace: Some("ns".into()), ..reading(&["/spec", "/status"]) };
+    let labels =
+        opgate_cluster::selector(Document::parse(r#"{"matchLabels":{"a":"b"}}"#).unwrap().root());
+    let labelled = Reading { labels: labels.unwrap(), ..reading(&["/spec", "/status"]) };
+    let optional = Reading { optional: true, ..reading(&["/spec", "/status"]) };
+    for other in [elsewhere, labelled, optional] {
+        assert!(!Cluster::beside(&[other], &old).shares(&old.kinds[0]));
+    }
+}
+
+/// Of two requests that are judged at the same time, one by each view, the second one must be judged again,
+/// whichever it is and whatever the views keep.
+#[tokio::test]
+async fn two_views_never_allow_two_requests_that_do_not_know_each_other() {
+    for fields in [&["/spec"][..], &["/spec", "/data"], &["/data"]] {
+        for old_first in [true, false] {
+            let old = live(&[reading(&["/spec"])]);
+            let new = Cluster::beside(&[reading(fields)], &old);
+            let (first, second) = if old_first { (&old, &new) } else { (&new, &old) };
+            let (seen_first, seen_second) = (first.counters(), second.counters());
+            assert_eq!(reserve(first, "a", &seen_first), Reserved::Made);
+            assert_eq!(reserve(second, "b", &seen_second), Reserved::Outdated, "{fields:?}");
+            // Judged again, it sees the other one.
+            let found = second.kinds[0].get(&key("a"), None, World::Applied(0));
+            let why = format!("{fields:?} {old_first}");
+            list(&second.kinds[0], "1", &[]);
+            assert!(found.is_err() || found.unwrap().touches, "{why}");
+            let found = second.kinds[0].get(&key("a"), None, World::Together).unwrap();
+            assert!(found.touches && found.object.is_some(), "{why}");
+            assert_eq!(reserve(second, "b", &second.counters()), Reserved::Made);
+        }
+    }
+}
+
+/// A view that is gone gets nothing, and the other one is alone again.
+#[tokio::test]
+async fn who_is_gone_is_reserved_for_no_more() {
+    let old = live(&[reading(&["/spec"])]);
+    let kind = Arc::downgrade(&old.kinds[0]);
+    let new = Cluster::beside(&[reading(&["/data"])], &old);
+    assert!(!old.seat.is_alone());
+    drop(old);
+    assert!(new.seat.is_alone() && kind.upgrade().is_none());
+    assert_eq!(reserve(&new, "a", &new.counters()), Reserved::Made);
+    // Three generations at a time.
+    let next = Cluster::beside(&[reading(&["/spec"])], &new);
+    let last = Cluster::beside(&[reading(&["/spec", "/data"])], &next);
+    assert_eq!(reserve(&last, "b", &last.counters()), Reserved::Made);
+    for cluster in [&new, &next, &last] {
+        assert_eq!(cluster.kinds[0].pending(&key("b")).0, 1);
+    }
+}
+
+/// What is known of a shared kind stays: no list, no gap.
+#[tokio::test]
+async fn a_reservation_stays_over_the_change() {
+    let old = live(&[reading(&["/spec"])]);
+    list(&old.kinds[0], "1", &[object("there", "1", "t", "x")]);
+    assert_eq!(reserve(&old, "a", &old.counters()), Reserved::Made);
+    let more = Reading {
+        resource: Resource { group: "g".into(), version: "v1".into(), resource: "more".into() },
+        ..reading(&["/spec"])
+    };
+    let new = Cluster::beside(&[more, reading(&["/spec"])], &old);
+    drop(old);
+    let kind = &new.kinds[1];
+    assert!(kind.get(&key("there"), None, World::Stored).unwrap().object.is_some());
+    assert!(kind.get(&key("a"), None, World::Stored).unwrap().touches);
+    // The list that shows it settles it, in the new view as in the old one.
+    list(kind, "2", &[object("there", "1", "t", "x"), object("a", "2", "a", "x")]);
+    assert!(!kind.get(&key("a"), None, World::Stored).unwrap().touches);
+}
+
+/// The new view is known as soon as the kinds are that only it has, except what the old one does not know
+/// either.
+#[tokio::test]
+async fn only_what_is_new_is_waited_for() {
+    use futures_util::FutureExt as _;
+    let of = |resource: &str, fields: &[&str]| Reading {
+        resource: Resource { group: "g".into(), version: "v1".into(), resource: resource.into() },
+        ..reading(fields)
+    };
+    let old = live(&[of("shared", &["/spec"]), of("missing", &["/spec"])]);
+    let new = Cluster::beside(
+        &[of("shared", &["/spec"]), of("missing", &["/data"]), of("new", &["/spec"])],
+        &old,
+    );
+    assert!(new.seen_beside(&old).now_or_never().is_none());
+    list(&new.kinds[2], "1", &[]);
+    assert!(new.seen_beside(&old).now_or_never().is_some());
+    assert!(!new.is_seen());
+}

@@ -1,0 +1,238 @@
+//! Events about this server, for people who look at the cluster and not at its log.
+//!
+//! An event is a courtesy: it is never waited for, and a failure to write one is one line of the log. The same
+//! trouble is told once, until something else was told of the same reason; and no more than [`A_MINUTE`] events
+//! a minute, so that a server in trouble is no burden for the API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
+
+use crate::api::{Api, Kind};
+use crate::{Installation, NAME_LABEL};
+use opgate_text::one_line;
+
+/// Maximum number of events in a minute. What is beyond is in the log alone.
+const A_MINUTE: usize = 6;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// An API server accepts a note of 1,024 bytes.
+const NOTE: usize = 1_000;
+
+/// Whether something is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// It is not.
+    Normal,
+    /// It is.
+    Warning,
+}
+
+impl Severity {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Writes the events of one server.
+pub struct Events {
+    api: Arc<dyn Api>,
+    installation: Installation,
+    /// UID of the pod, if it is known.
+    uid: Option<String>,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").field("installation", &self.installation).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Reason and note of the last one.
+    last: Option<(&'static str, String)>,
+    /// When the last events were written.
+    written: Vec<Instant>,
+    /// Whether the last one could not be written, which is told once.
+    fails: bool,
+}
+
+impl Events {
+    /// Events about the pod of this server, which has this UID.
+    #[must_use]
+    pub fn new(api: Arc<dyn Api>, installation: Installation, uid: Option<String>) -> Self {
+        Self { api, installation, uid, state: Mutex::default() }
+    }
+
+    /// Writes an event, unless the last one with this reason said the same. `reason` is one word in capitals
+    /// (`ConfigurationKept`), `action` what the server did (`Reload`).
+    pub async fn tell(
+        &self,
+        severity: Severity,
+        reason: &'static str,
+        action: &'static str,
+        note: &str,
+    ) {
+        let note = one_line(note, NOTE);
+        if !self.state.lock().admits(reason, &note, Instant::now()) {
+            return;
+        }
+        let Installation { namespace, replica, .. } = &self.installation;
+        let event = self.event(severity, reason, action, &note);
+        let written = self.api.create(Kind::Event, namespace, event).await;
+        let failed = std::mem::replace(&mut self.state.lock().fails, written.is_err());
+        if let Err(error) = written
+            && !failed
+        {
+            tracing::warn!(replica, reason, %error, "an event cannot be written");
+        }
+    }
+
+    fn event(
+        &self,
+        severity: Severity,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) -> serde_json::Value {
+        let Installation { namespace, replica, .. } = &self.installation;
+        let now = OffsetDateTime::now_utc();
+        let unique = now.unix_timestamp_nanos();
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": replica,
+        });
+        if let (Some(pod), Some(uid)) = (pod.as_object_mut(), &self.uid) {
+            pod.insert("uid".to_owned(), json!(uid));
+        }
+        json!({
+            "apiVersion": Kind::Event.api_version(),
+            "kind": Kind::Event.name(),
+            "metadata": {
+                // A name has at most 253 characters; that of a pod can have as many.
+                "name": format!("{}.{unique:x}", one_line(replica, 220)),
+                "namespace": namespace,
+                "labels": {NAME_LABEL.0: NAME_LABEL.1},
+            },
+            "eventTime": micro_time(now),
+            "reportingController": "opgate.dev/opgate",
+            // At most 128 characters.
+            "reportingInstance": one_line(replica, 128),
+            "type": severity.as_str(),
+            "reason": reason,
+            "action": action,
+            "regarding": pod,
+            "note": note,
+        })
+    }
+}
+
+impl State {
+    /// Whether an event is news, and there is room for it in this minute. Then it counts as written.
+    fn admits(&mut self, reason: &'static str, note: &str, now: Instant) -> bool {
+        let is_last = |(of, last): &(&'static str, String)| *of == reason && last == note;
+        if self.last.as_ref().is_some_and(is_last) {
+            return false;
+        }
+        self.written.retain(|at| now.saturating_duration_since(*at) < MINUTE);
+        if self.written.len() >= A_MINUTE {
+            return false;
+        }
+        self.written.push(now);
+        // Trouble that comes back after something else is news.
+        self.last = Some((reason, note.to_owned()));
+        true
+    }
+}
+
+/// `2026-11-20T15:19:09.000000Z`: exactly six digits.
+fn micro_time(at: OffsetDateTime) -> String {
+    let seconds = at.replace_nanosecond(0).unwrap_or(at);
+    let text = seconds.format(&Rfc3339).unwrap_or_default();
+    format!("{}.{:06}Z", text.trim_end_matches('Z'), at.microsecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::text;
+    use crate::fake::{Fake, now};
+
+    fn events(server: &Fake) -> Events {
+        let installation = Installation {
+            namespace: "opgate-system".into(),
+            service: "opgate".into(),
+            replica: "opgate-7d9f".into(),
+        };
+        Events::new(Arc::new(server.client("a")), installation, Some("u1".into()))
+    }
+
+    fn written(server: &Fake) -> usize {
+        server.writes().len()
+    }
+
+    #[test]
+    fn the_same_is_told_once_until_something_else_was() {
+        let server = Fake::default();
+        let events = events(&server);
+        let kept = |note: &str| {
+            now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", note));
+        };
+        kept("line 3 is wrong");
+        kept("line 3 is wrong");
+        assert_eq!(written(&server), 1);
+        kept("line 4 is wrong");
+        assert_eq!(written(&server), 2);
+        now(events.tell(Severity::Normal, "ConfigurationReplaced", "Reload", "sha256:1"));
+        kept("line 4 is wrong");
+        assert_eq!(written(&server), 4);
+        let (_, kind, name) = server.writes().remove(0);
+        let event = server.stored(kind, "opgate-system", &name).unwrap();
+        assert_eq!(text(&event, "/regarding/name"), "opgate-7d9f");
+        assert_eq!(text(&event, "/regarding/uid"), "u1");
+        assert_eq!(text(&event, "/type"), "Warning");
+        let at = text(&event, "/eventTime");
+        assert_eq!(
+            (at.len(), at.ends_with('Z')),
+            ("2026-11-20T15:19:09.000000Z".len(), true),
+            "{at}"
+        );
+    }
+
+    #[test]
+    fn trouble_is_no_burden_for_the_api_server() {
+        let server = Fake::default();
+        let events = events(&server);
+        for number in 0..100 {
+            let note = format!("line {number}");
+            now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", &note));
+        }
+        assert_eq!(written(&server), A_MINUTE);
+        let mut state = State::default();
+        let start = Instant::now();
+        let admitted = (0..600).filter(|second| {
+            let note = second.to_string();
+            state.admits("ConfigurationKept", &note, start + Duration::from_secs(*second))
+        });
+        assert_eq!(admitted.count(), 10 * A_MINUTE);
+    }
+
+    #[test]
+    fn what_cannot_be_written_matters_to_nobody() {
+        let server = Fake::default();
+        server.forbid(Kind::Event, true);
+        let events = events(&server);
+        now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", "x"));
+        now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", "y"));
+        assert_eq!(written(&server), 0);
+    }
+}

@@ -1,0 +1,323 @@
+//! Looks at the configuration and the files of its policies, and replaces what serves.
+//!
+//! ```text
+//! every --reload, SIGHUP ─▶ look: digest of all contents ─ as served ─▶ nothing
+//!                             │ another one, twice in a row
+//!                             ▼
+//!                aside, in a thread that gives way: parse, compile, check ─▶ Set
+//!                             │
+//!                             ▼
+//!                wait: what was allowed before is stored ─▶ list what only the new set reads ─▶ replace
+//!                             │
+//!                what goes wrong on the way: the last good set serves on, and says why
+//! ```
+//!
+//! Contents are compared, not times: a kubelet swaps a link, an editor renames, `cp` writes in place. What a
+//! look finds must be found again a moment later, so that a half-written file is not taken for the whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{oneshot, watch};
+
+use super::super::{ConfigArgs, input};
+use super::cluster::{ClusterArgs, ClusterSource};
+use crate::builtin::BUILTINS;
+use opgate_admission::cluster::{Connection, Source};
+use opgate_admission::policy::{Configuration, Set, SetError};
+use opgate_controller::events::{Events, Severity};
+use opgate_input::read::Reader;
+use opgate_server::{Room, Serving, give_way, unseen};
+use opgate_supervise::Supervisor;
+use opgate_text::units::bytes;
+
+/// Time between the two looks that must find the same.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What failed for a reason outside of the files is tried again after this time, doubled from the first to the
+/// last.
+const FIRST_RETRY: Duration = Duration::from_secs(10);
+const LAST_RETRY: Duration = Duration::from_secs(300);
+
+/// Time for the first lists where the server itself does not wait for them (`--sync-timeout 0s`).
+const SYNC: Duration = Duration::from_secs(10);
+
+/// How often memory and files are looked at while the new set waits.
+const STEP: Duration = Duration::from_millis(250);
+
+/// A reload begins only if so much memory is left, and ends when half of it is.
+const LEAST: usize = 8 << 20;
+
+/// What replaces the configuration while the server serves.
+pub(super) struct Reload {
+    /// How often to look.
+    pub(super) interval: Duration,
+    pub(super) config: ConfigArgs,
+    pub(super) cluster: ClusterArgs,
+    /// Where objects of the cluster come from; none if from files.
+    pub(super) source: Option<ClusterSource>,
+    pub(super) connection: Option<Connection>,
+    pub(super) room: Room,
+    pub(super) system_root: PathBuf,
+    pub(super) supervisor: Supervisor,
+    pub(super) serving: Arc<Serving>,
+    /// Bytes that requests may still take.
+    pub(super) free_for_requests: Box<dyn Fn() -> usize + Send + Sync>,
+    pub(super) events: Option<Arc<Events>>,
+}
+
+/// What the files hold.
+struct Look {
+    /// The same for the same contents: the digest of the configuration, or the error.
+    id: String,
+    configuration: Result<Configuration, String>,
+}
+
+/// Why the last good set serves on.
+enum Trouble {
+    /// It lies in the files: the next attempt is with other ones.
+    Files(String),
+    /// It can be otherwise later.
+    Later(String),
+    /// The files have changed meanwhile.
+    Changed,
+}
+
+/// The last attempt that failed.
+struct Failed {
+    id: String,
+    why: String,
+    /// None to wait for other files.
+    retry: Option<(Instant, Duration)>,
+}
+
+impl Reload {
+    /// Whether there are files to look at.
+    pub(super) fn has_files(&self) -> bool {
+        self.config.config.is_some()
+    }
+
+    /// Looks when the interval is over or `told` says so, while it is polled.
+    pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
+        let (mut candidate, mut failed) = (None::<String>, None::<Failed>);
+        let mut is_told = false;
+        loop {
+            let wait = if candidate.is_some() { SETTLE.min(self.interval) } else { self.interval };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                changed = told.changed() => {
+                    if changed.is_err() {
+                        // Nobody can tell any more.
+                        tokio::time::sleep(wait).await;
+                    }
+                    is_told = true;
+                }
+            }
+            let Some(look) = self.look().await else { continue };
+            if look.id == self.serving.current().configuration {
+                (candidate, is_told) = (None, false);
+                if failed.take().is_some() {
+                    self.serving.is_current();
+                    tracing::info!("the files hold the configuration that serves again");
+                    self.tell(Severity::Normal, "ConfigurationCurrent", &look.id);
+                }
+                continue;
+            }
+            let is_due = |failed: &Failed| {
+                is_told || failed.retry.is_some_and(|(at, _)| Instant::now() >= at)
+            };
+            if failed.as_ref().is_some_and(|failed| failed.id == look.id && !is_due(failed)) {
+                candidate = None;
+                continue;
+            }
+            if candidate.as_ref() != Some(&look.id) {
+                candidate = Some(look.id);
+                continue;
+            }
+            (candidate, is_told) = (None, false);
+            failed = self.attempt(look, failed).await;
+        }
+    }
+
+    /// Tries to serve what the files hold. Returns what failed.
+    async fn attempt(&self, look: Look, before: Option<Failed>) -> Option<Failed> {
+        let started = Instant::now();
+        let Look { id, configuration } = look;
+        let digest = if configuration.is_ok() { id.as_str() } else { "" };
+        let done = match configuration {
+            Ok(configuration) => self.replace(&id, configuration).await,
+            Err(why) => Err(Trouble::Files(why)),
+        };
+        let (why, is_later) = match done {
+            Ok(policies) => {
+                let took = started.elapsed();
+                tracing::info!(configuration = id, policies, ?took, "configuration replaced");
+                self.tell(Severity::Normal, "ConfigurationReplaced", &id);
+                return None;
+            }
+            // The next looks find what is there now.
+            Err(Trouble::Changed) => return before,
+            Err(Trouble::Files(why)) => (why, false),
+            Err(Trouble::Later(why)) => (why, true),
+        };
+        self.serving.failed(digest, &why);
+        // The same trouble is told once.
+        let before = before.filter(|failed| failed.id == id);
+        if before.as_ref().is_none_or(|failed| failed.why != why) {
+            tracing::error!(error = why, "the last good configuration is kept");
+            self.tell(Severity::Warning, "ConfigurationKept", &why);
+        }
+        let wait = before
+            .and_then(|failed| failed.retry)
+            .map_or(FIRST_RETRY, |(_, wait)| wait.saturating_mul(2).min(LAST_RETRY));
+        let retry = is_later.then(|| (Instant::now() + wait, wait));
+        Some(Failed { id, why, retry })
+    }
+
+    /// Loads a set, makes it ready and serves it; gives the number of its policies.
+    async fn replace(&self, id: &str, configuration: Configuration) -> Result<usize, Trouble> {
+        let served = self.serving.current();
+        let left = self.left(LEAST)?;
+        let children = self.room.children.min(left.saturating_sub(LEAST / 2));
+        let (config, old) = (self.config.clone(), served.set.clone());
+        let context = self.cluster.context.clone();
+        let loaded = aside(move || {
+            let set = config.set_beside(&old, &configuration, children)?;
+            if set.cluster().options().source == Source::Snapshot {
+                let filled = input::fill(set.cluster(), &context, &Reader::default());
+                return Ok((set, filled.map_err(|error| format!("--context: {error}"))));
+            }
+            Ok((set, Ok(())))
+        });
+        let (mut set, filled) = match loaded.await {
+            None => return Err(Trouble::Later("the thread that loads it failed".to_owned())),
+            Some(Err(SetError::Config(error))) => return Err(Trouble::Files(error.to_string())),
+            Some(Err(SetError::Engine(error))) => return Err(Trouble::Later(error.to_string())),
+            Some(Ok(loaded)) => loaded,
+        };
+        filled.map_err(Trouble::Later)?;
+        if set.digest() != id {
+            return Err(Trouble::Changed);
+        }
+        let broken = set.newly_broken(&served.set);
+        let broken: Vec<_> = broken.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
+        if !broken.is_empty() {
+            return Err(Trouble::Later(broken.join("; ")));
+        }
+        self.left(LEAST / 2)?;
+        self.connect(&mut set, id, &served.set).await?;
+        let policies = set.policies().len();
+        self.serving.replace(set);
+        Ok(policies)
+    }
+
+    /// Lets a set see the cluster: what it shares with the old one, and what only it reads.
+    async fn connect(&self, set: &mut Set, id: &str, old: &Set) -> Result<(), Trouble> {
+        let reads = !set.cluster().kinds().is_empty();
+        let connection = match (&self.connection, self.source) {
+            (Some(connection), _) => Some(connection.clone()),
+            (None, Some(source)) if reads => {
+                let connection = self.cluster.connection(source).await;
+                connection.map_err(|failure| Trouble::Later(failure.error.to_string()))?
+            }
+            _ => None,
+        };
+        let Some(connection) = connection else { return Ok(()) };
+        if set.reads_anew(old) {
+            // From here on what is allowed is reserved for this set, too. What was allowed before is stored
+            // when this time is over, or never: then a list has it.
+            let time = set.cluster().options().reservation;
+            self.wait(id, time, std::future::pending()).await?;
+        }
+        set.keep(connection.watch_beside(set.cluster(), &self.supervisor, old.watches()));
+        let most = Some(self.cluster.sync_timeout).filter(|time| !time.is_zero()).unwrap_or(SYNC);
+        if !self.wait(id, most, set.cluster().seen_beside(old.cluster())).await? {
+            let lines = unseen(set);
+            let why = if lines.is_empty() { "no list yet".to_owned() } else { lines.join("; ") };
+            let why = format!("what it reads could not be listed within {most:?}: {why}");
+            return Err(Trouble::Later(why));
+        }
+        set.read_directly(connection, self.cluster.consistent_reads);
+        Ok(())
+    }
+
+    /// Waits for something, but not longer than this. Says whether it has come. Ends early if the files change,
+    /// or if memory runs short.
+    async fn wait(
+        &self,
+        id: &str,
+        most: Duration,
+        something: impl Future<Output = ()>,
+    ) -> Result<bool, Trouble> {
+        let end = tokio::time::Instant::now() + most;
+        let mut something = std::pin::pin!(something);
+        let mut looked = Instant::now();
+        loop {
+            let step = end.min(tokio::time::Instant::now() + STEP);
+            if tokio::time::timeout_at(step, something.as_mut()).await.is_ok() {
+                return Ok(true);
+            }
+            if tokio::time::Instant::now() >= end {
+                return Ok(false);
+            }
+            self.left(LEAST / 2)?;
+            if looked.elapsed() >= self.interval.max(SETTLE) {
+                looked = Instant::now();
+                if self.look().await.is_some_and(|look| look.id != id) {
+                    return Err(Trouble::Changed);
+                }
+            }
+        }
+    }
+
+    /// Bytes of memory that are left for a reload.
+    fn left(&self, least: usize) -> Result<usize, Trouble> {
+        let Some(left) = self.room.left(&self.system_root, (self.free_for_requests)()) else {
+            return Ok(usize::MAX);
+        };
+        if left < least {
+            let limit = bytes(self.room.limit.unwrap_or_default());
+            return Err(Trouble::Later(format!(
+                "not enough memory to load another configuration beside the one that serves: {} of {limit} are left, and {} are needed; raise the memory limit, lower --max-body-memory, or restart the server",
+                bytes(left),
+                bytes(least)
+            )));
+        }
+        Ok(left)
+    }
+
+    /// Reads the files.
+    async fn look(&self) -> Option<Look> {
+        let path = self.config.config.clone()?;
+        aside(move || look_at(&path)).await
+    }
+
+    fn tell(&self, severity: Severity, reason: &'static str, note: &str) {
+        if let Some(events) = self.events.clone() {
+            let note = note.to_owned();
+            tokio::spawn(async move { events.tell(severity, reason, "Reload", &note).await });
+        }
+    }
+}
+
+fn look_at(path: &Path) -> Look {
+    match Configuration::read(path, BUILTINS) {
+        Ok(configuration) => Look { id: configuration.digest(), configuration: Ok(configuration) },
+        Err(error) => Look { id: format!("error: {error}"), configuration: Err(error.to_string()) },
+    }
+}
+
+/// Runs work in a thread of its own, which gives way to those that serve; none if that is not possible.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (tell, told) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("opgate-reload".to_owned()).spawn(move || {
+        give_way();
+        // Nobody waits any more when the server stops.
+        let _ = tell.send(work());
+    });
+    if let Err(error) = thread {
+        tracing::warn!(%error, "no thread to load a configuration");
+    }
+    told.await.ok()
+}

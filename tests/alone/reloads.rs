@@ -1,0 +1,140 @@
+//! Memory and time of reloads.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::{ConfigMap, Server, configuration, hostile, recorded, until};
+
+use crate::cgroup::Cgroup;
+use crate::{BINARY, turn};
+
+const MIB: usize = 1 << 20;
+
+/// Every built-in policy, with all the time that an unoptimised build on a busy machine may need.
+async fn builtins() -> Vec<Value> {
+    let files = ConfigMap::new(&[(
+        "opgate.yaml",
+        "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n",
+    )]);
+    let config = files.path("opgate.yaml");
+    let arguments = ["--config", config.to_str().unwrap(), "--cluster", "none"];
+    let server = Server::start(BINARY, None, &arguments);
+    let told = told(&server).await;
+    let policies = told["policies"].as_array().unwrap().iter();
+    policies.map(|policy| json!({"name": policy["name"], "limits": {"time": "20s"}})).collect()
+}
+
+async fn told(server: &Server) -> Value {
+    serde_json::from_str(&server.get("/policies").await.1).unwrap()
+}
+
+/// The times at which the last attempt ended and what serves was loaded, and the error.
+async fn state(server: &Server) -> (String, Option<String>) {
+    let told = told(server).await;
+    let digest = told["configuration"]["digest"].to_string();
+    let error = told["configuration"]["lastAttempt"]["error"].as_str().map(str::to_owned);
+    (digest, error)
+}
+
+/// The system ends a server that passes its limit. New components are compiled meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_in_a_group_of_128_mib_reloads() {
+    let _turn = turn().await;
+    let builtins = builtins().await;
+    let Some(group) = Cgroup::make(128 << 20) else { return };
+    let with = |others: &[Value], mode: &str| {
+        let mut all = builtins.clone();
+        for policy in &mut all {
+            policy["mode"] = mode.into();
+        }
+        all.extend_from_slice(others);
+        configuration(&all)
+    };
+    let file = |name: &str| json!({"name": name, "module": hostile(name), "mode": "audit"});
+    let configurations = [
+        with(&[], "enforce"),
+        with(&[file("misbehaves")], "warn"),
+        with(&[file("misbehaves"), file("advises")], "enforce"),
+        with(&[file("floods")], "enforce"),
+        with(&[], "warn"),
+    ];
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configurations[0])]);
+    let config = files.path("opgate.yaml");
+    let arguments = ["--config", config.to_str().unwrap(), "--reload", "20ms", "--cluster", "none"];
+    let server = Server::start_after(&group.enter(), BINARY, None, &arguments);
+    if !group.has(server.id()) {
+        return println!("skipped: the control group takes no process");
+    }
+    let first = server.memory("RssAnon") / MIB;
+    let (mut replaced, mut kept, mut times) = (0, Vec::new(), Vec::<Duration>::new());
+    let mut client = server.connect().await;
+    for number in 1..=20 {
+        let before = state(&server).await;
+        let began = Instant::now();
+        files.swap(&[("opgate.yaml", &configurations[number % configurations.len()])]);
+        until("an end of the attempt", async || {
+            let answer = client.review(recorded("006")).await.unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            state(&server).await != before
+        })
+        .await;
+        match state(&server).await {
+            (_, None) => {
+                replaced += 1;
+                times.push(began.elapsed());
+            }
+            (_, Some(error)) => kept.push(error),
+        }
+    }
+    until("the end of old sets", async || told(&server).await["configuration"]["retired"] == 0)
+        .await;
+    times.sort_unstable();
+    println!(
+        "{replaced} reloads, {} kept; {first} MiB at first, {} MiB after, {} MiB at the most in the group; median {:?}, most {:?}",
+        kept.len(),
+        server.memory("RssAnon") / MIB,
+        group.peak() >> 20,
+        times.get(times.len() / 2),
+        times.last(),
+    );
+    assert!(kept.iter().all(|error| error.contains("memory")), "{kept:?}");
+    // Those with built-in policies alone fit in any case.
+    assert!(replaced >= 8, "{replaced}: {kept:?}");
+    assert_eq!(server.get("/livez").await.0, 200);
+}
+
+/// Where there is no room, the last good configuration stays, and the reason is the memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_memory_for_it_the_last_good_configuration_stays() {
+    let _turn = turn().await;
+    let builtins = builtins().await;
+    let root = tempfile::tempdir().unwrap();
+    let status = "RssAnon:\t   100000 kB\nRssShmem:\t 0 kB\n";
+    for (name, content) in [
+        ("proc/self/cgroup", "0::/kubepods/pod1\n"),
+        ("proc/self/status", status),
+        ("sys/fs/cgroup/kubepods/pod1/memory.max", "134217728\n"),
+    ] {
+        let path = root.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&builtins[..1]))]);
+    let (config, root_path) = (files.path("opgate.yaml"), root.path().to_str().unwrap());
+    let config = config.to_str().unwrap();
+    let arguments = ["--config", config, "--reload", "20ms", "--system-root", root_path];
+    let server = Server::start(BINARY, None, &arguments);
+    let before = state(&server).await;
+    files.swap(&[("opgate.yaml", &configuration(&builtins))]);
+    until("the refusal", async || state(&server).await != before).await;
+    let (digest, error) = state(&server).await;
+    assert_eq!(digest, before.0);
+    let error = error.unwrap();
+    assert!(error.starts_with("not enough memory to load another configuration"), "{error}");
+    assert!(error.contains("of 128Mi are left"), "{error}");
+    // It is tried again, and at once if somebody says so.
+    let status = status.replace("100000", "10000");
+    std::fs::write(root.path().join("proc/self/status"), status).unwrap();
+    server.signal(rustix::process::Signal::HUP);
+    until("the change", async || state(&server).await.0 != before.0).await;
+}

@@ -1,0 +1,399 @@
+//! The configuration changes while the server serves: through the real binary, with files that are swapped as a
+//! kubelet does it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::fake::FakeCluster;
+use testkit::reviews::{GOOSE, GROUPS, Given, OLM, cluster, create, group, policies};
+use testkit::{
+    ConfigMap, Server, builtin, configuration, create_bundle, good_spec, hostile, misbehaves, until,
+};
+
+use crate::BINARY;
+
+const JSON: &str = "application/json";
+
+/// The built-in policy in this mode.
+fn in_mode(mode: &str) -> Value {
+    let mut policy = builtin();
+    policy["mode"] = mode.into();
+    policy
+}
+
+/// A server with the file `opgate.yaml` of these, which looks at it all the time.
+fn serve(files: &ConfigMap, arguments: &[&str]) -> Server {
+    let config = files.path("opgate.yaml");
+    let mut all = vec!["--config", config.to_str().unwrap()];
+    if !arguments.contains(&"--reload") {
+        all.extend(["--reload", "20ms"]);
+    }
+    all.extend(arguments);
+    Server::start(BINARY, None, &all)
+}
+
+fn reading(files: &ConfigMap, cluster: &FakeCluster, arguments: &[&str]) -> Server {
+    let kubeconfig = cluster.kubeconfig();
+    let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
+    all.extend(arguments);
+    serve(files, &all)
+}
+
+/// What `/policies` says.
+async fn told(server: &Server) -> Value {
+    serde_json::from_str(&server.get("/policies").await.1).unwrap()
+}
+
+async fn served(server: &Server) -> String {
+    told(server).await["configuration"]["digest"].as_str().unwrap().to_owned()
+}
+
+/// The error of the last attempt.
+async fn trouble(server: &Server) -> Option<String> {
+    let told = told(server).await;
+    told["configuration"]["lastAttempt"]["error"].as_str().map(str::to_owned)
+}
+
+async fn changed(server: &Server, before: &str) {
+    until("another configuration", async || served(server).await != before).await;
+}
+
+async fn ready(server: &Server) {
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_map_that_is_swapped_serves() {
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
+    let server = serve(&files, &[]);
+    let mut client = server.connect().await;
+    let before = served(&server).await;
+    let answer = client.review(testkit::recorded("007")).await.unwrap();
+    assert_eq!(answer.message(), "bundle.spec is immutable");
+    assert_eq!(told(&server).await["configuration"]["lastAttempt"], Value::Null);
+
+    files.swap(&[("opgate.yaml", &configuration(&[in_mode("warn")]))]);
+    changed(&server, &before).await;
+    let answer = client.review(testkit::recorded("007")).await.unwrap();
+    assert_eq!(answer.message(), "allowed");
+    assert!(answer.body.contains("bundle.spec is immutable"), "{}", answer.body);
+    let after = served(&server).await;
+    let told = told(&server).await;
+    assert_eq!(told["policies"][0]["mode"], "warn");
+    assert_eq!(told["configuration"]["lastAttempt"]["error"], Value::Null);
+    let (code, text) = server.get("/readyz?verbose").await;
+    assert_eq!(code, 200);
+    assert!(text.contains(&format!("[+]configuration {after} since 20")), "{text}");
+    // Counters go on, and there is one configuration.
+    let calls = "opgate_evaluation_duration_seconds_count{policy=\"bundle-immutability\"}";
+    until("the metric", async || server.metric(calls).await == Some(2.0)).await;
+    let info = |digest: &str| format!("opgate_configuration_info{{digest=\"{digest}\"}}");
+    until("the metric", async || server.metric(&info(&after)).await == Some(1.0)).await;
+    assert_eq!(server.metric(&info(&before)).await, None);
+    let replaced = "opgate_configuration_reloads_total{result=\"replaced\"}";
+    assert_eq!(server.metric(replaced).await, Some(1.0));
+    // The old contents are the old configuration.
+    files.swap(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
+    changed(&server, &after).await;
+    assert_eq!(served(&server).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_broken_keeps_the_last_good_one() {
+    let good = configuration(&[in_mode("enforce")]);
+    let mut rule = builtin();
+    rule["rules"] = json!({"RPK-99": "warn"});
+    let mut setting = builtin();
+    setting["settings"] = json!({"nonsense": 1});
+    let with = |policy: Value| configuration(&[in_mode("enforce"), policy]);
+    let mut files = ConfigMap::new(&[("opgate.yaml", &good), ("bad.wasm", "none")]);
+    let module = |path: &Path| with(json!({"name": "other", "module": path}));
+    let cases = [
+        ("policies: [", "opgate.yaml:1:"),
+        (&good[..good.len() / 2], "opgate.yaml:1:"),
+        (&*configuration(&[rule]), "has no rule \"RPK-99\""),
+        (&*configuration(&[setting]), "nonsense"),
+        (&*with(json!({"name": "bundle-immutability"})), "is already there"),
+        (&*module(&files.path("bad.wasm")), "policy other: "),
+        (&*module(&files.path("missing.wasm")), "policy other: "),
+        (&*module(&hostile("loops-in-describe")), "policy other: describe: used more than 100ms"),
+        (&*module(&hostile("imports-wasi")), "policy other: "),
+    ];
+    let server = serve(&files, &[]);
+    let digest = served(&server).await;
+    let mut client = server.connect().await;
+    let failed = "opgate_configuration_reloads_total{result=\"failed\"}";
+    for (text, says) in cases {
+        let before = server.metric(failed).await.unwrap();
+        files.swap(&[("opgate.yaml", text), ("bad.wasm", "none")]);
+        until(says, async || server.metric(failed).await.unwrap() > before).await;
+        let error = trouble(&server).await.unwrap();
+        assert!(error.contains(says), "{error}");
+        assert_eq!(served(&server).await, digest);
+        let answer = client.review(testkit::recorded("007")).await.unwrap();
+        assert_eq!(answer.message(), "bundle.spec is immutable");
+        let (code, text) = server.get("/readyz?verbose").await;
+        assert_eq!(code, 200, "{text}");
+        let line = text.lines().find(|line| line.starts_with("[!]configuration")).unwrap();
+        assert!(line.contains(&digest) && line.contains(says), "{line}");
+        let stale = "opgate_configuration_stale";
+        until("the metric", async || server.metric(stale).await == Some(1.0)).await;
+    }
+    let kept = |line: &&Value| line["message"] == "the last good configuration is kept";
+    let log = server.log();
+    let kept: Vec<_> = log.iter().filter(kept).map(|line| line["error"].to_string()).collect();
+    let mut once = kept.clone();
+    once.dedup();
+    assert_eq!(kept, once, "told once");
+    // What it was before needs no reload.
+    files.swap(&[("opgate.yaml", &good), ("bad.wasm", "none")]);
+    until("the end of it", async || trouble(&server).await.is_none()).await;
+    let stale = "opgate_configuration_stale";
+    until("the metric", async || server.metric(stale).await == Some(0.0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_looks_at_once_at_a_file_that_was_edited() {
+    let files = ConfigMap::new(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
+    let server = serve(&files, &["--reload", "1h"]);
+    let before = served(&server).await;
+    let path = std::fs::canonicalize(files.path("opgate.yaml")).unwrap();
+    let time = std::fs::metadata(&path).unwrap().modified().unwrap();
+    // In place, of the same length, and with the time that it had.
+    let text = configuration(&[in_mode("enforce")]).replace("enforce", "audit  ");
+    std::fs::write(&path, text.replace("audit  \"", "audit\"  ")).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    assert_eq!(served(&server).await, before);
+    server.signal(Signal::HUP);
+    changed(&server, &before).await;
+    let mut client = server.connect().await;
+    assert_eq!(client.review(testkit::recorded("007")).await.unwrap().message(), "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_is_a_part_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("policy.wasm");
+    std::fs::copy(hostile("misbehaves"), &module).unwrap();
+    let settings = json!({"do": "many-violations", "number": 1});
+    let policy = json!({
+        "name": "evil", "module": module, "settings": settings, "limits": {"time": "20s"},
+    });
+    let files = ConfigMap::new(&[("opgate.yaml", &configuration(&[policy]))]);
+    let server = serve(&files, &[]);
+    let mut client = server.connect().await;
+    let bundle = create_bundle("u", "b", &good_spec()).to_string();
+    assert_eq!(client.review(bundle.clone()).await.unwrap().message(), "no");
+    let before = served(&server).await;
+    let new = folder.path().join("new.wasm");
+    std::fs::copy(hostile("advises"), &new).unwrap();
+    std::fs::rename(new, &module).unwrap();
+    // It has another schema or other rules: whichever it is, it is noticed, and the server answers.
+    until("a look at it", async || {
+        served(&server).await != before || trouble(&server).await.is_some()
+    })
+    .await;
+    assert_eq!(client.review(bundle).await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_is_gone_still_answers_by_its_name() {
+    let both = configuration(&[builtin(), misbehaves("evil", &json!({"do": "panic"}))]);
+    let mut files = ConfigMap::new(&[("opgate.yaml", &both)]);
+    let server = serve(&files, &[]);
+    let mut client = server.connect().await;
+    let bundle = create_bundle("u", "b", &good_spec()).to_string();
+    let answer = client.post("/validate/evil", JSON, bundle.clone()).await.unwrap();
+    assert_eq!(answer.status, 500);
+    let faults = "opgate_faults_total{policy=\"evil\",cause=\"panic\"}";
+    until("the metric", async || server.metric(faults).await == Some(1.0)).await;
+    let before = served(&server).await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
+    changed(&server, &before).await;
+    for path in ["/validate/evil", "/validate/evil/bundle-immutability", "/validate"] {
+        let answer = client.post(path, JSON, bundle.clone()).await.unwrap();
+        assert_eq!(answer.message(), "allowed", "{path}");
+    }
+    assert_eq!(client.post("/validate/never", JSON, bundle).await.unwrap().status, 404);
+    // Its series end with its last call.
+    until("the end of its series", async || {
+        !server.get("/metrics").await.1.contains("policy=\"evil\"")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_read_anew_is_listed_before_it_counts() {
+    let cluster = cluster();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin()]))]);
+    let server = reading(&files, &cluster, &["--reservation", "50ms"]);
+    ready(&server).await;
+    let before = served(&server).await;
+    let mut client = server.connect().await;
+    let new = create(&group("b", "new", &["shared"], GOOSE), Given::DryRun);
+    cluster.hold_lists(OLM, "operatorgroups");
+    files.swap(&[("opgate.yaml", &policies())]);
+    let is_list = |request: &str| request.contains("/operatorgroups?");
+    cluster.requested(1, is_list).await;
+    assert_eq!(served(&server).await, before);
+    let answer = client.review(new.clone()).await.unwrap();
+    assert_eq!(answer.message(), "allowed", "the old set does not ask");
+    cluster.release_lists(OLM, "operatorgroups");
+    // From the first call on, there is an answer, and it is the right one.
+    until("the new rule", async || {
+        let answer = client.review(new.clone()).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.message() != "allowed"
+    })
+    .await;
+    // And back: what nobody needs is watched no more.
+    let objects = format!("opgate_context_objects{{resource=\"{GROUPS}\"}}");
+    until("its series", async || server.metric(&objects).await == Some(1.0)).await;
+    let before = served(&server).await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
+    changed(&server, &before).await;
+    cluster.watching("operatorgroups", 0).await;
+    until("the end of its series", async || server.metric(&objects).await.is_none()).await;
+    assert_eq!(client.review(new).await.unwrap().message(), "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_both_sets_read_is_neither_listed_nor_watched_again() {
+    let cluster = cluster();
+    let mut files = ConfigMap::new(&[("opgate.yaml", &policies())]);
+    let server = reading(&files, &cluster, &["--reservation", "1h"]);
+    ready(&server).await;
+    cluster.watching("operatorgroups", 1).await;
+    let mut client = server.connect().await;
+    let mut review =
+        async |object: &Value| client.review(create(object, Given::Once)).await.unwrap().message();
+    assert_eq!(review(&group("a", "first", &["shared"], GOOSE)).await, "allowed");
+    let requests = cluster.requests().len();
+    let before = served(&server).await;
+    files.swap(&[("opgate.yaml", &policies().replace("20s", "21s"))]);
+    changed(&server, &before).await;
+    // What the old set allowed is in the way of what the new one is asked.
+    let refused = review(&group("b", "second", &["shared"], GOOSE)).await;
+    assert!(refused.starts_with("intersecting"), "{refused}");
+    let again = cluster.requests().split_off(requests);
+    let again: Vec<_> = again
+        .iter()
+        // One that is allowed and not known to be stored is read by its name.
+        .filter(|request| !request.contains("fieldSelector") && !request.contains("/version"))
+        .collect();
+    assert!(again.is_empty(), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_is_forbidden_keeps_the_last_good_one() {
+    let cluster = cluster();
+    cluster.forbid(OLM, "operatorgroups");
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin()]))]);
+    let arguments = ["--reservation", "50ms", "--sync-timeout", "1s"];
+    let server = reading(&files, &cluster, &arguments);
+    ready(&server).await;
+    let before = served(&server).await;
+    files.swap(&[("opgate.yaml", &policies())]);
+    let forbidden = "operatorgroups.operators.coreos.com is forbidden";
+    until("the refusal", async || {
+        trouble(&server).await.is_some_and(|error| error.contains(forbidden))
+    })
+    .await;
+    assert_eq!(served(&server).await, before);
+    assert_eq!(server.get("/readyz").await.0, 200);
+    cluster.allow(OLM, "operatorgroups");
+    server.signal(Signal::HUP);
+    changed(&server, &before).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_ends_with_the_set_with_which_it_began() {
+    let settings = json!({"do": "work", "number": 4_000_000_000_u64});
+    let mut slow = misbehaves("slow", &settings);
+    slow["limits"] = json!({"time": "30s"});
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin(), slow]))]);
+    let server = serve(&files, &[]);
+    let before = served(&server).await;
+    let mut client = server.connect().await;
+    let bundle = create_bundle("u", "b", &good_spec()).to_string();
+    let of_old = bundle.clone();
+    let old = tokio::spawn(async move { client.review(of_old).await.unwrap() });
+    until("the call", async || server.metric("opgate_in_flight").await == Some(1.0)).await;
+    files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
+    changed(&server, &before).await;
+    let retired = async || told(&server).await["configuration"]["retired"].as_u64().unwrap();
+    let was_running = server.metric("opgate_in_flight").await == Some(1.0);
+    if was_running {
+        assert_eq!(retired().await, 1);
+    }
+    let mut client = server.connect().await;
+    assert_eq!(client.review(bundle).await.unwrap().message(), "allowed");
+    assert_eq!(old.await.unwrap().status, 200);
+    until("the end of the old set", async || retired().await == 0).await;
+}
+
+/// Limits, modes, policies and queues change under load: nobody notices.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_fails_while_the_configuration_changes() {
+    const CLIENTS: usize = 6;
+    const RELOADS: usize = 20;
+    let with = |mode: &str, concurrency: usize, others: &[Value]| {
+        let mut policy = in_mode(mode);
+        policy["limits"]["concurrency"] = concurrency.into();
+        let mut all = vec![policy];
+        all.extend_from_slice(others);
+        configuration(&all)
+    };
+    let other = |name: &str| json!({"name": name, "limits": {"time": "20s"}});
+    let (groups, file) = (other("operator-group"), misbehaves("file", &json!({"do": "nothing"})));
+    let configurations = [
+        with("enforce", 4, &[]),
+        with("enforce", 4, std::slice::from_ref(&groups)),
+        with("warn", 1, &[groups, file.clone()]),
+        // More than the pool of the first one has.
+        with("audit", 200, std::slice::from_ref(&file)),
+        with("enforce", 2, &[file]),
+    ];
+    let mut files = ConfigMap::new(&[("opgate.yaml", &configurations[0])]);
+    let server = Arc::new(serve(&files, &["--cluster", "none"]));
+    let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (server, stop, calls) = (server.clone(), stop.clone(), calls.clone());
+            tokio::spawn(async move {
+                let mut client = server.connect().await;
+                let review = testkit::recorded("006");
+                while !stop.load(Ordering::Relaxed) {
+                    let path = "/validate/bundle-immutability?timeout=60s";
+                    for path in [path, "/validate?timeout=60s"] {
+                        let answer = client.post(path, JSON, review.clone()).await.unwrap();
+                        assert_eq!(answer.message(), "allowed");
+                        calls.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        })
+        .collect();
+    for number in 1..=RELOADS {
+        let before = served(&server).await;
+        let enough = calls.load(Ordering::Relaxed) + 20;
+        files.swap(&[("opgate.yaml", &configurations[number % configurations.len()])]);
+        changed(&server, &before).await;
+        until("some calls", async || calls.load(Ordering::Relaxed) > enough).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    println!("{} calls during {RELOADS} reloads", calls.load(Ordering::Relaxed));
+    let answers = server.get("/metrics").await.1;
+    let failed: Vec<_> = answers
+        .lines()
+        .filter(|line| line.starts_with("opgate_requests_total{") && !line.contains("\"200\""))
+        .collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
