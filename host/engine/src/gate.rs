@@ -225,6 +225,16 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
     Ok(borders)
 }
 
+/// The names of what a policy imports and exports, for registries.
+///
+/// # Errors
+/// If it is no policy that this host could load.
+pub fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), Refusal> {
+    check(component, true)?;
+    let Borders { imports, exports } = borders(component)?;
+    Ok((imports, exports))
+}
+
 fn check_import(name: &str, granted_cluster: bool) -> Result<(), Refusal> {
     if name.starts_with("wasi:") || name.starts_with("wasi_") {
         return Err(Refusal::Wasi(name.to_owned()));

@@ -48,7 +48,7 @@ pub use compile::{Compiler, compile_job};
 pub use docs::{Docs, docs};
 pub use fault::{Fault, Import};
 pub use gate::MAX_SIZE as MAX_COMPONENT;
-pub use gate::Refusal;
+pub use gate::{Refusal, interfaces};
 use handle::{Asked, Handle};
 pub use inputs::{Inputs, RequestParts, RequestTexts};
 pub use limits::Limits;

@@ -8,8 +8,10 @@ use std::time::Duration;
 use serde::Deserialize;
 
 mod file;
+mod remote;
 
 use self::file::{File, Origin};
+pub use self::remote::{Remote, Resolved, SignatureKey};
 use super::{Builtin, Mode, OnError, RuleLevel};
 use crate::cluster::Grants;
 use crate::object::Object;
@@ -63,6 +65,17 @@ pub enum ModuleSource {
     Builtin(String),
     /// A file. Relative paths are relative to the configuration.
     File(PathBuf),
+    /// In a registry.
+    Oci(Remote),
+}
+
+impl ModuleSource {
+    /// Whether it comes from others than opgate: its component and its schema are handled in a process of their own, and it reads
+    /// nothing of the cluster that is not granted.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        !matches!(self, Self::Builtin(_))
+    }
 }
 
 impl fmt::Display for ModuleSource {
@@ -70,6 +83,7 @@ impl fmt::Display for ModuleSource {
         match self {
             Self::Builtin(name) => write!(f, "builtin:{name}"),
             Self::File(path) => write!(f, "{}", path.display()),
+            Self::Oci(remote) => remote.fmt(f),
         }
     }
 }
@@ -81,6 +95,8 @@ pub struct PolicyConfig {
     pub name: String,
     /// The component.
     pub module: ModuleSource,
+    /// Who must have signed it, if it is in a registry.
+    pub signature: Option<SignatureKey>,
     /// The effect of a verdict.
     pub mode: Mode,
     /// The effect of a policy error.
@@ -158,6 +174,8 @@ pub struct Configuration {
     pub(super) builtins: &'static [Builtin],
     /// The URL of the pages of rules, see [`Configuration::page_of`].
     docs_url: Option<String>,
+    /// What registries gave, by policy.
+    resolved: BTreeMap<String, Result<Resolved, String>>,
     origin: Option<Origin>,
 }
 
@@ -210,6 +228,7 @@ impl Configuration {
             text_digest: None,
             builtins,
             docs_url: None,
+            resolved: BTreeMap::new(),
             origin: None,
         }
     }
@@ -302,6 +321,7 @@ impl Configuration {
             text_digest: Some(opgate_engine::digest(text.as_bytes())),
             builtins,
             docs_url: file.docs_url,
+            resolved: BTreeMap::new(),
             origin: Some(origin),
         })
     }
@@ -319,6 +339,11 @@ impl Configuration {
             ModuleSource::File(path) => {
                 let bytes = super::load::read(path);
                 Ok(docs(&bytes.map_err(|e| format!("{}: {e}", path.display()))?))
+            }
+            ModuleSource::Oci(remote) => {
+                let mut named = self.policies.iter().filter(|policy| policy.module == *module);
+                let found = named.find_map(|policy| self.resolved_of(&policy.name).ok());
+                Ok(docs(found.ok_or_else(|| format!("{remote}: it was not pulled"))?))
             }
         }
     }
@@ -373,6 +398,7 @@ fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
     let policy = |builtin: &Builtin| PolicyConfig {
         name: builtin.name.to_owned(),
         module: ModuleSource::Builtin(builtin.name.to_owned()),
+        signature: None,
         mode: Mode::default(),
         on_error: OnError::default(),
         rules: BTreeMap::new(),

@@ -29,7 +29,7 @@ impl Configuration {
         for policy in self.policies.iter().filter(|policy| policy.mode != Mode::Off) {
             let module = match known(policy) {
                 Some(digest) => digest.to_owned(),
-                None => self.digest_of(&policy.module),
+                None => self.digest_of(policy),
             };
             // Names have no spaces. Writing to a `String` does not fail.
             let _ = writeln!(text, "{} {module}", policy.name);
@@ -37,13 +37,17 @@ impl Configuration {
         digest(text.as_bytes())
     }
 
-    fn digest_of(&self, module: &ModuleSource) -> String {
-        match module {
+    fn digest_of(&self, policy: &PolicyConfig) -> String {
+        match &policy.module {
             ModuleSource::Builtin(name) => {
                 let found = self.builtins.iter().find(|builtin| builtin.name == name);
                 found.map_or(UNREADABLE, |builtin| builtin.digest).to_owned()
             }
             ModuleSource::File(path) => digest_of_file(path),
+            ModuleSource::Oci(_) => match self.resolved_of(&policy.name) {
+                Ok(component) => digest(component),
+                Err(_) => UNREADABLE.to_owned(),
+            },
         }
     }
 }

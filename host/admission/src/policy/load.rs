@@ -127,7 +127,7 @@ pub(super) fn load(
     let (needed, off): (Vec<_>, Vec<_>) =
         descriptor.reads.iter().partition(|read| is_needed(&read.rules) && is_wanted(read));
     let mut errors = ConfigErrors::default();
-    if let ModuleSource::File(_) = config.module {
+    if config.module.is_foreign() {
         for read in &needed {
             if !config.cluster.contains(&read.resource.to_string()) {
                 let text = format!(
@@ -230,6 +230,7 @@ fn open(
     configuration: &Configuration,
     config: &PolicyConfig,
 ) -> Result<Module, String> {
+    let is_granted = !(config.cluster.is_empty() && config.custom_resources.is_empty());
     match &config.module {
         ModuleSource::Builtin(name) => {
             let found = configuration.builtins.iter().find(|b| b.name == name);
@@ -241,12 +242,13 @@ fn open(
         ModuleSource::File(path) => {
             let bytes = read(path).map_err(|e| format!("{}: {e}", path.display()))?;
             engine
-                .load_by(
-                    compiler,
-                    &bytes,
-                    !(config.cluster.is_empty() && config.custom_resources.is_empty()),
-                )
+                .load_by(compiler, &bytes, is_granted)
                 .map_err(|e| format!("{}: {e}", path.display()))
+        }
+        // What could not be pulled has its reference in the text.
+        ModuleSource::Oci(remote) => {
+            let bytes = configuration.resolved_of(&config.name)?;
+            engine.load_by(compiler, bytes, is_granted).map_err(|e| format!("{remote}: {e}"))
         }
     }
 }
@@ -368,7 +370,7 @@ fn check_settings(
         return Ok(errors);
     }
     let found = match (compiler, &config.module) {
-        (Compiler::Apart(program), ModuleSource::File(_)) => {
+        (Compiler::Apart(program), module) if module.is_foreign() => {
             schema::check_apart(program, schema, &config.settings)?
         }
         _ => schema::check(schema, &config.settings)?,

@@ -29,7 +29,10 @@ use opgate_document::Document;
 use serde::Deserialize;
 
 pub use builtin::Builtin;
-pub use config::{ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile};
+pub use config::{
+    ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile, Remote, Resolved,
+    SignatureKey,
+};
 pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Skipped, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, MatchCondition, MatchRule, Read, Rule, Setting};
 pub use lane::{Lane, Overload};

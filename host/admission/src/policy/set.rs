@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::bench::{Bench, make_room};
-use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
+use super::config::{ConfigErrors, Configuration, PolicyConfig};
 use super::decision::Builder;
 use super::fair::Tenants;
 use super::load::{Context, Loaded, load};
@@ -439,7 +439,7 @@ fn side_by_side<T: Send>(
         loading.ended(&config.name);
         loaded
     };
-    let is_file = |config: &PolicyConfig| matches!(config.module, ModuleSource::File(_));
+    let is_file = |config: &PolicyConfig| config.module.is_foreign();
     let next = AtomicUsize::new(0);
     let files = || {
         let mut loaded = Vec::new();

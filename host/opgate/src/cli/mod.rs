@@ -16,6 +16,8 @@ mod log;
 mod manifests;
 mod paths;
 mod policy;
+mod published;
+mod registry;
 mod replay;
 mod replayed;
 mod report;
@@ -30,10 +32,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use self::registry::RegistryArgs;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
-    Configuration, Loading, ModuleSource, PolicyConfig, Profile, Set, SetError, settings_job,
+    Configuration, Loading, PolicyConfig, Profile, Set, SetError, settings_job,
 };
 use opgate_certs::words::causes;
 use opgate_engine::apart::{self, Job};
@@ -105,7 +108,7 @@ enum Command {
     Check(check::Check),
     /// List the rules of the configured policies
     Rules(rules::Rules),
-    /// List, inspect and package policies
+    /// List, inspect, package, push and pull policies
     Policy(policy::PolicyArgs),
     /// Issue and check certificates
     Certs(certs::Certs),
@@ -134,14 +137,30 @@ struct ConfigArgs {
     /// Folder for compiled policies [default: the user's cache folder]
     #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    registry: RegistryArgs,
 }
 
 impl ConfigArgs {
+    /// The configuration, with the components that registries have for it now.
     fn configuration(&self) -> anyhow::Result<Configuration> {
+        let mut configuration = self.read()?;
+        self.resolve(&mut configuration)?;
+        Ok(configuration)
+    }
+
+    /// What the file says. No registry is asked.
+    fn read(&self) -> anyhow::Result<Configuration> {
         match &self.config {
             Some(path) => Ok(Configuration::read(path, BUILTINS)?),
             None => Ok(Configuration::builtin(Profile::default(), BUILTINS)),
         }
+    }
+
+    /// Pulls the components that are in registries. One that cannot be had is no error here: its policy is broken.
+    fn resolve(&self, configuration: &mut Configuration) -> anyhow::Result<()> {
+        let cache = self.cache(configuration);
+        self.registry.resolve(configuration, cache.as_deref())
     }
 
     /// The cache is for policies from files; the built-in ones need none.
@@ -152,7 +171,7 @@ impl ConfigArgs {
                 .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
             Some(folder.join("opgate"))
         };
-        let foreign = |p: &PolicyConfig| matches!(p.module, ModuleSource::File(_));
+        let foreign = |p: &PolicyConfig| p.module.is_foreign();
         let needed = configuration.policies.iter().any(foreign);
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }

@@ -1,4 +1,4 @@
-//! `opgate policy`: what policies there are and what they say about themselves.
+//! `opgate policy`: what policies there are, what they say about themselves, and how they get to others.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::published::{Pull, Push, Verify};
+use super::registry::is_reference;
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster;
 use opgate_admission::policy::{Descriptor, Policy, Set, describe, read_component};
@@ -44,7 +46,7 @@ enum Command {
         /// Output format
         #[arg(long, value_name = "FORM", default_value = "table")]
         output: Format,
-        /// Name of a configured policy, or file of a component
+        /// Name of a configured policy, file of a component, or its reference (`oci://HOST/REPOSITORY@sha256:…`)
         policy: String,
     },
     /// Package a core module that was built with the SDK as a component
@@ -56,6 +58,12 @@ enum Command {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Push a component to a registry
+    Push(Push),
+    /// Pull a component from a registry
+    Pull(Pull),
+    /// Verify that a component in a registry is signed with a key
+    Verify(Verify),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -74,6 +82,9 @@ impl PolicyArgs {
             }
             Command::Inspect { config, output, policy } => inspect(&config, output, &policy),
             Command::Pack { module, output } => pack(&module, output),
+            Command::Push(push) => push.run(),
+            Command::Pull(pull) => pull.run(),
+            Command::Verify(verify) => verify.run(),
         }
     }
 }
@@ -132,8 +143,13 @@ struct Shown {
 }
 
 fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, Failure> {
-    let shown = if Path::new(name).is_file() {
-        of_file(Path::new(name))?
+    let shown = if is_reference(name) {
+        let (reference, pulled) = config.registry.pull(name, None)?;
+        of_component(&reference.pinned(&pulled.digest).to_string(), &pulled.component)?
+    } else if Path::new(name).is_file() {
+        let path = Path::new(name);
+        let bytes = read_component(path).with_context(|| path.display().to_string())?;
+        of_component(&path.display().to_string(), &bytes)?
     } else {
         let set = config.set(cluster::Options::of(cluster::Source::Absent))?;
         let policy = named(&set, name)?;
@@ -187,23 +203,17 @@ fn inspect(config: &ConfigArgs, output: Format, name: &str) -> Result<Outcome, F
 }
 
 /// Only what the policy says about itself is asked: no settings, and nothing is read.
-fn of_file(path: &Path) -> Result<Shown, Failure> {
+fn of_component(source: &str, bytes: &[u8]) -> Result<Shown, Failure> {
     let limits = Limits::default();
-    let bytes = read_component(path).with_context(|| path.display().to_string())?;
     let pool = Pool { instances: 1, memory: limits.memory };
     let room = Room::of(Path::new("/"));
     let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
     let engine = Engine::start(pool, None).map_err(Failure::engine)?.with_compiler(compiler);
     let engine = Arc::new(engine);
-    let of_it = |e: String| Failure::engine(anyhow::anyhow!("{}: {e}", path.display()));
-    let module = engine.load(&bytes, true).map_err(|e| of_it(e.to_string()))?;
+    let of_it = |e: String| Failure::engine(anyhow::anyhow!("{source}: {e}"));
+    let module = engine.load(bytes, true).map_err(|e| of_it(e.to_string()))?;
     let descriptor = describe(&module, "inspected", limits).map_err(of_it)?;
-    Ok(Shown {
-        source: path.display().to_string(),
-        digest: module.digest().to_owned(),
-        limits,
-        descriptor,
-    })
+    Ok(Shown { source: source.to_owned(), digest: module.digest().to_owned(), limits, descriptor })
 }
 
 fn named(set: &Set, name: &str) -> Result<Arc<Policy>, Failure> {

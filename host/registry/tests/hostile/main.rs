@@ -1,7 +1,7 @@
 //! Registries that are slow, truncate, redirect and lie. Nothing that they do is served, is waited for without end, fills the memory, or
 //! gets credentials that are for others.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 mod fake;
 

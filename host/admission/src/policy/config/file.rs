@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ConfigErrors, Given, Identities, ModuleSource, PolicyConfig, Profile};
+use super::{
+    ConfigErrors, Given, Identities, ModuleSource, PolicyConfig, Profile, Remote, SignatureKey,
+};
 use crate::cluster::Grants;
 use crate::object::Object;
 use crate::policy::descriptor::is_name;
@@ -49,6 +51,7 @@ pub(super) struct CheckEntry {
 pub(super) struct PolicyEntry {
     pub(super) name: String,
     pub(super) module: Option<String>,
+    pub(super) signature: Option<Object<SignatureEntry>>,
     #[serde(default)]
     pub(super) mode: Mode,
     #[serde(default)]
@@ -64,6 +67,12 @@ pub(super) struct PolicyEntry {
     pub(super) cluster: Vec<String>,
     #[serde(default)]
     pub(super) custom_resources: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignatureEntry {
+    pub(super) key: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -142,6 +151,25 @@ impl Origin {
                 None
             }
         };
+        // A key without a value would mean none.
+        let written = self.located.value.pointer(&format!("{pointer}/signature"));
+        let signature = match (entry.signature, &module) {
+            (None, _) if written.is_some() => {
+                wrong("/signature", "signature has no value: name a key (`key: cosign.pub`)");
+                None
+            }
+            (Some(_), Some(ModuleSource::Builtin(_) | ModuleSource::File(_))) => {
+                let text = "only a module in a registry (oci://…) has a signature";
+                wrong("/signature", text);
+                None
+            }
+            (Some(Object(SignatureEntry { key })), _) if key.trim().is_empty() => {
+                wrong("/signature/key", "name a file with a public key, or write it as PEM");
+                None
+            }
+            (Some(Object(SignatureEntry { key })), _) => Some(self.key(key)),
+            (None, _) => None,
+        };
         let mut limits = Limits::default();
         let given = Given {
             time: entry.limits.0.time.is_some(),
@@ -194,6 +222,7 @@ impl Origin {
         Some(PolicyConfig {
             name: entry.name,
             module: module?,
+            signature,
             mode: entry.mode,
             on_error: entry.on_error,
             rules: entry.rules,
@@ -225,10 +254,21 @@ impl Origin {
             return Err(format!("there is no built-in policy {name:?}{hint}"));
         }
         if written.starts_with("oci://") {
-            return Err("modules from a registry are not supported by this version: download the component and name the file".to_owned());
+            return Ok(ModuleSource::Oci(Remote { reference: written, digest: None }));
         }
-        let path = Path::new(&written);
-        let folder = self.path.parent().unwrap_or(Path::new(""));
-        Ok(ModuleSource::File(folder.join(path)))
+        Ok(ModuleSource::File(self.beside(&written)))
+    }
+
+    fn key(&self, written: String) -> SignatureKey {
+        if written.contains("-----BEGIN") {
+            SignatureKey::Pem(written)
+        } else {
+            SignatureKey::File(self.beside(&written))
+        }
+    }
+
+    /// Relative paths are relative to the file.
+    fn beside(&self, written: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(written)
     }
 }

@@ -117,11 +117,13 @@ impl Serve {
         let cluster_source = cluster_args.source()?;
         let clients = clients.clients()?;
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
-        let configuration = config.configuration()?;
+        let mut configuration = config.read()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let loading = Arc::new(Loading::default());
         let starting = runtime.block_on(Starting::bind(ops_listen, loading.clone()));
         let starting = starting.map_err(Failure::usage)?;
+        // Registries can be slow; meanwhile the ops port answers.
+        config.resolve(&mut configuration)?;
         let options = cluster_args.options(cluster_source, bounds);
         let mut set = config.set_of(&configuration, queue, options, room, &loading)?;
         if cluster_source.is_none() {

@@ -15,7 +15,7 @@
 //! Contents are compared, not times: a kubelet swaps a link, an editor renames, `cp` writes in place. What a
 //! look finds must be found again a moment later, so that a half-written file is not taken for the whole.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,6 @@ use tokio::sync::{oneshot, watch};
 
 use super::super::{ConfigArgs, input};
 use super::cluster::{ClusterArgs, ClusterSource};
-use crate::builtin::BUILTINS;
 use opgate_admission::cluster::{Connection, Source};
 use opgate_admission::policy::{Configuration, Set, SetError};
 use opgate_controller::events::{Events, Severity};
@@ -112,6 +111,8 @@ impl Reload {
                         tokio::time::sleep(wait).await;
                     }
                     is_told = true;
+                    // A tag can name another component by now.
+                    self.config.registry.forget();
                 }
             }
             let Some(look) = self.look().await else { continue };
@@ -289,8 +290,8 @@ impl Reload {
 
     /// Reads the files.
     async fn look(&self) -> Option<Look> {
-        let path = self.config.config.clone()?;
-        aside(move || look_at(&path)).await
+        let config = self.config.clone();
+        aside(move || look_at(&config)).await
     }
 
     fn tell(&self, severity: Severity, reason: &'static str, note: &str) {
@@ -301,8 +302,9 @@ impl Reload {
     }
 }
 
-fn look_at(path: &Path) -> Look {
-    match Configuration::read(path, BUILTINS) {
+/// Registries are asked about what is new in the file only, see [`super::super::registry`].
+fn look_at(config: &ConfigArgs) -> Look {
+    match config.configuration() {
         Ok(configuration) => Look { id: configuration.digest(), configuration: Ok(configuration) },
         Err(error) => Look { id: format!("error: {error}"), configuration: Err(error.to_string()) },
     }

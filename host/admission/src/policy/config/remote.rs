@@ -1,0 +1,81 @@
+//! Components in registries: what the file says of them, and what was found there. Nothing here asks a registry: who reads the file
+//! resolves them before the policies are loaded.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Configuration, ModuleSource, PolicyConfig};
+
+/// A component in a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// As written: `oci://…`.
+    pub reference: String,
+    /// The digest that the reference had when it was resolved.
+    pub digest: Option<String>,
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reference)?;
+        match &self.digest {
+            Some(digest) if !self.reference.contains('@') => write!(f, "@{digest}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The public keys by one of which a component must be signed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SignatureKey {
+    /// A file.
+    File(PathBuf),
+    /// PEM in the configuration itself.
+    Pem(String),
+}
+
+/// A component that was found in a registry.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// `sha256:…` of its manifest.
+    pub digest: String,
+    /// The component.
+    pub component: Arc<[u8]>,
+}
+
+impl Configuration {
+    /// `sha256:…` of the text of the file.
+    #[must_use]
+    pub fn text_digest(&self) -> Option<&str> {
+        self.text_digest.as_deref()
+    }
+
+    /// The policies whose components are in registries, with their references.
+    pub fn remotes(&self) -> impl Iterator<Item = (&PolicyConfig, &Remote)> {
+        self.policies.iter().filter_map(|policy| match &policy.module {
+            ModuleSource::Oci(remote) => Some((policy, remote)),
+            ModuleSource::Builtin(_) | ModuleSource::File(_) => None,
+        })
+    }
+
+    /// Says what a registry gave for a policy, or why it gave nothing. A policy without a component is broken when it is loaded.
+    pub fn resolve(&mut self, policy: &str, found: Result<Resolved, String>) {
+        let named = self.policies.iter_mut().find(|config| config.name == policy);
+        if let (Some(PolicyConfig { module: ModuleSource::Oci(remote), .. }), Ok(found)) =
+            (named, &found)
+        {
+            remote.digest = Some(found.digest.clone());
+        }
+        self.resolved.insert(policy.to_owned(), found);
+    }
+
+    /// What was found for a policy.
+    pub(in crate::policy) fn resolved_of(&self, policy: &str) -> Result<&Arc<[u8]>, String> {
+        match self.resolved.get(policy) {
+            Some(Ok(found)) => Ok(&found.component),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err("it was not pulled".to_owned()),
+        }
+    }
+}

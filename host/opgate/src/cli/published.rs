@@ -1,0 +1,108 @@
+//! `opgate policy push`, `pull` and `verify`: components in registries.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::registry::{RegistryArgs, keys_in, on_runtime, parsed};
+use super::{Failure, Outcome};
+use opgate_admission::policy::read_component;
+use opgate_engine::interfaces;
+
+/// Arguments of `opgate policy push`.
+#[derive(Debug, Args)]
+pub(super) struct Push {
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// Component, as `opgate policy pack` writes it
+    component: PathBuf,
+    /// Where it goes: `oci://HOST/REPOSITORY:TAG`
+    reference: String,
+}
+
+/// Arguments of `opgate policy pull`.
+#[derive(Debug, Args)]
+pub(super) struct Pull {
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// Where it is: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
+    reference: String,
+    /// File for the component [default: the last part of the repository, ending in .component.wasm]
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Public keys (PEM), one of which must have signed it as cosign does
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
+/// Arguments of `opgate policy verify`.
+#[derive(Debug, Args)]
+pub(super) struct Verify {
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// Where it is: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
+    reference: String,
+    /// Public keys (PEM), one of which must have signed it as cosign does
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+}
+
+impl Push {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let path = &self.component;
+        let reference = parsed(&self.reference)?;
+        let bytes = read_component(path).with_context(|| path.display().to_string())?;
+        let borders = interfaces(&bytes).with_context(|| path.display().to_string())?;
+        let registry = self.registry.registry()?;
+        let push = async || {
+            let (imports, exports) = &borders;
+            registry.push(&reference, bytes, (imports, exports)).await
+        };
+        let digest = on_runtime(push)?.map_err(Failure::engine)?;
+        say(&reference.pinned(&digest).to_string())
+    }
+}
+
+impl Pull {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let keys = self.key.as_deref().map(keys_in).transpose().map_err(anyhow::Error::msg)?;
+        let (reference, pulled) =
+            self.registry.pull(&self.reference, keys.as_ref().map(|(keys, _)| keys))?;
+        let last = reference.repository().rsplit('/').next().unwrap_or_default();
+        let default = || PathBuf::from(format!("{last}.component.wasm"));
+        let out = self.out.unwrap_or_else(default);
+        write(&out, &pulled.component)?;
+        say(&reference.pinned(&pulled.digest).to_string())
+    }
+}
+
+impl Verify {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let (keys, _) = keys_in(&self.key).map_err(anyhow::Error::msg)?;
+        let reference = parsed(&self.reference)?;
+        let registry = self.registry.registry()?;
+        let digest = on_runtime(async || registry.verify(&reference, &keys).await)?;
+        let digest = digest.map_err(Failure::engine)?;
+        say(&reference.pinned(&digest).to_string())
+    }
+}
+
+/// What belongs behind `module:` in a configuration.
+fn say(reference: &str) -> Result<Outcome, Failure> {
+    writeln!(anstream::stdout(), "{reference}")?;
+    Ok(Outcome::Ok)
+}
+
+/// Nobody sees half of a component.
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let written =
+        std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    written
+        .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+        .with_context(|| path.display().to_string())
+}

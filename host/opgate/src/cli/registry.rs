@@ -1,0 +1,369 @@
+//! Registries on the command line: how they are reached, and when they are asked.
+//!
+//! ```text
+//! opgate.yaml ─▶ Configuration ─▶ resolve ─ known ───────────────▶ Configuration with components and digests ─▶ Set::load
+//!                                    └── not known ─▶ Registry ─▶┘
+//! ```
+//!
+//! A server looks at its configuration again and again. What it has found stays known, so that a look asks no registry: a digest for as
+//! long as it is configured, a tag until the text of the configuration changes, a failure for a while.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::Failure;
+use opgate_admission::policy::{Configuration, Mode, Resolved, SignatureKey};
+use opgate_engine::MAX_COMPONENT;
+use opgate_registry::{
+    Cache, Credentials, Digest, Keys, Limits, Options, Proxies, Pulled, Reference, Registry, SCHEME,
+};
+
+/// Components that are pulled at a time.
+const PULLED_AT_A_TIME: usize = 4;
+
+/// Bytes of a file with public keys.
+const MAX_KEYS: u64 = 64 << 10;
+
+/// How registries are reached.
+#[derive(Debug, Clone, Args)]
+pub(super) struct RegistryArgs {
+    /// Docker configuration with credentials of registries [default: config.json in `DOCKER_CONFIG`, or in ~/.docker]
+    #[arg(long, value_name = "FILE", env = "OPGATE_REGISTRY_CONFIG")]
+    registry_config: Option<PathBuf>,
+    /// CAs of registries beside those of the system, PEM
+    #[arg(long, value_name = "FILE", env = "OPGATE_REGISTRY_CA")]
+    registry_ca: Option<PathBuf>,
+    /// Registry that is spoken to without TLS: HOST or HOST:PORT as in references; can be repeated
+    #[arg(long, value_name = "HOST", env = "OPGATE_REGISTRY_INSECURE", value_delimiter = ',')]
+    registry_insecure: Vec<String>,
+    /// What was found before. Clones know the same.
+    #[arg(skip)]
+    known: Arc<Mutex<Known>>,
+}
+
+/// What a registry was asked for: the reference, and the keys as PEM.
+type Question = (Reference, String);
+
+/// What was found before.
+#[derive(Debug, Default)]
+struct Known {
+    /// The digest of the configuration that tags were resolved for.
+    text: Option<String>,
+    answers: BTreeMap<Question, Answer>,
+    /// The digests that tags had in this process.
+    tags: BTreeMap<Reference, Digest>,
+}
+
+#[derive(Debug, Clone)]
+enum Answer {
+    Found(Resolved),
+    /// Asked again after this time, and if it fails again, after twice as long.
+    Failed {
+        why: String,
+        again: Instant,
+        wait: Duration,
+    },
+}
+
+/// The first and the last wait after a failure.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LAST_WAIT: Duration = Duration::from_secs(300);
+
+impl Known {
+    /// Keeps what counts for a configuration.
+    fn keep_for(&mut self, text: Option<&str>, wanted: &[Wanted]) {
+        let is_same = self.text.as_deref() == text;
+        self.text = text.map(str::to_owned);
+        self.answers.retain(|question, answer| {
+            let is_pinned = question.0.digest().is_some();
+            let is_found = matches!(answer, Answer::Found(_));
+            wanted.iter().any(|one| one.question == *question) && (is_same || is_pinned && is_found)
+        });
+        self.tags.retain(|reference, _| wanted.iter().any(|one| one.question.0 == *reference));
+    }
+
+    /// What is known now.
+    fn answer(&self, question: &Question, now: Instant) -> Option<Result<Resolved, String>> {
+        match self.answers.get(question)? {
+            Answer::Found(found) => Some(Ok(found.clone())),
+            Answer::Failed { why, again, .. } if now < *again => Some(Err(why.clone())),
+            Answer::Failed { .. } => None,
+        }
+    }
+
+    fn learn(&mut self, question: &Question, found: &Result<Resolved, String>, now: Instant) {
+        let answer = match found {
+            Ok(found) => Answer::Found(found.clone()),
+            Err(why) => {
+                let wait = match self.answers.get(question) {
+                    Some(Answer::Failed { wait, .. }) => wait.saturating_mul(2).min(LAST_WAIT),
+                    _ => FIRST_WAIT,
+                };
+                Answer::Failed { why: why.clone(), again: now + wait, wait }
+            }
+        };
+        self.answers.insert(question.clone(), answer);
+    }
+}
+
+/// What is to be found for a policy.
+struct Wanted {
+    policy: String,
+    question: Question,
+    keys: Option<Keys>,
+}
+
+/// Whether an argument is a reference, and no file or name.
+pub(super) fn is_reference(text: &str) -> bool {
+    text.starts_with(SCHEME)
+}
+
+impl RegistryArgs {
+    /// What these arguments name.
+    ///
+    /// # Errors
+    /// If a file cannot be used.
+    pub(super) fn registry(&self) -> anyhow::Result<Registry> {
+        let credentials = match &self.registry_config {
+            Some(path) => Credentials::read(path),
+            None => Credentials::of_user(),
+        };
+        let options = Options {
+            credentials: credentials?,
+            ca: self.registry_ca.clone(),
+            insecure: self.registry_insecure.iter().map(|host| host.trim().to_owned()).collect(),
+            proxies: Proxies::of_environment(),
+            limits: Limits::of(MAX_COMPONENT),
+        };
+        Ok(Registry::new(options)?)
+    }
+
+    /// Pulls one component, and nothing of it from a cache.
+    pub(super) fn pull(
+        &self,
+        reference: &str,
+        keys: Option<&Keys>,
+    ) -> Result<(Reference, Pulled), Failure> {
+        let reference = parsed(reference)?;
+        let registry = self.registry()?;
+        let pulled = on_runtime(async || registry.pull(&reference, keys, None).await)?;
+        Ok((reference, pulled.map_err(Failure::engine)?))
+    }
+
+    /// Finds the components that a configuration names. Policies that are off need none.
+    ///
+    /// # Errors
+    /// If a reference or a key is wrong, or a file that these arguments name cannot be used. That a component is not to be had makes its
+    /// policy broken, as a file does that is not there.
+    pub(super) fn resolve(
+        &self,
+        configuration: &mut Configuration,
+        cache: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        let wanted = wanted(configuration)?;
+        // One at a time, so that nobody asks twice.
+        let mut known = self.known.lock();
+        known.keep_for(configuration.text_digest(), &wanted);
+        let now = Instant::now();
+        let mut unknown = Vec::new();
+        for one in wanted {
+            match known.answer(&one.question, now) {
+                Some(found) => configuration.resolve(&one.policy, found),
+                None => unknown.push(one),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let registry = Arc::new(self.registry()?);
+        let cache = cache.and_then(|folder| {
+            let opened = Cache::open(&folder.join("oci"));
+            opened.inspect_err(|error| tracing::warn!(%error, "no cache for registries")).ok()
+        });
+        let cache = cache.map(Arc::new);
+        let pulled = on_runtime(async || pull_all(unknown, &registry, cache.as_ref()).await)?;
+        for (one, pulled) in pulled {
+            let found = pulled.map(|pulled| {
+                known.tell(&one, &pulled.digest, cache.as_deref());
+                let digest = pulled.digest.as_str().to_owned();
+                Resolved { digest, component: pulled.component.into() }
+            });
+            known.learn(&one.question, &found, Instant::now());
+            configuration.resolve(&one.policy, found);
+        }
+        Ok(())
+    }
+
+    /// Asks for all tags again at the next look, and for what failed.
+    pub(super) fn forget(&self) {
+        self.known.lock().text = None;
+    }
+}
+
+impl Known {
+    /// Writes to the log which component it is, and whether a tag was moved.
+    fn tell(&mut self, wanted: &Wanted, digest: &Digest, cache: Option<&Cache>) {
+        let Wanted { policy, question: (reference, _), keys } = wanted;
+        let (policy, is_signed) = (policy.as_str(), keys.is_some());
+        tracing::info!(policy, %reference, %digest, signed = is_signed, "component from a registry");
+        if reference.digest().is_some() {
+            return;
+        }
+        let noted = cache.and_then(|cache| cache.note(reference, digest));
+        let before = self.tags.insert(reference.clone(), digest.clone()).or(noted);
+        if let Some(before) = before.filter(|before| before != digest) {
+            tracing::warn!(
+                policy, %reference, %digest, %before,
+                "the tag has another digest than before: write the digest to decide when a policy changes"
+            );
+        }
+    }
+}
+
+/// What a configuration names in registries.
+///
+/// # Errors
+/// Each reference and each key that is wrong, with its place.
+fn wanted(configuration: &Configuration) -> anyhow::Result<Vec<Wanted>> {
+    let mut wanted = Vec::new();
+    let mut errors = Vec::new();
+    for (policy, remote) in configuration.remotes() {
+        let wrong = |pointer: &str, why: &str| {
+            opgate_text::one_line(&configuration.at(policy, pointer, why), 4 << 10)
+        };
+        let reference = Reference::parse(&remote.reference).map_err(|e| wrong("/module", &e));
+        let keys = policy.signature.as_ref().map(keys).transpose();
+        match (reference, keys.map_err(|e| wrong("/signature/key", &e))) {
+            (Ok(_), Ok(_)) if policy.mode == Mode::Off => {}
+            (Ok(reference), Ok(keys)) => {
+                let (keys, text) = keys.map_or((None, String::new()), |(k, text)| (Some(k), text));
+                let policy = policy.name.clone();
+                wanted.push(Wanted { policy, question: (reference, text), keys });
+            }
+            (reference, keys) => errors.extend(reference.err().into_iter().chain(keys.err())),
+        }
+    }
+    if !errors.is_empty() {
+        anyhow::bail!(errors.join("\n"));
+    }
+    Ok(wanted)
+}
+
+type Found = (Wanted, Result<Pulled, String>);
+
+async fn pull_all(
+    wanted: Vec<Wanted>,
+    registry: &Arc<Registry>,
+    cache: Option<&Arc<Cache>>,
+) -> Vec<Found> {
+    let places = Arc::new(Semaphore::new(PULLED_AT_A_TIME));
+    let mut tasks = JoinSet::new();
+    for one in wanted {
+        let (places, registry, cache) = (places.clone(), registry.clone(), cache.cloned());
+        tasks.spawn(async move {
+            let _place = places.acquire_owned().await;
+            let pulled = registry.pull(&one.question.0, one.keys.as_ref(), cache.as_deref()).await;
+            (one, pulled.map_err(|error| error.to_string()))
+        });
+    }
+    tasks.join_all().await
+}
+
+/// Reads a reference of the command line.
+pub(super) fn parsed(reference: &str) -> anyhow::Result<Reference> {
+    Reference::parse(reference).map_err(anyhow::Error::msg)
+}
+
+/// The keys of a configuration, and their text.
+fn keys(key: &SignatureKey) -> Result<(Keys, String), String> {
+    match key {
+        SignatureKey::Pem(text) => Ok((Keys::parse(text)?, text.clone())),
+        SignatureKey::File(path) => keys_in(path),
+    }
+}
+
+/// The keys in a file, and their text.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn keys_in(path: &Path) -> Result<(Keys, String), String> {
+    let named = |why: String| format!("{}: {why}", path.display());
+    let metadata = std::fs::metadata(path).map_err(|error| named(error.to_string()))?;
+    if !metadata.is_file() || metadata.len() > MAX_KEYS {
+        return Err(named("not a file with public keys".to_owned()));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+    Ok((Keys::parse(&text).map_err(named)?, text))
+}
+
+/// Does something with registries on a thread of its own: who calls may be on a runtime.
+pub(super) fn on_runtime<T: Send>(work: impl AsyncFnOnce() -> T + Send) -> anyhow::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| -> anyhow::Result<T> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let done = runtime.block_on(work());
+            // A look-up of a name can hang longer than anybody waits for it.
+            runtime.shutdown_background();
+            Ok(done)
+        });
+        match thread.join() {
+            Ok(done) => done.context("registries"),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_asked_for_again_when_it_counts_no_more() {
+        let now = Instant::now();
+        let question = |text: &str| (Reference::parse(text).unwrap(), String::new());
+        let tag = question("oci://localhost/a:v1");
+        let pinned = question(&format!("oci://localhost/a@sha256:{}", "0".repeat(64)));
+        let gone = question("oci://localhost/gone:v1");
+        let found = || Ok(Resolved { digest: "sha256:1".to_owned(), component: Arc::from([]) });
+        let wanted = || {
+            let one = |question: &Question| Wanted {
+                policy: "a".to_owned(),
+                question: question.clone(),
+                keys: None,
+            };
+            [&tag, &pinned, &gone].map(one)
+        };
+        let mut known = Known::default();
+        known.keep_for(Some("1"), &wanted());
+        known.learn(&tag, &found(), now);
+        known.learn(&pinned, &found(), now);
+        known.learn(&gone, &Err("404".to_owned()), now);
+        // As long as the configuration is the same.
+        known.keep_for(Some("1"), &wanted());
+        assert!(known.answer(&tag, now).is_some() && known.answer(&pinned, now).is_some());
+        // What failed is asked for again later, and then less often.
+        for wait in [10, 20, 40, 80, 160, 300, 300] {
+            let wait = Duration::from_secs(wait);
+            assert!(known.answer(&gone, now + wait / 2).is_some_and(|answer| answer.is_err()));
+            assert!(known.answer(&gone, now + wait).is_none());
+            known.learn(&gone, &Err("404".to_owned()), now);
+        }
+        // With another text, tags and failures are asked for again.
+        known.keep_for(Some("2"), &wanted());
+        assert!(known.answer(&tag, now).is_none() && known.answer(&gone, now).is_none());
+        assert!(known.answer(&pinned, now).is_some());
+        // What nobody wants is forgotten, and what is to be signed by others is another question.
+        let signed = (pinned.0.clone(), "PEM".to_owned());
+        assert!(known.answer(&signed, now).is_none());
+        known.keep_for(Some("2"), &[]);
+        assert!(known.answer(&pinned, now).is_none());
+    }
+}
