@@ -31,6 +31,7 @@ mod narrowed;
 mod network;
 mod polled;
 mod port;
+mod registry;
 mod reload;
 mod repairs;
 mod rules;

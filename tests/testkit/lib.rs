@@ -30,6 +30,7 @@ pub mod fleet;
 pub mod forwarder;
 pub mod objects;
 pub mod plane;
+pub mod registry;
 pub mod reviews;
 pub mod worst;
 

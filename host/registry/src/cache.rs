@@ -7,7 +7,6 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::signature::Signed;
 use crate::{Digest, Reference};
 
 /// Files that are kept; those that were written first go first. An artifact has two, and one for its signature and one for its tag.
@@ -49,15 +48,12 @@ impl Cache {
     }
 
     /// The last signature that was good. It is verified again by who uses it.
-    pub(crate) fn signature(&self, digest: &Digest) -> Option<Signed> {
-        let bytes = self.read(&format!("{}.sig", digest.dashed()), MAX_SMALL)?;
-        serde_json::from_slice(&bytes).ok()
+    pub(crate) fn signature(&self, digest: &Digest) -> Option<Vec<u8>> {
+        self.read(&format!("{}.sig", digest.dashed()), MAX_SMALL)
     }
 
-    pub(crate) fn keep_signature(&self, digest: &Digest, signed: &Signed) {
-        if let Ok(bytes) = serde_json::to_vec(signed) {
-            self.write(&format!("{}.sig", digest.dashed()), &bytes);
-        }
+    pub(crate) fn keep_signature(&self, digest: &Digest, signed: &[u8]) {
+        self.write(&format!("{}.sig", digest.dashed()), signed);
     }
 
     /// Notes the digest of a tag, and gives the one that was noted before. It is for the log, and never served.

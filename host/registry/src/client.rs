@@ -1,4 +1,4 @@
-//! Requests to the API of a registry: who asks, where redirects lead, and when to try again.
+//! Requests to the API of a registry: who asks, and when to try again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use crate::challenge::{Challenge, realm};
 use crate::credentials::Login;
+use crate::redirect::{is_named, is_redirect, is_same, next};
 use crate::transport::{Answer, Transport, value};
 use crate::{Credentials, Error, Limits, Reference, token};
 
@@ -282,64 +283,6 @@ async fn said(answer: Answer) -> String {
     format!(" ({})", opgate_text::one_line(&text, 200))
 }
 
-fn is_redirect(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
-}
-
-/// Whether two addresses are of the same scheme, host and port: credentials go no further.
-fn is_same(one: &Uri, other: &Uri) -> bool {
-    let port = |uri: &Uri| {
-        uri.port_u16().or(match uri.scheme_str() {
-            Some("https") => Some(443),
-            Some("http") => Some(80),
-            _ => None,
-        })
-    };
-    let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
-    one.scheme() == other.scheme() && host(one) == host(other) && port(one) == port(other)
-}
-
-/// Whether a host is named, with its port or without.
-fn is_named(insecure: &BTreeSet<String>, authority: &str) -> bool {
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    insecure.contains(authority) || insecure.contains(host)
-}
-
-/// Where an answer leads.
-///
-/// # Errors
-/// If that is no address, or one without TLS of a host that is not named as such.
-fn next(
-    from: &Uri,
-    location: Option<&HeaderValue>,
-    insecure: &BTreeSet<String>,
-) -> Result<Uri, Error> {
-    let text = location.and_then(|location| location.to_str().ok());
-    let text = text.ok_or_else(|| Error::lasting("a redirect without an address"))?;
-    let whole = if text.starts_with('/') && !text.starts_with("//") {
-        let authority = from.authority().map_or("", http::uri::Authority::as_str);
-        format!("{}://{authority}{text}", from.scheme_str().unwrap_or("https"))
-    } else {
-        text.to_owned()
-    };
-    // What is in the query can be as good as a password.
-    let shown = text.split('?').next().unwrap_or_default();
-    let wrong = |why: &str| Err(Error::lasting(format!("a redirect to {shown:?}: {why}")));
-    let Ok(uri) = whole.parse::<Uri>() else { return wrong("not an address") };
-    let authority = uri.authority().map_or("", http::uri::Authority::as_str);
-    if authority.is_empty() || authority.contains('@') {
-        return wrong("not an address with a host alone");
-    }
-    match uri.scheme_str() {
-        Some("https") => Ok(uri),
-        Some("http") if is_named(insecure, authority) => Ok(uri),
-        _ => wrong("only https is followed"),
-    }
-}
-
 /// The time that a registry asks for: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -360,55 +303,6 @@ fn less(wait: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn redirects_lead_to_tls_or_to_named_hosts() {
-        let insecure = BTreeSet::from(["localhost:5000".to_owned()]);
-        for (from, location, expected) in [
-            ("https://a.io/v2/x", "https://cdn.io/b?sig=s", Some("https://cdn.io/b?sig=s")),
-            ("https://a.io/v2/x", "/v2/y", Some("https://a.io/v2/y")),
-            ("http://localhost:5000/v2/x", "/v2/y", Some("http://localhost:5000/v2/y")),
-            (
-                "http://localhost:5000/v2/x",
-                "http://localhost:5000/y",
-                Some("http://localhost:5000/y"),
-            ),
-            ("https://a.io/v2/x", "http://a.io/v2/x", None),
-            ("https://a.io/v2/x", "http://localhost:5001/", None),
-            ("https://a.io/v2/x", "//cdn.io/b", None),
-            ("https://a.io/v2/x", "file:///etc/passwd", None),
-            ("https://a.io/v2/x", "https://user:password@cdn.io/", None),
-            ("https://a.io/v2/x", "", None),
-            ("https://a.io/v2/x", "y", None),
-        ] {
-            let location = HeaderValue::from_str(location).unwrap();
-            let found = next(&from.parse().unwrap(), Some(&location), &insecure);
-            assert_eq!(
-                found.ok().map(|uri| uri.to_string()).as_deref(),
-                expected,
-                "{from} {location:?}"
-            );
-        }
-        let located = HeaderValue::from_static("http://cdn.io/b?sig=hush");
-        let said = next(&"https://a.io/".parse().unwrap(), Some(&located), &insecure).unwrap_err();
-        assert!(!said.to_string().contains("hush"), "{said}");
-    }
-
-    #[test]
-    fn credentials_stay_with_scheme_host_and_port() {
-        for (one, other, expected) in [
-            ("https://a.io/x", "https://A.io:443/y", true),
-            ("https://a.io/x", "http://a.io/x", false),
-            ("https://a.io/x", "https://a.io:8443/x", false),
-            ("https://a.io/x", "https://b.a.io/x", false),
-        ] {
-            assert_eq!(
-                is_same(&one.parse().unwrap(), &other.parse().unwrap()),
-                expected,
-                "{one} {other}"
-            );
-        }
-    }
 
     #[test]
     fn the_time_to_wait_is_read() {

@@ -21,6 +21,7 @@
 mod cache;
 mod challenge;
 mod client;
+mod content;
 mod credentials;
 mod digest;
 mod error;
@@ -28,6 +29,7 @@ mod manifest;
 mod proxy;
 mod pull;
 mod push;
+mod redirect;
 mod reference;
 mod signature;
 mod token;

@@ -5,8 +5,8 @@
 //! ```
 
 use crate::client::Session;
+use crate::content::{blob, stated};
 use crate::manifest::{ACCEPTED, MAX_MANIFEST, Manifest, component, only};
-use crate::signature::blob;
 use crate::{Cache, Digest, Error, Keys, Reference, Registry, signature};
 
 /// A component.
@@ -126,17 +126,4 @@ async fn by_digest(
         cache.keep(digest, &reply.body);
     }
     Ok(manifest)
-}
-
-/// What the head of an answer says of a digest must be so.
-pub(crate) fn stated(headers: &http::HeaderMap, digest: &Digest) -> Result<(), Error> {
-    match headers.get("docker-content-digest").map(http::HeaderValue::as_bytes) {
-        Some(stated) if stated != digest.as_str().as_bytes() => {
-            let stated = String::from_utf8_lossy(stated);
-            Err(Error::lasting(format!(
-                "the registry says that the digest is {stated:?}, and it is {digest}"
-            )))
-        }
-        _ => Ok(()),
-    }
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::{Method, Uri};
 
 use crate::client::{Call, Session};
+use crate::content::stated;
 use crate::manifest::{MANIFEST, write};
-use crate::pull::stated;
 use crate::{Digest, Error, Reference, Registry};
 
 /// Bytes of an answer to an upload, which nobody reads.

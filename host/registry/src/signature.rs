@@ -12,6 +12,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Session;
+use crate::content::blob;
 use crate::manifest::{ACCEPTED, MAX_MANIFEST, Manifest};
 use crate::{Cache, Digest, Error, Reference};
 
@@ -39,7 +40,7 @@ pub struct Keys(Vec<ParsedPublicKey>);
 
 /// A signature that was found, as it is kept in the cache.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Signed {
+struct Signed {
     /// Base64.
     payload: String,
     /// Base64.
@@ -124,7 +125,8 @@ pub(crate) async fn verify(
     keys: &Keys,
     cache: Option<&Cache>,
 ) -> Result<(), Error> {
-    if let Some(kept) = cache.and_then(|cache| cache.signature(digest))
+    let kept = cache.and_then(|cache| cache.signature(digest));
+    if let Some(kept) = kept.and_then(|kept| serde_json::from_slice::<Signed>(&kept).ok())
         && keys.verify_kept(&kept, digest).is_ok()
     {
         return Ok(());
@@ -160,10 +162,11 @@ pub(crate) async fn verify(
             blob(session, layer.digest()?, layer.size("signed text", MAX_PAYLOAD)?).await?;
         match keys.verify(&payload, &decoded, digest) {
             Ok(()) => {
-                if let Some(cache) = cache {
-                    let payload = BASE64_STANDARD.encode(&payload);
-                    let signature = BASE64_STANDARD.encode(&decoded);
-                    cache.keep_signature(digest, &Signed { payload, signature });
+                let payload = BASE64_STANDARD.encode(&payload);
+                let signature = BASE64_STANDARD.encode(&decoded);
+                let signed = serde_json::to_vec(&Signed { payload, signature });
+                if let (Some(cache), Ok(signed)) = (cache, signed) {
+                    cache.keep_signature(digest, &signed);
                 }
                 return Ok(());
             }
@@ -176,29 +179,6 @@ pub(crate) async fn verify(
         ""
     };
     Err(Error::lasting(format!("none of its signatures is by a configured key{last}{keyless}")))
-}
-
-/// The bytes with this digest, of exactly this size.
-pub(crate) async fn blob(
-    session: &mut Session<'_>,
-    digest: Digest,
-    size: usize,
-) -> Result<Vec<u8>, Error> {
-    let reply =
-        session.get(&format!("blobs/{digest}"), "application/octet-stream, */*", size).await?;
-    if reply.body.len() != size {
-        return Err(Error::lasting(format!(
-            "{digest} has {} bytes, not {size} as the manifest says",
-            reply.body.len()
-        )));
-    }
-    let found = Digest::of(&reply.body);
-    if found != digest {
-        return Err(Error::lasting(format!(
-            "the registry gives {found} for {digest}: it, or somebody on the way, has changed the content"
-        )));
-    }
-    Ok(reply.body)
 }
 
 #[cfg(test)]
