@@ -61,12 +61,9 @@ fn fails(folder: &Path, arguments: &[&str]) -> (i32, String) {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    let hex = digest(&SHA256, bytes)
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
-    format!("sha256:{hex}")
+    let digest = digest(&SHA256, bytes);
+    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("sha256:".to_owned()).chain(hex).collect()
 }
 
 /// A configuration with one policy from a registry.

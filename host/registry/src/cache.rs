@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use crate::{Digest, Reference};
@@ -97,8 +98,11 @@ impl Cache {
 
     /// A failure is only a warning: the registry has it.
     fn write(&self, name: &str, bytes: &[u8]) {
+        // Several policies may have the same component.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let path = self.folder.join(name);
-        let temporary = self.folder.join(format!("{name}.{}.tmp", std::process::id()));
+        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let temporary = self.folder.join(format!("{name}.{process}.{number}.tmp"));
         let written = || -> io::Result<()> {
             let _ = fs::remove_file(&temporary);
             let mut file =

@@ -133,3 +133,31 @@ impl Registry {
         .map_err(|error| error.of(reference))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+    use proptest::prelude::*;
+
+    use crate::challenge::Challenge;
+    use crate::manifest::Manifest;
+    use crate::{Keys, Reference};
+
+    proptest! {
+        /// What registries and administrators write is read or refused.
+        #[test]
+        fn no_text_brings_them_down(text in "[a-zA-Z \",=\\\\:/@.\\[\\]{}0-9-]{0,200}", any in any::<Vec<u8>>()) {
+            if let Ok(reference) = Reference::parse(&format!("oci://{text}")) {
+                prop_assert_eq!(Reference::parse(&reference.to_string()), Ok(reference));
+            }
+            for bytes in [text.as_bytes(), &any] {
+                if let Ok(value) = HeaderValue::from_bytes(bytes) {
+                    let name = http::header::WWW_AUTHENTICATE;
+                    let _ = Challenge::of(&HeaderMap::from_iter([(name, value)]));
+                }
+                let _ = Manifest::read(bytes, None);
+            }
+            let _ = Keys::parse(&text);
+        }
+    }
+}
