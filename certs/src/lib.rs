@@ -8,6 +8,7 @@
 //! clients Clients ──▶ rustls       (who may connect, by the newest good CA bundle)
 //! root    Root             (a certificate of a CA, as it stands in a bundle)
 //! config  server_config            (all of it together)
+//! shown   Shown, Bundle            (what a server shows, and who vouches for it)
 //! ```
 //!
 //! Private keys are PEM in PKCS#8, SEC1 or PKCS#1; certificates are PEM, the serving certificate
@@ -19,6 +20,7 @@ mod issue;
 mod load;
 mod reload;
 mod root;
+mod shown;
 pub mod words;
 
 use std::io;
@@ -30,6 +32,7 @@ pub use issue::{Authority, Issued, service_names, write_private, write_public};
 pub use load::{Pair, Source, verify};
 pub use reload::{Change, Reloader};
 pub use root::Root;
+pub use shown::{Bundle, Shown, Validity};
 
 /// Why certificates could not be issued, loaded or used.
 #[derive(Debug, thiserror::Error)]

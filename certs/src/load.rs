@@ -147,10 +147,7 @@ pub(crate) fn parse(
             rustls::Error::InvalidCertificate(_) => content(certificate, words::of_tls(&error)),
             other => content(key, format!("cannot be used: {}", words::of_tls(&other))),
         })?;
-    let names = match parsed.subject_alternative_name() {
-        Ok(Some(extension)) => extension.value.general_names.iter().filter_map(name).collect(),
-        _ => Vec::new(),
-    };
+    let names = names_of(&parsed);
     Ok(Pair {
         not_before: moment(parsed.validity().not_before),
         not_after: moment(parsed.validity().not_after),
@@ -163,6 +160,14 @@ pub(crate) fn parse(
 /// A time of a certificate.
 pub(crate) fn moment(at: ASN1Time) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or_default())
+}
+
+/// DNS names and IP addresses of a certificate.
+pub(crate) fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
+    match certificate.subject_alternative_name() {
+        Ok(Some(extension)) => extension.value.general_names.iter().filter_map(name).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn name(name: &GeneralName<'_>) -> Option<String> {

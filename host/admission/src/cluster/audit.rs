@@ -8,6 +8,8 @@
 //! Nothing is watched: an audit ends. The context is read first, so that an object that comes in the meantime
 //! is judged, and no object is missing that another one needs.
 
+use std::ops::ControlFlow;
+
 use futures_util::AsyncBufReadExt as _;
 use kube::core::Request;
 use kube::core::params::ListParams;
@@ -136,11 +138,26 @@ impl Connection {
         namespace: Option<&str>,
         mut visit: impl FnMut(Document),
     ) -> Result<(), String> {
+        let mut visit = |document| {
+            visit(document);
+            ControlFlow::Continue(())
+        };
+        let all = self.every_page(resource, namespace, ListParams::default(), &mut visit);
+        all.await.map_err(|trouble| told(&trouble))
+    }
+
+    /// The pages of a list until its end, or until `visit` breaks off.
+    pub(super) async fn every_page(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        mut params: ListParams,
+        visit: &mut impl FnMut(Document) -> ControlFlow<()>,
+    ) -> Result<(), Trouble> {
         let (mut limit, mut restarts) = (FIRST, 0);
-        let mut params = ListParams::default();
         loop {
             params.limit = Some(limit);
-            match self.page(resource, namespace, &params, &mut visit).await {
+            match self.page(resource, namespace, &params, visit).await {
                 Ok((next, bytes, count)) => {
                     if next.is_empty() {
                         return Ok(());
@@ -153,18 +170,19 @@ impl Connection {
                     restarts += 1;
                     params.continue_token = None;
                 }
-                Err(trouble) => return Err(told(&trouble)),
+                Err(trouble) => return Err(trouble),
             }
         }
     }
 
-    /// One page: where the list goes on, the bytes of the page, and the number of its objects.
+    /// One page: where the list goes on, the bytes of the page, and the number of its objects. It ends early,
+    /// as if it were the last one, where `visit` breaks off.
     async fn page(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
         params: &ListParams,
-        visit: &mut impl FnMut(Document),
+        visit: &mut impl FnMut(Document) -> ControlFlow<()>,
     ) -> Result<(String, usize, usize), Trouble> {
         let request = Request::new(path(resource, namespace)).list(params);
         let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
@@ -180,7 +198,9 @@ impl Connection {
             bytes = bytes.saturating_add(length);
             let mut rest = part;
             while let Some(item) = text.next(&mut rest)? {
-                visit(read_document(item)?);
+                if visit(read_document(item)?).is_break() {
+                    return Ok((String::new(), bytes, 0));
+                }
             }
             stream.consume_unpin(length);
         }
@@ -191,7 +211,7 @@ fn text(value: Value<'_>, pointer: &str) -> String {
     value.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()
 }
 
-fn told(trouble: &Trouble) -> String {
+pub(super) fn told(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
         _ => trouble.to_string(),

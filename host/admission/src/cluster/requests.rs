@@ -9,7 +9,7 @@
 //! chose that one, but it is not the API server: nothing it sends is read without a limit.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::{AsyncBufRead, AsyncReadExt as _, TryStreamExt as _};
 use http_body_util::BodyExt as _;
@@ -75,13 +75,23 @@ impl Server {
         &self,
         request: http::Request<Vec<u8>>,
     ) -> Result<impl AsyncBufRead + use<>, Trouble> {
+        self.ask_dated(request).await.map(|(stream, _)| stream)
+    }
+
+    /// As [`ask`](Self::ask), with the time of the API server's clock, if it says so.
+    pub(super) async fn ask_dated(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), Trouble> {
         let asking = async {
             let answer = self.client.send(request.map(Body::from)).await?;
             let status = answer.status();
+            let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+            let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
             let stream = answer.into_body().into_data_stream().map_err(io::Error::other);
             let stream = stream.into_async_read();
             if status.is_success() {
-                return Ok(stream);
+                return Ok((stream, date));
             }
             let mut text = Vec::new();
             // Without a text there is still the code.
@@ -93,18 +103,26 @@ impl Server {
 
     /// A document at a path.
     pub(super) async fn document(&self, path: &str) -> Result<Document, Trouble> {
+        self.dated(path, MOST_OF_WHOLE).await.map(|(document, _)| document)
+    }
+
+    /// A document of at most so many bytes at a path, and the time of the API server's clock.
+    pub(super) async fn dated(
+        &self,
+        path: &str,
+        most: u64,
+    ) -> Result<(Document, Option<SystemTime>), Trouble> {
         let request = http::Request::get(path).body(Vec::new());
         let request = request.map_err(|e| Trouble::Other(e.to_string()))?;
-        let stream = self.ask(request).await?;
+        let (stream, date) = self.ask_dated(request).await?;
         let mut text = Vec::new();
-        let mut rest = std::pin::pin!(stream.take(MOST_OF_WHOLE));
+        let mut rest = std::pin::pin!(stream.take(most));
         in_time(async { rest.read_to_end(&mut text).await.map_err(Trouble::from) }).await?;
-        if u64::try_from(text.len()) == Ok(MOST_OF_WHOLE) {
-            let text = format!("{path} has more than {MOST_OF_WHOLE} bytes");
-            return Err(Trouble::Other(text));
+        if u64::try_from(text.len()) == Ok(most) {
+            return Err(Trouble::Other(format!("{path} has more than {most} bytes")));
         }
         let _one = self.one().await;
-        read_document(text)
+        Ok((read_document(text)?, date))
     }
 
     /// Whether the API server says that a resource can be watched; `None` if it says nothing.

@@ -24,7 +24,7 @@ use opgate_upstream::kinds::plural;
 use super::Failure;
 use super::judged::{Findings, Judge, Judged, Progress, is_exempt};
 use super::report::Unread;
-pub(super) use live::{Live, cluster};
+pub(super) use live::{Live, cluster, paths as kubeconfigs};
 
 /// Maximum number of objects: their results are kept for the report.
 const MOST: usize = 1_000_000;

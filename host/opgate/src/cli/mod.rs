@@ -10,6 +10,7 @@ mod checked;
 mod constraint;
 mod demo;
 mod diff;
+mod doctor;
 mod input;
 mod judged;
 mod log;
@@ -68,6 +69,7 @@ As a webhook, in this order (docs/operate.md):
   opgate certs issue --out tls --service NAMESPACE/NAME
   opgate serve --config opgate.yaml --tls-dir tls
   opgate manifests webhook --config opgate.yaml --service NAMESPACE/NAME --ca tls/ca.crt
+  opgate doctor                  See what in the cluster would hurt
 
 Exit status: 0 success, 1 something is denied, 2 wrong usage or unreadable input, 3 a policy or the
 engine failed. `opgate COMMAND --help` describes a command.";
@@ -116,6 +118,8 @@ enum Command {
     Constraint(constraint::ConstraintArgs),
     /// Print the Kubernetes manifests for the server: webhooks, roles, network policy
     Manifests(manifests::Manifests),
+    /// Say what in a cluster or in manifests would hurt, and how to repair it
+    Doctor(Box<doctor::Doctor>),
     /// Start a server, send it sample reviews over TLS, and print its decisions
     Demo(demo::Demo),
     /// Do a job for another process of this program
@@ -330,6 +334,7 @@ pub fn main() -> ExitCode {
         Command::Certs(certs) => certs.run(),
         Command::Constraint(constraint) => constraint.run(),
         Command::Manifests(manifests) => manifests.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Demo(demo) => demo.run(),
         // Done above, before there is a log.
         Command::Apart { .. } => Ok(Outcome::Usage),

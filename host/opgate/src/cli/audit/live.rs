@@ -78,7 +78,7 @@ fn missed(resource: &str, why: &str) -> Unread {
 }
 
 /// The files that `kubectl` reads, unless some are named.
-fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
+pub(in crate::cli) fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
     let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
     for text in [kubeconfig, &variable] {
         let paths = std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty());

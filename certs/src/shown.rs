@@ -1,0 +1,212 @@
+//! Certificates as others see them: a chain without its key, and the bundle that shall vouch for it.
+//!
+//! ```text
+//! tls.crt, a handshake ─▶ Shown ──┐
+//!                                 ├─▶ vouching: which CAs of the bundle issued it, and until when
+//! ca.crt, caBundle ─────▶ Bundle ─┘
+//! ```
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::load::names_of;
+use crate::words;
+
+/// Certificates of a chain or a bundle that are read.
+const MOST: usize = 64;
+
+/// When a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// Its first second.
+    pub from: SystemTime,
+    /// Its last second.
+    pub until: SystemTime,
+}
+
+impl Validity {
+    fn of(certificate: &X509Certificate<'_>) -> Self {
+        let at = |seconds: i64| {
+            UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+        };
+        let validity = certificate.validity();
+        Self {
+            from: at(validity.not_before.timestamp()),
+            until: at(validity.not_after.timestamp()),
+        }
+    }
+
+    /// Whether it is valid then.
+    #[must_use]
+    pub fn holds(&self, at: SystemTime) -> bool {
+        self.from <= at && at <= self.until
+    }
+}
+
+/// The chain of a server, the serving certificate first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    chain: Vec<CertificateDer<'static>>,
+    names: Vec<String>,
+    validity: Validity,
+}
+
+/// Certificates of CAs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle(Vec<(CertificateDer<'static>, Validity)>);
+
+fn pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).take(MOST).collect();
+    all.map_err(|error| format!("not PEM: {error}"))
+}
+
+fn parsed<'c>(number: usize, der: &'c CertificateDer<'_>) -> Result<X509Certificate<'c>, String> {
+    let parsed = X509Certificate::from_der(der);
+    let (_, certificate) = parsed.map_err(|error| {
+        format!("certificate {number}: not an X.509 certificate: {}", words::of_form(&error))
+    })?;
+    Ok(certificate)
+}
+
+impl Shown {
+    /// A chain as PEM.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one sentence.
+    pub fn pem(text: &[u8]) -> Result<Self, String> {
+        Self::chain(pem(text)?)
+    }
+
+    /// A chain as a handshake shows it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one sentence.
+    pub fn chain(chain: Vec<CertificateDer<'static>>) -> Result<Self, String> {
+        let leaf = chain.first().ok_or_else(|| "no certificate".to_owned())?;
+        let leaf = parsed(1, leaf)?;
+        let (names, validity) = (names_of(&leaf), Validity::of(&leaf));
+        Ok(Self { chain, names, validity })
+    }
+
+    /// DNS names and IP addresses of the serving certificate.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// When the serving certificate is valid.
+    #[must_use]
+    pub fn validity(&self) -> Validity {
+        self.validity
+    }
+
+    /// Whether the serving certificate is the same.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.chain.first() == other.chain.first()
+    }
+
+    /// Whether the certificate is for a DNS name or an IP address.
+    #[must_use]
+    pub fn is_for(&self, name: &str) -> bool {
+        let server = ServerName::try_from(name).ok();
+        let leaf = self.chain.first().and_then(|leaf| webpki::EndEntityCert::try_from(leaf).ok());
+        server
+            .zip(leaf)
+            .is_some_and(|(server, leaf)| leaf.verify_is_valid_for_subject_name(&server).is_ok())
+    }
+
+    /// The CAs of a bundle that vouch for the chain at a time: when each is valid. A CA that has ended
+    /// is among them.
+    ///
+    /// # Errors
+    /// Why none does, in one sentence.
+    pub fn vouching(&self, bundle: &Bundle, at: SystemTime) -> Result<Vec<Validity>, String> {
+        let (leaf, between) =
+            self.chain.split_first().ok_or_else(|| "no certificate".to_owned())?;
+        let leaf = webpki::EndEntityCert::try_from(leaf)
+            .map_err(|error| format!("it cannot be read: {}", words::of_webpki(&error)))?;
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let mut why = "no CA of the bundle has issued it".to_owned();
+        let mut vouching = Vec::new();
+        for (der, validity) in &bundle.0 {
+            let Ok(anchor) = webpki::anchor_from_trusted_cert(der) else { continue };
+            let anchors = [anchor];
+            let verified = leaf.verify_for_usage(
+                provider.signature_verification_algorithms.all,
+                &anchors,
+                between,
+                UnixTime::since_unix_epoch(since),
+                webpki::KeyUsage::server_auth(),
+                None,
+                None,
+            );
+            match verified {
+                Ok(_) => vouching.push(*validity),
+                Err(webpki::Error::UnknownIssuer) => {}
+                Err(error) => words::of_webpki(&error).clone_into(&mut why),
+            }
+        }
+        if vouching.is_empty() { Err(why) } else { Ok(vouching) }
+    }
+}
+
+impl Bundle {
+    /// A bundle as PEM.
+    ///
+    /// # Errors
+    /// What is in it that is no certificate of a CA, in one sentence.
+    pub fn pem(text: &[u8]) -> Result<Self, String> {
+        let all = pem(text)?;
+        if all.is_empty() {
+            return Err("no certificate in it".to_owned());
+        }
+        let mut bundle = Vec::new();
+        for (index, der) in all.into_iter().enumerate() {
+            let number = index.saturating_add(1);
+            let certificate = parsed(number, &der)?;
+            let validity = Validity::of(&certificate);
+            bundle.push((der, validity));
+        }
+        Ok(Self(bundle))
+    }
+
+    /// When its certificates are valid.
+    pub fn validities(&self) -> impl Iterator<Item = Validity> {
+        self.0.iter().map(|(_, validity)| *validity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Authority, service_names};
+
+    #[test]
+    fn a_bundle_vouches_for_what_its_cas_issued() {
+        let [ours, theirs] = [Authority::create(2).unwrap(), Authority::create(400).unwrap()];
+        let issued = ours.issue(&service_names("ns", "opgate"), 1).unwrap();
+        let shown = Shown::pem(issued.certificate.as_bytes()).unwrap();
+        assert!(shown.is_for("opgate.ns.svc") && !shown.is_for("other.ns.svc"));
+        let now = SystemTime::now();
+        assert!(shown.validity().holds(now));
+        let bundle = |of: &[&Authority]| {
+            let pem: String = of.iter().map(|one| one.certificate()).collect();
+            Bundle::pem(pem.as_bytes()).unwrap()
+        };
+        let vouching = shown.vouching(&bundle(&[&theirs, &ours]), now).unwrap();
+        let [only] = vouching[..] else { panic!("{vouching:?}") };
+        assert!(only.until < now + Duration::from_secs(3 * 86_400));
+        let why = shown.vouching(&bundle(&[&theirs]), now).unwrap_err();
+        assert_eq!(why, "no CA of the bundle has issued it");
+        let late = now + Duration::from_secs(10 * 86_400);
+        let why = shown.vouching(&bundle(&[&ours]), late).unwrap_err();
+        assert_eq!(why, "it, or a CA of its chain, has ended");
+        assert_eq!(Bundle::pem(b"").unwrap_err(), "no certificate in it");
+        assert_eq!(Shown::pem(b"words").unwrap_err(), "no certificate");
+    }
+}

@@ -1,0 +1,116 @@
+//! Single looks at a cluster, for the doctor: objects of a resource, one object, the version and the clock.
+//!
+//! Only lists and reads are sent. Whatever a cluster answers, a list ends where its reader has enough.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime};
+
+use kube::core::params::ListParams;
+use opgate_cluster::Resource;
+use opgate_document::Document;
+
+use super::Connection;
+use super::audit::told;
+use super::pages::LARGEST_OBJECT;
+use super::requests::path;
+use super::wire::Trouble;
+
+/// Maximum bytes of `/version`.
+const MOST_OF_VERSION: u64 = 64 << 10;
+
+/// Which objects of a resource.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Selected<'s> {
+    /// Those in this namespace.
+    pub namespace: Option<&'s str>,
+    /// Those with these labels, as `kubectl -l` writes them.
+    pub labels: Option<&'s str>,
+}
+
+/// Why something could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Whether a permission is missing.
+    pub is_forbidden: bool,
+    /// In one line.
+    pub why: String,
+}
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        let is_forbidden = matches!(trouble, Trouble::Forbidden(_));
+        Self { is_forbidden, why: told(&trouble) }
+    }
+}
+
+/// What an API server says of itself.
+#[derive(Debug, Clone)]
+pub struct Release {
+    /// `v1.33.1`
+    pub version: String,
+    /// Its clock, and the local one at the same moment.
+    pub clocks: Option<(SystemTime, SystemTime)>,
+    /// How long it took to answer: the clocks can differ by so much for nothing.
+    pub took: Duration,
+}
+
+impl Connection {
+    /// Calls `visit` with the objects of a resource, in pages, until it breaks off. An object can come
+    /// twice. There are none of a resource that the API server does not know.
+    ///
+    /// # Errors
+    /// Why they cannot be listed.
+    pub async fn select(
+        &self,
+        resource: &Resource,
+        selected: Selected<'_>,
+        mut visit: impl FnMut(Document) -> ControlFlow<()>,
+    ) -> Result<(), Refused> {
+        let params = ListParams {
+            label_selector: selected.labels.map(str::to_owned),
+            ..ListParams::default()
+        };
+        let pages = self.every_page(resource, selected.namespace, params, &mut visit);
+        Ok(pages.await?)
+    }
+
+    /// One object, if it is there.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub async fn one(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Document>, Refused> {
+        // A name is a segment of a path.
+        if name.is_empty() || name.contains(['/', '%', '?', '#']) || name.starts_with('.') {
+            return Ok(None);
+        }
+        let at = format!("{}/{name}", path(resource, namespace));
+        match self.0.dated(&at, LARGEST_OBJECT).await {
+            Ok((document, _)) => Ok(Some(document)),
+            Err(Trouble::Absent) => Ok(None),
+            Err(Trouble::Forbidden(why)) => {
+                let why = format!("forbidden: {why}; grant get on it to this user");
+                Err(Refused { is_forbidden: true, why })
+            }
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    /// The version and the clock of the API server.
+    ///
+    /// # Errors
+    /// If it does not say.
+    pub async fn release(&self) -> Result<Release, Refused> {
+        let (began, sent) = (tokio::time::Instant::now(), SystemTime::now());
+        let (document, date) = self.0.dated("/version", MOST_OF_VERSION).await?;
+        let took = began.elapsed();
+        let text = document.get("/gitVersion").and_then(|version| version.text());
+        let version = text.unwrap_or_default().to_owned();
+        let half = took.checked_div(2).unwrap_or_default();
+        Ok(Release { version, clocks: date.map(|theirs| (theirs, sent + half)), took })
+    }
+}

@@ -1,0 +1,146 @@
+//! The pods of the servers, how many there are, and who may call them.
+
+use super::Level::{Critical, Note, Warning};
+use super::{Doc, Theme};
+
+pub(in crate::cli::doctor) const THEME: Theme = Theme {
+    name: "servers",
+    title: "Servers and clients",
+    docs: &[
+        &FEW,
+        &NO_BUDGET,
+        &BUDGET_SHUT,
+        &ONE_NODE,
+        &GRACE,
+        &NO_READINESS,
+        &GAP,
+        &NO_MEMORY_LIMIT,
+        &CPU_LIMIT,
+        &PRIVILEGES,
+        &ANYBODY,
+        &NO_CLIENT_CA,
+        &NO_NETWORK_POLICY,
+        &NO_ACCOUNT,
+        &NO_TOKEN,
+    ],
+};
+
+pub(in crate::cli::doctor) const FEW: Doc = Doc {
+    id: "DOC-40",
+    level: Warning,
+    title: "failurePolicy Fail with fewer than two servers",
+    harm: "A webhook has `failurePolicy: Fail`, and the Deployment has fewer than two replicas. Whenever the only pod is moved or restarted, API servers refuse what the webhook is about.",
+    repair: "Run two or more:\n\n    kubectl -n opgate-system scale deployment opgate --replicas=2",
+};
+
+pub(in crate::cli::doctor) const NO_BUDGET: Doc = Doc {
+    id: "DOC-41",
+    level: Warning,
+    title: "No PodDisruptionBudget keeps a server running",
+    harm: "A webhook has `failurePolicy: Fail`, and no PodDisruptionBudget selects the pods of the servers, or the one that does lets all of them go. A drain of several nodes can evict all servers at a time.",
+    repair: "Let one of them go at a time:\n\n    kubectl -n opgate-system create poddisruptionbudget opgate --selector=app.kubernetes.io/name=opgate --max-unavailable=1",
+};
+
+pub(in crate::cli::doctor) const BUDGET_SHUT: Doc = Doc {
+    id: "DOC-42",
+    level: Warning,
+    title: "The PodDisruptionBudget lets no server go",
+    harm: "The budget of the servers allows no disruption even if all of them are ready (`maxUnavailable: 0`, or `minAvailable` as large as the number of replicas). Drains of their nodes never end, and so do updates of the cluster.",
+    repair: "Set `maxUnavailable: 1`:\n\n    kubectl -n opgate-system patch poddisruptionbudget opgate --type=merge -p '{\"spec\": {\"minAvailable\": null, \"maxUnavailable\": 1}}'",
+};
+
+pub(in crate::cli::doctor) const ONE_NODE: Doc = Doc {
+    id: "DOC-43",
+    level: Warning,
+    title: "All servers are on one node",
+    harm: "All pods of the servers run on the same node, although the cluster has others. If the node fails, no server answers until the pods are moved, which takes minutes.",
+    repair: "Spread them with `topologySpreadConstraints` (`topologyKey: kubernetes.io/hostname`), as the manifests of opgate do, then restart them:\n\n    kubectl -n opgate-system rollout restart deployment opgate",
+};
+
+pub(in crate::cli::doctor) const GRACE: Doc = Doc {
+    id: "DOC-44",
+    level: Warning,
+    title: "The pod is killed before the server has drained",
+    harm: "`terminationGracePeriodSeconds` is not longer than `--drain-delay` and `--grace` together, and the second after them in which idle connections are closed. Requests in progress are cut at each update.",
+    repair: "Set it to 30 or more; with the defaults of 5 s and 20 s that is enough.",
+};
+
+pub(in crate::cli::doctor) const NO_READINESS: Doc = Doc {
+    id: "DOC-45",
+    level: Warning,
+    title: "Pods get calls before they can answer",
+    harm: "The container has no `readinessProbe` for `/readyz` on the ops port. A new pod is an endpoint before its policies are loaded and the cluster is read, and it remains one while it drains. These calls fail.",
+    repair: "Add the probe:\n\n    readinessProbe:\n      httpGet: {path: /readyz, port: 8081}\n      periodSeconds: 2",
+};
+
+pub(in crate::cli::doctor) const GAP: Doc = Doc {
+    id: "DOC-46",
+    level: Warning,
+    title: "An update stops all servers at once",
+    harm: "The strategy of the Deployment is `Recreate`, or its `maxUnavailable` is as large as the number of replicas. At each update no server answers for some seconds.",
+    repair: "Replace one after the other:\n\n    kubectl -n opgate-system patch deployment opgate --type=merge -p '{\"spec\": {\"strategy\": {\"type\": \"RollingUpdate\", \"rollingUpdate\": {\"maxUnavailable\": 0, \"maxSurge\": 1}}}}'",
+};
+
+pub(in crate::cli::doctor) const NO_MEMORY_LIMIT: Doc = Doc {
+    id: "DOC-47",
+    level: Warning,
+    title: "The container has no memory limit",
+    harm: "The server takes its own limits from that of the container. Without one it assumes the memory of the node, and the node may end it, or others, when memory is short.",
+    repair: "Set a limit, and a request of the same size if you can; [how much](../operate.md#memory-and-connections):\n\n    kubectl -n opgate-system set resources deployment opgate --limits=memory=512Mi",
+};
+
+pub(in crate::cli::doctor) const CPU_LIMIT: Doc = Doc {
+    id: "DOC-48",
+    level: Warning,
+    title: "The container has a CPU limit",
+    harm: "A call needs a CPU for about a millisecond. A CPU limit stops the whole server for up to 100 ms when its share of a period is used up: calls are late, and long ones time out.",
+    repair: "Remove the limit, and keep the request:\n\n    kubectl -n opgate-system patch deployment opgate --type=json -p '[{\"op\": \"remove\", \"path\": \"/spec/template/spec/containers/0/resources/limits/cpu\"}]'",
+};
+
+pub(in crate::cli::doctor) const PRIVILEGES: Doc = Doc {
+    id: "DOC-49",
+    level: Note,
+    title: "The container may do more than it needs",
+    harm: "The server needs no privilege: it runs as any user, with a read-only root, without capabilities. This container is not restricted so.",
+    repair: "Set the security context that the manifests of opgate have: `runAsNonRoot: true`, `allowPrivilegeEscalation: false`, `readOnlyRootFilesystem: true`, `capabilities: {drop: [ALL]}`, `seccompProfile: {type: RuntimeDefault}`.",
+};
+
+pub(in crate::cli::doctor) const ANYBODY: Doc = Doc {
+    id: "DOC-50",
+    level: Warning,
+    title: "Anybody in the cluster can call the webhook",
+    harm: "The servers run without `--client-ca`, and no NetworkPolicy selects their pods. Every pod can ask for verdicts, reserve objects that do not exist, and learn from answers which namespaces and accounts exist.",
+    repair: "Close the port in one of the two ways, or both; [how](../operate.md#allow-only-api-servers-to-connect):\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 | kubectl apply -f -",
+};
+
+pub(in crate::cli::doctor) const NO_CLIENT_CA: Doc = Doc {
+    id: "DOC-51",
+    level: Note,
+    title: "Clients need no certificate",
+    harm: "A NetworkPolicy limits who reaches the webhook port, but the servers run without `--client-ca`: everything with an address of an API server, such as pods on the network of its node, can call it.",
+    repair: "Give API servers a certificate, and the servers its CA; [how](../operate.md#allow-only-api-servers-to-connect). Managed control planes usually do not allow that: then leave it as it is.",
+};
+
+pub(in crate::cli::doctor) const NO_NETWORK_POLICY: Doc = Doc {
+    id: "DOC-52",
+    level: Note,
+    title: "No network policy protects the servers",
+    harm: "Clients need a certificate, but no NetworkPolicy selects the pods: every pod can open connections to the webhook port, and read the ops port, which needs no certificate.",
+    repair: "Print a policy with the addresses of your API servers, and apply it:\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 --metrics-from monitoring | kubectl apply -f -",
+};
+
+pub(in crate::cli::doctor) const NO_ACCOUNT: Doc = Doc {
+    id: "DOC-53",
+    level: Critical,
+    title: "The ServiceAccount of the pods does not exist",
+    harm: "The pods name a ServiceAccount that is not in the namespace. API servers refuse to create new pods.",
+    repair: "Create it:\n\n    kubectl -n opgate-system create serviceaccount opgate",
+};
+
+pub(in crate::cli::doctor) const NO_TOKEN: Doc = Doc {
+    id: "DOC-54",
+    level: Critical,
+    title: "The servers have no token to read the cluster",
+    harm: "`automountServiceAccountToken` is `false`, no volume projects a token, and the servers run without `--cluster none` and without a kubeconfig. They end at their start: `in-cluster credentials: …`.",
+    repair: "Remove `automountServiceAccountToken: false` from the pods and from the ServiceAccount, or set `--cluster none` if no rule shall look at other objects.",
+};

@@ -1,0 +1,314 @@
+//! The certificate that servers show, as API servers judge it.
+//!
+//! ```text
+//! Secret ────┐
+//!            ├─▶ Shown ─▶ name, time, and whether each caBundle vouches for it
+//! handshake ─┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use http::Uri;
+use opgate_certs::{Bundle, Shown, Validity};
+use opgate_upstream::go::base64;
+use serde_json::Value;
+
+use super::Days;
+use crate::cli::doctor::catalog::Doc;
+use crate::cli::doctor::catalog::certificates::{
+    EXPIRED, EXPIRES, NAME, NO_SECRET, NO_TLS, NOT_RELOADED, NOT_YET, SECRET_TYPE, UNTRUSTED,
+};
+use crate::cli::doctor::facts::hooks::Hook;
+use crate::cli::doctor::facts::object::{Kind, Object, text};
+use crate::cli::doctor::facts::served::Served;
+use crate::cli::doctor::facts::workload::Workload;
+use crate::cli::doctor::facts::{Facts, SECRET};
+use crate::cli::doctor::finding::{At, Findings, names, word};
+
+/// Different bundles that are looked at.
+const MOST_BUNDLES: usize = 16;
+
+/// Of its time, what is left when something should have renewed a certificate.
+const LAST_PART: u32 = 4;
+
+const RENEW: &str = "opgate certs issue --out tls --service NAMESPACE/SERVICE, and store it in the Secret; if something renews it, see why it does not";
+
+pub(super) fn check(facts: &Facts, days: Days, found: &mut Findings) {
+    let stored = secret(facts, found);
+    let served = match &facts.served {
+        Served::NotTried(why) => {
+            if !why.is_empty() {
+                found.unchecked("the certificate that the servers show", why);
+            }
+            None
+        }
+        Served::Failed(address, why) => {
+            let repair = "let the Service lead to the port of --listen, without a proxy in between";
+            found.add(&NO_TLS, At::other(address), "", why, repair);
+            None
+        }
+        Served::Chain(address, chain) => Some((At::other(address), chain.clone())),
+    };
+    let bundles = bundles(facts, found);
+    let mut chains = Vec::new();
+    chains.extend(stored.map(|(at, chain)| (at, "data[tls.crt]", chain)));
+    if let Some((at, chain)) = served {
+        match chains.first() {
+            Some((_, _, stored)) if stored.is_like(&chain) => {}
+            Some((secret, _, _)) => {
+                let what = format!("{at} shows another certificate");
+                let repair = "wait two minutes; then look for `the old certificate is kept` in the log of the servers";
+                found.add(&NOT_RELOADED, secret.clone(), "data[tls.crt]", &what, repair);
+                chains.push((at, "", chain));
+            }
+            None => chains.push((at, "", chain)),
+        }
+    }
+    for (at, field, chain) in &chains {
+        judge(facts, days, at, field, chain, found);
+        for (bundle, hooks) in &bundles {
+            vouch(facts, days, chain, bundle, hooks, found);
+        }
+    }
+    if chains.is_empty() {
+        for (bundle, hooks) in &bundles {
+            let all: Vec<_> = bundle.validities().collect();
+            ends(facts, days, &all, hooks, found);
+        }
+        if !bundles.is_empty() {
+            let why = "no certificate of the servers is known: neither the Secret nor a handshake; see --connect";
+            found.unchecked("whether the caBundle vouches for the certificate", why);
+        }
+    }
+}
+
+/// The names by which API servers call.
+fn called(facts: &Facts) -> Vec<String> {
+    if facts.installation.url.is_none() {
+        let (namespace, service) = (&facts.installation.namespace, &facts.installation.service);
+        return vec![format!("{service}.{namespace}.svc")];
+    }
+    let host =
+        |url: &str| Some(url.parse::<Uri>().ok()?.host()?.trim_matches(['[', ']']).to_owned());
+    let mut all: Vec<_> = facts.ours().iter().filter_map(|hook| host(hook.url()?)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.truncate(MOST_BUNDLES);
+    all
+}
+
+fn judge(facts: &Facts, days: Days, at: &At, field: &str, chain: &Shown, found: &mut Findings) {
+    for name in called(facts).iter().filter(|name| !chain.is_for(name)) {
+        let what = match chain.names() {
+            [] => format!("it has no subject alternative name; API servers call {name}"),
+            others => {
+                let others = names(others.iter().map(String::as_str));
+                format!("it is for {others}; API servers call {name}")
+            }
+        };
+        let service = word(&facts.installation.owner());
+        let repair =
+            format!("opgate certs issue --out tls --service {service}, and store it in the Secret");
+        found.add(&NAME, at.clone(), field, &what, &repair);
+    }
+    let what = "the serving certificate";
+    time(facts, days.leaf, &[chain.validity()], what, &mut |doc, what| {
+        found.add(doc, at.clone(), field, what, RENEW);
+    });
+}
+
+/// Tells what is wrong with the times of certificates, of which one has to be valid.
+fn time(
+    facts: &Facts,
+    days: u32,
+    all: &[Validity],
+    name: &str,
+    tell: &mut impl FnMut(&'static Doc, &str),
+) {
+    let now = facts.now;
+    let Some(last) = all.iter().filter(|one| one.from <= now).max_by_key(|one| one.until) else {
+        if let Some(first) = all.iter().min_by_key(|one| one.from) {
+            let in_seconds = first.from.duration_since(now).unwrap_or_default();
+            tell(&NOT_YET, &format!("{name} is valid in {} only", about(in_seconds)));
+        }
+        return;
+    };
+    let Ok(left) = last.until.duration_since(now) else {
+        let since = now.duration_since(last.until).unwrap_or_default();
+        return tell(&EXPIRED, &format!("{name} ended {} ago", about(since)));
+    };
+    let whole = last.until.duration_since(last.from).unwrap_or_default();
+    let soon = Duration::from_secs(u64::from(days).saturating_mul(86_400));
+    if left < soon.min(whole.checked_div(LAST_PART).unwrap_or_default()) {
+        tell(&EXPIRES, &format!("{name} ends in {}", about(left)));
+    }
+}
+
+/// A time for people: the doctor runs at some moment of a day.
+fn about(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds >= 2 * 86_400 => format!("{} days", seconds / 86_400),
+        seconds if seconds >= 2 * 3_600 => format!("{} hours", seconds / 3_600),
+        seconds => format!("{} minutes", seconds / 60),
+    }
+}
+
+type Hooks<'f> = Vec<Hook<'f>>;
+
+/// The bundles of our webhooks that can be used, each once.
+fn bundles<'f>(facts: &'f Facts, found: &mut Findings) -> Vec<(Bundle, Hooks<'f>)> {
+    let mut texts: BTreeMap<&str, Hooks<'f>> = BTreeMap::new();
+    for hook in facts.ours() {
+        texts.entry(text(hook.value, "/clientConfig/caBundle")).or_default().push(hook);
+    }
+    if texts.len() > MOST_BUNDLES {
+        let why = format!("there are more than {MOST_BUNDLES} different ones");
+        found.unchecked("some of the caBundles", &why);
+    }
+    let mut bundles = Vec::new();
+    for (encoded, hooks) in texts.into_iter().take(MOST_BUNDLES) {
+        let Some(first) = hooks.first() else { continue };
+        let is_injected = first.object.annotation("cert-manager.io/inject-ca-from").is_some()
+            || Workload::of(facts).is_some_and(|workload| workload.keeps_certificates());
+        if encoded.is_empty() && first.url().is_some() {
+            found.unchecked(
+                "the issuer of the certificate",
+                "without a caBundle API servers trust those of their system",
+            );
+            continue;
+        }
+        if encoded.is_empty() && is_injected && !facts.is_cluster {
+            found.unchecked("the caBundle", "the cluster puts it in");
+            continue;
+        }
+        let mut pem = Vec::new();
+        let bundle = match (encoded, base64::decode(encoded, &mut pem)) {
+            ("", _) => Err("it is empty".to_owned()),
+            (_, Err(at)) => Err(format!("it is not base64 at {at}")),
+            _ => Bundle::pem(&pem),
+        };
+        match bundle {
+            Ok(bundle) => bundles.push((bundle, hooks)),
+            Err(why) => untrusted(&hooks, &format!("the caBundle cannot be used: {why}"), found),
+        }
+    }
+    bundles
+}
+
+fn untrusted(hooks: &[Hook<'_>], what: &str, found: &mut Findings) {
+    let Some(first) = hooks.first() else { return };
+    let all = names(hooks.iter().map(Hook::name));
+    let what = format!("{what}; in {all}");
+    let repair =
+        "apply opgate manifests webhook with --ca FILE of the CA that issued the certificate";
+    found.add(&UNTRUSTED, first.object, &first.field("clientConfig.caBundle"), &what, repair);
+}
+
+fn vouch(
+    facts: &Facts,
+    days: Days,
+    chain: &Shown,
+    bundle: &Bundle,
+    hooks: &[Hook<'_>],
+    found: &mut Findings,
+) {
+    // Whether it is trusted does not depend on whether it has ended, which is told already.
+    let at: SystemTime =
+        facts.now.clamp(chain.validity().from, chain.validity().until.max(chain.validity().from));
+    match chain.vouching(bundle, at) {
+        Ok(all) => ends(facts, days, &all, hooks, found),
+        Err(why) => untrusted(hooks, &format!("the certificate is not accepted: {why}"), found),
+    }
+}
+
+/// The times of the CAs that vouch.
+fn ends(facts: &Facts, days: Days, all: &[Validity], hooks: &[Hook<'_>], found: &mut Findings) {
+    let Some(first) = hooks.first() else { return };
+    let field = first.field("clientConfig.caBundle");
+    time(facts, days.ca, all, "the CA", &mut |doc, what| {
+        let repair = "opgate certs issue --new-ca --out tls --service NAMESPACE/SERVICE; register both CAs first, then store the certificate";
+        found.add(doc, first.object, &field, what, repair);
+    });
+}
+
+/// The chain in the Secret, if it is known.
+fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, Shown)> {
+    if facts.installation.url.is_some() {
+        return None;
+    }
+    let workload = Workload::of(facts);
+    let name = match &workload {
+        None => SECRET,
+        Some(workload) => match workload.secret() {
+            Some(name) => name,
+            None => return no_volume(workload, found),
+        },
+    };
+    if !found.needs(facts, Kind::Secret, "the certificate in the Secret") {
+        return None;
+    }
+    let namespace = &facts.installation.namespace;
+    let at = At::named(Kind::Secret, namespace, name);
+    let repair = format!(
+        "kubectl -n {} create secret tls {} --cert=tls/tls.crt --key=tls/tls.key",
+        word(namespace),
+        word(name)
+    );
+    let Some(secret) = facts.get(Kind::Secret, namespace, name) else {
+        found.add(
+            &NO_SECRET,
+            at,
+            "",
+            "it does not exist: the servers have no certificate",
+            &repair,
+        );
+        return None;
+    };
+    content(secret, &repair, found).map(|chain| (at, chain))
+}
+
+fn content(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown> {
+    let is_tls = secret.text("/type") == "kubernetes.io/tls";
+    if !is_tls {
+        let what = format!("its type is {:?}", secret.text("/type"));
+        let repair = "delete it, and create it again with kubectl create secret tls";
+        found.add(&SECRET_TYPE, secret, "type", &what, repair);
+    }
+    let data = |key: &str| secret.at("/data").and_then(|data| data.get(key));
+    if data("tls.key").is_none() {
+        found.add(&NO_SECRET, secret, "data", "it has no tls.key", repair);
+    }
+    let mut pem = Vec::new();
+    let chain = match data("tls.crt")
+        .and_then(Value::as_str)
+        .map(|text| base64::decode(text, &mut pem))
+    {
+        None => Err("it has no tls.crt".to_owned()),
+        Some(Err(_)) => Err("tls.crt is not base64".to_owned()),
+        Some(Ok(())) => Shown::pem(&pem).map_err(|why| format!("tls.crt cannot be used: {why}")),
+    };
+    chain.map_err(|why| found.add(&NO_SECRET, secret, "data[tls.crt]", &why, repair)).ok()
+}
+
+/// The servers read their certificate from something else than a Secret.
+fn no_volume(workload: &Workload<'_>, found: &mut Findings) -> Option<(At, Shown)> {
+    let folder = workload.flag("--tls-dir", Some("OPGATE_TLS_DIR"));
+    let path = folder.or(workload.flag("--tls-cert", Some("OPGATE_TLS_CERT")));
+    let what = match path {
+        Some(path) if workload.volume(path).is_some() => {
+            found.unchecked(
+                "the certificate in the Secret",
+                "the servers read it from another volume",
+            );
+            return None;
+        }
+        Some(path) => {
+            format!("no volume is mounted at {path:?}, where the servers read their certificate")
+        }
+        None => "no argument says where the certificate is: the servers do not start".to_owned(),
+    };
+    let repair = "mount the Secret of the certificate where --tls-dir points";
+    found.add(&NO_SECRET, workload.object, &workload.field("volumeMounts"), &what, repair);
+    None
+}

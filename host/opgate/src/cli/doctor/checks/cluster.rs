@@ -1,0 +1,26 @@
+//! The clocks, and what could not be read.
+
+use std::time::Duration;
+
+use crate::cli::doctor::catalog::cluster::{CLOCK, UNREAD};
+use crate::cli::doctor::facts::Facts;
+use crate::cli::doctor::finding::{At, Findings};
+
+/// Clocks of machines that are synchronised differ by far less.
+const APART: Duration = Duration::from_secs(30);
+
+pub(super) fn check(facts: &Facts, found: &mut Findings) {
+    for (what, why) in &facts.failed {
+        let repair = "run the doctor as a user who may read it, or accept it with --skip DOC-91";
+        found.add(&UNREAD, At::other(what), "", why, repair);
+    }
+    if let Some(clock) = facts.clock
+        && clock.apart > APART.saturating_add(clock.within)
+    {
+        let direction = if clock.is_ahead { "ahead of" } else { "behind" };
+        let seconds = clock.apart.as_secs();
+        let what = format!("it is {seconds} s {direction} the clock of this machine");
+        let repair = "synchronise the clocks: chronyc tracking, timedatectl";
+        found.add(&CLOCK, At::other("the clock of the API server"), "", &what, repair);
+    }
+}

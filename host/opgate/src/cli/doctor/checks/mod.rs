@@ -1,0 +1,45 @@
+//! The checks: pure functions over facts, one file for each theme.
+
+mod certificates;
+mod cluster;
+mod lockout;
+mod network;
+mod others;
+mod permissions;
+mod pods;
+mod reach;
+mod registration;
+mod replicas;
+mod servers;
+
+use super::facts::Facts;
+use super::finding::Findings;
+
+/// How many days before its end a certificate counts as one that expires soon.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Days {
+    pub(super) leaf: u32,
+    pub(super) ca: u32,
+}
+
+/// All findings.
+pub(super) fn examine(facts: &Facts, days: Days) -> Findings {
+    let mut found = Findings::default();
+    registration::check(facts, &mut found);
+    certificates::check(facts, days, &mut found);
+    lockout::check(facts, &mut found);
+    if facts.installation.url.is_none() {
+        reach::check(facts, &mut found);
+        servers::check(facts, &mut found);
+        pods::check(facts, &mut found);
+        network::check(facts, &mut found);
+        permissions::check(facts, &mut found);
+        replicas::check(facts, &mut found);
+    } else {
+        let why = "the webhooks call a URL: the servers are not examined as pods";
+        found.unchecked("servers, Service, permissions", why);
+    }
+    others::check(facts, &mut found);
+    cluster::check(facts, &mut found);
+    found.sorted()
+}

@@ -1,0 +1,79 @@
+//! Who may call the servers.
+
+use serde_json::Value;
+
+use crate::cli::doctor::catalog::reach::SHUT;
+use crate::cli::doctor::catalog::servers::{ANYBODY, NO_CLIENT_CA, NO_NETWORK_POLICY};
+use crate::cli::doctor::facts::Facts;
+use crate::cli::doctor::facts::hooks::is_selected;
+use crate::cli::doctor::facts::object::{Kind, Object, list, text};
+use crate::cli::doctor::facts::workload::Workload;
+use crate::cli::doctor::finding::Findings;
+
+pub(super) fn check(facts: &Facts, found: &mut Findings) {
+    let Some(workload) = Workload::of(facts) else { return };
+    if !found.needs(facts, Kind::NetworkPolicy, "who can call the servers") {
+        return;
+    }
+    let selects = |policy: &&Object| {
+        is_selected(policy.at("/spec/podSelector"), &workload.labels) && is_about_ingress(policy)
+    };
+    let policies: Vec<_> = facts.own(Kind::NetworkPolicy).filter(selects).collect();
+    let has_ca = workload.flag("--client-ca", Some("OPGATE_CLIENT_CA")).is_some();
+    let (object, field) = (workload.object, workload.field("args"));
+    let print = "opgate manifests network-policy --api-server CIDR | kubectl apply -f -";
+    match (has_ca, policies.is_empty()) {
+        (false, true) => {
+            let what = "there is no --client-ca, and no NetworkPolicy selects the pods";
+            found.add(&ANYBODY, object, &field, what, print);
+        }
+        (false, false) => {
+            let what = "there is no --client-ca";
+            let repair = "give API servers a client certificate, and the servers its CA";
+            found.add(&NO_CLIENT_CA, object, &field, what, repair);
+        }
+        (true, true) => {
+            let what = "no NetworkPolicy selects the pods";
+            found.add(&NO_NETWORK_POLICY, object, "", what, print);
+        }
+        (true, false) => {}
+    }
+    let port = workload.port();
+    let admits = |policy: &&Object| {
+        policy.list("/spec/ingress").iter().any(|rule| admits(rule, port, workload.spec))
+    };
+    if let Some(first) = policies.first()
+        && !policies.iter().any(admits)
+    {
+        let what = format!("no rule admits anybody to port {port}");
+        found.add(&SHUT, *first, "spec.ingress", &what, print);
+    }
+}
+
+fn is_about_ingress(policy: &Object) -> bool {
+    let types = policy.list("/spec/policyTypes");
+    types.is_empty() || types.iter().any(|one| one == "Ingress")
+}
+
+/// Whether a rule admits somebody to a port.
+fn admits(rule: &Value, port: i64, spec: &Value) -> bool {
+    let ports = list(rule, "/ports");
+    ports.is_empty()
+        || ports.iter().any(|one| {
+            let is_tcp = matches!(text(one, "/protocol"), "" | "TCP");
+            let end = one.get("endPort").and_then(Value::as_i64);
+            let is_port = match one.get("port") {
+                None | Some(Value::Null) => true,
+                Some(Value::String(name)) => list(spec, "/containers").iter().any(|container| {
+                    list(container, "/ports").iter().any(|of| {
+                        text(of, "/name") == name
+                            && of.get("containerPort").and_then(Value::as_i64) == Some(port)
+                    })
+                }),
+                Some(from) => {
+                    from.as_i64().is_some_and(|from| from <= port && port <= end.unwrap_or(from))
+                }
+            };
+            is_tcp && is_port
+        })
+}

@@ -1,0 +1,93 @@
+//! Webhooks of others for the same requests, or for the servers themselves.
+
+use super::reach::endpoints;
+use crate::cli::doctor::catalog::others::{CHANGES, DOWN, LATE, STARTS};
+use crate::cli::doctor::facts::Facts;
+use crate::cli::doctor::facts::hooks::Hook;
+use crate::cli::doctor::facts::needed::{asked_for, contends, others};
+use crate::cli::doctor::facts::object::Kind;
+use crate::cli::doctor::facts::workload::Workload;
+use crate::cli::doctor::finding::{Findings, names, word};
+
+/// API servers give up on others after so long.
+const LONG_SECONDS: i64 = 10;
+
+pub(super) fn check(facts: &Facts, found: &mut Findings) {
+    found.needs(facts, Kind::Mutating, "mutating webhooks of others");
+    let asked = asked_for(facts);
+    let workload = Workload::of(facts).filter(|_| facts.installation.url.is_none());
+    for hook in others(facts) {
+        let same: Vec<_> = hook.rules().filter(|rule| contends(rule, &asked)).collect();
+        if !same.is_empty() {
+            let about = asked
+                .iter()
+                .filter(|(group, name)| same.iter().any(|rule| rule.covers(group, name)));
+            let about = names(about.map(|(_, name)| name.as_str()));
+            if hook.fails() {
+                down(facts, &hook, &about, found);
+            }
+            if hook.seconds() > LONG_SECONDS {
+                let what = format!("{} for {about} may take {} s", hook.name(), hook.seconds());
+                let repair = "lower its timeoutSeconds, or set --reservation of opgate to it";
+                found.add(&LATE, hook.object, &hook.field("timeoutSeconds"), &what, repair);
+            }
+        }
+        if let Some(workload) = &workload {
+            own(facts, &hook, workload, found);
+        }
+    }
+}
+
+/// Whether somebody answers for the webhook.
+fn down(facts: &Facts, hook: &Hook<'_>, about: &str, found: &mut Findings) {
+    let Some(called) = hook.service() else { return };
+    let key = (called.namespace.to_owned(), called.name.to_owned());
+    // Manifests do not have what others install.
+    if facts.unreachable.contains(&key) || !facts.is_cluster {
+        return;
+    }
+    let why = match facts.get(Kind::Service, called.namespace, called.name) {
+        None => "does not exist",
+        Some(service) if service.text("/spec/type") == "ExternalName" => return,
+        Some(_) if facts.knows(Kind::EndpointSlice).is_err() => {
+            found.needs(facts, Kind::EndpointSlice, "whether webhooks of others answer");
+            return;
+        }
+        Some(service) if endpoints(facts, service) == 0 => "has no ready endpoint",
+        Some(_) => return,
+    };
+    let service = format!("{}/{}", called.namespace, called.name);
+    let what = format!("{} refuses {about}: the Service {service} {why}", hook.name());
+    let repair = format!(
+        "repair it, or kubectl delete {} {} if it is gone for good",
+        if hook.is_mutating() {
+            "mutatingwebhookconfiguration"
+        } else {
+            "validatingwebhookconfiguration"
+        },
+        word(&hook.object.name)
+    );
+    found.add(&DOWN, hook.object, &hook.field("clientConfig"), &what, &repair);
+}
+
+/// Webhooks that are asked about the servers themselves.
+fn own(facts: &Facts, hook: &Hook<'_>, workload: &Workload<'_>, found: &mut Findings) {
+    let namespace = facts.namespace_labels(&facts.installation.namespace);
+    let of_pods = hook.matches("", "pods", Some(&namespace)) && hook.takes(&workload.labels);
+    let of_deployment = hook.matches("apps", "deployments", Some(&namespace))
+        && hook.takes(&workload.object.labels());
+    let about = match (of_pods, of_deployment) {
+        (true, _) => "pods",
+        (false, true) => "deployments",
+        (false, false) => return,
+    };
+    let field = hook.field("namespaceSelector");
+    let repair = "exempt the namespace of opgate in it";
+    if hook.fails() {
+        let what = format!("{} refuses {about} of opgate while it is down", hook.name());
+        found.add(&STARTS, hook.object, &field, &what, repair);
+    } else if hook.is_mutating() {
+        let what = format!("{} may change {about} of opgate", hook.name());
+        found.add(&CHANGES, hook.object, &field, &what, repair);
+    }
+}

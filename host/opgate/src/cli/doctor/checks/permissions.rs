@@ -1,0 +1,235 @@
+//! What the ServiceAccount of the servers may do, against what it needs.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::cli::doctor::catalog::permissions::{MISSING, MORE, SECRETS, WRITES};
+use crate::cli::doctor::facts::Facts;
+use crate::cli::doctor::facts::expected::Need;
+use crate::cli::doctor::facts::object::{Kind, Object, list, text};
+use crate::cli::doctor::facts::workload::Workload;
+use crate::cli::doctor::finding::{At, Findings, names, word};
+
+const READS: [&str; 3] = ["get", "list", "watch"];
+
+/// Pairs of group and resource of a rule that are looked at.
+const MOST_PAIRS: usize = 1_000;
+
+/// What servers write in their own namespace.
+const OWN: [(&str, &str); 5] = [
+    ("coordination.k8s.io", "leases"),
+    ("", "secrets"),
+    ("", "events"),
+    ("events.k8s.io", "events"),
+    ("", "pods"),
+];
+
+/// What servers write outside of it: the registration.
+const EVERYWHERE: [(&str, &str); 1] =
+    [("admissionregistration.k8s.io", "validatingwebhookconfigurations")];
+
+/// Verbs of what servers write.
+const KEEPS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// A rule of a role that is bound to the account.
+struct Grant<'f> {
+    role: &'f Object,
+    /// The only namespace in which it holds.
+    namespace: Option<&'f str>,
+    /// Whether the account itself is named, not a group that it belongs to.
+    is_direct: bool,
+    groups: BTreeSet<&'f str>,
+    resources: BTreeSet<&'f str>,
+    verbs: BTreeSet<&'f str>,
+    names: BTreeSet<&'f str>,
+}
+
+pub(super) fn check(facts: &Facts, found: &mut Findings) {
+    let Some(workload) = Workload::of(facts) else {
+        found.unchecked(
+            "permissions",
+            "no Deployment of the servers is known, and so no ServiceAccount",
+        );
+        return;
+    };
+    for kind in [Kind::ClusterRoleBinding, Kind::RoleBinding, Kind::ClusterRole, Kind::Role] {
+        if !found.needs(facts, kind, "permissions") {
+            return;
+        }
+    }
+    let (namespace, account) = (&workload.object.namespace, workload.account());
+    let grants = grants(facts, namespace, account);
+    let expected = &facts.expected;
+    match expected.unknown.as_ref().or(expected.broken.as_ref()) {
+        Some(why) => found.unchecked("missing permissions", why),
+        // Where nothing is read, nothing needs to be permitted.
+        None if workload.flag("--cluster", None) == Some("none") => {}
+        None => {
+            missing(facts, &grants, &At::named(Kind::ServiceAccount, namespace, account), found);
+        }
+    }
+    wide(facts, &grants, found);
+}
+
+/// Whether a subject is an account, or a group to which all accounts belong.
+fn is_subject(subject: &Value, namespace: &str, account: &str) -> Option<bool> {
+    let name = text(subject, "/name");
+    let is_direct = match text(subject, "/kind") {
+        "ServiceAccount" => text(subject, "/namespace") == namespace && name == account,
+        "User" => name == format!("system:serviceaccount:{namespace}:{account}"),
+        "Group" if name == format!("system:serviceaccounts:{namespace}") => true,
+        "Group" if matches!(name, "system:serviceaccounts" | "system:authenticated") => {
+            return Some(false);
+        }
+        _ => false,
+    };
+    is_direct.then_some(true)
+}
+
+fn grants<'f>(facts: &'f Facts, namespace: &str, account: &str) -> Vec<Grant<'f>> {
+    let mut grants = Vec::new();
+    for binding in facts.all(Kind::ClusterRoleBinding).chain(facts.all(Kind::RoleBinding)) {
+        let subjects = binding.list("/subjects").iter();
+        let is_direct = subjects.filter_map(|one| is_subject(one, namespace, account)).max();
+        let Some(is_direct) = is_direct else { continue };
+        let of = Some(binding.namespace.as_str()).filter(|_| binding.kind == Kind::RoleBinding);
+        let name = binding.text("/roleRef/name");
+        let role = match binding.text("/roleRef/kind") {
+            "Role" => facts.get(Kind::Role, &binding.namespace, name),
+            _ => facts.get(Kind::ClusterRole, "", name),
+        };
+        for (role, rule) in role
+            .into_iter()
+            .flat_map(|role| role.list("/rules").iter().map(move |rule| (role, rule)))
+        {
+            let all =
+                |pointer: &str| list(rule, pointer).iter().filter_map(Value::as_str).collect();
+            grants.push(Grant {
+                role,
+                namespace: of,
+                is_direct,
+                groups: all("/apiGroups"),
+                resources: all("/resources"),
+                verbs: all("/verbs"),
+                names: all("/resourceNames"),
+            });
+        }
+    }
+    grants
+}
+
+fn has(all: &BTreeSet<&str>, one: &str) -> bool {
+    all.contains("*") || all.contains(one)
+}
+
+impl Grant<'_> {
+    fn permits(&self, need: &Need, verb: &str) -> bool {
+        let is_named = |name: &String| self.names.contains(name.as_str());
+        self.namespace.is_none_or(|namespace| need.namespace.as_deref() == Some(namespace))
+            && has(&self.groups, &need.group)
+            && has(&self.resources, &need.resource)
+            && has(&self.verbs, verb)
+            && (self.names.is_empty() || !need.names.is_empty() && need.names.iter().all(is_named))
+    }
+}
+
+fn missing(facts: &Facts, grants: &[Grant<'_>], at: &At, found: &mut Findings) {
+    for need in &facts.expected.needs {
+        let is_missing = |verb: &&String| !grants.iter().any(|grant| grant.permits(need, verb));
+        let verbs: Vec<_> = need.verbs.iter().filter(is_missing).map(String::as_str).collect();
+        if verbs.is_empty() {
+            continue;
+        }
+        let resource = match need.group.as_str() {
+            "" => need.resource.clone(),
+            group => format!("{}.{group}", need.resource),
+        };
+        let place = match &need.namespace {
+            Some(namespace) => format!("the namespace {namespace}"),
+            None => "all namespaces".to_owned(),
+        };
+        let what = format!("it may not {} {resource} in {place}", verbs.join(" and "));
+        let account = format!("{}/{}", at.namespace, at.name);
+        let repair = format!(
+            "opgate manifests rbac --config opgate.yaml --service-account {} | kubectl apply -f -",
+            word(&account)
+        );
+        found.add(&MISSING, at.clone(), &resource, &what, &repair);
+    }
+}
+
+fn wide(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
+    for grant in grants.iter().filter(|grant| grant.is_direct && !grant.resources.is_empty()) {
+        let (mut writes, mut secrets, mut more) = (Vec::new(), Vec::new(), Vec::new());
+        let pairs = grant
+            .groups
+            .iter()
+            .flat_map(|group| grant.resources.iter().map(move |one| (*group, *one)));
+        for (group, resource) in pairs.take(MOST_PAIRS) {
+            if is_kept(facts, grant, group, resource) || is_needed(facts, grant, group, resource) {
+                continue;
+            }
+            let verbs: Vec<_> =
+                grant.verbs.iter().copied().filter(|verb| !READS.contains(verb)).collect();
+            let is_all = group == "*" || resource == "*";
+            let shown = match group {
+                "" => resource.to_owned(),
+                group => format!("{resource}.{group}"),
+            };
+            if is_all || !verbs.is_empty() {
+                let verbs = match verbs.as_slice() {
+                    [] => names(grant.verbs.iter().copied()),
+                    verbs => names(verbs.iter().copied()),
+                };
+                writes.push(format!("{verbs} {shown}"));
+            } else if group.is_empty() && resource == "secrets" && grant.namespace.is_none() {
+                secrets.push(shown);
+            } else if facts.expected.unknown.is_none() && facts.expected.broken.is_none() {
+                more.push(shown);
+            }
+        }
+        let place = match grant.namespace {
+            Some(namespace) => format!("the namespace {namespace}"),
+            None => "all namespaces".to_owned(),
+        };
+        let repair = "grant what opgate manifests rbac prints, and no more";
+        for (doc, all) in [(&WRITES, writes), (&SECRETS, secrets), (&MORE, more)] {
+            if !all.is_empty() {
+                let what =
+                    format!("in {place} it grants {}", names(all.iter().map(String::as_str)));
+                found.add(doc, grant.role, "rules", &what, repair);
+            }
+        }
+    }
+}
+
+/// Whether it is what servers keep themselves.
+fn is_kept(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
+    let is_own = grant.namespace == Some(facts.installation.namespace.as_str());
+    let is_kept = grant.verbs.iter().all(|verb| KEEPS.contains(verb));
+    let is_asked = matches!(group, "authorization.k8s.io" | "authentication.k8s.io")
+        && grant.verbs.iter().all(|verb| *verb == "create");
+    // A permission of OpenShift for pods.
+    let is_used =
+        resource == "securitycontextconstraints" && grant.verbs.iter().all(|v| *v == "use");
+    is_asked
+        || is_used
+        || is_kept
+            && (is_own && OWN.contains(&(group, resource))
+                || EVERYWHERE.contains(&(group, resource)))
+}
+
+/// Whether the configuration needs it, in that place.
+fn is_needed(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
+    facts.expected.needs.iter().any(|need| {
+        let is_place = need.namespace.is_none() || need.namespace.as_deref() == grant.namespace;
+        let is_it = |needed: &str, granted: &str| needed == granted || needed == "*";
+        // Who may list may as well get.
+        let is_verb = |verb: &&str| *verb == "get" || need.verbs.iter().any(|one| one == verb);
+        is_place
+            && is_it(&need.group, group)
+            && is_it(&need.resource, resource)
+            && grant.verbs.iter().all(is_verb)
+    })
+}

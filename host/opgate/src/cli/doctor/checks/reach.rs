@@ -1,0 +1,174 @@
+//! From the Service to a server that is ready.
+
+use serde_json::Value;
+
+use crate::cli::doctor::catalog::reach::{
+    NO_ENDPOINTS, NO_PODS, NO_SERVICE, NOT_ALL_READY, WRONG_PORT,
+};
+use crate::cli::doctor::facts::Facts;
+use crate::cli::doctor::facts::needed::is_slice_of;
+use crate::cli::doctor::facts::object::{Kind, Object, list, text, texts};
+use crate::cli::doctor::facts::workload::{Workload, has_all};
+use crate::cli::doctor::finding::{At, Findings, word};
+
+pub(super) fn check(facts: &Facts, found: &mut Findings) {
+    let installation = &facts.installation;
+    if !found.needs(facts, Kind::Service, "the Service and its endpoints") {
+        return;
+    }
+    let Some(service) = facts.service() else {
+        let at = At::named(Kind::Service, &installation.namespace, &installation.service);
+        let calls = facts.ours().len();
+        let what = format!("it does not exist, and {calls} webhooks call it");
+        let repair = "create the Service, or delete the registration";
+        found.add(&NO_SERVICE, at, "", &what, repair);
+        return;
+    };
+    let pods: Vec<_> = selected(facts, service).collect();
+    selector(facts, service, &pods, found);
+    ready(facts, service, &pods, found);
+    ports(facts, service, found);
+}
+
+/// The pods that a Service selects.
+pub(super) fn selected<'f>(
+    facts: &'f Facts,
+    service: &'f Object,
+) -> impl Iterator<Item = &'f Object> {
+    let selector = texts(service.at("/spec/selector"));
+    let pods = facts.all(Kind::Pod).filter(move |pod| pod.namespace == service.namespace);
+    pods.filter(move |pod| !selector.is_empty() && has_all(&pod.labels(), &selector))
+}
+
+/// Whether a pod serves: it is ready, and not on its way out.
+fn is_ready(pod: &Object) -> bool {
+    let mut conditions = pod.list("/status/conditions").iter();
+    conditions.any(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True")
+}
+
+fn selector(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings) {
+    let labels = texts(service.at("/spec/selector"));
+    let templates = facts.own(Kind::Deployment).filter(|deployment| {
+        has_all(&texts(deployment.at("/spec/template/metadata/labels")), &labels)
+    });
+    let is_external = service.text("/spec/type") == "ExternalName";
+    if is_external || !pods.is_empty() || !labels.is_empty() && templates.count() > 0 {
+        return;
+    }
+    // Endpoints that somebody else keeps.
+    let by_hand = labels.is_empty()
+        && (facts.knows(Kind::EndpointSlice).is_err() || slices(facts, service).next().is_some());
+    if by_hand || labels.is_empty() && !facts.is_cluster {
+        return;
+    }
+    if facts.knows(Kind::Pod).is_err() && facts.knows(Kind::Deployment).is_err() {
+        found.needs(facts, Kind::Pod, "the selector of the Service");
+        return;
+    }
+    let shown: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let what = match shown.as_slice() {
+        [] => "there is no selector, and nobody has given it endpoints".to_owned(),
+        shown => format!("no pod and no Deployment has the labels {}", shown.join(",")),
+    };
+    let namespace = word(&service.namespace);
+    let repair = format!("compare with kubectl -n {namespace} get pods --show-labels");
+    found.add(&NO_PODS, service, "spec.selector", &what, &repair);
+}
+
+fn slices<'f>(facts: &'f Facts, service: &'f Object) -> impl Iterator<Item = &'f Object> {
+    let all = facts.all(Kind::EndpointSlice);
+    all.filter(|slice| slice.namespace == service.namespace && is_slice_of(slice, &service.name))
+}
+
+/// Number of endpoints that are ready.
+pub(super) fn endpoints(facts: &Facts, service: &Object) -> usize {
+    let all = slices(facts, service).flat_map(|slice| slice.list("/endpoints"));
+    // Without a word an endpoint is ready.
+    let is_ready =
+        |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
+    all.filter(is_ready).map(|endpoint| list(endpoint, "/addresses").len()).sum()
+}
+
+fn ready(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findings) {
+    if service.text("/spec/type") == "ExternalName" {
+        found.unchecked("endpoints", "the Service is of the type ExternalName");
+        return;
+    }
+    let namespace = word(&service.namespace);
+    let repair = format!(
+        "kubectl -n {namespace} get pods, then describe and logs of those that are not ready"
+    );
+    let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+    let pods_known = facts.knows(Kind::Pod).is_ok();
+    let are_known = found.needs(facts, Kind::EndpointSlice, "endpoints of the Service");
+    // Without them the pods tell.
+    let none = if are_known { endpoints(facts, service) == 0 } else { pods_known && ready == 0 };
+    if none {
+        let what = match (pods_known, pods.len()) {
+            (true, 0) => "no endpoint is ready: there is no pod".to_owned(),
+            (true, count) => format!("no endpoint is ready; {ready} of {count} pods are"),
+            (false, _) => "no endpoint is ready".to_owned(),
+        };
+        found.add(&NO_ENDPOINTS, service, "", &what, &repair);
+        return;
+    }
+    let workload = Workload::of(facts);
+    let wanted = workload.as_ref().and_then(|workload| Some((workload, workload.replicas()?)));
+    if let Some((workload, wanted)) = wanted
+        && found.needs(facts, Kind::Pod, "how many servers are ready")
+        && i64::try_from(ready).is_ok_and(|ready| ready < wanted)
+    {
+        let what = format!("{ready} of {wanted} pods are ready");
+        found.add(&NOT_ALL_READY, workload.object, "spec.replicas", &what, &repair);
+    }
+}
+
+fn ports(facts: &Facts, service: &Object, found: &mut Findings) {
+    let workload = Workload::of(facts);
+    let mut called: Vec<_> = facts.ours().iter().filter_map(|h| Some(h.service()?.port)).collect();
+    called.sort_unstable();
+    called.dedup();
+    if called.is_empty() {
+        called.push(443);
+    }
+    if service.text("/spec/type") == "ExternalName" {
+        return;
+    }
+    for port in called {
+        let is_it = |one: &&Value| one.get("port").and_then(Value::as_i64) == Some(port);
+        let Some(entry) = service.list("/spec/ports").iter().find(is_it) else {
+            let what = format!("webhooks call port {port}, which it does not have");
+            let repair =
+                format!("give the Service a port {port} with the targetPort of the servers");
+            found.add(&WRONG_PORT, service, "spec.ports", &what, &repair);
+            continue;
+        };
+        let Some(workload) = &workload else {
+            found.unchecked(
+                "the target port of the Service",
+                "no Deployment of the servers is known",
+            );
+            continue;
+        };
+        let target = match entry.get("targetPort") {
+            Some(Value::String(name)) => named(workload.spec, name).ok_or_else(|| name.clone()),
+            Some(number) => Ok(number.as_i64().unwrap_or_default()),
+            None => Ok(port),
+        };
+        let listens = workload.port();
+        let what = match target {
+            Ok(target) if target == listens => continue,
+            Ok(target) => format!("it leads to port {target}, and the servers listen on {listens}"),
+            Err(name) => format!("no container has a port named {name:?}"),
+        };
+        let repair = format!("set targetPort to {listens}, the port of --listen");
+        found.add(&WRONG_PORT, service, "spec.ports", &what, &repair);
+    }
+}
+
+/// The port with a name, of any container.
+fn named(spec: &Value, name: &str) -> Option<i64> {
+    let ports = list(spec, "/containers").iter().flat_map(|container| list(container, "/ports"));
+    let mut ports = ports.filter(|port| text(port, "/name") == name);
+    ports.next()?.get("containerPort")?.as_i64()
+}

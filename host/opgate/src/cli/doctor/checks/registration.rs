@@ -1,0 +1,296 @@
+//! The registration: whether it is there, whose it is, and whether it belongs to the configuration.
+
+use std::collections::BTreeSet;
+
+use opgate_controller::{INSTALLATION_LABEL, OWNER};
+use serde_json::{Map, Value, json};
+
+use crate::cli::doctor::catalog::registration::{
+    CONDITIONS, CONFIG_BROKEN, CONFIG_MISSING, NOT_OWNED, NOT_REGISTERED, SLOW, STALE, TWICE,
+    UNKNOWN_POLICY,
+};
+use crate::cli::doctor::facts::Facts;
+use crate::cli::doctor::facts::hooks::Hook;
+use crate::cli::doctor::facts::object::{Kind, list, text};
+use crate::cli::doctor::facts::workload::Workload;
+use crate::cli::doctor::finding::{At, Findings, names, word};
+
+/// API servers give up on others after so long.
+const LONG_SECONDS: i64 = 10;
+
+pub(super) fn check(facts: &Facts, found: &mut Findings) {
+    configuration(facts, found);
+    if !found.needs(facts, Kind::Validating, "the registration") {
+        return;
+    }
+    let ours = facts.ours();
+    if ours.is_empty() {
+        let installation = &facts.installation;
+        let called = match &installation.url {
+            Some(url) => format!("the URL {url}"),
+            None => format!("the Service {}", installation.owner()),
+        };
+        let at = match facts.registrations().first() {
+            Some(object) => At::from(*object),
+            None => At { kind: Kind::Validating.to_string(), ..At::default() },
+        };
+        let what = format!("no webhook calls {called}: API servers send nothing");
+        let repair = "register the servers with opgate manifests webhook; or name another installation with --installation";
+        found.add(&NOT_REGISTERED, at, "", &what, repair);
+        return;
+    }
+    owners(facts, found);
+    for hook in &ours {
+        if hook.seconds() > LONG_SECONDS {
+            let what = format!("{} waits up to {} s", hook.name(), hook.seconds());
+            let repair =
+                "lower limits.time of its policies, then print and apply the registration again";
+            found.add(&SLOW, hook.object, &hook.field("timeoutSeconds"), &what, repair);
+        }
+    }
+    conditions(facts, &ours, found);
+    let expected = &facts.expected;
+    if let Some(why) = expected.unknown.as_ref().or(expected.broken.as_ref()) {
+        found.unchecked("whether the registration belongs to the configuration", why);
+        return;
+    }
+    policies(facts, &ours, found);
+    compare(facts, &ours, found);
+}
+
+fn configuration(facts: &Facts, found: &mut Findings) {
+    let expected = &facts.expected;
+    if let Some(why) = &expected.broken {
+        let at = At::other(&expected.source);
+        found.add(
+            &CONFIG_BROKEN,
+            at,
+            "",
+            why,
+            "repair it; opgate rules --config FILE checks a file",
+        );
+    }
+    if facts.installation.url.is_some() {
+        return;
+    }
+    let Some(workload) = Workload::of(facts) else { return };
+    let Some((name, key)) = workload.config_map() else { return };
+    if !found.needs(facts, Kind::ConfigMap, "the configuration") {
+        return;
+    }
+    let namespace = &facts.installation.namespace;
+    let map = facts.get(Kind::ConfigMap, namespace, name);
+    let at = At::named(Kind::ConfigMap, namespace, name);
+    let repair = format!(
+        "kubectl -n {} create configmap {} --from-file={}=opgate.yaml",
+        word(namespace),
+        word(name),
+        word(&key)
+    );
+    match map {
+        None => {
+            let what = "the pods mount it, and it does not exist";
+            found.add(&CONFIG_MISSING, at, "", what, &repair);
+        }
+        Some(map) if map.at("/data").and_then(|data| data.get(&key)).is_none() => {
+            let what = format!("--config names the file {key:?}, which it does not have");
+            found.add(&CONFIG_MISSING, at, "data", &what, &repair);
+        }
+        Some(_) => {}
+    }
+}
+
+fn owners(facts: &Facts, found: &mut Findings) {
+    let registrations = facts.registrations();
+    let Some(first) = registrations.first() else { return };
+    if registrations.len() > 1 {
+        let all = names(registrations.iter().map(|object| object.name.as_str()));
+        let what = format!("{} configurations call the same servers: {all}", registrations.len());
+        let repair =
+            "delete those that are left over: kubectl delete validatingwebhookconfiguration NAME";
+        found.add(&TWICE, *first, "", &what, repair);
+    }
+    let keeps = Workload::of(facts).is_some_and(|workload| {
+        let follows = workload.flag("--follow-registration", Some("OPGATE_FOLLOW_REGISTRATION"));
+        workload.keeps_certificates() || follows.is_some()
+    });
+    if !keeps {
+        return;
+    }
+    let (namespace, owner) = (&facts.installation.namespace, facts.installation.owner());
+    for object in registrations {
+        let is_labelled = object.label(INSTALLATION_LABEL) == Some(namespace);
+        if is_labelled && object.annotation(OWNER) == Some(&owner) {
+            continue;
+        }
+        let what = format!(
+            "the servers keep it only with the label {INSTALLATION_LABEL}={namespace} and the annotation {OWNER}={owner}"
+        );
+        let name = word(&object.name);
+        let repair = format!(
+            "kubectl label validatingwebhookconfiguration {name} {INSTALLATION_LABEL}={}; kubectl annotate validatingwebhookconfiguration {name} {OWNER}={}",
+            word(namespace),
+            word(&owner)
+        );
+        found.add(&NOT_OWNED, object, "metadata", &what, &repair);
+    }
+}
+
+/// Major and minor version.
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    let major = parts.next()?.parse().ok()?;
+    Some((major, parts.next()?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()?))
+}
+
+fn conditions(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
+    let Some(version) = &facts.version else {
+        found.unchecked("the version of the API server", "it is not known");
+        return;
+    };
+    let has = ours.iter().any(Hook::has_conditions);
+    let is_old = release(version).is_some_and(|release| release < (1, 28));
+    let wanted =
+        facts.expected.webhooks.iter().any(|one| !list(one, "/matchConditions").is_empty());
+    let is_printed_without = is_equal(ours, &facts.expected.without_conditions);
+    if let Some(first) = ours.first()
+        && is_old
+        && (has || wanted && !is_printed_without)
+    {
+        let what = format!("the API server is {version}, which has no matchConditions");
+        let repair = "print the registration with --no-match-conditions, and apply it";
+        found.add(&CONDITIONS, first.object, "webhooks", &what, repair);
+    }
+}
+
+/// Paths with policies that no server has are answered with 404.
+fn policies(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
+    let known: BTreeSet<_> = facts.expected.policies.iter().map(String::as_str).collect();
+    for hook in ours {
+        let named = hook.path().strip_prefix("/validate").unwrap_or_default();
+        let mut named = named.split(['/', '?']).filter(|name| !name.is_empty());
+        if let Some(unknown) = named.find(|name| !known.contains(name)) {
+            let what = format!(
+                "{} calls the policy {unknown:?}, which is not in {}",
+                hook.name(),
+                facts.expected.source
+            );
+            let repair =
+                "print the registration with the configuration of the servers, and apply it";
+            found.add(&UNKNOWN_POLICY, hook.object, &hook.field("clientConfig"), &what, repair);
+        }
+    }
+}
+
+/// What decides about a webhook, in a form that can be compared.
+fn normal(webhook: &Value, path: &str) -> Map<String, Value> {
+    let or = |name: &str, usual: &str| match text(webhook, name) {
+        "" => usual.to_owned(),
+        value => value.to_owned(),
+    };
+    let sorted = |value: &Value| {
+        let mut all = value.as_array().cloned().unwrap_or_default();
+        all.sort_by_key(ToString::to_string);
+        Value::Array(all)
+    };
+    let selector = |name: &str| {
+        let expressions = list(webhook, &format!("/{name}/matchExpressions")).iter().map(|one| {
+            let values = one.get("values").map(sorted).unwrap_or(json!([]));
+            json!([one.get("key"), one.get("operator"), values])
+        });
+        let labels = webhook.pointer(&format!("/{name}/matchLabels")).cloned();
+        let labels = labels.filter(Value::is_object).unwrap_or(json!({}));
+        json!([sorted(&expressions.collect()), labels])
+    };
+    let rules = list(webhook, "/rules").iter().map(|rule| {
+        let all = |name: &str| rule.get(name).map(sorted).unwrap_or(json!([]));
+        let scope = rule.get("scope").cloned().unwrap_or(json!("*"));
+        json!([all("apiGroups"), all("apiVersions"), all("resources"), all("operations"), scope])
+    });
+    let conditions = list(webhook, "/matchConditions");
+    let seconds = webhook.get("timeoutSeconds").cloned().unwrap_or(json!(10));
+    let members = json!({
+        "path": path,
+        "failurePolicy": or("/failurePolicy", "Fail"),
+        "matchPolicy": or("/matchPolicy", "Equivalent"),
+        "sideEffects": or("/sideEffects", ""),
+        "timeoutSeconds": seconds,
+        "namespaceSelector": selector("namespaceSelector"),
+        "objectSelector": selector("objectSelector"),
+        "rules": sorted(&rules.collect()),
+        "matchConditions": conditions,
+        "admissionReviewVersions": list(webhook, "/admissionReviewVersions"),
+    });
+    members.as_object().cloned().unwrap_or_default()
+}
+
+/// The path of a webhook that was made for a comparison.
+fn made_path(webhook: &Value) -> &str {
+    let url = text(webhook, "/clientConfig/url");
+    url.find("/validate").and_then(|at| url.get(at..)).unwrap_or_default()
+}
+
+fn is_equal(ours: &[Hook<'_>], expected: &[Value]) -> bool {
+    ours.len() == expected.len()
+        && expected.iter().all(|one| {
+            let hook = ours.iter().find(|hook| hook.name() == text(one, "/name"));
+            hook.is_some_and(|hook| normal(hook.value, hook.path()) == normal(one, made_path(one)))
+        })
+}
+
+fn compare(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
+    let expected = &facts.expected;
+    // Those of more webhooks than any configuration makes are not compared one by one.
+    if ours.len() > 1_000 {
+        found.unchecked(
+            "whether the registration belongs to the configuration",
+            "too many webhooks",
+        );
+        return;
+    }
+    // Whoever printed it for older API servers knows what is left out.
+    if is_equal(ours, &expected.without_conditions) {
+        return;
+    }
+    let repair = "print it with opgate manifests webhook and the configuration of the servers, compare with kubectl diff, and apply it";
+    let source = &expected.source;
+    for made in &expected.webhooks {
+        let name = text(made, "/name");
+        let Some(hook) = ours.iter().find(|hook| hook.name() == name) else {
+            if let Some(first) = ours.first() {
+                let what = format!("{name} is missing, which belongs to {source}");
+                found.add(&STALE, first.object, "webhooks", &what, repair);
+            }
+            continue;
+        };
+        let (is, wanted) = (normal(hook.value, hook.path()), normal(made, made_path(made)));
+        let differ = wanted.iter().filter(|(field, value)| is.get(*field) != Some(value));
+        let differ: Vec<_> = differ.map(|(field, _)| field.as_str()).collect();
+        if !differ.is_empty() {
+            let what = format!("{name} differs from what belongs to {source}: {}", names(differ));
+            found.add(&STALE, hook.object, &format!("webhooks[{}]", hook.index), &what, repair);
+        }
+    }
+    let made: BTreeSet<_> = expected.webhooks.iter().map(|one| text(one, "/name")).collect();
+    for hook in ours.iter().filter(|hook| !made.contains(hook.name())) {
+        let what = format!("{} does not belong to {source}", hook.name());
+        found.add(&STALE, hook.object, &format!("webhooks[{}]", hook.index), &what, repair);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_providers_are_read() {
+        for (text, expected) in [
+            ("v1.33.1", Some((1, 33))),
+            ("v1.27.16-gke.1", Some((1, 27))),
+            ("v1.27+", Some((1, 27))),
+            ("", None),
+        ] {
+            assert_eq!(release(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What belongs to the configuration of the servers: the webhooks, and what they may read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use opgate_admission::cluster::Source;
+use opgate_admission::policy::{Configuration, ModuleSource, Set};
+use opgate_certs::words::causes;
+use opgate_text::one_line;
+use serde_json::Value;
+
+use super::Facts;
+use super::object::{Kind, list, text};
+use super::workload::Workload;
+use crate::builtin::BUILTINS;
+use crate::cli::manifests::SYSTEM_NAMESPACE;
+use crate::cli::manifests::permissions::Permissions;
+use crate::cli::{ConfigArgs, Failure};
+use crate::registration::Registration;
+use crate::registration::matches::PolicyFacts;
+use crate::registration::server::Target;
+
+/// Instead of a Service: only the paths are compared.
+const BASE: &str = "https://opgate";
+
+/// What belongs to the configuration.
+#[derive(Debug, Default, Clone)]
+pub(in crate::cli::doctor) struct Expected {
+    /// Where the configuration is, for people.
+    pub(in crate::cli::doctor) source: String,
+    /// Why there is none: what is wrong in it.
+    pub(in crate::cli::doctor) broken: Option<String>,
+    /// Why nothing is known about it, although it may be right.
+    pub(in crate::cli::doctor) unknown: Option<String>,
+    /// The webhooks with and without `matchConditions`; their URLs begin with [`BASE`].
+    pub(in crate::cli::doctor) webhooks: Vec<Value>,
+    pub(in crate::cli::doctor) without_conditions: Vec<Value>,
+    /// Names of the policies.
+    pub(in crate::cli::doctor) policies: Vec<String>,
+    pub(in crate::cli::doctor) needs: Vec<Need>,
+}
+
+/// What a server needs to do with a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli::doctor) struct Need {
+    /// In all namespaces without one.
+    pub(in crate::cli::doctor) namespace: Option<String>,
+    pub(in crate::cli::doctor) group: String,
+    pub(in crate::cli::doctor) resource: String,
+    pub(in crate::cli::doctor) verbs: Vec<String>,
+    /// Only objects of these names; all without.
+    pub(in crate::cli::doctor) names: Vec<String>,
+}
+
+/// What is expected by a configuration that the command line names, or by that of the servers.
+///
+/// # Errors
+/// If the file that is named cannot be used, or the engine fails.
+pub(in crate::cli::doctor) fn expected(
+    facts: &Facts,
+    config: &ConfigArgs,
+) -> Result<Expected, Failure> {
+    if let Some(path) = &config.config {
+        let configuration = config.configuration()?;
+        let set = config.complete_set_of(&configuration, Source::Absent)?;
+        return Ok(of_set(facts, &set, path.display().to_string()));
+    }
+    Ok(of_servers(facts, config))
+}
+
+/// By the configuration that the servers read. Files that it names are not opened: it comes from a cluster.
+fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
+    let unknown = |source: &str, why: &str| Expected {
+        source: source.to_owned(),
+        unknown: Some(why.to_owned()),
+        ..Expected::default()
+    };
+    let Some(workload) = Workload::of(facts) else {
+        return unknown("", "no Deployment of the servers is known; name a file with --config");
+    };
+    if workload.flag("--config", Some("OPGATE_CONFIG")).is_none() {
+        let source = "the default configuration".to_owned();
+        let configuration =
+            Configuration::builtin(opgate_admission::policy::Profile::default(), BUILTINS);
+        return loaded(facts, config, &configuration, source);
+    }
+    let Some((name, key)) = workload.config_map() else {
+        let why = "the servers do not read it from a ConfigMap; name the file with --config";
+        return unknown("", why);
+    };
+    let namespace = &facts.installation.namespace;
+    let source = one_line(&format!("ConfigMap {namespace}/{name}, {key}"), 256);
+    let Some(map) = facts.get(Kind::ConfigMap, namespace, name) else {
+        return unknown(&source, "there is no such ConfigMap");
+    };
+    let Some(text) = map.at("/data").and_then(|data| data.get(&key)).and_then(Value::as_str) else {
+        return unknown(&source, "the ConfigMap has no such key");
+    };
+    let configuration = match Configuration::parse(Path::new(&key), text, BUILTINS) {
+        Ok(configuration) => configuration,
+        Err(errors) => {
+            let broken = Some(one_line(&errors.to_string(), 1_024));
+            return Expected { source, broken, ..Expected::default() };
+        }
+    };
+    let foreign = configuration.policies.iter();
+    let foreign = foreign.filter(|policy| !matches!(policy.module, ModuleSource::Builtin(_)));
+    let foreign: Vec<_> = foreign.map(|policy| policy.name.as_str()).collect();
+    if !foreign.is_empty() {
+        let names = one_line(&foreign.join(", "), 256);
+        let why = format!(
+            "{names} of it are from files or registries: name a copy that can read them with --config"
+        );
+        return unknown(&source, &why);
+    }
+    loaded(facts, config, &configuration, source)
+}
+
+fn loaded(
+    facts: &Facts,
+    config: &ConfigArgs,
+    configuration: &Configuration,
+    source: String,
+) -> Expected {
+    match config.complete_set_of(configuration, Source::Absent) {
+        Ok(set) => of_set(facts, &set, source),
+        Err(failure) => {
+            let broken = Some(one_line(&causes(failure.error.as_ref()), 1_024));
+            Expected { source, broken, ..Expected::default() }
+        }
+    }
+}
+
+fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
+    let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+    let of: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
+    let exempt = vec![SYSTEM_NAMESPACE.to_owned(), facts.installation.namespace.clone()];
+    let webhooks = |conditions: bool| {
+        let registration = Registration {
+            name: "opgate".to_owned(),
+            server: Target::Url(BASE.to_owned()),
+            exempt: exempt.clone(),
+            conditions,
+            ca: Vec::new(),
+        };
+        let made = registration.of(&of)?;
+        let made = serde_json::to_value(made).map_err(|error| error.to_string())?;
+        Ok::<_, String>(list(&made, "/webhooks").to_vec())
+    };
+    let (with, without) = match (webhooks(true), webhooks(false)) {
+        (Ok(with), Ok(without)) => (with, without),
+        (Err(why), _) | (_, Err(why)) => {
+            let broken = Some(one_line(&why, 1_024));
+            return Expected { source, broken, ..Expected::default() };
+        }
+    };
+    Expected {
+        source,
+        webhooks: with,
+        without_conditions: without,
+        policies: policies.iter().map(|policy| policy.name.clone()).collect(),
+        needs: needs(&Permissions::usual().of(&policies)),
+        ..Expected::default()
+    }
+}
+
+/// The rules of the roles in a list.
+fn needs(roles: &Value) -> Vec<Need> {
+    let mut needs: Vec<Need> = Vec::new();
+    let texts = |value: &Value, pointer: &str| {
+        let all = list(value, pointer).iter().filter_map(Value::as_str);
+        all.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut seen = BTreeMap::new();
+    for role in list(roles, "/items").iter().filter(|role| text(role, "/kind").ends_with("Role")) {
+        let namespace = Some(text(role, "/metadata/namespace")).filter(|name| !name.is_empty());
+        for rule in list(role, "/rules") {
+            let (verbs, names) = (texts(rule, "/verbs"), texts(rule, "/resourceNames"));
+            for group in texts(rule, "/apiGroups") {
+                for resource in texts(rule, "/resources") {
+                    let key = (namespace, group.clone(), resource.clone(), names.clone());
+                    let index = *seen.entry(key).or_insert(needs.len());
+                    match needs.get_mut(index) {
+                        Some(need) => need.verbs.extend(verbs.iter().cloned()),
+                        None => needs.push(Need {
+                            namespace: namespace.map(str::to_owned),
+                            group: group.clone(),
+                            resource,
+                            verbs: verbs.clone(),
+                            names: names.clone(),
+                        }),
+                    }
+                }
+            }
+        }
+    }
+    needs
+}

@@ -1,0 +1,185 @@
+//! Webhooks of any configuration, and what they match. Only `matchConditions` are not evaluated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_upstream::labels::Selector;
+use serde_json::Value;
+
+use super::object::{Kind, Object, list, text, texts};
+
+/// Time that an API server waits for a webhook that does not say.
+const USUAL_SECONDS: i64 = 10;
+
+/// A webhook.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli::doctor) struct Hook<'f> {
+    /// The configuration that it is in.
+    pub(in crate::cli::doctor) object: &'f Object,
+    /// Its place there.
+    pub(in crate::cli::doctor) index: usize,
+    pub(in crate::cli::doctor) value: &'f Value,
+}
+
+/// A Service as a webhook names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::cli::doctor) struct Called<'f> {
+    pub(in crate::cli::doctor) namespace: &'f str,
+    pub(in crate::cli::doctor) name: &'f str,
+    pub(in crate::cli::doctor) port: i64,
+}
+
+/// A rule of a webhook, for quick questions whatever its size.
+#[derive(Debug)]
+pub(in crate::cli::doctor) struct Rule<'f> {
+    pub(in crate::cli::doctor) groups: BTreeSet<&'f str>,
+    pub(in crate::cli::doctor) resources: BTreeSet<&'f str>,
+    pub(in crate::cli::doctor) operations: BTreeSet<&'f str>,
+    scope: &'f str,
+}
+
+/// The webhooks of a configuration.
+pub(in crate::cli::doctor) fn hooks(object: &Object) -> impl Iterator<Item = Hook<'_>> {
+    let all = object.list("/webhooks").iter().enumerate();
+    all.map(move |(index, value)| Hook { object, index, value })
+}
+
+impl<'f> Hook<'f> {
+    pub(in crate::cli::doctor) fn name(&self) -> &'f str {
+        text(self.value, "/name")
+    }
+
+    /// `webhooks[3].rules`
+    pub(in crate::cli::doctor) fn field(&self, of: &str) -> String {
+        format!("webhooks[{}].{of}", self.index)
+    }
+
+    pub(in crate::cli::doctor) fn service(&self) -> Option<Called<'f>> {
+        let service = self.value.pointer("/clientConfig/service")?;
+        let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
+        Some(Called { namespace: text(service, "/namespace"), name: text(service, "/name"), port })
+    }
+
+    pub(in crate::cli::doctor) fn url(&self) -> Option<&'f str> {
+        self.value.pointer("/clientConfig/url").and_then(Value::as_str)
+    }
+
+    /// `/validate/…` of the Service or of the URL.
+    pub(in crate::cli::doctor) fn path(&self) -> &'f str {
+        match self.url() {
+            Some(url) => url.find("/validate").and_then(|at| url.get(at..)).unwrap_or_default(),
+            None => text(self.value, "/clientConfig/service/path"),
+        }
+    }
+
+    /// Whether a call that fails refuses the request.
+    pub(in crate::cli::doctor) fn fails(&self) -> bool {
+        text(self.value, "/failurePolicy") != "Ignore"
+    }
+
+    pub(in crate::cli::doctor) fn seconds(&self) -> i64 {
+        self.value.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(USUAL_SECONDS)
+    }
+
+    /// Whether it is narrowed by conditions, which are not evaluated here.
+    pub(in crate::cli::doctor) fn has_conditions(&self) -> bool {
+        !list(self.value, "/matchConditions").is_empty()
+    }
+
+    pub(in crate::cli::doctor) fn is_mutating(&self) -> bool {
+        self.object.kind == Kind::Mutating
+    }
+
+    pub(in crate::cli::doctor) fn rules(&self) -> impl Iterator<Item = Rule<'f>> + use<'f> {
+        list(self.value, "/rules").iter().map(|rule| {
+            let all =
+                |pointer: &str| list(rule, pointer).iter().filter_map(Value::as_str).collect();
+            Rule {
+                groups: all("/apiGroups"),
+                resources: all("/resources"),
+                operations: all("/operations"),
+                scope: text(rule, "/scope"),
+            }
+        })
+    }
+
+    /// Whether the creation or a change of a resource in a namespace with these labels may be sent. Without
+    /// labels the resource is in no namespace. Conditions are taken to keep away what no rule names.
+    pub(in crate::cli::doctor) fn matches(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: Option<&BTreeMap<&str, &str>>,
+    ) -> bool {
+        let is_in = namespace.is_some();
+        let is_narrow = self.has_conditions();
+        self.rules().any(|rule| {
+            rule.covers(group, resource)
+                && rule.is_about(is_in)
+                && (rule.is_for("CREATE") || rule.is_for("UPDATE"))
+                && (!is_narrow || rule.resources.contains(resource))
+        }) && namespace.is_none_or(|labels| self.selects(labels))
+    }
+
+    /// Whether it looks at a namespace with these labels.
+    pub(in crate::cli::doctor) fn selects(&self, labels: &BTreeMap<&str, &str>) -> bool {
+        is_selected(self.value.get("namespaceSelector"), labels)
+    }
+
+    /// Whether it looks at an object with these labels.
+    pub(in crate::cli::doctor) fn takes(&self, labels: &BTreeMap<&str, &str>) -> bool {
+        is_selected(self.value.get("objectSelector"), labels)
+    }
+}
+
+impl Rule<'_> {
+    /// Whether requests for a resource, `pods` or `pods/binding`, are among it.
+    pub(in crate::cli::doctor) fn covers(&self, group: &str, resource: &str) -> bool {
+        let has = |resource: &str| self.resources.contains(resource);
+        let is_group = self.groups.contains("*") || self.groups.contains(group);
+        is_group
+            && match resource.split_once('/') {
+                None => has(resource) || has("*") || has("*/*") || has(&format!("{resource}/*")),
+                Some((of, sub)) => {
+                    has(resource)
+                        || has("*/*")
+                        || has(&format!("{of}/*"))
+                        || has(&format!("*/{sub}"))
+                }
+            }
+    }
+
+    fn is_about(&self, is_namespaced: bool) -> bool {
+        match self.scope {
+            "Cluster" => !is_namespaced,
+            "Namespaced" => is_namespaced,
+            _ => true,
+        }
+    }
+
+    pub(in crate::cli::doctor) fn is_for(&self, operation: &str) -> bool {
+        self.operations.contains("*") || self.operations.contains(operation)
+    }
+}
+
+/// Whether a label selector takes these labels. What is no selector takes all: that is the safe answer
+/// to the question whether something may happen.
+pub(in crate::cli::doctor) fn is_selected(
+    selector: Option<&Value>,
+    labels: &BTreeMap<&str, &str>,
+) -> bool {
+    let Some(selector) = selector else { return true };
+    let mut parsed = Selector::default();
+    for (key, value) in texts(selector.get("matchLabels")) {
+        if parsed.label(key, value).is_err() {
+            return true;
+        }
+    }
+    for expression in list(selector, "/matchExpressions") {
+        let values = list(expression, "/values").iter().filter_map(Value::as_str);
+        let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
+        if parsed.expression(key, operator, values).is_err() {
+            return true;
+        }
+    }
+    parsed.matches(|key| labels.get(key).copied())
+}

@@ -1,0 +1,248 @@
+//! Facts of a running cluster. Only reads are sent, one at a time, each with a bound and all within a time.
+//!
+//! ```text
+//! webhooks ─▶ installation ─▶ its namespace ─▶ what Deployment, bindings and webhooks name
+//! ```
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use opgate_admission::cluster::{Connection, Refused, Release, Selected};
+use opgate_cluster::Resource;
+use opgate_document::Document;
+use tokio::time::Instant;
+
+use super::needed::{self, MOST_BYTES, MOST_OBJECTS};
+use super::object::{Kind, Object};
+use super::workload::Workload;
+use super::{Clock, Facts, Installation, SECRET, installations};
+
+/// Kinds of which those in the namespace of the installation count.
+const OWN: [Kind; 8] = [
+    Kind::Service,
+    Kind::EndpointSlice,
+    Kind::Deployment,
+    Kind::Pod,
+    Kind::Budget,
+    Kind::NetworkPolicy,
+    Kind::ServiceAccount,
+    Kind::Lease,
+];
+
+/// A cluster that is read.
+pub(in crate::cli::doctor) struct Live {
+    connection: Connection,
+    /// No request is sent after it.
+    end: Instant,
+    webhooks: Result<Vec<Object>, String>,
+    release: Result<Release, Refused>,
+}
+
+impl Live {
+    /// Reads the webhooks, and what the API server says of itself.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub(in crate::cli::doctor) async fn open(
+        connection: Connection,
+        time: Duration,
+    ) -> anyhow::Result<Self> {
+        let end = Instant::now() + time;
+        let release = connection.release().await;
+        if let Err(refused) = &release
+            && !refused.is_forbidden
+        {
+            anyhow::bail!("the cluster: {}", refused.why);
+        }
+        let mut live = Self { connection, end, webhooks: Ok(Vec::new()), release };
+        live.webhooks = live.list(Kind::Validating, Selected::default(), |_| true).await;
+        Ok(live)
+    }
+
+    /// The installations that the webhooks call.
+    pub(in crate::cli::doctor) fn installations(&self) -> Vec<Installation> {
+        installations(self.webhooks.iter().flatten())
+    }
+
+    /// The facts about one of them.
+    pub(in crate::cli::doctor) async fn facts(mut self, installation: Installation) -> Facts {
+        let mut facts = Facts::new(installation, true);
+        match std::mem::replace(
+            &mut self.release,
+            Err(Refused { is_forbidden: false, why: String::new() }),
+        ) {
+            Ok(release) => {
+                facts.clock = clock(&release);
+                facts.version = Some(release.version);
+            }
+            Err(refused) => {
+                facts.failed.push(("the version of the API server".to_owned(), refused.why));
+            }
+        }
+        let webhooks = std::mem::replace(&mut self.webhooks, Ok(Vec::new()));
+        take(&mut facts, Kind::Validating, webhooks);
+        let namespace = facts.installation.namespace.clone();
+        for kind in [Kind::Mutating, Kind::Namespace, Kind::Node] {
+            let all = self.list(kind, Selected::default(), |_| true).await;
+            take(&mut facts, kind, all);
+        }
+        if facts.installation.url.is_none() {
+            let own = Selected { namespace: Some(&namespace), labels: None };
+            for kind in OWN {
+                let all = self.list(kind, own, |_| true).await;
+                take(&mut facts, kind, all);
+            }
+            self.named(&mut facts).await;
+            for kind in [Kind::ClusterRoleBinding, Kind::RoleBinding] {
+                let is_needed = |binding: &Object| needed::binds(binding, &namespace);
+                let all = self.list(kind, Selected::default(), is_needed).await;
+                take(&mut facts, kind, all);
+            }
+            self.roles(&mut facts).await;
+        }
+        self.others(&mut facts).await;
+        facts
+    }
+
+    /// The objects of a kind that count.
+    async fn list(
+        &self,
+        kind: Kind,
+        selected: Selected<'_>,
+        counts: impl Fn(&Object) -> bool,
+    ) -> Result<Vec<Object>, String> {
+        let (mut objects, mut bytes, mut wrong) = (Vec::new(), 0_usize, None);
+        let visit = |document: Document| {
+            match object(kind, &document) {
+                Ok(object) if counts(&object) => {
+                    bytes = bytes.saturating_add(document.size());
+                    objects.push(object);
+                }
+                Ok(_) => {}
+                Err(why) => drop(wrong.get_or_insert(why)),
+            }
+            if objects.len() >= MOST_OBJECTS || bytes >= MOST_BYTES {
+                let why = "there are too many of them: the others are left out".to_owned();
+                wrong.get_or_insert(why);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        let resource = resource(kind);
+        let listing = self.connection.select(&resource, selected, visit);
+        match tokio::time::timeout_at(self.end, listing).await {
+            Ok(Ok(())) => {}
+            Ok(Err(refused)) => return Err(refused.why),
+            Err(_) => return Err(OVER.to_owned()),
+        }
+        wrong.map_or(Ok(objects), Err)
+    }
+
+    /// One object.
+    async fn one(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Object>, String> {
+        let resource = resource(kind);
+        let namespace = Some(namespace).filter(|_| kind.is_namespaced());
+        let reading = self.connection.one(&resource, namespace, name);
+        match tokio::time::timeout_at(self.end, reading).await {
+            Ok(Ok(document)) => document.map(|document| object(kind, &document)).transpose(),
+            Ok(Err(refused)) => Err(refused.why),
+            Err(_) => Err(OVER.to_owned()),
+        }
+    }
+
+    async fn keep(&self, facts: &mut Facts, kind: Kind, namespace: &str, name: &str) {
+        let one = self.one(kind, namespace, name).await;
+        take(facts, kind, one.map(|one| one.into_iter().collect()));
+    }
+
+    /// The Secret and the ConfigMap that the servers read, and no others.
+    async fn named(&self, facts: &mut Facts) {
+        let namespace = facts.installation.namespace.clone();
+        let workload = Workload::of(facts);
+        let secret = workload.as_ref().and_then(Workload::secret).unwrap_or(SECRET).to_owned();
+        let map = workload.as_ref().and_then(Workload::config_map);
+        let map = map.map(|(name, _)| name.to_owned());
+        self.keep(facts, Kind::Secret, &namespace, &secret).await;
+        if let Some(map) = map {
+            self.keep(facts, Kind::ConfigMap, &namespace, &map).await;
+        }
+    }
+
+    async fn roles(&self, facts: &mut Facts) {
+        for (kind, namespace, name) in needed::roles(facts) {
+            self.keep(facts, kind, &namespace, &name).await;
+        }
+    }
+
+    /// The Services behind webhooks for the same requests.
+    async fn others(&self, facts: &mut Facts) {
+        let mut told = BTreeSet::new();
+        for (namespace, name) in needed::services(facts) {
+            if namespace == facts.installation.namespace && facts.installation.url.is_none() {
+                continue;
+            }
+            let label = format!("kubernetes.io/service-name={name}");
+            let selected = Selected { namespace: Some(&namespace), labels: Some(&label) };
+            let found = [
+                self.one(Kind::Service, &namespace, &name)
+                    .await
+                    .map(|one| one.into_iter().collect()),
+                self.list(Kind::EndpointSlice, selected, |_| true).await,
+            ];
+            for all in found {
+                match all {
+                    Ok(all) => all.into_iter().for_each(|object: Object| facts.insert(object)),
+                    Err(why) => {
+                        // What is missing for one of them is missing for all.
+                        if told.insert(why.clone()) {
+                            let what = format!("the Service {namespace}/{name} of another webhook");
+                            facts.failed.push((what, why));
+                        }
+                        facts.unreachable.insert((namespace.clone(), name.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why nothing more is read.
+const OVER: &str = "there was no time left: allow more with --timeout";
+
+/// Takes over what was read, or why it was not.
+fn take(facts: &mut Facts, kind: Kind, objects: Result<Vec<Object>, String>) {
+    match objects {
+        Ok(objects) => objects.into_iter().for_each(|object| facts.insert(object)),
+        Err(why) => {
+            facts.failed.push((kind.resource(), why.clone()));
+            facts.is_unread(kind, why);
+        }
+    }
+}
+
+fn object(kind: Kind, document: &Document) -> Result<Object, String> {
+    let raw = document.root().raw();
+    let value =
+        serde_json::from_str(&raw).map_err(|error| format!("a {kind} cannot be read: {error}"));
+    value
+        .and_then(|value| Object::of(kind, value).ok_or_else(|| format!("a {kind} without a name")))
+}
+
+fn resource(kind: Kind) -> Resource {
+    let (group, resource, _) = kind.names();
+    let text = str::to_owned;
+    Resource { group: text(group), version: text("v1"), resource: text(resource) }
+}
+
+/// Nothing is said of a clock if it took too long to ask.
+fn clock(release: &Release) -> Option<Clock> {
+    let (theirs, ours) = release.clocks?;
+    let (apart, is_ahead) = match theirs.duration_since(ours) {
+        Ok(apart) => (apart, true),
+        Err(error) => (error.duration(), false),
+    };
+    // The answer tells whole seconds.
+    let within = release.took.saturating_add(Duration::from_secs(1));
+    Some(Clock { apart, is_ahead, within })
+}

@@ -1,0 +1,203 @@
+//! What the doctor knows of a cluster, before it judges anything.
+//!
+//! ```text
+//! API server ─▶ live ──┐
+//!                      ├─▶ Facts: objects by kind, or why they are not known ─▶ checks
+//! files ─────▶ dumped ─┤
+//! port ──────▶ served ─┤   the chain that is shown
+//! configuration ▶ expected   the registration and the permissions that belong to it
+//! ```
+
+pub(super) mod dumped;
+pub(super) mod expected;
+pub(super) mod hooks;
+pub(super) mod live;
+pub(super) mod needed;
+pub(super) mod object;
+pub(super) mod served;
+pub(super) mod workload;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use opgate_controller::{NAME_LABEL, OWNER};
+
+use self::expected::Expected;
+use self::hooks::{Hook, hooks};
+use self::object::{Kind, Object};
+use self::served::Served;
+
+/// The Secret with the certificate, where no volume names another one.
+pub(super) const SECRET: &str = "opgate-tls";
+
+/// The installation that is examined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Installation {
+    pub(super) namespace: String,
+    pub(super) service: String,
+    /// Instead of the Service: the beginning of the URL of the webhooks.
+    pub(super) url: Option<String>,
+}
+
+impl Installation {
+    /// `NAMESPACE/SERVICE`
+    pub(super) fn owner(&self) -> String {
+        format!("{}/{}", self.namespace, self.service)
+    }
+}
+
+/// The clock of the API server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    /// How much it differs from the local one.
+    pub(super) apart: Duration,
+    pub(super) is_ahead: bool,
+    /// How exactly that is known.
+    pub(super) within: Duration,
+}
+
+/// What is known.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) installation: Installation,
+    /// Whether a cluster was read, or what one has printed; otherwise manifests.
+    pub(super) is_cluster: bool,
+    pub(super) now: SystemTime,
+    /// `v1.33.1`
+    pub(super) version: Option<String>,
+    pub(super) clock: Option<Clock>,
+    pub(super) served: Served,
+    pub(super) expected: Expected,
+    objects: BTreeMap<Kind, BTreeMap<(String, String), Object>>,
+    /// Why a kind, or a part of it, is not known.
+    unread: BTreeMap<Kind, String>,
+    /// What should have been read, and could not be.
+    pub(super) failed: Vec<(String, String)>,
+    /// Services of others that could not be read, namespace and name.
+    pub(super) unreachable: BTreeSet<(String, String)>,
+}
+
+impl Facts {
+    pub(super) fn new(installation: Installation, is_cluster: bool) -> Self {
+        Self {
+            installation,
+            is_cluster,
+            now: SystemTime::now(),
+            version: None,
+            clock: None,
+            served: Served::NotTried(String::new()),
+            expected: Expected::default(),
+            objects: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            failed: Vec::new(),
+            unreachable: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, object: Object) {
+        let key = (object.namespace.clone(), object.name.clone());
+        self.objects.entry(object.kind).or_default().insert(key, object);
+    }
+
+    #[cfg(test)]
+    pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) -> Option<Object> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.objects.get_mut(&kind)?.remove(&key)
+    }
+
+    pub(super) fn count(&self, kind: Kind) -> usize {
+        self.objects.get(&kind).map_or(0, BTreeMap::len)
+    }
+
+    /// Says why a kind is not known. The first reason counts.
+    pub(super) fn is_unread(&mut self, kind: Kind, why: String) {
+        self.unread.entry(kind).or_insert(why);
+    }
+
+    /// Whether all objects of a kind are known that count.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn knows(&self, kind: Kind) -> Result<(), &str> {
+        self.unread.get(&kind).map_or(Ok(()), |why| Err(why))
+    }
+
+    pub(super) fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Those in the namespace of the installation.
+    pub(super) fn own(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        self.all(kind).filter(|object| object.namespace == self.installation.namespace)
+    }
+
+    pub(super) fn get(&self, kind: Kind, namespace: &str, name: &str) -> Option<&Object> {
+        self.objects.get(&kind)?.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The Service of the installation.
+    pub(super) fn service(&self) -> Option<&Object> {
+        let Installation { namespace, service, .. } = &self.installation;
+        self.get(Kind::Service, namespace, service)
+    }
+
+    /// The webhooks that call this installation.
+    pub(super) fn ours(&self) -> Vec<Hook<'_>> {
+        let all = self.all(Kind::Validating).flat_map(hooks);
+        all.filter(|hook| self.is_ours(hook)).collect()
+    }
+
+    fn is_ours(&self, hook: &Hook<'_>) -> bool {
+        let Installation { namespace, service, url } = &self.installation;
+        match (url, hook.service()) {
+            (Some(url), _) => hook.url().is_some_and(|called| called.starts_with(url.as_str())),
+            (None, Some(called)) => called.namespace == namespace && called.name == service,
+            (None, None) => false,
+        }
+    }
+
+    /// The configurations with such webhooks, or with our annotation.
+    pub(super) fn registrations(&self) -> Vec<&Object> {
+        let owner = self.installation.owner();
+        let all = self.all(Kind::Validating);
+        all.filter(|object| {
+            object.annotation(OWNER) == Some(&owner)
+                || hooks(object).any(|hook| self.is_ours(&hook))
+        })
+        .collect()
+    }
+
+    /// The labels of a namespace; those that every namespace has, if it is not known.
+    pub(super) fn namespace_labels<'f>(&'f self, name: &'f str) -> BTreeMap<&'f str, &'f str> {
+        let known = self.get(Kind::Namespace, "", name);
+        let mut labels = known.map(Object::labels).unwrap_or_default();
+        labels.insert("kubernetes.io/metadata.name", name);
+        labels
+    }
+}
+
+/// The installations that objects tell of: by the annotation of a webhook configuration, or by what it
+/// calls.
+pub(super) fn installations<'o>(
+    configurations: impl Iterator<Item = &'o Object>,
+) -> Vec<Installation> {
+    let mut found = BTreeSet::new();
+    for object in configurations {
+        let is_named = object.label(NAME_LABEL.0) == Some(NAME_LABEL.1) || object.name == "opgate";
+        if let Some((namespace, service)) = object.annotation(OWNER).and_then(|o| o.split_once('/'))
+        {
+            found.insert((namespace.to_owned(), service.to_owned()));
+            continue;
+        }
+        for hook in hooks(object) {
+            let is_path = hook.path() == "/validate" || hook.path().starts_with("/validate/");
+            if let Some(called) = hook.service()
+                && (is_named || called.name == "opgate" && is_path)
+            {
+                found.insert((called.namespace.to_owned(), called.name.to_owned()));
+            }
+        }
+    }
+    let installation = |(namespace, service)| Installation { namespace, service, url: None };
+    found.into_iter().map(installation).collect()
+}

@@ -1,0 +1,105 @@
+//! Which objects outside of the namespace of an installation count: roles that are bound to its accounts,
+//! and Services behind webhooks for the same requests. All bounds are here.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Facts;
+use super::hooks::{Hook, Rule, hooks};
+use super::object::{Kind, Object, list, text};
+
+/// Maximum number of objects of a kind.
+pub(in crate::cli::doctor) const MOST_OBJECTS: usize = 20_000;
+
+/// Maximum bytes of the objects of a kind, as JSON.
+pub(in crate::cli::doctor) const MOST_BYTES: usize = 64 << 20;
+
+/// Maximum number of roles, and of Services of others.
+const MOST_NAMED: usize = 100;
+
+/// Whether a binding names an account of a namespace, or all accounts.
+pub(in crate::cli::doctor) fn binds(binding: &Object, namespace: &str) -> bool {
+    list(&binding.value, "/subjects").iter().any(|subject| is_of(subject, namespace))
+}
+
+fn is_of(subject: &Value, namespace: &str) -> bool {
+    let name = text(subject, "/name");
+    match text(subject, "/kind") {
+        "ServiceAccount" => text(subject, "/namespace") == namespace,
+        "User" => {
+            let account = name.strip_prefix("system:serviceaccount:");
+            account.and_then(|rest| rest.split_once(':')).is_some_and(|(of, _)| of == namespace)
+        }
+        "Group" => match name.strip_prefix("system:serviceaccounts") {
+            Some(rest) => rest.is_empty() || rest.strip_prefix(':') == Some(namespace),
+            None => name == "system:authenticated",
+        },
+        _ => false,
+    }
+}
+
+/// The roles that bindings name: kind, namespace and name.
+pub(in crate::cli::doctor) fn roles(facts: &Facts) -> BTreeSet<(Kind, String, String)> {
+    let bindings = facts.all(Kind::ClusterRoleBinding).chain(facts.all(Kind::RoleBinding));
+    let role = |binding: &Object| {
+        let name = binding.text("/roleRef/name").to_owned();
+        match binding.text("/roleRef/kind") {
+            "Role" => (Kind::Role, binding.namespace.clone(), name),
+            _ => (Kind::ClusterRole, String::new(), name),
+        }
+    };
+    bindings.map(role).take(MOST_NAMED).collect()
+}
+
+/// Group and resource of everything that our webhooks ask for, without wildcards.
+pub(in crate::cli::doctor) fn asked_for(facts: &Facts) -> BTreeSet<(String, String)> {
+    let mut asked = BTreeSet::new();
+    for rule in facts.ours().iter().flat_map(Hook::rules) {
+        for group in rule.groups.iter().take(MOST_NAMED) {
+            for resource in rule.resources.iter().take(MOST_NAMED) {
+                if !group.contains('*') && !resource.contains('*') {
+                    asked.insert(((*group).to_owned(), (*resource).to_owned()));
+                }
+            }
+        }
+    }
+    asked
+}
+
+/// Whether a rule of somebody else is about what ours ask for.
+pub(in crate::cli::doctor) fn contends(
+    rule: &Rule<'_>,
+    asked: &BTreeSet<(String, String)>,
+) -> bool {
+    asked.iter().any(|(group, resource)| rule.covers(group, resource))
+}
+
+/// The webhooks of others for requests that ours are about, or for objects in our namespace.
+pub(in crate::cli::doctor) fn others(facts: &Facts) -> Vec<Hook<'_>> {
+    let asked = asked_for(facts);
+    let ours: BTreeSet<_> =
+        facts.ours().iter().map(|hook| (&hook.object.name, hook.index)).collect();
+    let all = facts.all(Kind::Mutating).chain(facts.all(Kind::Validating)).flat_map(hooks);
+    let labels = facts.namespace_labels(&facts.installation.namespace);
+    all.filter(|hook| hook.is_mutating() || !ours.contains(&(&hook.object.name, hook.index)))
+        .filter(|hook| {
+            hook.rules().any(|rule| contends(&rule, &asked))
+                || hook.matches("", "pods", Some(&labels))
+                || hook.matches("apps", "deployments", Some(&labels))
+        })
+        .take(MOST_OBJECTS)
+        .collect()
+}
+
+/// The Services behind them, namespace and name.
+pub(in crate::cli::doctor) fn services(facts: &Facts) -> BTreeSet<(String, String)> {
+    let called = others(facts).into_iter().filter_map(|hook| hook.service());
+    let called = called.map(|called| (called.namespace.to_owned(), called.name.to_owned()));
+    called.take(MOST_NAMED).collect()
+}
+
+/// Whether an `EndpointSlice` is that of a Service.
+pub(in crate::cli::doctor) fn is_slice_of(slice: &Object, service: &str) -> bool {
+    slice.label("kubernetes.io/service-name") == Some(service)
+}

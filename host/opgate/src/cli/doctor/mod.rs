@@ -1,0 +1,315 @@
+//! `opgate doctor`: what in a cluster, or in manifests, would hurt, in order of harm, and how to repair it.
+//!
+//! ```text
+//! cluster, files, port, configuration ─▶ facts ─▶ checks ─▶ findings ─▶ report
+//!                                                   ▲
+//!                                       catalog ────┴▶ explain, pages
+//! ```
+//!
+//! Everything is read first, within bounds; nothing is written. Checks are functions of what was read. What
+//! could not be read is a finding itself, and each check that needed it says so.
+
+mod catalog;
+mod checks;
+mod facts;
+mod finding;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use http::Uri;
+
+use self::catalog::Level;
+use self::checks::{Days, examine};
+use self::facts::dumped::Dumped;
+use self::facts::expected::expected;
+use self::facts::live::Live;
+use self::facts::served::{Served, look};
+use self::facts::{Facts, Installation};
+use super::audit::kubeconfigs;
+use super::stdin::{self, Stdin};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs};
+use crate::registration::names::is_label;
+use opgate_admission::cluster::Connection;
+use opgate_text::one_line;
+use opgate_text::units::parse_duration;
+
+/// Where the webhook of an installation is, unless something says otherwise.
+const NAMESPACE: &str = "opgate-system";
+const SERVICE: &str = "opgate";
+
+/// What to do with it.
+const NEXT: &str = "\
+With PATH it examines files instead of a cluster: what `opgate manifests all` prints, or a dump
+(`kubectl get -A -o yaml namespaces,nodes,services,endpointslices,pods,deployments,…`); `-` is standard
+input. It reads only, and prints nothing secret. docs/doctor.md describes it.
+
+  opgate doctor
+  opgate doctor --connect 127.0.0.1:9443     with kubectl port-forward beside it
+  opgate manifests all | opgate doctor -
+  opgate doctor explain DOC-12
+
+Exit status: 0 nothing found at or above --fail-on, 1 something found, 2 wrong usage or unreadable
+input, 3 the engine failed.";
+
+/// Arguments of `opgate doctor`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = NEXT)]
+pub(super) struct Doctor {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    examine: Examine,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Explain findings: what they mean, what they do, how to repair them
+    Explain {
+        /// Ids such as DOC-12
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Write the pages of all findings into a folder
+    Pages {
+        /// The folder; files of the same names are replaced
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Examine {
+    /// Manifests or dumps of a cluster; `-` is standard input [default: a running cluster]
+    #[arg(value_name = "PATH", conflicts_with_all = ["kubeconfig", "kube_context"])]
+    paths: Vec<PathBuf>,
+    /// Kubeconfig of the cluster; several are merged as by `kubectl` [default: KUBECONFIG, the service
+    /// account in a pod, ~/.kube/config]
+    #[arg(long, value_name = "FILE[:FILE]")]
+    kubeconfig: Option<OsString>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    kube_context: Option<String>,
+    /// Which installation: its namespace and its Service [default: the one that webhooks call]
+    #[arg(long, value_name = "NAMESPACE/SERVICE", value_parser = installation, env = "OPGATE_INSTALLATION")]
+    installation: Option<Installation>,
+    /// Instead of a Service: beginning of the URL that the webhooks call
+    #[arg(long, value_name = "URL", value_parser = url, conflicts_with = "installation")]
+    url: Option<String>,
+    /// Address at which a server is reached, for its certificate [default: the Service, in a pod]
+    #[arg(long, value_name = "HOST:PORT")]
+    connect: Option<String>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Days before its end from which on a serving certificate is a finding
+    #[arg(long, value_name = "DAYS", default_value_t = 7)]
+    days_left: u32,
+    /// Days before its end from which on a CA is a finding
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    ca_days_left: u32,
+    /// Findings of this level and above make the exit status 1
+    #[arg(long, value_name = "LEVEL", default_value = "warning")]
+    fail_on: Level,
+    /// Leave out findings of this id, which are known and accepted; may be repeated
+    #[arg(long, value_name = "ID", value_parser = known_id)]
+    skip: Vec<String>,
+    /// How long to read the cluster
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Output format
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+fn installation(text: &str) -> Result<Installation, String> {
+    let parts = text.split_once('/').filter(|(of, name)| is_label(of) && is_label(name));
+    let (namespace, service) =
+        parts.ok_or_else(|| format!("{text:?} is not of the form NAMESPACE/SERVICE"))?;
+    Ok(Installation { namespace: namespace.to_owned(), service: service.to_owned(), url: None })
+}
+
+fn url(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<Uri>().ok();
+    let is_https =
+        parsed.is_some_and(|url| url.scheme_str() == Some("https") && url.host().is_some());
+    let url = is_https.then(|| text.trim_end_matches('/').to_owned());
+    url.ok_or_else(|| format!("{text:?} is not of the form https://HOST[:PORT][/PREFIX]"))
+}
+
+fn known_id(text: &str) -> Result<String, String> {
+    let known = catalog::doc(text).map(|doc| doc.id.to_owned());
+    known.ok_or_else(|| unknown(text))
+}
+
+fn unknown(id: &str) -> String {
+    let hint = opgate_text::hint(id, catalog::docs().map(|(_, doc)| doc.id));
+    format!("there is no finding {:?}: docs/doctor lists them{hint}", one_line(id, 64))
+}
+
+impl Doctor {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        match self.command {
+            Some(Command::Explain { ids }) => explain(&ids),
+            Some(Command::Pages { folder }) => pages(&folder),
+            None => self.examine.run(),
+        }
+    }
+}
+
+fn explain(ids: &[String]) -> Result<Outcome, Failure> {
+    let mut out = anstream::stdout();
+    for (index, id) in ids.iter().enumerate() {
+        let doc = catalog::doc(id).ok_or_else(|| Failure::usage(anyhow::anyhow!(unknown(id))))?;
+        if index > 0 {
+            writeln!(out)?;
+        }
+        write!(out, "{}", catalog::section(doc))?;
+    }
+    Ok(Outcome::Ok)
+}
+
+fn pages(folder: &Path) -> Result<Outcome, Failure> {
+    let written = || -> std::io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        catalog::pages().iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
+    };
+    written().with_context(|| folder.display().to_string())?;
+    Ok(Outcome::Ok)
+}
+
+impl Examine {
+    fn run(self) -> Result<Outcome, Failure> {
+        let mut facts = if self.paths.is_empty() { self.cluster()? } else { self.files()? };
+        facts.expected = expected(&facts, &self.config)?;
+        let days = Days { leaf: self.days_left, ca: self.ca_days_left };
+        let mut found = examine(&facts, days);
+        found.skip(&self.skip);
+        let mut out = anstream::stdout();
+        match self.output {
+            Format::Text => report::text(&mut out, &facts.installation, &found)?,
+            Format::Json => report::json(&mut out, &facts.installation, &found)?,
+        }
+        let fails = found.worst().is_some_and(|worst| worst <= self.fail_on);
+        Ok(if fails { Outcome::Denied } else { Outcome::Ok })
+    }
+
+    /// The installation that is named, or the only one that is found.
+    fn of(&self, found: &[Installation]) -> anyhow::Result<Installation> {
+        let usual = || Installation {
+            namespace: NAMESPACE.to_owned(),
+            service: SERVICE.to_owned(),
+            url: None,
+        };
+        if let Some(url) = &self.url {
+            return Ok(Installation { url: Some(url.clone()), ..usual() });
+        }
+        if let Some(named) = &self.installation {
+            return Ok(named.clone());
+        }
+        match found {
+            [] => Ok(usual()),
+            [only] => Ok(only.clone()),
+            many => {
+                let names = many.iter().map(Installation::owner);
+                let names: Vec<_> = names.map(|name| one_line(&name, 128)).take(10).collect();
+                anyhow::bail!(
+                    "there are several installations: name one of them with --installation: {}",
+                    names.join(", ")
+                )
+            }
+        }
+    }
+
+    fn files(&self) -> Result<Facts, Failure> {
+        let reader = self.read.reader();
+        let mut paths = self.paths.clone();
+        let mut copy = None;
+        for path in paths.iter_mut().filter(|path| path.as_os_str() == stdin::NAME) {
+            let input = match copy.take() {
+                None => Stdin::read(&reader)?,
+                Some(_) => return Err(anyhow::anyhow!("standard input can be read once").into()),
+            };
+            input.path().clone_into(path);
+            copy = Some(input);
+        }
+        let read = || {
+            let dumped = Dumped::open(&paths, &reader)?;
+            let installation = self.of(&dumped.installations())?;
+            dumped.facts(installation, &reader)
+        };
+        let named = |error: anyhow::Error| match &copy {
+            Some(copy) => anyhow::anyhow!(copy.named(&format!("{error:#}"))),
+            None => error,
+        };
+        let mut facts = read().map_err(named)?;
+        if self.connect.is_some() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            facts.served = runtime.block_on(self.served(&facts));
+        }
+        Ok(facts)
+    }
+
+    fn cluster(&self) -> Result<Facts, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let connection = self.connection().await?;
+            let live = Live::open(connection, self.timeout).await?;
+            let installation = self.of(&live.installations())?;
+            let mut facts = live.facts(installation).await;
+            facts.served = self.served(&facts).await;
+            Ok(facts)
+        })
+    }
+
+    async fn connection(&self) -> Result<Connection, Failure> {
+        let named = self.kubeconfig.clone().unwrap_or_default();
+        let is_named = !named.is_empty() || std::env::var_os("KUBECONFIG").is_some();
+        if !is_named && self.kube_context.is_none() && is_in_pod() {
+            return Connection::in_cluster().map_err(Failure::usage);
+        }
+        let paths = kubeconfigs(&named)?;
+        let connection = Connection::kubeconfig(&paths, self.kube_context.as_deref());
+        connection.await.map_err(Failure::usage)
+    }
+
+    /// The chain that a server shows, where one can be reached.
+    async fn served(&self, facts: &Facts) -> Served {
+        let Installation { namespace, service, url } = &facts.installation;
+        let url = url.as_ref().and_then(|url| url.parse::<Uri>().ok());
+        let host = url.as_ref().and_then(|url| Some(url.host()?.to_owned()));
+        let service = format!("{service}.{namespace}.svc");
+        let port = facts.ours().iter().find_map(|hook| Some(hook.service()?.port)).unwrap_or(443);
+        let address = match (&self.connect, &url, &host) {
+            (Some(address), _, _) => address.clone(),
+            (None, Some(url), Some(host)) => format!("{host}:{}", url.port_u16().unwrap_or(443)),
+            _ if is_in_pod() => format!("{service}:{port}"),
+            _ => {
+                let why = "name an address with --connect, such as that of kubectl port-forward";
+                return Served::NotTried(why.to_owned());
+            }
+        };
+        let name = host.unwrap_or(service);
+        look(&address, name.trim_matches(['[', ']'])).await
+    }
+}
+
+fn is_in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}

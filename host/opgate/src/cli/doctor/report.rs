@@ -1,0 +1,152 @@
+//! The findings for people, and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::catalog::{Level, page_of};
+use super::facts::Installation;
+use super::finding::{Finding, Findings};
+use crate::cli::report::{ERROR, WARNING};
+
+/// The shape of the JSON; a part of the command line's contract.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'r> {
+    api_version: &'static str,
+    kind: &'static str,
+    installation: String,
+    findings: Vec<Record<'r>>,
+    /// Findings that are left out, by id.
+    more: &'r std::collections::BTreeMap<&'static str, usize>,
+    not_checked: Vec<NotChecked<'r>>,
+    summary: Summary,
+}
+
+#[derive(Serialize)]
+struct Record<'r> {
+    id: &'r str,
+    level: &'r str,
+    what: &'r str,
+    object: Object<'r>,
+    field: &'r str,
+    repair: &'r str,
+    page: String,
+}
+
+#[derive(Serialize)]
+struct Object<'r> {
+    kind: &'r str,
+    namespace: &'r str,
+    name: &'r str,
+}
+
+#[derive(Serialize)]
+struct NotChecked<'r> {
+    what: &'r str,
+    why: &'r str,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    critical: usize,
+    warning: usize,
+    note: usize,
+}
+
+fn summary(found: &Findings) -> Summary {
+    let count = |level: Level| found.all().iter().filter(|one| one.level == level).count();
+    Summary {
+        critical: count(Level::Critical),
+        warning: count(Level::Warning),
+        note: count(Level::Note),
+    }
+}
+
+fn name_of(installation: &Installation) -> String {
+    installation.url.clone().unwrap_or_else(|| installation.owner())
+}
+
+/// One JSON object.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn json(
+    out: &mut impl Write,
+    installation: &Installation,
+    found: &Findings,
+) -> io::Result<()> {
+    let report = Report {
+        api_version: "opgate.dev/v1alpha1",
+        kind: "DoctorReport",
+        installation: name_of(installation),
+        findings: found.all().iter().map(record).collect(),
+        more: found.more(),
+        not_checked: found
+            .not_checked()
+            .iter()
+            .map(|(what, why)| NotChecked { what, why })
+            .collect(),
+        summary: summary(found),
+    };
+    serde_json::to_writer_pretty(&mut *out, &report)?;
+    writeln!(out)
+}
+
+fn record(finding: &Finding) -> Record<'_> {
+    Record {
+        id: finding.doc,
+        level: finding.level.as_str(),
+        what: &finding.what,
+        object: Object {
+            kind: &finding.at.kind,
+            namespace: &finding.at.namespace,
+            name: &finding.at.name,
+        },
+        field: &finding.field,
+        repair: &finding.repair,
+        page: page_of(finding.doc),
+    }
+}
+
+/// Lines: what hurts most comes first.
+///
+/// # Errors
+/// If they cannot be written.
+pub(super) fn text(
+    out: &mut impl Write,
+    installation: &Installation,
+    found: &Findings,
+) -> io::Result<()> {
+    for finding in found.all() {
+        let Finding { doc, level, at, field, what, repair } = finding;
+        let style = match level {
+            Level::Critical => ERROR,
+            Level::Warning => WARNING,
+            Level::Note => anstyle::Style::new(),
+        };
+        let (on, off) = (style.render(), style.render_reset());
+        let place = match field.as_str() {
+            "" => at.to_string(),
+            field => format!("{at} {field}"),
+        };
+        writeln!(out, "{on}{level:8}{off} {doc} {}: {what}", place.trim())?;
+        writeln!(out, "         repair: {repair}")?;
+    }
+    for (id, count) in found.more() {
+        writeln!(out, "{id}: {count} more")?;
+    }
+    for (what, why) in found.not_checked() {
+        writeln!(out, "not checked: {what}: {why}")?;
+    }
+    let Summary { critical, warning, note } = summary(found);
+    let name = name_of(installation);
+    match found.all().len() {
+        0 if found.not_checked().is_empty() => writeln!(out, "{name}: nothing found"),
+        0 => writeln!(out, "{name}: nothing found in what was checked"),
+        _ => {
+            writeln!(out, "{name}: {critical} critical, {warning} warnings, {note} notes")?;
+            writeln!(out, "opgate doctor explain ID says what a finding means and how to repair it")
+        }
+    }
+}

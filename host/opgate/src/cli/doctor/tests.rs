@@ -1,0 +1,838 @@
+//! A healthy installation, and one that is broken in one way for each finding: exactly that is found.
+
+#![allow(clippy::needless_pass_by_value, reason = "a call reads better with `json!` in it")]
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use opgate_certs::{Authority, Shown, service_names};
+use serde_json::{Value, json};
+
+use super::catalog::docs;
+use super::checks::{Days, examine};
+use super::facts::expected::{Expected, expected};
+use super::facts::object::{Kind, Object};
+use super::facts::served::Served;
+use super::facts::{Clock, Facts, Installation};
+use super::finding::Findings;
+use crate::cli::ConfigArgs;
+use crate::cli::manifests::permissions::Permissions;
+
+const NAMESPACE: &str = "opgate-system";
+const DAYS: Days = Days { leaf: 7, ca: 30 };
+const DAY: Duration = Duration::from_secs(86_400);
+
+const CONFIGURATION: &str =
+    "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: operator-group\n";
+
+/// What is made once: certificates, and what belongs to the configuration.
+struct Made {
+    ca: Authority,
+    certificate: String,
+    expected: Expected,
+}
+
+fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut encoded = String::new();
+    for group in text.as_bytes().chunks(3) {
+        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for index in 0..4_u32 {
+            let digit = (bits >> (18 - 6 * index)) & 63;
+            let is_there = usize::try_from(index).unwrap() <= group.len();
+            encoded.push(if is_there {
+                char::from(DIGITS[usize::try_from(digit).unwrap()])
+            } else {
+                '='
+            });
+        }
+    }
+    encoded
+}
+
+fn config() -> ConfigArgs {
+    ConfigArgs { config: None, cache_dir: None }
+}
+
+fn made() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let ca = Authority::create(3_650).unwrap();
+        let issued = ca.issue(&service_names(NAMESPACE, "opgate"), 90).unwrap();
+        let mut facts = empty();
+        for object in [deployment(), service(), config_map(CONFIGURATION)] {
+            insert(&mut facts, object);
+        }
+        let expected = expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
+        assert_eq!(expected.unknown, None);
+        assert_eq!(expected.broken, None);
+        assert!(!expected.webhooks.is_empty() && !expected.needs.is_empty());
+        Made { ca, certificate: issued.certificate, expected }
+    })
+}
+
+fn empty() -> Facts {
+    let text = str::to_owned;
+    let installation =
+        Installation { namespace: text(NAMESPACE), service: text("opgate"), url: None };
+    Facts::new(installation, true)
+}
+
+fn insert(facts: &mut Facts, object: Value) {
+    let (group, _) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or_default();
+    let kind = Kind::of(group, object["kind"].as_str().unwrap()).unwrap();
+    facts.insert(Object::of(kind, object).unwrap());
+}
+
+fn labels() -> Value {
+    json!({"app.kubernetes.io/name": "opgate"})
+}
+
+fn named(api: &str, kind: &str, name: &str, more: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": api, "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels(), "uid": name},
+    });
+    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    object
+}
+
+fn service() -> Value {
+    let ports = json!([{"name": "webhook", "port": 443, "targetPort": 9443}]);
+    named("v1", "Service", "opgate", json!({"spec": {"selector": labels(), "ports": ports}}))
+}
+
+fn config_map(text: &str) -> Value {
+    named("v1", "ConfigMap", "opgate", json!({"data": {"opgate.yaml": text}}))
+}
+
+fn deployment() -> Value {
+    let container = json!({
+        "name": "opgate",
+        "args": ["serve", "--config", "/etc/opgate/opgate.yaml", "--tls-dir=/tls", "--client-ca", "/clients/ca.crt"],
+        "ports": [{"name": "webhook", "containerPort": 9443}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}},
+        "resources": {"limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "runAsNonRoot": true, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "config", "mountPath": "/etc/opgate"},
+            {"name": "tls", "mountPath": "/tls"},
+        ],
+    });
+    let spec = json!({
+        "serviceAccountName": "opgate",
+        "terminationGracePeriodSeconds": 30,
+        "containers": [container],
+        "volumes": [
+            {"name": "config", "configMap": {"name": "opgate"}},
+            {"name": "tls", "secret": {"secretName": "opgate-tls"}},
+        ],
+    });
+    let template = json!({"metadata": {"labels": labels()}, "spec": spec});
+    named("apps/v1", "Deployment", "opgate", json!({"spec": {"replicas": 2, "template": template}}))
+}
+
+fn pod(name: &str, node: &str) -> Value {
+    let mut spec = deployment()["spec"]["template"]["spec"].clone();
+    spec["nodeName"] = json!(node);
+    let image = "registry.example.com/opgate@sha256:00";
+    let status = json!({
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "opgate", "imageID": image}],
+    });
+    named("v1", "Pod", name, json!({"spec": spec, "status": status}))
+}
+
+fn slice(namespace: &str, service: &str) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {
+            "name": format!("{service}-1"), "namespace": namespace,
+            "labels": {"kubernetes.io/service-name": service},
+        },
+        "endpoints": [{"addresses": ["10.1.0.1"], "conditions": {"ready": true}}],
+    })
+}
+
+fn lease(pod: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": format!("opgate-replica-{pod}"), "namespace": NAMESPACE,
+            "labels": {"opgate.dev/replica": "true"},
+            "annotations": {
+                "opgate.dev/version": "0.1.0", "opgate.dev/configuration": "sha256:00",
+                "opgate.dev/registration": "sha256:00", "opgate.dev/ca": "sha256:00",
+            },
+        },
+    })
+}
+
+/// A webhook as the registration has it.
+fn registered(webhook: &Value) -> Value {
+    let mut webhook = webhook.clone();
+    let url = webhook["clientConfig"]["url"].as_str().unwrap();
+    let path = url.trim_start_matches("https://opgate").to_owned();
+    webhook["clientConfig"] = json!({
+        "caBundle": base64(made().ca.certificate()),
+        "service": {"namespace": NAMESPACE, "name": "opgate", "path": path, "port": 443},
+    });
+    webhook
+}
+
+fn registration() -> Value {
+    let webhooks: Vec<_> = made().expected.webhooks.iter().map(registered).collect();
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {
+            "name": "opgate",
+            "labels": {"opgate.dev/installation": NAMESPACE},
+            "annotations": {"opgate.dev/owner": "opgate-system/opgate"},
+        },
+        "webhooks": webhooks,
+    })
+}
+
+fn secret(certificate: &str) -> Value {
+    let data = json!({
+        "tls.crt": base64(certificate), "tls.key": "HIDDEN", "ca.crt": base64(made().ca.certificate()),
+    });
+    named("v1", "Secret", "opgate-tls", json!({"type": "kubernetes.io/tls", "data": data}))
+}
+
+/// Another configuration with one webhook.
+fn other(kind: &str, more: Value) -> Value {
+    let mut webhook = json!({
+        "name": "other.example.com",
+        "clientConfig": {"service": {"namespace": "other", "name": "other", "path": "/x"}},
+        "failurePolicy": "Ignore",
+        "timeoutSeconds": 5,
+        "rules": [{
+            "apiGroups": ["operators.coreos.com"], "apiVersions": ["*"],
+            "operations": ["CREATE"], "resources": ["operatorgroups"], "scope": "*",
+        }],
+    });
+    webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": {"name": "other"},
+        "webhooks": [webhook],
+    })
+}
+
+fn rules(groups: &[&str], resources: &[&str]) -> Value {
+    json!([{"apiGroups": groups, "apiVersions": ["*"], "operations": ["*"], "resources": resources, "scope": "*"}])
+}
+
+/// Everything that is right.
+fn healthy() -> Vec<Value> {
+    let mut objects = vec![
+        service(),
+        config_map(CONFIGURATION),
+        deployment(),
+        pod("a", "n1"),
+        pod("b", "n2"),
+        slice(NAMESPACE, "opgate"),
+        lease("a"),
+        lease("b"),
+        registration(),
+        secret(&made().certificate),
+        named("v1", "ServiceAccount", "opgate", json!({})),
+        named(
+            "policy/v1",
+            "PodDisruptionBudget",
+            "opgate",
+            json!({
+                "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels()}},
+            }),
+        ),
+        named(
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "opgate",
+            json!({"spec": {
+                "podSelector": {"matchLabels": labels()}, "policyTypes": ["Ingress"],
+                "ingress": [{"ports": [{"port": 9443, "protocol": "TCP"}], "from": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}],
+            }}),
+        ),
+    ];
+    for name in ["kube-system", NAMESPACE, "openshift-etcd", "other"] {
+        objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+    }
+    for name in ["n1", "n2"] {
+        objects.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}));
+    }
+    let args = ConfigArgs { config: None, cache_dir: None };
+    let configuration = opgate_admission::policy::Configuration::parse(
+        std::path::Path::new("opgate.yaml"),
+        CONFIGURATION,
+        crate::builtin::BUILTINS,
+    );
+    let source = opgate_admission::cluster::Source::Absent;
+    let set = args.complete_set_of(&configuration.unwrap(), source);
+    let set = set.map_err(|failure| failure.error).unwrap();
+    let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+    let roles = Permissions::usual().of(&policies);
+    objects.extend(roles["items"].as_array().unwrap().clone());
+    objects
+}
+
+/// What is done to it.
+enum Break {
+    /// At a pointer of the object of that kind and name.
+    Set(&'static str, &'static str, Value),
+    Remove(&'static str, &'static str),
+    Delete(&'static str),
+    Add(Value),
+    Know(fn(&mut Facts)),
+}
+
+use Break::{Add, Delete, Know, Remove, Set};
+
+fn facts_of(healthy: &[Value], breaks: Vec<Break>) -> Facts {
+    let mut objects = healthy.to_vec();
+    let find = |objects: &[Value], name: &str| {
+        let is_it = |object: &Value| {
+            format!(
+                "{}/{}",
+                object["kind"].as_str().unwrap(),
+                object["metadata"]["name"].as_str().unwrap()
+            ) == name
+        };
+        objects.iter().position(is_it).unwrap_or_else(|| panic!("no {name}"))
+    };
+    let mut known = Vec::new();
+    for one in breaks {
+        match one {
+            Set(name, pointer, value) => {
+                let index = find(&objects, name);
+                let (parent, key) = pointer.rsplit_once('/').unwrap();
+                let parent =
+                    objects[index].pointer_mut(parent).unwrap_or_else(|| panic!("{pointer}"));
+                match parent.as_array_mut() {
+                    Some(list) => list[key.parse::<usize>().unwrap()] = value,
+                    None => parent[key.replace("~1", "/")] = value,
+                }
+            }
+            Remove(name, pointer) => {
+                let index = find(&objects, name);
+                let (parent, key) = pointer.rsplit_once('/').unwrap();
+                let parent = objects[index].pointer_mut(parent).unwrap();
+                match parent.as_array_mut() {
+                    Some(list) => drop(list.remove(key.parse().unwrap())),
+                    None => drop(parent.as_object_mut().unwrap().remove(key).unwrap()),
+                }
+            }
+            Delete(name) => drop(objects.remove(find(&objects, name))),
+            Add(value) => objects.push(value),
+            Know(change) => known.push(change),
+        }
+    }
+    let mut facts = empty();
+    facts.version = Some("v1.33.1".to_owned());
+    facts.clock = Some(Clock {
+        apart: Duration::from_millis(300),
+        is_ahead: true,
+        within: Duration::from_secs(1),
+    });
+    for object in objects {
+        insert(&mut facts, object);
+    }
+    facts.expected = made().expected.clone();
+    for change in known {
+        change(&mut facts);
+    }
+    facts
+}
+
+fn shown(found: &Findings) -> String {
+    let mut out = Vec::new();
+    let installation = empty().installation;
+    super::report::text(&mut out, &installation, found).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+const ARGS: &str = "/spec/template/spec/containers/0/args";
+
+fn args(more: &[&str]) -> Value {
+    let all = ["serve", "--config", "/etc/opgate/opgate.yaml", "--tls-dir", "/tls"];
+    json!([&all[..], more].concat())
+}
+
+/// A role of the servers with such a rule, in the cluster or in a namespace.
+fn granted(namespace: Option<&str>, rule: Value) -> Vec<Break> {
+    let of = if namespace.is_some() { "" } else { "Cluster" };
+    let kind = format!("{of}Role");
+    let api = "rbac.authorization.k8s.io/v1";
+    let mut metadata = json!({"name": "more"});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    vec![
+        Add(json!({"apiVersion": api, "kind": kind, "metadata": metadata, "rules": [rule]})),
+        Add(json!({
+            "apiVersion": api, "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": {"kind": kind, "name": "more"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": "opgate"}],
+        })),
+    ]
+}
+
+fn cases() -> Vec<(&'static str, Vec<Break>)> {
+    const VWC: &str = "ValidatingWebhookConfiguration/opgate";
+    const MUTATING: &str = "MutatingWebhookConfiguration";
+    let deployment = "Deployment/opgate";
+    let first_rules = "/webhooks/0/rules";
+    let unknown_expectation =
+        || Know(|facts| facts.expected.unknown = Some("not asked here".to_owned()));
+    let exempting = |rules: Value| vec![Set(VWC, first_rules, rules), unknown_expectation()];
+    let verbs = ["list", "watch"];
+    let certificate = |names: &[String], days| made().ca.issue(names, days).unwrap().certificate;
+    let pods_of_all = json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "openshift-etcd", "olm"]}]});
+    let container = |rest: &str| -> &'static str {
+        Box::leak(format!("/spec/template/spec/containers/0/{rest}").into_boxed_str())
+    };
+    vec![
+        ("DOC-01", vec![Delete(VWC)]),
+        ("DOC-01", vec![Set(VWC, "/webhooks", json!([]))]),
+        (
+            "DOC-02",
+            vec![
+                Remove(VWC, "/metadata/labels"),
+                Set(deployment, ARGS, args(&["--follow-registration", "--client-ca=/c"])),
+            ],
+        ),
+        (
+            "DOC-02",
+            vec![
+                Set(VWC, "/metadata/annotations/opgate.dev~1owner", json!("other/opgate")),
+                Set(deployment, ARGS, args(&["--certificates=self-managed", "--client-ca=/c"])),
+            ],
+        ),
+        ("DOC-03", vec![Set(VWC, "/webhooks/0/failurePolicy", json!("Ignore"))]),
+        ("DOC-03", vec![Set(VWC, "/webhooks/0/rules/0/operations", json!(["CREATE"]))]),
+        ("DOC-03", vec![Set(VWC, "/webhooks/0/name", json!("x.example.com"))]),
+        (
+            "DOC-04",
+            vec![
+                Set(VWC, "/webhooks/0/clientConfig/service/path", json!("/validate/gone")),
+                Know(|facts| {
+                    facts.expected.webhooks[0]["clientConfig"]["url"] =
+                        json!("https://opgate/validate/gone");
+                }),
+            ],
+        ),
+        (
+            "DOC-05",
+            vec![Add({
+                let mut again = registration();
+                again["metadata"] = json!({"name": "again"});
+                again["webhooks"] = json!([]);
+                again["metadata"]["annotations"] =
+                    json!({"opgate.dev/owner": "opgate-system/opgate"});
+                again
+            })],
+        ),
+        (
+            "DOC-06",
+            vec![
+                Set(VWC, "/webhooks/0/timeoutSeconds", json!(11)),
+                Know(|facts| facts.expected.webhooks[0]["timeoutSeconds"] = json!(11)),
+            ],
+        ),
+        (
+            "DOC-07",
+            vec![
+                Set(
+                    VWC,
+                    "/webhooks/0/matchConditions",
+                    json!([{"name": "a", "expression": "true"}]),
+                ),
+                Know(|facts| {
+                    facts.expected.webhooks[0]["matchConditions"] =
+                        json!([{"name": "a", "expression": "true"}]);
+                    facts.version = Some("v1.27.3".to_owned());
+                }),
+            ],
+        ),
+        ("DOC-08", vec![Delete("ConfigMap/opgate")]),
+        ("DOC-08", vec![Set("ConfigMap/opgate", "/data", json!({"other.yaml": "x"}))]),
+        (
+            "DOC-09",
+            vec![Know(|facts| facts.expected.broken = Some("opgate.yaml:1:1: x".to_owned()))],
+        ),
+        ("DOC-10", vec![Delete("Service/opgate")]),
+        (
+            "DOC-11 DOC-12",
+            vec![
+                Set("Service/opgate", "/spec/selector", json!({"app": "none"})),
+                Set("EndpointSlice/opgate-1", "/endpoints", json!([])),
+            ],
+        ),
+        (
+            "DOC-12",
+            vec![Set("EndpointSlice/opgate-1", "/endpoints/0/conditions/ready", json!(false))],
+        ),
+        ("DOC-12", vec![Delete("EndpointSlice/opgate-1")]),
+        ("DOC-12", vec![Set("EndpointSlice/opgate-1", "/endpoints", json!(null))]),
+        ("DOC-13", vec![Set("Service/opgate", "/spec/ports/0/targetPort", json!(8081))]),
+        ("DOC-13", vec![Set("Service/opgate", "/spec/ports/0/targetPort", json!("https"))]),
+        ("DOC-13", vec![Set("Service/opgate", "/spec/ports/0/port", json!(8443))]),
+        (
+            "DOC-13",
+            vec![
+                Set(deployment, ARGS, args(&["--listen=0.0.0.0:9444", "--client-ca=/c"])),
+                Set("NetworkPolicy/opgate", "/spec/ingress/0/ports", json!([])),
+            ],
+        ),
+        ("DOC-14", vec![Set("NetworkPolicy/opgate", "/spec/ingress/0/ports/0/port", json!(8081))]),
+        ("DOC-14", vec![Remove("NetworkPolicy/opgate", "/spec/ingress")]),
+        ("DOC-15", vec![Set("Pod/b", "/status/conditions/0/status", json!("False"))]),
+        ("DOC-15", vec![Delete("Pod/b")]),
+        ("DOC-20", vec![Add(secret(&certificate(&service_names("other", "opgate"), 90)))]),
+        (
+            "DOC-21",
+            vec![Set(
+                VWC,
+                "/webhooks/0/clientConfig/caBundle",
+                json!(base64(Authority::create(3_650).unwrap().certificate())),
+            )],
+        ),
+        ("DOC-21", vec![Set(VWC, "/webhooks/0/clientConfig/caBundle", json!(""))]),
+        ("DOC-21", vec![Set(VWC, "/webhooks/0/clientConfig/caBundle", json!("AAAA"))]),
+        ("DOC-22", vec![Know(|facts| facts.now += 91 * DAY)]),
+        (
+            "DOC-22",
+            vec![
+                // Of the CA only: the leaf is another one.
+                Know(|facts| facts.now += 3_651 * DAY),
+            ],
+        ),
+        ("DOC-23", vec![Know(|facts| facts.now += 85 * DAY)]),
+        ("DOC-24", vec![Know(|facts| facts.now -= 2 * DAY)]),
+        ("DOC-25", vec![Delete("Secret/opgate-tls")]),
+        ("DOC-25", vec![Set("Secret/opgate-tls", "/data", json!({}))]),
+        ("DOC-25", vec![Set("Secret/opgate-tls", "/data/tls.crt", json!("AAAA"))]),
+        ("DOC-25", vec![Remove("Secret/opgate-tls", "/data/tls.key")]),
+        (
+            "DOC-25",
+            vec![Set(deployment, container("volumeMounts/1/mountPath"), json!("/elsewhere"))],
+        ),
+        ("DOC-26", vec![Set("Secret/opgate-tls", "/type", json!("Opaque"))]),
+        (
+            "DOC-27",
+            vec![Know(|facts| {
+                facts.served =
+                    Served::Failed("10.0.0.1:443".to_owned(), "what comes is not TLS".to_owned());
+            })],
+        ),
+        (
+            "DOC-28",
+            vec![Know(|facts| {
+                let issued = made().ca.issue(&service_names(NAMESPACE, "opgate"), 90).unwrap();
+                let shown = Shown::pem(issued.certificate.as_bytes()).unwrap();
+                facts.served = Served::Chain("10.0.0.1:443".to_owned(), shown);
+            })],
+        ),
+        (
+            "DOC-30",
+            vec![
+                Set(VWC, first_rules, rules(&[""], &["pods"])),
+                Set(VWC, "/webhooks/0/namespaceSelector", pods_of_all),
+                unknown_expectation(),
+            ],
+        ),
+        (
+            "DOC-30 DOC-31",
+            vec![
+                Set(VWC, first_rules, rules(&["apps"], &["deployments"])),
+                Remove(VWC, "/webhooks/0/namespaceSelector"),
+                unknown_expectation(),
+            ],
+        ),
+        ("DOC-31", exempting(rules(&["coordination.k8s.io"], &["leases"]))),
+        ("DOC-31", exempting(rules(&[""], &["nodes"]))),
+        ("DOC-32", exempting(rules(&["authentication.k8s.io"], &["tokenreviews"]))),
+        ("DOC-31 DOC-32 DOC-34", exempting(rules(&["*"], &["*/*"]))),
+        (
+            "DOC-33",
+            vec![
+                Set(VWC, first_rules, rules(&["*"], &["*/*"])),
+                Set(VWC, "/webhooks/0/failurePolicy", json!("Ignore")),
+                unknown_expectation(),
+            ],
+        ),
+        (
+            "DOC-35",
+            vec![Add(
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "olm"}}),
+            )],
+        ),
+        ("DOC-34", exempting(rules(&[""], &["namespaces"]))),
+        ("DOC-40", vec![Set(deployment, "/spec/replicas", json!(1)), Delete("Pod/b")]),
+        ("DOC-41", vec![Delete("PodDisruptionBudget/opgate")]),
+        (
+            "DOC-41",
+            vec![Set(
+                "PodDisruptionBudget/opgate",
+                "/spec/selector/matchLabels",
+                json!({"app": "x"}),
+            )],
+        ),
+        ("DOC-41", vec![Set("PodDisruptionBudget/opgate", "/spec/maxUnavailable", json!("100%"))]),
+        ("DOC-42", vec![Set("PodDisruptionBudget/opgate", "/spec/maxUnavailable", json!(0))]),
+        ("DOC-42", vec![Set("PodDisruptionBudget/opgate", "/spec/minAvailable", json!("51%"))]),
+        ("DOC-43", vec![Set("Pod/b", "/spec/nodeName", json!("n1"))]),
+        (
+            "DOC-44",
+            vec![Set(deployment, "/spec/template/spec/terminationGracePeriodSeconds", json!(25))],
+        ),
+        ("DOC-44", vec![Set(deployment, ARGS, args(&["--grace", "60s", "--client-ca=/c"]))]),
+        ("DOC-45", vec![Remove(deployment, container("readinessProbe"))]),
+        (
+            "DOC-45",
+            vec![Set(deployment, container("readinessProbe/httpGet/path"), json!("/livez"))],
+        ),
+        ("DOC-46", vec![Set(deployment, "/spec/strategy", json!({"type": "Recreate"}))]),
+        (
+            "DOC-46",
+            vec![Set(
+                deployment,
+                "/spec/strategy",
+                json!({"rollingUpdate": {"maxUnavailable": "100%"}}),
+            )],
+        ),
+        ("DOC-47", vec![Remove(deployment, container("resources/limits"))]),
+        ("DOC-48", vec![Set(deployment, container("resources/limits/cpu"), json!("1"))]),
+        ("DOC-49", vec![Remove(deployment, container("securityContext"))]),
+        ("DOC-50", vec![Set(deployment, ARGS, args(&[])), Delete("NetworkPolicy/opgate")]),
+        ("DOC-51", vec![Set(deployment, ARGS, args(&[]))]),
+        ("DOC-52", vec![Delete("NetworkPolicy/opgate")]),
+        ("DOC-53", vec![Delete("ServiceAccount/opgate")]),
+        (
+            "DOC-54",
+            vec![Set(deployment, "/spec/template/spec/automountServiceAccountToken", json!(false))],
+        ),
+        (
+            "DOC-54",
+            vec![Set("ServiceAccount/opgate", "/automountServiceAccountToken", json!(false))],
+        ),
+        ("DOC-60", vec![Remove("ClusterRole/opgate", "/rules/0")]),
+        ("DOC-60", vec![Delete("ClusterRoleBinding/opgate")]),
+        ("DOC-60", vec![Set("ClusterRole/opgate", "/rules/0/verbs", json!(["list"]))]),
+        (
+            "DOC-61",
+            granted(None, json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]})),
+        ),
+        ("DOC-61", granted(None, json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}))),
+        (
+            "DOC-61",
+            granted(
+                Some("other"),
+                json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["update"]}),
+            ),
+        ),
+        (
+            "DOC-62",
+            granted(None, json!({"apiGroups": [""], "resources": ["secrets"], "verbs": verbs})),
+        ),
+        (
+            "DOC-63",
+            granted(None, json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs})),
+        ),
+        (
+            "DOC-70",
+            vec![Set(
+                "Lease/opgate-replica-b",
+                "/metadata/annotations/opgate.dev~1version",
+                json!("0.2.0"),
+            )],
+        ),
+        ("DOC-70", vec![Set("Pod/b", "/status/containerStatuses/0/imageID", json!("x@sha256:11"))]),
+        (
+            "DOC-71",
+            vec![Set(
+                "Lease/opgate-replica-b",
+                "/metadata/annotations/opgate.dev~1configuration",
+                json!("sha256:11"),
+            )],
+        ),
+        (
+            "DOC-72",
+            vec![Set(
+                "Lease/opgate-replica-b",
+                "/metadata/annotations/opgate.dev~1ca",
+                json!("sha256:11"),
+            )],
+        ),
+        ("DOC-80", vec![Add(other(MUTATING, json!({"failurePolicy": "Fail"})))]),
+        (
+            "DOC-80",
+            vec![
+                Add(other("ValidatingWebhookConfiguration", json!({"failurePolicy": "Fail"}))),
+                Add(
+                    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other", "namespace": "other"}}),
+                ),
+            ],
+        ),
+        ("DOC-81", vec![Add(other(MUTATING, json!({"timeoutSeconds": 30})))]),
+        (
+            "DOC-82",
+            vec![Add(other(
+                MUTATING,
+                json!({"failurePolicy": "Fail", "rules": rules(&[""], &["pods"])}),
+            ))],
+        ),
+        ("DOC-83", vec![Add(other(MUTATING, json!({"rules": rules(&[""], &["pods"])})))]),
+        (
+            "DOC-90",
+            vec![Know(|facts| {
+                facts.clock = Some(Clock {
+                    apart: Duration::from_secs(90),
+                    is_ahead: false,
+                    within: Duration::from_secs(2),
+                });
+            })],
+        ),
+        (
+            "DOC-91",
+            vec![Know(|facts| {
+                facts.failed.push(("secrets".to_owned(), "forbidden: x".to_owned()));
+                facts.is_unread(Kind::Secret, "forbidden: x".to_owned());
+            })],
+        ),
+        // What is right in other ways.
+        ("", vec![]),
+        (
+            "",
+            granted(
+                Some(NAMESPACE),
+                json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]}),
+            ),
+        ),
+        (
+            "",
+            granted(
+                None,
+                json!({"apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations"], "verbs": ["get", "list", "watch", "patch"]}),
+            ),
+        ),
+        ("", vec![Set("Service/opgate", "/spec/ports/0/targetPort", json!("webhook"))]),
+        (
+            "",
+            vec![
+                Add(other(MUTATING, json!({"failurePolicy": "Fail"}))),
+                Add(
+                    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other", "namespace": "other"}}),
+                ),
+                Add(slice("other", "other")),
+            ],
+        ),
+        (
+            "",
+            vec![Add(other(
+                MUTATING,
+                json!({
+                    "failurePolicy": "Fail", "rules": rules(&[""], &["pods"]),
+                    "namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["other"]}]},
+                }),
+            ))],
+        ),
+        // A server that is gone, whose Lease is left.
+        (
+            "",
+            vec![Add({
+                let mut gone = lease("gone");
+                gone["metadata"]["annotations"]["opgate.dev/version"] = json!("0.0.1");
+                gone
+            })],
+        ),
+    ]
+}
+
+#[test]
+fn exactly_what_is_broken_is_found() {
+    let healthy = healthy();
+    let (mut tried, mut wrong) = (BTreeSet::new(), Vec::new());
+    for (index, (ids, breaks)) in cases().into_iter().enumerate() {
+        let wanted: BTreeSet<_> = ids.split_whitespace().collect();
+        let found = examine(&facts_of(&healthy, breaks), DAYS);
+        let is: BTreeSet<_> = found.all().iter().map(|finding| finding.doc).collect();
+        let text = shown(&found);
+        if is != wanted {
+            wrong.push(format!("case {index}, {ids:?}: {text}"));
+        }
+        tried.extend(wanted);
+        for finding in found.all() {
+            assert!(!finding.what.is_empty() && !finding.repair.is_empty(), "{finding:?}");
+        }
+        assert!(!text.contains("HIDDEN"), "{text}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let all: BTreeSet<_> = docs().map(|(_, doc)| doc.id).collect();
+    assert_eq!(tried, all);
+}
+
+#[test]
+fn what_hurts_most_comes_first() {
+    let breaks = vec![
+        Set("Deployment/opgate", ARGS, args(&[])),
+        Delete("PodDisruptionBudget/opgate"),
+        Delete("Secret/opgate-tls"),
+    ];
+    let found = examine(&facts_of(&healthy(), breaks), DAYS);
+    let ids: Vec<_> = found.all().iter().map(|finding| finding.doc).collect();
+    assert_eq!(ids, ["DOC-25", "DOC-41", "DOC-51"]);
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    let healthy = healthy();
+    let whole = examine(&facts_of(&healthy, vec![]), DAYS);
+    let told: Vec<_> = whole.not_checked().iter().collect();
+    assert!(told.is_empty(), "{told:?}");
+    for kind in Kind::ALL {
+        let mut facts = facts_of(&healthy, vec![]);
+        let objects: Vec<_> =
+            facts.all(kind).map(|one| (one.namespace.clone(), one.name.clone())).collect();
+        for (namespace, name) in objects {
+            facts.remove(kind, &namespace, &name);
+        }
+        facts.is_unread(kind, "forbidden".to_owned());
+        facts.failed.push((kind.resource(), "forbidden".to_owned()));
+        let found = examine(&facts, DAYS);
+        assert!(!found.not_checked().is_empty(), "{kind}");
+        // What cannot be seen is not said to be missing.
+        let is: BTreeSet<_> = found.all().iter().map(|finding| finding.doc).collect();
+        assert_eq!(is, BTreeSet::from(["DOC-91"]), "{kind}: {}", shown(&found));
+    }
+}
+
+#[test]
+fn a_hostile_cluster_floods_nobody() {
+    let long = "é\n\u{202e}".repeat(100_000);
+    let mut many = Vec::new();
+    for index in 0..2_000 {
+        let mut one = other(
+            "MutatingWebhookConfiguration",
+            json!({
+                "name": long.get(..20_000).unwrap(), "failurePolicy": "Fail", "timeoutSeconds": 30,
+            }),
+        );
+        one["metadata"]["name"] = json!(format!("other-{index}; rm -rf"));
+        many.push(Add(one));
+    }
+    many.push(Set("Service/opgate", "/spec/ports/0/targetPort", json!(long)));
+    let facts = facts_of(&healthy(), many);
+    let found = examine(&facts, DAYS);
+    let text = shown(&found);
+    assert!(text.len() < 200_000, "{}", text.len());
+    assert!(!text.contains('\u{202e}'));
+    assert!(text.lines().all(|line| line.len() < 4_096));
+    assert!(text.contains("DOC-80: 1968 more"), "{text}");
+}
