@@ -8,6 +8,7 @@ mod cgroup;
 mod connections;
 mod envtest;
 mod fair;
+mod lifecycle;
 mod memory;
 mod pairs;
 mod races;

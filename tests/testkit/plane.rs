@@ -71,19 +71,24 @@ impl ControlPlane {
     /// Starts one and waits until it answers, with users `admin` (may do everything) and `opgate`
     /// (may do what RBAC grants). `None`, with a line that says so, where there are no binaries.
     pub async fn start() -> Option<Self> {
+        Self::start_with(&["--disable-admission-plugins=ServiceAccount"]).await
+    }
+
+    /// The same, with these arguments of the API server beside those that are always needed.
+    pub async fn start_with(arguments: &[&str]) -> Option<Self> {
         let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) else {
             eprintln!(
                 "skipped: KUBEBUILDER_ASSETS does not name a folder with kube-apiserver and etcd"
             );
             return None;
         };
-        let mut plane = Self::spawn(&assets);
+        let mut plane = Self::spawn(&assets, arguments);
         plane.answers().await;
         plane.has_answered = true;
         Some(plane)
     }
 
-    fn spawn(assets: &Path) -> Self {
+    fn spawn(assets: &Path, arguments: &[&str]) -> Self {
         let files = tempfile::tempdir().unwrap();
         let at = |name: &str| files.path().join(name).display().to_string();
         let authority = Authority::create(1).unwrap();
@@ -137,9 +142,9 @@ impl ControlPlane {
                 "--service-account-issuer=https://kubernetes.default.svc",
                 "--service-cluster-ip-range=10.0.0.0/24",
                 "--authorization-mode=RBAC",
-                "--disable-admission-plugins=ServiceAccount",
             ],
         );
+        command.args(arguments);
         let etcd = etcd_command.spawn().unwrap_or_else(|e| panic!("etcd: {e}"));
         let apiserver = command.spawn().unwrap_or_else(|e| panic!("kube-apiserver: {e}"));
         let address = format!("https://127.0.0.1:{port}");

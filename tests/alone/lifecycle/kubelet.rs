@@ -1,0 +1,401 @@
+//! What a Deployment needs to run: its controller, a kubelet, and the controller of EndpointSlices, as far as an
+//! installation can tell them from the real ones.
+//!
+//! ```text
+//! Deployment ─▶ pods: a new one when one is missing, an old one ends when there is one too many
+//!                 │ volumes of ConfigMaps and Secrets, renewed as a kubelet does; a token; the environment
+//!                 ▼
+//!               opgate serve ◀─ /readyz ─▶ EndpointSlices
+//! ```
+//!
+//! A pod is a process. Paths of its mounts lead to folders of its own, and it listens on ports of the system's
+//! choice; everything else is as the pod template says. The image chooses the binary.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::api::PostParams;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::objects::object;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::cluster::{Cluster, NAMESPACE, decoded, like};
+
+/// How often it looks; a kubelet takes seconds for most of this.
+const TICK: Duration = Duration::from_millis(100);
+const PROBE: Duration = Duration::from_secs(1);
+
+/// One pod.
+struct Pod {
+    name: String,
+    uid: String,
+    /// The pod template that it was made of.
+    template: Value,
+    folder: TempDir,
+    process: Option<Child>,
+    said: Arc<Mutex<Said>>,
+    is_ready: bool,
+    is_leaving: bool,
+}
+
+/// What its log says.
+#[derive(Debug, Default)]
+struct Said {
+    address: Option<SocketAddr>,
+    ops: Option<SocketAddr>,
+    lines: Vec<String>,
+}
+
+/// What a test sees of a pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) ops: Option<SocketAddr>,
+    pub(crate) is_ready: bool,
+    pub(crate) pid: Option<u32>,
+}
+
+/// All nodes of a cluster.
+pub(crate) struct Kubelet {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    logs: Arc<Mutex<BTreeMap<String, Arc<Mutex<Said>>>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.task.abort();
+        if std::thread::panicking() {
+            for (pod, said) in &*self.logs.lock().unwrap() {
+                let lines = &said.lock().unwrap().lines;
+                let last = &lines[lines.len().saturating_sub(12)..];
+                eprintln!("{pod}:\n    {}", last.join("\n    "));
+            }
+        }
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Kubelet {
+    /// Runs what the Deployment `opgate` says, from now on. `binaries` has one for each image.
+    pub(crate) fn start(cluster: &Arc<Cluster>, binaries: BTreeMap<String, PathBuf>) -> Self {
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let logs = Arc::<Mutex<BTreeMap<String, Arc<Mutex<Said>>>>>::default();
+        let mut node = Node {
+            cluster: cluster.clone(),
+            binaries,
+            pods: Vec::new(),
+            number: 0,
+            gone: Vec::new(),
+        };
+        let (told, kept) = (seen.clone(), logs.clone());
+        let task = tokio::spawn(async move {
+            loop {
+                node.tick().await;
+                for pod in &node.pods {
+                    kept.lock().unwrap().entry(pod.name.clone()).or_insert(pod.said.clone());
+                }
+                *told.lock().unwrap() = node.pods.iter().map(Pod::seen).collect();
+                tokio::time::sleep(TICK).await;
+            }
+        });
+        Self { seen, logs, task }
+    }
+
+    /// The pods that are to serve.
+    pub(crate) fn pods(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+struct Node {
+    cluster: Arc<Cluster>,
+    binaries: BTreeMap<String, PathBuf>,
+    pods: Vec<Pod>,
+    number: usize,
+    /// Pods whose slices are to go.
+    gone: Vec<String>,
+}
+
+impl Node {
+    async fn tick(&mut self) {
+        let deployment = like(("apps/v1", "Deployment"), Some(NAMESPACE), "opgate");
+        // While the API server is away, everything stays.
+        let Ok(found) = self.cluster.api(&deployment).get_opt("opgate").await else { return };
+        let spec = found.map(|found| found.data["spec"].clone()).unwrap_or_default();
+        let template = &spec["template"];
+        let wanted = usize::try_from(spec["replicas"].as_u64().unwrap_or_default()).unwrap();
+        for pod in &mut self.pods {
+            pod.look().await;
+            pod.renew(&self.cluster).await;
+            pod.restart(&self.cluster, &self.binaries).await;
+        }
+        let staying = |pod: &&Pod| !pod.is_leaving;
+        let is_new = |pod: &&Pod| staying(pod) && pod.template == *template;
+        let new = self.pods.iter().filter(is_new).count();
+        let all = self.pods.iter().filter(staying).count();
+        let ready = self.pods.iter().filter(staying).filter(|pod| pod.is_ready).count();
+        // `maxSurge: 1`, `maxUnavailable: 0`.
+        if new < wanted && all <= wanted {
+            self.number += 1;
+            let name = format!("opgate-{}", self.number);
+            let pod = Pod::new(&self.cluster, name, template.clone()).await;
+            self.pods.extend(pod);
+        } else if all > wanted && (ready > wanted || wanted == 0) {
+            let old = self.pods.iter_mut().filter(|pod| !pod.is_leaving);
+            // One of another template goes first.
+            if let Some(pod) = old.min_by_key(|pod| pod.template == *template) {
+                pod.leave();
+                self.gone.push(pod.name.clone());
+            }
+        }
+        let ready: Vec<_> = self
+            .pods
+            .iter()
+            .filter(|pod| pod.is_ready && !pod.is_leaving)
+            .filter_map(|pod| Some((pod.name.clone(), pod.said.lock().unwrap().address?)))
+            .collect();
+        let unready = self.pods.iter().filter(|pod| !pod.is_ready).map(|pod| pod.name.clone());
+        let gone: Vec<_> = self.gone.drain(..).chain(unready).collect();
+        self.cluster.publish(&ready, &gone).await;
+        let mut ended = Vec::new();
+        for (index, pod) in self.pods.iter_mut().enumerate() {
+            if pod.is_leaving && pod.has_ended() {
+                ended.push(index);
+            }
+        }
+        for index in ended.into_iter().rev() {
+            let pod = self.pods.remove(index);
+            self.cluster.delete(&like(("v1", "Pod"), Some(NAMESPACE), &pod.name)).await;
+        }
+    }
+}
+
+impl Pod {
+    /// The object, so that the API server judges the template, and the folders of its volumes.
+    async fn new(cluster: &Cluster, name: String, template: Value) -> Option<Self> {
+        let mut of = json!({"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]});
+        of["metadata"] = template["metadata"].clone();
+        of["metadata"]["name"] = name.clone().into();
+        of["metadata"]["namespace"] = NAMESPACE.into();
+        let created = cluster.api(&of).create(&PostParams::default(), &object(of.clone())).await;
+        let created = match created {
+            Ok(created) => created,
+            Err(kube::Error::Api(status)) => panic!("pod {name}: {}", status.message),
+            Err(_) => return None,
+        };
+        let uid = created.metadata.uid.unwrap_or_default();
+        Some(Self {
+            name,
+            uid,
+            template,
+            folder: tempfile::tempdir().unwrap(),
+            process: None,
+            said: Arc::default(),
+            is_ready: false,
+            is_leaving: false,
+        })
+    }
+
+    fn container(&self) -> &Value {
+        &self.template["spec"]["containers"][0]
+    }
+
+    fn seen(&self) -> Seen {
+        let said = self.said.lock().unwrap();
+        let image = self.container()["image"].as_str().unwrap().to_owned();
+        let pid = self.process.as_ref().map(Child::id);
+        let (name, is_ready) = (self.name.clone(), self.is_ready && !self.is_leaving);
+        Seen { name, image, ops: said.ops, is_ready, pid }
+    }
+
+    /// Probes its readiness.
+    async fn look(&mut self) {
+        let ops = self.said.lock().unwrap().ops;
+        self.is_ready = match ops {
+            Some(ops) if !self.is_leaving && !self.has_ended() => {
+                get(ops, "/readyz").await.is_some_and(|(code, _)| code == 200)
+            }
+            _ => false,
+        };
+    }
+
+    /// Starts its process, if there is none and what its volumes need is there.
+    async fn restart(&mut self, cluster: &Cluster, binaries: &BTreeMap<String, PathBuf>) {
+        if self.is_leaving || (self.process.is_some() && !self.has_ended()) {
+            return;
+        }
+        if !self.has_volumes() {
+            return;
+        }
+        let container = self.container();
+        let image = container["image"].as_str().unwrap();
+        let binary = binaries.get(image).unwrap_or_else(|| panic!("no image {image}"));
+        let mut command = Command::new(binary);
+        for argument in container["args"].as_array().unwrap() {
+            command.arg(self.inside(argument.as_str().unwrap()));
+        }
+        let account = self.template["spec"]["serviceAccountName"].as_str().unwrap_or("default");
+        let kubeconfig = cluster.credentials(account, self.folder.path()).await;
+        command.env_remove("KUBERNETES_SERVICE_HOST").env("KUBECONFIG", kubeconfig);
+        command.env("OPGATE_LISTEN", cluster.pod_address().to_string());
+        command.env("OPGATE_OPS_LISTEN", "127.0.0.1:0");
+        for variable in container["env"].as_array().into_iter().flatten() {
+            let field = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+            let value = match field {
+                None => variable["value"].as_str().unwrap_or_default().to_owned(),
+                Some("metadata.name") => self.name.clone(),
+                Some("metadata.uid") => self.uid.clone(),
+                Some("metadata.namespace") => NAMESPACE.to_owned(),
+                Some("status.podIP") => cluster.pod_address().ip().to_string(),
+                Some(other) => panic!("the test does not know {other}"),
+            };
+            command.env(variable["name"].as_str().unwrap(), value);
+        }
+        let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let stderr = process.stderr.take().unwrap();
+        let said = self.said.clone();
+        {
+            let mut said = said.lock().unwrap();
+            (said.address, said.ops) = (None, None);
+        }
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut said = said.lock().unwrap();
+                let entry: Value = serde_json::from_str(&line).unwrap_or_default();
+                if entry["message"] == "serving" {
+                    let address = |name: &str| entry[name].as_str()?.parse().ok();
+                    (said.address, said.ops) = (address("address"), address("ops"));
+                }
+                said.lines.push(line);
+            }
+        });
+        self.process = Some(process);
+    }
+
+    /// A path in its container is one in its folder.
+    fn inside(&self, argument: &str) -> String {
+        let mounts = self.container()["volumeMounts"].as_array().unwrap();
+        let mount = mounts.iter().find_map(|mount| {
+            let path = mount["mountPath"].as_str()?;
+            let rest =
+                argument.strip_prefix(path).filter(|r| r.is_empty() || r.starts_with('/'))?;
+            Some((mount["name"].as_str()?, rest))
+        });
+        match mount {
+            Some((volume, rest)) => format!("{}{rest}", self.volume(volume).display()),
+            None => argument.to_owned(),
+        }
+    }
+
+    fn volume(&self, name: &str) -> PathBuf {
+        self.folder.path().join("volumes").join(name)
+    }
+
+    fn has_volumes(&self) -> bool {
+        let volumes = self.template["spec"]["volumes"].as_array().unwrap();
+        volumes.iter().all(|volume| self.volume(volume["name"].as_str().unwrap()).exists())
+    }
+
+    /// Brings its volumes up to date.
+    async fn renew(&self, cluster: &Cluster) {
+        for volume in self.template["spec"]["volumes"].as_array().unwrap() {
+            let folder = self.volume(volume["name"].as_str().unwrap());
+            let secret = volume["secret"]["secretName"].as_str();
+            let source = match (volume["configMap"]["name"].as_str(), secret) {
+                (Some(name), _) => like(("v1", "ConfigMap"), Some(NAMESPACE), name),
+                (None, Some(name)) => like(("v1", "Secret"), Some(NAMESPACE), name),
+                (None, None) => {
+                    std::fs::create_dir_all(&folder).unwrap();
+                    use_only_by_owner(&folder);
+                    continue;
+                }
+            };
+            let Some(found) = cluster.get(&source).await else { continue };
+            let files = found["data"].as_object().into_iter().flatten();
+            let bytes = |text: &Value| match secret {
+                Some(_) => decoded(text.as_str().unwrap()),
+                None => text.as_str().unwrap().as_bytes().to_vec(),
+            };
+            let files: BTreeMap<_, _> =
+                files.map(|(name, text)| (name.clone(), bytes(text))).collect();
+            swap(&folder, &files);
+        }
+    }
+
+    /// SIGTERM.
+    fn leave(&mut self) {
+        self.is_leaving = true;
+        self.is_ready = false;
+        if let Some(process) = &self.process {
+            let _ = kill_process(Pid::from_child(process), Signal::TERM);
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_none_or(|process| process.try_wait().unwrap().is_some())
+    }
+}
+
+fn use_only_by_owner(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// Writes a new generation of files, and lets `..data` point to it, if anything is different.
+fn swap(folder: &Path, files: &BTreeMap<String, Vec<u8>>) {
+    let now = |name: &String| std::fs::read(folder.join("..data").join(name)).ok();
+    let is_current = folder.exists()
+        && files.iter().all(|(name, bytes)| now(name).as_ref() == Some(bytes))
+        && std::fs::read_dir(folder.join("..data")).is_ok_and(|found| found.count() == files.len());
+    if is_current {
+        return;
+    }
+    std::fs::create_dir_all(folder).unwrap();
+    let old = std::fs::canonicalize(folder.join("..data")).ok();
+    let new = tempfile::Builder::new().prefix("..").tempdir_in(folder).unwrap().keep();
+    for (name, bytes) in files {
+        std::fs::write(new.join(name), bytes).unwrap();
+        let link = folder.join(name);
+        if link.symlink_metadata().is_err() {
+            symlink(Path::new("..data").join(name), link).unwrap();
+        }
+    }
+    symlink(new.file_name().unwrap(), folder.join("..data_tmp")).unwrap();
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    if let Some(old) = old {
+        std::fs::remove_dir_all(old).unwrap();
+    }
+}
+
+/// `GET` on an ops port.
+pub(crate) async fn get(ops: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let asked = async {
+        let mut stream = TcpStream::connect(ops).await.ok()?;
+        let ask = format!("GET {path} HTTP/1.1\r\nhost: opgate\r\nconnection: close\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await.ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.ok()?;
+        let code = text.split(' ').nth(1)?.parse().ok()?;
+        Some((code, text.split_once("\r\n\r\n")?.1.to_owned()))
+    };
+    tokio::time::timeout(PROBE, asked).await.ok().flatten()
+}

@@ -1,0 +1,403 @@
+//! From nothing to a protected cluster and out again in one run, with a client that writes all the while:
+//! install, protect, reload, rotate, break, heal, upgrade, uninstall.
+//!
+//! ```text
+//! install.rs: objects ─▶ cluster.rs: API server ◀─ writer.rs: the client
+//!                              ▲   │ webhooks
+//!                              │   ▼
+//!                        kubelet.rs: pods
+//! ```
+//!
+//! With `KUBEBUILDER_ASSETS` against a real kube-apiserver, otherwise against the fake one only. `OPGATE_PREVIOUS`
+//! names the binary that the upgrade begins with; without it the same one stands in under another tag.
+//!
+//! No write may fail, with two exceptions, which are counted apart: those that a killed replica was about to
+//! answer or that went to its address before it was known to be gone, and those that an API server that was killed
+//! could not take.
+
+mod cluster;
+mod install;
+mod kubelet;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use testkit::objects::group;
+
+use self::cluster::{Cluster, NAMESPACE, like};
+use self::install::{Build, Plan, Way, binaries, policies, previous};
+use self::kubelet::{Kubelet, Seen, get};
+use self::writer::{Writer, bundle};
+use crate::{BINARY, turn};
+
+/// Leases, terms and caches take their time; nothing takes this long.
+const PATIENCE: Duration = Duration::from_secs(240);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Writes that must have succeeded after each step before the next one begins.
+const WRITES: usize = 20;
+
+const FIRST: [&str; 1] = ["bundle-immutability"];
+const SECOND: [&str; 2] = ["bundle-immutability", "operator-group"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_api_server_never_notices() {
+    let _turn = turn().await;
+    let Some(cluster) = Cluster::real().await else { return };
+    Story::begin(cluster, Way::Printed).run().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fake_api_server_never_notices() {
+    let _turn = turn().await;
+    Story::begin(Cluster::fake().await, Way::Printed).run().await;
+}
+
+/// As docs/operate.md has it, for whoever wants to write every object himself.
+#[tokio::test(flavor = "multi_thread")]
+async fn by_hand_a_real_api_server_never_notices() {
+    let _turn = turn().await;
+    let Some(cluster) = Cluster::real().await else { return };
+    Story::begin(cluster, Way::ByHand).run().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_hand_the_fake_api_server_never_notices() {
+    let _turn = turn().await;
+    Story::begin(Cluster::fake().await, Way::ByHand).run().await;
+}
+
+/// One run.
+struct Story {
+    cluster: Arc<Cluster>,
+    kubelet: Kubelet,
+    writer: Writer,
+    plan: Plan,
+    previous: Build,
+    current: Build,
+}
+
+impl Story {
+    fn begin(cluster: Cluster, way: Way) -> Self {
+        println!("{way:?}, {} API server", if cluster.is_real() { "real" } else { "fake" });
+        let cluster = Arc::new(cluster);
+        let (previous, current) = (previous(Path::new(BINARY)), Build::new(BINARY, "current"));
+        let kubelet = Kubelet::start(&cluster, binaries(&[&previous, &current]));
+        let writer = Writer::start(&cluster);
+        Self { cluster, kubelet, writer, plan: Plan::new(way), previous, current }
+    }
+
+    async fn run(self) {
+        let own = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+        self.cluster.apply(&own).await.unwrap();
+        self.install().await;
+        self.protect().await;
+        self.reload().await;
+        self.rotate().await;
+        self.break_the_configuration().await;
+        self.change_the_webhooks_by_hand().await;
+        self.kill_a_replica().await;
+        self.kill_the_api_server().await;
+        self.upgrade().await;
+        self.uninstall().await;
+        let failed = self.writer.end().await;
+        assert!(
+            failed.is_empty(),
+            "{} writes failed: {:#?}",
+            failed.len(),
+            &failed[..failed.len().min(5)]
+        );
+    }
+
+    /// Waits until it is so, while no write fails.
+    async fn until(&self, what: &str, look: impl AsyncFn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !look().await {
+            let failed = self.writer.failed();
+            assert!(failed.is_empty(), "{what}: {:#?}", &failed[..failed.len().min(5)]);
+            assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until the client has written some more.
+    async fn writes(&self) {
+        let before = self.writer.written();
+        self.until("more writes", async || self.writer.written() >= before + WRITES).await;
+    }
+
+    /// Applies what is printed. A role in a namespace that does not exist cannot be applied, and need not be.
+    /// Who registers webhooks by hand does so when the servers have the configuration.
+    async fn apply(&self, build: &Build, names: &[&str]) {
+        for object in self.plan.objects(build, &policies(names)) {
+            if self.plan.way == Way::ByHand && object["kind"] == "ValidatingWebhookConfiguration" {
+                self.until("servers for the webhooks", async || {
+                    self.serving(build) && self.serve(names).await
+                })
+                .await;
+            }
+            let applied = self.cluster.apply(&object).await;
+            let is_elsewhere =
+                object["metadata"]["namespace"].as_str().is_some_and(|n| n != NAMESPACE);
+            match applied {
+                Ok(()) => {}
+                Err(kube::Error::Api(status)) if is_elsewhere && status.code == 404 => {}
+                Err(error) => panic!("{}: {error}", object["metadata"]),
+            }
+        }
+    }
+
+    fn serving(&self, build: &Build) -> bool {
+        let pods = self.kubelet.pods();
+        pods.len() == 2 && pods.iter().all(|pod| pod.is_ready && pod.image == build.image)
+    }
+
+    /// Whether all pods serve exactly these policies.
+    async fn serve(&self, names: &[&str]) -> bool {
+        let pods = self.kubelet.pods();
+        for Seen { ops, is_ready, .. } in &pods {
+            let Some(ops) = ops.filter(|_| *is_ready) else { return false };
+            let Some((200, text)) = get(ops, "/policies").await else { return false };
+            let policies: Value = serde_json::from_str(&text).unwrap_or_default();
+            // With what a reload adds, they are a member of an object.
+            let policies = policies.get("policies").unwrap_or(&policies).clone();
+            let has = |name: &&str| text.contains(&format!("\"name\":\"{name}\""));
+            let count = policies.as_array().map_or(0, Vec::len);
+            if count != names.len() || !names.iter().all(has) {
+                return false;
+            }
+        }
+        pods.len() == 2
+    }
+
+    /// Whether a write is refused by a webhook for this reason.
+    async fn refuses(&self, operation: &str, object: &Value, reason: &str) -> bool {
+        match self.cluster.write(operation, object).await {
+            Err(why) => why.contains(reason),
+            Ok(()) => {
+                if operation == "CREATE" {
+                    let _ = self.cluster.write("DELETE", object).await;
+                }
+                false
+            }
+        }
+    }
+
+    async fn is_protected(&self) -> bool {
+        let mut guarded = bundle("guarded", "");
+        guarded["spec"]["source"]["image"]["ref"] = "my-bundle@sha256:other".into();
+        self.refuses("UPDATE", &guarded, "bundle.spec is immutable").await
+    }
+
+    async fn install(&self) {
+        self.writer.step("install");
+        let guarded = bundle("guarded", "");
+        self.cluster.write("CREATE", &guarded).await.unwrap();
+        self.apply(&self.previous, &FIRST).await;
+        self.until("two replicas", async || self.serving(&self.previous)).await;
+        self.writes().await;
+    }
+
+    async fn protect(&self) {
+        self.writer.step("protect");
+        self.until("webhooks", async || {
+            let webhooks = self.cluster.webhooks().await.unwrap_or_default();
+            webhooks["webhooks"].as_array().is_some_and(|webhooks| !webhooks.is_empty())
+        })
+        .await;
+        // Until an API server has noticed, it lets everything through: a change of the spec, too.
+        self.until("protection", async || {
+            if self.is_protected().await {
+                return true;
+            }
+            let _ = self.cluster.write("DELETE", &bundle("guarded", "")).await;
+            let _ = self.cluster.write("CREATE", &bundle("guarded", "")).await;
+            false
+        })
+        .await;
+        self.writes().await;
+    }
+
+    async fn reload(&self) {
+        self.writer.step("reload");
+        let first = group_of("first");
+        self.cluster.write("CREATE", &first).await.unwrap();
+        let before: Vec<_> = self.kubelet.pods().into_iter().map(|pod| pod.name).collect();
+        self.apply(&self.previous, &SECOND).await;
+        self.until("both policies", async || self.serve(&SECOND).await).await;
+        if self.plan.way == Way::Printed {
+            let after: Vec<_> = self.kubelet.pods().into_iter().map(|pod| pod.name).collect();
+            assert_eq!(before, after, "the same pods");
+        }
+        self.until("protection by the new policy", async || {
+            let reason = "Multiple OperatorGroup found in the same namespace";
+            self.refuses("CREATE", &group_of("second"), reason).await
+        })
+        .await;
+        assert!(self.is_protected().await);
+        self.writes().await;
+    }
+
+    async fn rotate(&self) {
+        self.writer.step("rotate: a new certificate");
+        let secret = like(("v1", "Secret"), Some(NAMESPACE), "opgate-tls");
+        let before = self.cluster.get(&secret).await.expect("a Secret")["data"]["tls.crt"].clone();
+        let expiry = async || {
+            let mut ends = Vec::new();
+            for pod in self.kubelet.pods() {
+                let text = match pod.ops {
+                    Some(ops) => get(ops, "/metrics").await.unwrap_or_default().1,
+                    None => String::new(),
+                };
+                let name = "opgate_certificate_reloads_total{result=\"replaced\"}";
+                let line = text.lines().find(|line| line.starts_with(name));
+                ends.push(line.unwrap_or_default().to_owned());
+            }
+            ends
+        };
+        let counted = expiry().await;
+        match self.plan.way {
+            // What is lost is made anew, with a CA of its own.
+            Way::Printed => assert!(self.cluster.delete(&secret).await),
+            Way::ByHand => self.cluster.apply(&self.plan.secret()).await.unwrap(),
+        }
+        self.until("a new certificate", async || {
+            let now = self.cluster.get(&secret).await.unwrap_or_default();
+            now["data"]["tls.crt"].is_string() && now["data"]["tls.crt"] != before
+        })
+        .await;
+        self.until("that all replicas have it", async || {
+            let now = expiry().await;
+            now.len() == 2 && now.iter().zip(&counted).all(|(now, before)| now != before)
+        })
+        .await;
+        self.writes().await;
+        assert!(self.is_protected().await);
+    }
+
+    async fn break_the_configuration(&self) {
+        if self.plan.way == Way::ByHand {
+            return;
+        }
+        self.writer.step("break and heal: a configuration that cannot be read");
+        let map = like(("v1", "ConfigMap"), Some(NAMESPACE), "opgate");
+        let set = async |text: &str| {
+            let data = json!({"data": {"opgate.yaml": text}});
+            self.cluster.merge(&map, &data).await.unwrap();
+        };
+        set("policies: [").await;
+        let tells = async || {
+            for pod in self.kubelet.pods() {
+                let Some(ops) = pod.ops else { return false };
+                let text = get(ops, "/metrics").await.unwrap_or_default().1;
+                let name = "opgate_configuration_current";
+                if !text.lines().any(|line| line.starts_with(name) && line.ends_with(" 0")) {
+                    return false;
+                }
+            }
+            true
+        };
+        self.until("that all replicas say so", tells).await;
+        assert!(self.is_protected().await && self.serve(&SECOND).await);
+        self.writes().await;
+        set(&policies(&SECOND)).await;
+        self.until("that it is good again", async || !tells().await).await;
+        assert!(self.is_protected().await);
+    }
+
+    async fn change_the_webhooks_by_hand(&self) {
+        if self.plan.way == Way::ByHand {
+            return;
+        }
+        self.writer.step("break and heal: a webhook is taken away");
+        let good = self.cluster.webhooks().await.unwrap();
+        self.cluster.merge(&good, &json!({"webhooks": []})).await.unwrap();
+        self.until("the webhooks", async || {
+            let now = self.cluster.webhooks().await.unwrap_or_default();
+            now["webhooks"] == good["webhooks"]
+        })
+        .await;
+        self.until("protection", async || self.is_protected().await).await;
+        self.writes().await;
+    }
+
+    async fn kill_a_replica(&self) {
+        self.writer.step("break and heal: kill -9");
+        let killed = self.kubelet.pods().into_iter().find_map(|pod| pod.pid).unwrap();
+        self.writer.forgive(true);
+        let pid = Pid::from_raw(i32::try_from(killed).unwrap()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        self.until("a replica in its place", async || {
+            let pods = self.kubelet.pods();
+            self.serving(&self.previous) && pods.iter().all(|pod| pod.pid != Some(killed))
+        })
+        .await;
+        self.settled().await;
+        self.writer.forgive(false);
+        assert!(self.is_protected().await);
+        self.writes().await;
+    }
+
+    async fn kill_the_api_server(&self) {
+        self.writer.step("break and heal: kill -9 of the API server");
+        self.writer.forgive(true);
+        self.cluster.restart();
+        self.until("the API server", async || self.cluster.webhooks().await.is_some()).await;
+        self.until("protection", async || self.is_protected().await).await;
+        self.until("two replicas", async || self.serving(&self.previous)).await;
+        self.settled().await;
+        self.writer.forgive(false);
+        self.writes().await;
+    }
+
+    /// Waits until the client writes without a failure, whatever it was forgiven.
+    async fn settled(&self) {
+        self.writes().await;
+    }
+
+    async fn upgrade(&self) {
+        self.writer.step("upgrade");
+        self.apply(&self.current, &SECOND).await;
+        self.until("two new replicas", async || self.serving(&self.current)).await;
+        assert!(self.is_protected().await);
+        self.writes().await;
+    }
+
+    async fn uninstall(&self) {
+        self.writer.step("uninstall");
+        let printed = self.plan.objects(&self.current, &policies(&SECOND));
+        // The webhooks go first, whatever the order of the rest.
+        let (first, rest): (Vec<_>, Vec<_>) =
+            printed.iter().partition(|object| object["kind"] == "ValidatingWebhookConfiguration");
+        for object in &first {
+            assert!(self.cluster.delete(object).await, "{}", object["metadata"]);
+        }
+        self.writes().await;
+        for object in &rest {
+            self.cluster.delete(object).await;
+        }
+        self.until("the end of all pods", async || self.kubelet.pods().is_empty()).await;
+        self.writes().await;
+        for object in &printed {
+            let is_namespace = object["kind"] == "Namespace";
+            let left = self.cluster.get(object).await;
+            let is_going = left.is_none_or(|left| {
+                // No controller of namespaces takes away what is in it.
+                is_namespace && left["metadata"]["deletionTimestamp"].is_string()
+            });
+            assert!(is_going, "{} {}", object["kind"], object["metadata"]);
+        }
+        let changed = bundle("guarded", "unprotected");
+        self.cluster.write("UPDATE", &changed).await.unwrap();
+    }
+}
+
+/// A group for its own namespace.
+fn group_of(name: &str) -> Value {
+    let group = group("a", name, &json!({"targetNamespaces": ["a"]}), "");
+    serde_json::to_value(group).unwrap()
+}

@@ -1,0 +1,129 @@
+//! A client that writes all the while: it creates, changes and deletes objects that webhooks are about.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::cluster::Cluster;
+
+/// Between two writes.
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Default)]
+struct State {
+    stop: AtomicBool,
+    /// The API server itself is away, or a replica was killed in the middle of a call: writes may fail.
+    forgives: AtomicBool,
+    written: AtomicUsize,
+    forgiven: AtomicUsize,
+    step: Mutex<String>,
+    failed: Mutex<Vec<String>>,
+    slowest: Mutex<(Duration, String)>,
+}
+
+/// The client.
+pub(crate) struct Writer {
+    state: Arc<State>,
+    task: JoinHandle<()>,
+}
+
+/// A Bundle, with a spec that breaks no rule.
+pub(crate) fn bundle(name: &str, label: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": name, "labels": {"written": label}},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "source": {"type": "image", "image": {"ref": "my-bundle@sha256:xyz123"}},
+        },
+    })
+}
+
+impl Writer {
+    /// Begins.
+    pub(crate) fn start(cluster: &Arc<Cluster>) -> Self {
+        let state = Arc::new(State::default());
+        let (cluster, kept) = (cluster.clone(), state.clone());
+        let task = tokio::spawn(async move {
+            let mut number = 0;
+            while !kept.stop.load(Ordering::Relaxed) {
+                number += 1;
+                let name = format!("written-{number}");
+                for (operation, label) in [("CREATE", "once"), ("UPDATE", "twice"), ("DELETE", "")]
+                {
+                    let started = Instant::now();
+                    let forgives = kept.forgives.load(Ordering::Relaxed);
+                    let done = cluster.write(operation, &bundle(&name, label)).await;
+                    kept.note(operation, done, started.elapsed(), forgives);
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        });
+        Self { state, task }
+    }
+
+    /// What happens now.
+    pub(crate) fn step(&self, step: &str) {
+        println!("  {step} ({} writes so far)", self.written());
+        step.clone_into(&mut self.state.step.lock().unwrap());
+    }
+
+    /// Whether writes may fail from now on.
+    pub(crate) fn forgive(&self, forgives: bool) {
+        self.state.forgives.store(forgives, Ordering::Relaxed);
+    }
+
+    /// How many writes have succeeded.
+    pub(crate) fn written(&self) -> usize {
+        self.state.written.load(Ordering::Relaxed)
+    }
+
+    /// What failed so far.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        self.state.failed.lock().unwrap().clone()
+    }
+
+    /// Ends; prints figures, and gives what failed.
+    pub(crate) async fn end(self) -> Vec<String> {
+        self.state.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+        let (slowest, step) = self.state.slowest.lock().unwrap().clone();
+        println!(
+            "{} writes, {} failed, {} failed while a replica was killed or the API server was away; the slowest took {} ms ({step})",
+            self.state.written.load(Ordering::Relaxed),
+            self.state.failed.lock().unwrap().len(),
+            self.state.forgiven.load(Ordering::Relaxed),
+            slowest.as_millis(),
+        );
+        self.state.failed.lock().unwrap().clone()
+    }
+}
+
+impl State {
+    fn note(&self, operation: &str, done: Result<(), String>, took: Duration, forgave: bool) {
+        let forgives = forgave || self.forgives.load(Ordering::Relaxed);
+        match done {
+            Ok(()) => {
+                self.written.fetch_add(1, Ordering::Relaxed);
+                let mut slowest = self.slowest.lock().unwrap();
+                if !forgives && took > slowest.0 {
+                    *slowest = (took, self.step.lock().unwrap().clone());
+                }
+            }
+            Err(_) if forgives => {
+                self.forgiven.fetch_add(1, Ordering::Relaxed);
+            }
+            // What could not be created or was not deleted, because somebody was away.
+            Err(why) if why.contains("not found") || why.contains("already exists") => {}
+            Err(why) => {
+                let step = self.step.lock().unwrap().clone();
+                self.failed.lock().unwrap().push(format!("{step}: {operation}: {why}"));
+            }
+        }
+    }
+}
