@@ -28,6 +28,7 @@ pub mod csv;
 pub mod fake;
 pub mod fleet;
 pub mod forwarder;
+pub mod large;
 pub mod objects;
 pub mod plane;
 pub mod registry;

@@ -210,7 +210,7 @@ impl Cluster {
         path
     }
 
-    /// Says where the Service leads from now on: what the controller of EndpointSlices does. One slice for each
+    /// Says where the Service leads from now on: what the controller of `EndpointSlices` does. One slice for each
     /// pod, because here pods differ by their ports.
     pub(crate) async fn publish(&self, ready: &[(String, SocketAddr)], gone: &[String]) {
         for (_, address) in ready {
@@ -328,16 +328,14 @@ impl Cluster {
         let to = &webhook["clientConfig"];
         let bundle = to["caBundle"].as_str().unwrap_or_default();
         let caller = self.callers.lock().unwrap().get(bundle).cloned();
-        let caller = match caller {
-            Some(caller) => caller,
-            None => {
-                let timeout = Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(10));
-                let tls = trusting(bundle)?;
-                let caller =
-                    Caller::over(Protocol::Http1, &self.endpoints, (tls, SERVICE), timeout);
-                let mut callers = self.callers.lock().unwrap();
-                callers.entry(bundle.to_owned()).or_insert(Arc::new(caller)).clone()
-            }
+        let caller = if let Some(caller) = caller {
+            caller
+        } else {
+            let timeout = Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(10));
+            let tls = trusting(bundle)?;
+            let caller = Caller::over(Protocol::Http1, &self.endpoints, (tls, SERVICE), timeout);
+            let mut callers = self.callers.lock().unwrap();
+            callers.entry(bundle.to_owned()).or_insert(Arc::new(caller)).clone()
         };
         let path = to["service"]["path"].as_str().unwrap_or("/");
         let answer = caller.call(path, &Bytes::from(review.to_string())).await;

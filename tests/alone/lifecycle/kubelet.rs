@@ -1,5 +1,5 @@
-//! What a Deployment needs to run: its controller, a kubelet, and the controller of EndpointSlices, as far as an
-//! installation can tell them from the real ones.
+//! What a Deployment needs to run: its controller, a kubelet, and the controller of `EndpointSlices`, as far as
+//! an installation can tell them from the real ones.
 //!
 //! ```text
 //! Deployment ─▶ pods: a new one when one is missing, an old one ends when there is one too many

@@ -176,15 +176,13 @@ impl Story {
 
     /// Whether a write is refused by a webhook for this reason.
     async fn refuses(&self, operation: &str, object: &Value, reason: &str) -> bool {
-        match self.cluster.write(operation, object).await {
-            Err(why) => why.contains(reason),
-            Ok(()) => {
-                if operation == "CREATE" {
-                    let _ = self.cluster.write("DELETE", object).await;
-                }
-                false
-            }
+        if let Err(why) = self.cluster.write(operation, object).await {
+            return why.contains(reason);
         }
+        if operation == "CREATE" {
+            let _ = self.cluster.write("DELETE", object).await;
+        }
+        false
     }
 
     async fn is_protected(&self) -> bool {
