@@ -292,8 +292,8 @@ impl Story {
             for pod in self.kubelet.pods() {
                 let Some(ops) = pod.ops else { return false };
                 let text = get(ops, "/metrics").await.unwrap_or_default().1;
-                let name = "opgate_configuration_current";
-                if !text.lines().any(|line| line.starts_with(name) && line.ends_with(" 0")) {
+                let name = "opgate_configuration_stale";
+                if !text.lines().any(|line| line.starts_with(name) && line.ends_with(" 1")) {
                     return false;
                 }
             }
