@@ -345,3 +345,21 @@ async fn a_policy_gets_nothing_that_it_did_not_declare() {
     assert_eq!(message(&answer), "0 secrets");
     assert!(!cluster.requests().iter().any(|request| request.contains("secrets")));
 }
+
+/// A role in a namespace can be granted only where the namespace exists. Where it does not, nothing is in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_in_a_namespace_that_does_not_exist() {
+    let cluster = cluster();
+    cluster.forbid("", "configmaps");
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    let says = async |line: &str| {
+        until(line, async || server.get("/readyz?verbose").await.1.contains(line)).await;
+    };
+    says("[+]v1/configmaps not installed\n").await;
+    // From then on it takes the permission.
+    cluster.apply("", "v1", "namespaces", namespace("rukpak-system"));
+    says("[-]v1/configmaps is not synced yet: forbidden: ").await;
+    cluster.allow("", "configmaps");
+    says("[+]v1/configmaps current, 0 objects\n").await;
+}

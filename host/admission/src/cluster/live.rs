@@ -145,7 +145,15 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
                 // So that nobody is asked for a permission that is not needed.
                 poll(kind, waits);
             }
-            trouble
+            // A role for what is in a namespace can be granted only where the namespace exists.
+            match (&trouble, kind.namespace()) {
+                (Trouble::Forbidden(_), Some(namespace))
+                    if server.lacks_namespace(namespace).await =>
+                {
+                    Trouble::Absent
+                }
+                _ => trouble,
+            }
         }
     };
     let is_unavailable = matches!(trouble, Trouble::Unavailable(_));

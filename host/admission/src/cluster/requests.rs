@@ -154,6 +154,16 @@ impl Server {
         }
     }
 
+    /// Whether the API server says that there is no such namespace: then nothing is in it. To who may not
+    /// list namespaces it does not say so.
+    pub(super) async fn lacks_namespace(&self, name: &str) -> bool {
+        // Names of namespaces have nothing to escape.
+        let path = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{name}&limit=1");
+        let Ok(list) = self.document(&path).await else { return false };
+        list.get("/kind").and_then(|kind| kind.text()) == Some("NamespaceList")
+            && list.get("/items").is_some_and(|items| items.items().next().is_none())
+    }
+
     /// The version of the API server as the only object of its resource.
     pub(super) async fn version(&self, kind: &Kind) -> Result<Listing, Trouble> {
         let answer = self.document("/version").await?;

@@ -186,7 +186,13 @@ impl Kind {
 
     /// Records why the last list failed.
     pub(in crate::cluster) fn refused(&self, refused: Refused) {
-        self.state.write().refused = refused;
+        let mut state = self.state.write();
+        // Where nothing was, something may be now that may not be seen.
+        if refused == Refused::Forbidden && state.absent {
+            (state.absent, state.synced) = (false, None);
+        }
+        state.refused = refused;
+        drop(state);
         self.settled().notify_waiters();
     }
 
