@@ -121,7 +121,14 @@ fn the_built_in_policies_are_registered_for_what_they_want() {
         (
             &json!("admissionregistration.k8s.io/v1"),
             &json!("ValidatingWebhookConfiguration"),
-            &json!({"name": "opgate"})
+            &json!({
+                "name": "opgate",
+                "labels": {
+                    "app.kubernetes.io/name": "opgate",
+                    "opgate.dev/installation": "opgate-system",
+                },
+                "annotations": {"opgate.dev/owner": "opgate-system/opgate"},
+            })
         )
     );
     let webhooks = printed["webhooks"].as_array().unwrap();
@@ -381,6 +388,11 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata:
   name: house.opgate
+  annotations:
+    opgate.dev/owner: opgate-system/opgate
+  labels:
+    app.kubernetes.io/name: opgate
+    opgate.dev/installation: opgate-system
 webhooks:
   - name: vbundles.core.rukpak.io
     admissionReviewVersions: [v1, v1beta1]
@@ -523,6 +535,11 @@ fn permissions_are_those_that_the_configuration_needs() {
     let all = found.iter().filter(|(kind, ..)| kind == "ClusterRole");
     let all: Vec<_> = all.flat_map(|(.., rules)| rules.clone()).collect();
     assert_eq!(all, [format!("{RUKPAK} bundles list,watch")]);
+    // What the ClusterRole permits is in no Role: it could fail to apply, and adds nothing.
+    configure(&folder, &[builtin(), json!({"name": "subscription"})]);
+    let found = roles(&folder);
+    let [(kind, _, rules)] = &found[..] else { panic!("{found:?}") };
+    assert!(kind == "ClusterRole" && rules[0].contains("configmaps"), "{found:?}");
 }
 
 #[test]

@@ -28,9 +28,13 @@ fn nobody_is_let_in_but_who_is_named() {
         json!({
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            "metadata": {"name": "opgate", "namespace": "opgate-system"},
+            "metadata": {
+                "name": "opgate",
+                "namespace": "opgate-system",
+                "labels": {"app.kubernetes.io/name": "opgate"},
+            },
             "spec": {
-                "podSelector": {"matchLabels": {"app": "opgate"}},
+                "podSelector": {"matchLabels": {"app.kubernetes.io/name": "opgate"}},
                 "policyTypes": ["Ingress"],
                 "ingress": ingress,
             },
@@ -53,7 +57,8 @@ fn the_servers_pods_are_named_by_arguments() {
     let arguments: Vec<_> = arguments.split_whitespace().collect();
     let policy = printed(&arguments);
     for (pointer, expected) in [
-        ("/metadata", json!({"name": "g", "namespace": "guard"})),
+        ("/metadata/name", json!("g")),
+        ("/metadata/namespace", json!("guard")),
         ("/spec/podSelector/matchLabels", json!({"a": "b", "x/c": "d"})),
         ("/spec/ingress/0/ports/0/port", json!(443)),
         ("/spec/ingress/1/ports/0/port", json!(80)),

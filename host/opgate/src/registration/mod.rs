@@ -21,6 +21,8 @@ pub(crate) mod webhook;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use opgate_controller::OWNER;
+
 use self::matches::{Match, PolicyFacts};
 use self::plan::plan;
 use self::server::Target;
@@ -54,7 +56,12 @@ impl Registration {
             let webhook = planned.webhook(self, &webhooks);
             webhooks.push(webhook);
         }
-        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            labels: Some(self.server.labels()),
+            annotations: self.server.owner().map(|owner| [(OWNER.to_owned(), owner)].into()),
+            ..ObjectMeta::default()
+        };
         Ok(ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) })
     }
 

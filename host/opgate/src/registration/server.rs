@@ -1,11 +1,14 @@
 //! Where API servers find opgate: behind a Service, or at a URL.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use http::Uri;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{ServiceReference, WebhookClientConfig};
 
 use super::names::is_label;
+use opgate_controller::{INSTALLATION_LABEL, NAME_LABEL};
 
 /// Port of a Service that names none.
 const HTTPS: u16 = 443;
@@ -56,6 +59,24 @@ impl ServerArgs {
 }
 
 impl Target {
+    /// Labels of the webhook configuration: a server behind a Service may change it itself.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let installation = match self {
+            Self::Service(service) => Some(label(INSTALLATION_LABEL, &service.namespace)),
+            Self::Url(_) => None,
+        };
+        [label(NAME_LABEL.0, NAME_LABEL.1)].into_iter().chain(installation).collect()
+    }
+
+    /// `NAMESPACE/SERVICE`, for a server behind a Service.
+    pub(crate) fn owner(&self) -> Option<String> {
+        match self {
+            Self::Service(Service { namespace, name, .. }) => Some(format!("{namespace}/{name}")),
+            Self::Url(_) => None,
+        }
+    }
+
     pub(crate) fn client_config(&self, ca: &[u8], path: String) -> WebhookClientConfig {
         let (service, url) = match self {
             Self::Service(Service { namespace, name, port }) => {

@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::registration::names::{is_domain, namespace, object_name};
 use crate::registration::webhook::NAMESPACE_NAME;
+use opgate_controller::NAME_LABEL;
 
 /// Arguments of `opgate manifests network-policy`.
 #[derive(Debug, Args)]
@@ -32,7 +33,7 @@ pub(super) struct Network {
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, default_value = "opgate-system")]
     namespace: String,
     /// Label of the server's pods; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = label, default_value = "app=opgate")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, default_value = "app.kubernetes.io/name=opgate")]
     pod_label: Vec<(String, String)>,
     /// Port of the pods that API servers call
     #[arg(long, value_name = "PORT", default_value = "9443")]
@@ -45,6 +46,22 @@ pub(super) struct Network {
     name: String,
 }
 
+/// Who may reach a port.
+#[derive(Debug)]
+pub(super) enum From {
+    /// Who connects, from anywhere.
+    Anybody,
+    /// The pods of the cluster.
+    Pods,
+    /// Addresses, and pods of namespaces; nobody if there are none.
+    Named {
+        /// As CIDRs.
+        addresses: Vec<String>,
+        /// By name.
+        namespaces: Vec<String>,
+    },
+}
+
 impl Network {
     pub(super) fn policy(self) -> anyhow::Result<NetworkPolicy> {
         let labels: BTreeMap<_, _> = self.pod_label.iter().cloned().collect();
@@ -52,43 +69,64 @@ impl Network {
             labels.len() == self.pod_label.len(),
             "--pod-label names a key twice: no pod has two values of one"
         );
-        let from_addresses = self.api_server.into_iter().map(|cidr| NetworkPolicyPeer {
-            ip_block: Some(IPBlock { cidr, except: None }),
-            ..NetworkPolicyPeer::default()
-        });
-        let from_namespaces = self.metrics_from.into_iter().map(|namespace| NetworkPolicyPeer {
-            namespace_selector: Some(selector([(NAMESPACE_NAME.to_owned(), namespace)].into())),
-            ..NetworkPolicyPeer::default()
-        });
-        let rules = [
-            rule(self.webhook_port, from_addresses.collect()),
-            rule(self.ops_port, from_namespaces.collect()),
-        ];
-        Ok(NetworkPolicy {
-            metadata: ObjectMeta {
-                name: Some(self.name),
-                namespace: Some(self.namespace),
-                ..ObjectMeta::default()
-            },
-            spec: Some(NetworkPolicySpec {
-                pod_selector: Some(selector(labels)),
-                policy_types: Some(vec!["Ingress".to_owned()]),
-                ingress: Some(rules.into_iter().flatten().collect()),
-                egress: None,
-            }),
-        })
+        let webhook = From::Named { addresses: self.api_server, namespaces: Vec::new() };
+        let ops = From::Named { addresses: Vec::new(), namespaces: self.metrics_from };
+        let metadata = ObjectMeta {
+            name: Some(self.name),
+            namespace: Some(self.namespace),
+            labels: Some([(NAME_LABEL.0.to_owned(), NAME_LABEL.1.to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        let ports = [(self.webhook_port.get(), webhook), (self.ops_port.get(), ops)];
+        Ok(policy(metadata, labels, ports))
+    }
+}
+
+/// What admits nobody but those who are named to the ports of the pods with these labels.
+pub(super) fn policy<const N: usize>(
+    metadata: ObjectMeta,
+    labels: BTreeMap<String, String>,
+    ports: [(u16, From); N],
+) -> NetworkPolicy {
+    NetworkPolicy {
+        metadata,
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(selector(labels)),
+            policy_types: Some(vec!["Ingress".to_owned()]),
+            ingress: Some(ports.into_iter().filter_map(|(port, from)| rule(port, from)).collect()),
+            egress: None,
+        }),
     }
 }
 
 /// Nothing where nobody is named: a rule without `from` is for everybody.
-fn rule(port: NonZeroU16, from: Vec<NetworkPolicyPeer>) -> Option<NetworkPolicyIngressRule> {
+fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
     let port = NetworkPolicyPort {
-        port: Some(IntOrString::Int(i32::from(port.get()))),
+        port: Some(IntOrString::Int(i32::from(port))),
         protocol: Some("TCP".to_owned()),
         end_port: None,
     };
-    (!from.is_empty())
-        .then(|| NetworkPolicyIngressRule { from: Some(from), ports: Some(vec![port]) })
+    let ports = Some(vec![port]);
+    let pods_of = |labels: BTreeMap<_, _>| NetworkPolicyPeer {
+        namespace_selector: Some(match labels.is_empty() {
+            true => LabelSelector::default(),
+            false => selector(labels),
+        }),
+        ..NetworkPolicyPeer::default()
+    };
+    let peers = match from {
+        From::Anybody => return Some(NetworkPolicyIngressRule { from: None, ports }),
+        From::Pods => vec![pods_of(BTreeMap::new())],
+        From::Named { addresses, namespaces } => {
+            let block = |cidr| NetworkPolicyPeer {
+                ip_block: Some(IPBlock { cidr, except: None }),
+                ..NetworkPolicyPeer::default()
+            };
+            let named = |name| pods_of([(NAMESPACE_NAME.to_owned(), name)].into());
+            addresses.into_iter().map(block).chain(namespaces.into_iter().map(named)).collect()
+        }
+    };
+    (!peers.is_empty()).then_some(NetworkPolicyIngressRule { from: Some(peers), ports })
 }
 
 fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
@@ -96,7 +134,7 @@ fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
 }
 
 /// An argument that names addresses.
-fn cidr(text: &str) -> Result<String, String> {
+pub(super) fn cidr(text: &str) -> Result<String, String> {
     let wrong = |why: String| format!("{text:?} is not a CIDR: {why}");
     let Some((address, bits)) = text.split_once('/') else {
         return Err(wrong("write ADDRESS/BITS, for one address 10.0.0.1/32 or fd00::1/128".into()));
@@ -131,7 +169,7 @@ fn network(address: IpAddr, bits: u32) -> Option<IpAddr> {
 }
 
 /// An argument that names a label.
-fn label(text: &str) -> Result<(String, String), String> {
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let is_name = |name: &str| {
         let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! readings of policies ─┬─ all namespaces ─▶ ClusterRole ◀─ custom resources that are granted
-//!                       └─ one namespace ──▶ Role of that namespace
+//!                       └─ one namespace ──▶ Role of that namespace, for what the ClusterRole lacks
 //! ```
 //!
 //! Settings, levels and grants of the configuration decide what policies read. A read of one namespace,
-//! such as that of Secrets, never becomes a part of the ClusterRole.
+//! such as that of Secrets, never becomes a part of the ClusterRole. What the ClusterRole permits
+//! anyway is in no Role: it would add nothing, and fail to apply where the namespace does not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::registration::names::{namespace, object_name};
 use opgate_admission::cluster::{Reading, Sampling};
 use opgate_admission::policy::Policy;
+use opgate_controller::NAME_LABEL;
 
 const API: &str = "rbac.authorization.k8s.io";
 
@@ -43,15 +45,37 @@ type Rules<'p> = BTreeMap<(&'static [&'static str], &'p str), BTreeSet<&'p str>>
 const WATCHED: &[&str] = &["list", "watch"];
 const LISTED: &[&str] = &["list"];
 
+/// Roles and their bindings.
+#[derive(Debug)]
+pub(super) struct Roles {
+    /// The ClusterRole, if anything is read in all namespaces.
+    pub(super) everywhere: Vec<Value>,
+    /// By namespace, which need not exist.
+    pub(super) places: Vec<(String, [Value; 2])>,
+}
+
 impl Permissions {
     /// For the usual ServiceAccount, where only the rules matter.
     pub(in crate::cli) fn usual() -> Self {
-        let text = str::to_owned;
-        Self { service_account: (text("opgate-system"), text("opgate")), name: text("opgate") }
+        Self::new("opgate-system", "opgate", "opgate")
+    }
+
+    /// For this ServiceAccount.
+    pub(super) fn new(namespace: &str, account: &str, name: &str) -> Self {
+        let service_account = (namespace.to_owned(), account.to_owned());
+        Self { service_account, name: name.to_owned() }
     }
 
     /// A list of roles and bindings.
     pub(in crate::cli) fn of(&self, policies: &[&Policy]) -> Value {
+        let Roles { everywhere, places } = self.roles(policies);
+        let places = places.into_iter().flat_map(|(_, roles)| roles);
+        let items: Vec<_> = everywhere.into_iter().chain(places).collect();
+        json!({"apiVersion": "v1", "kind": "List", "items": items})
+    }
+
+    /// Roles and bindings.
+    pub(super) fn roles(&self, policies: &[&Policy]) -> Roles {
         let mut everywhere = Rules::new();
         let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
         let readings = policies.iter().flat_map(|policy| &policy.readings);
@@ -72,14 +96,24 @@ impl Permissions {
                 }
             }
         }
-        let mut items = Vec::new();
-        if !everywhere.is_empty() {
-            items.extend(self.role("ClusterRole", None, &everywhere));
+        for (key, resources) in places.values_mut().flatten() {
+            let permitted = everywhere.get(key);
+            resources.retain(|resource| {
+                !permitted.is_some_and(|all| all.contains(resource) || all.contains("*"))
+            });
         }
-        for (namespace, rules) in &places {
-            items.extend(self.role("Role", Some(namespace), rules));
+        let of_place = |(namespace, mut rules): (&str, Rules<'_>)| {
+            rules.retain(|_, resources| !resources.is_empty());
+            let roles = || self.role("Role", Some(namespace), &rules);
+            (!rules.is_empty()).then(|| (namespace.to_owned(), roles()))
+        };
+        Roles {
+            everywhere: match everywhere.is_empty() {
+                true => Vec::new(),
+                false => self.role("ClusterRole", None, &everywhere).into(),
+            },
+            places: places.into_iter().filter_map(of_place).collect(),
         }
-        json!({"apiVersion": "v1", "kind": "List", "items": items})
     }
 
     /// A role and its binding.
@@ -91,9 +125,12 @@ impl Permissions {
             json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
         };
         let rules: Vec<_> = rules.iter().map(rule).collect();
+        let labels = json!({NAME_LABEL.0: NAME_LABEL.1});
         let metadata = match namespace {
-            Some(namespace) => json!({"name": self.name, "namespace": namespace}),
-            None => json!({"name": self.name}),
+            Some(namespace) => {
+                json!({"name": self.name, "namespace": namespace, "labels": labels})
+            }
+            None => json!({"name": self.name, "labels": labels}),
         };
         let (of, name) = &self.service_account;
         let version = format!("{API}/v1");
