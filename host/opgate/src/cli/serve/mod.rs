@@ -167,11 +167,15 @@ impl Serve {
                     );
                 }
                 set.read_directly(connection, cluster_args.consistent_reads);
-            } else if cluster_source.is_some() && reads && cluster_args.cluster.is_none() {
-                // Who says `none` knows it.
-                tracing::warn!(
-                    "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
-                );
+            } else if cluster_source.is_some() && reads {
+                if cluster_args.cluster.is_some() {
+                    // Who says `none` knows it; who reads the log need not.
+                    tracing::info!("--cluster none: rules that need other objects are not evaluated");
+                } else {
+                    tracing::warn!(
+                        "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
+                    );
+                }
             }
             let supervisor = options.supervisor.clone();
             let server = Server::started(options, set, certificate, starting);
