@@ -8,6 +8,7 @@ mod cgroup;
 mod connections;
 mod envtest;
 mod fair;
+mod installed;
 mod lifecycle;
 mod memory;
 mod pairs;

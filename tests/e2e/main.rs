@@ -26,6 +26,7 @@ mod hostile;
 mod http;
 mod identities;
 mod imports;
+mod installation;
 mod manifests;
 mod narrowed;
 mod network;

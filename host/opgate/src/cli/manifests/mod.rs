@@ -1,18 +1,21 @@
 //! `opgate manifests`: what a cluster has to know about opgate, from what the policies say about
 //! themselves.
 //!
-//! `webhook` prints the configuration of validating webhooks that sends the policies what they want
-//! to see with their settings, and nothing else. `rbac` prints what the server must be permitted to read,
-//! `network-policy` who may reach it.
+//! `all` prints every object of an installation. `webhook` prints the configuration of validating webhooks
+//! that sends the policies what they want to see with their settings, and nothing else. `rbac` prints what
+//! the server must be permitted to read, `network-policy` who may reach it.
 //!
 //! ```text
-//! policies, arguments ─▶ registration ─┐
-//! arguments ─▶ network ────────────────┼─▶ yaml, or JSON
-//! policies ─▶ permissions ─────────────┘
+//! policies, arguments ─▶ registration ──┐
+//! arguments ─▶ network ─────┐           ├─▶ yaml, or JSON
+//! policies ─▶ permissions ──┴─▶ all ────┘
+//!                                └─▶ package: files for kustomize, Helm and OLM
 //! ```
 
+mod all;
 mod ca;
 mod network;
+mod package;
 pub(super) mod permissions;
 mod yaml;
 
@@ -21,7 +24,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use self::all::InstallationArgs;
 use self::network::Network;
 use self::permissions::Permissions;
 use super::{ConfigArgs, Failure, Outcome};
@@ -43,12 +48,21 @@ pub(super) struct Manifests {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print every object of an installation
+    ///
+    /// Apply it with `kubectl apply -f -`. Nothing of it refuses a request: the servers register
+    /// themselves once they are ready. Print and apply it again whenever you want something else.
+    All(Box<All>),
     /// Print the webhook configuration for the configured policies
     ///
     /// Apply it with `kubectl apply -f -` once the servers are ready. Print and apply it again whenever
     /// the configuration changes: levels and settings decide which requests API servers send, modes and
     /// `onError` decide what happens without opgate.
     Webhook(Webhook),
+    /// Write an installation as files: for kustomize, Helm and OLM
+    ///
+    /// The objects are those that `opgate manifests all` prints.
+    Package(Box<Package>),
     /// Print the roles that permit the server to read what the configured policies need
     ///
     /// Apply it with `kubectl apply -f -` before the servers start. Print and apply it again whenever the
@@ -59,6 +73,31 @@ enum Command {
     /// Apply it with `kubectl apply -f -`. It works only if the network of the cluster enforces network
     /// policies. Kubelets probe from the pod's own node and need no rule.
     NetworkPolicy(NetworkPolicy),
+}
+
+#[derive(Debug, Args)]
+struct All {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    installation: InstallationArgs,
+    /// Output format
+    #[arg(long, value_name = "FORM", default_value = "yaml")]
+    output: Format,
+}
+
+#[derive(Debug, Args)]
+struct Package {
+    /// Folder for the files
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    installation: InstallationArgs,
+    /// Image of the bundle, for the catalog of OLM
+    #[arg(long, value_name = "IMAGE", default_value = "registry.example.com/opgate-bundle")]
+    bundle_image: String,
 }
 
 #[derive(Debug, Args)]
@@ -125,11 +164,51 @@ impl Format {
         }
         Ok(Outcome::Ok)
     }
+
+    /// Several objects: a document each, or a list.
+    fn print_all(self, objects: &[Value]) -> Result<Outcome, Failure> {
+        match self {
+            Self::Yaml => {
+                write!(
+                    anstream::stdout(),
+                    "{}",
+                    yaml::documents(objects).map_err(Failure::engine)?
+                )?;
+                Ok(Outcome::Ok)
+            }
+            Self::Json => {
+                self.print(&json!({"apiVersion": "v1", "kind": "List", "items": objects}))
+            }
+        }
+    }
 }
 
 impl Manifests {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
+            Command::All(all) => {
+                let All { config, installation, output } = *all;
+                let installation = installation.installation(&config)?;
+                let set = config.complete_set(cluster::Source::Absent)?;
+                let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+                for namespace in installation.foreign(&policies) {
+                    tracing::warn!(
+                        namespace,
+                        "roles in another namespace come last; if the cluster does not have it, add --absent {namespace}"
+                    );
+                }
+                output.print_all(&installation.objects(&policies))
+            }
+            Command::Package(package) => {
+                let Package { folder, config, installation, bundle_image } = *package;
+                let installation = installation.installation(&config)?;
+                let set = config.complete_set(cluster::Source::Absent)?;
+                let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
+                for path in package::write(&folder, &policies, &installation, &bundle_image)? {
+                    writeln!(anstream::stdout(), "{}", path.display())?;
+                }
+                Ok(Outcome::Ok)
+            }
             Command::Webhook(webhook) => webhook.run(),
             Command::Rbac(Rbac { config, permissions, output }) => {
                 let set = config.complete_set(cluster::Source::Absent)?;

@@ -1,8 +1,9 @@
-//! A value as YAML for people: lists of words in one line, `name` before what belongs to it.
+//! A value as YAML for people: lists of words in one line, `name` before what belongs to it, `apiVersion` and
+//! `kind` before everything, and texts of several lines as such.
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
-use serde_saphyr::{FlowSeq, SerializeError, ser_options};
+use serde_saphyr::{FlowSeq, LitStr, SerializeError, ser_options};
 
 /// The text, with a line break at its end. What some reader of YAML, also of version 1.1, would not
 /// take for a text has quotes.
@@ -14,15 +15,42 @@ pub(super) fn text(value: &Value) -> Result<String, SerializeError> {
     serde_saphyr::to_string_with_options(&Readable(value), options)
 }
 
+/// Objects, a document each.
+///
+/// # Errors
+/// Never for JSON.
+pub(super) fn documents(objects: &[Value]) -> Result<String, SerializeError> {
+    let documents: Result<Vec<_>, _> = objects.iter().map(text).collect();
+    Ok(documents?.join("---\n"))
+}
+
+/// Whether a text of several lines can stand in YAML as it is.
+fn is_plain(text: &str) -> bool {
+    let plain = |line: &str| {
+        !line.starts_with([' ', '\t'])
+            && !line.ends_with([' ', '\t'])
+            && !line.contains(|c: char| {
+                c != '\n' && (c.is_control() || !('\u{20}'..'\u{7f}').contains(&c))
+            })
+    };
+    let first = text.lines().next().is_some_and(|line| !line.is_empty() && plain(line));
+    let rest = text.lines().all(|line| plain(line.trim_start_matches(' ')));
+    first && rest && text.ends_with('\n') && !text.ends_with("\n\n") && text.lines().count() > 1
+}
+
 /// A value that is written in that order and form.
 struct Readable<'v>(&'v Value);
+
+/// What comes first, in this order.
+const FIRST: [&str; 3] = ["apiVersion", "kind", "name"];
 
 impl Serialize for Readable<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Object(members) => {
                 let mut members: Vec<_> = members.iter().collect();
-                members.sort_by_key(|(name, _)| *name != "name");
+                let first = |name: &str| FIRST.iter().position(|first| *first == name);
+                members.sort_by_key(|(name, _)| first(name).unwrap_or(FIRST.len()));
                 let mut map = serializer.serialize_map(Some(members.len()))?;
                 for (name, value) in members {
                     map.serialize_entry(name, &Readable(value))?;
@@ -33,6 +61,7 @@ impl Serialize for Readable<'_> {
                 serializer.collect_seq(items.iter().map(Readable))
             }
             Value::Array(items) => FlowSeq(items).serialize(serializer),
+            Value::String(text) if is_plain(text) => LitStr(text).serialize(serializer),
             other => other.serialize(serializer),
         }
     }
@@ -59,6 +88,11 @@ mod tests {
             "y": {},
             "list": [{"b": [], "name": true}, "x", {}, {"a": {"b": [{"c": -1}]}}],
             "nothing": null,
+            "lines": [
+                "a: b\n# c\nd:\n  - e\n\n  - f\n", "a\n", "a\nb", " a\nb\n", "a\n b \n", "a\n\n", "\na\n",
+                "a\n\tb\n", "a\n  \nb\n", "é\nb\n", "---\n...\n",
+            ],
+            "text": "one\n  two\nthree\n",
         });
         for value in [printed(&[policy("a", &wanted)]), printed(&[]), odd, json!({})] {
             let text = text(&value).unwrap();

@@ -1,0 +1,124 @@
+//! Where the servers run, as whom, and what they may write.
+//!
+//! What they may write is in roles of their own, beside those for what the policies read: `opgate manifests
+//! rbac` prints only the latter, and applying them again takes nothing away.
+
+use serde_json::{Value, json};
+
+use super::{Certificates, Installation, Registrar};
+
+const API: &str = "rbac.authorization.k8s.io";
+
+/// The Secret with the serving certificate.
+pub(super) const SECRET: &str = "opgate-tls";
+
+/// Pods of the critical classes that the namespace may have, where the cluster limits them.
+const MOST_CRITICAL_PODS: &str = "100";
+
+impl Installation {
+    /// The namespace, in which pods have no privileges, and the account of the servers, whose token
+    /// only pods get that ask for it.
+    pub(super) fn place(&self) -> Vec<Value> {
+        let mut namespace = self.cluster_wide(&self.namespace);
+        for mode in ["enforce", "audit", "warn"] {
+            if let Some(labels) = namespace.get_mut("labels").and_then(Value::as_object_mut) {
+                labels.insert(format!("pod-security.kubernetes.io/{mode}"), json!("restricted"));
+            }
+        }
+        let mut objects =
+            vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})];
+        // Some clusters admit critical pods only to namespaces whose quota speaks of them.
+        if self.priority_class.starts_with("system-") {
+            objects.push(json!({
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": self.named(&format!("{}-critical-pods", self.name)),
+                "spec": {
+                    "hard": {"pods": MOST_CRITICAL_PODS},
+                    "scopeSelector": {"matchExpressions": [{
+                        "scopeName": "PriorityClass",
+                        "operator": "In",
+                        "values": [self.priority_class],
+                    }]},
+                },
+            }));
+        }
+        objects.push(json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": self.named(&self.name),
+            "automountServiceAccountToken": false,
+        }));
+        objects
+    }
+
+    /// The roles of the controller, and their bindings.
+    pub(super) fn rights(&self) -> Vec<Value> {
+        let name = format!("{}-controller", self.name);
+        let subjects = json!([{
+            "kind": "ServiceAccount",
+            "namespace": self.namespace,
+            "name": self.name,
+        }]);
+        let version = format!("{API}/v1");
+        let pair = |kind: &str, metadata: Value, rules: Vec<Value>| {
+            [
+                json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules}),
+                json!({
+                    "apiVersion": version,
+                    "kind": format!("{kind}Binding"),
+                    "metadata": metadata,
+                    "roleRef": {"apiGroup": API, "kind": kind, "name": name},
+                    "subjects": subjects,
+                }),
+            ]
+        };
+        let cluster = self.cluster_rules();
+        let mut objects = Vec::new();
+        if !cluster.is_empty() {
+            objects.extend(pair("ClusterRole", self.cluster_wide(&name), cluster));
+        }
+        objects.extend(pair("Role", self.named(&name), self.namespace_rules()));
+        objects
+    }
+
+    /// What the servers may do in their namespace: keep leases and their Secret, and tell events.
+    pub(in crate::cli::manifests) fn namespace_rules(&self) -> Vec<Value> {
+        let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let verbs = ["create", "delete", "get", "list", "update"];
+        let mut rules = vec![
+            rule("coordination.k8s.io", "leases", &verbs),
+            rule("events.k8s.io", "events", &["create"]),
+        ];
+        if self.certificates == Certificates::SelfManaged {
+            // What is created has no name yet when it is permitted.
+            rules.push(rule("", "secrets", &["create"]));
+            rules.push(json!({
+                "apiGroups": [""],
+                "resources": ["secrets"],
+                "resourceNames": [SECRET],
+                "verbs": ["get", "update"],
+            }));
+        }
+        rules
+    }
+
+    /// What the servers may do in the cluster, besides reading for policies: change their own webhook
+    /// configuration. They find it by its label.
+    pub(in crate::cli::manifests) fn cluster_rules(&self) -> Vec<Value> {
+        if self.registration == Registrar::ByHand && self.certificates != Certificates::SelfManaged
+        {
+            return Vec::new();
+        }
+        let (group, resource) = ("admissionregistration.k8s.io", "validatingwebhookconfigurations");
+        vec![
+            json!({"apiGroups": [group], "resources": [resource], "verbs": ["list"]}),
+            json!({
+                "apiGroups": [group],
+                "resources": [resource],
+                "resourceNames": [self.name],
+                "verbs": ["get", "update"],
+            }),
+        ]
+    }
+}

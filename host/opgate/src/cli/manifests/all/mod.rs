@@ -1,0 +1,310 @@
+//! `opgate manifests all`: every object of an installation, in the order in which they are applied.
+//!
+//! ```text
+//!              ┌─▶ access        Namespace, quota, ServiceAccount, the controller's roles ─┐
+//!              ├─▶ permissions   what policies read                                        │
+//! Installation ┼─▶ servers       ConfigMap, Deployment, PodDisruptionBudget                ├─▶ objects
+//!              ├─▶ traffic       Services, NetworkPolicy, webhook configuration            │
+//!              ├─▶ certificates  what cert-manager needs                                   │
+//!              └─▶ monitoring    ServiceMonitor, PrometheusRule ───────────────────────────┘
+//! ```
+//!
+//! Nothing of it refuses a request when it is applied: the webhook configuration has no webhooks until the
+//! leader of servers that are ready fills it in. It comes first, so that `kubectl delete -f`, which goes
+//! through a file from top to bottom, deletes it before the servers. The servers' right ends at objects
+//! of this name, and does not include to create one: what an administrator has deleted stays deleted.
+//!
+//! Roles in namespaces of others come last: such a namespace may not exist, and everything else is applied
+//! by then. Servers know that nothing is in a namespace that does not exist.
+
+mod access;
+mod certificates;
+mod monitoring;
+mod servers;
+mod traffic;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::network::{cidr, label};
+use super::permissions::{Permissions, Roles};
+use crate::cli::{ConfigArgs, Failure};
+use crate::registration::names::{is_domain, is_label, namespace, object_name};
+use opgate_admission::policy::{ModuleSource, Policy};
+use opgate_controller::NAME_LABEL;
+
+/// The configuration that an installation starts with if no other is given.
+const DEFAULT_CONFIGURATION: &str = include_str!("default.yaml");
+
+/// An image that nobody can push to: the domain is reserved for examples.
+const NO_IMAGE: &str = concat!("registry.example.com/opgate:", env!("CARGO_PKG_VERSION"));
+
+/// Most bytes of a ConfigMap, in which the configuration is.
+const MOST_OF_CONFIGURATION: usize = 1_000_000;
+
+/// Arguments that describe an installation.
+#[derive(Debug, Args)]
+pub(super) struct InstallationArgs {
+    /// Image of the server, by tag or by digest
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    image: Option<String>,
+    /// Namespace, and name of the Service and of everything else that has no other name
+    #[arg(long, value_name = "NAMESPACE/SERVICE", value_parser = installation, default_value = "opgate-system/opgate")]
+    installation: (String, String),
+    /// Who keeps the serving certificate
+    #[arg(long, value_name = "WHO", default_value = "self-managed")]
+    certificates: Certificates,
+    /// Who registers the webhooks
+    #[arg(long, value_name = "WHO", default_value = "leader")]
+    registration: Registrar,
+    /// Number of servers
+    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=100))]
+    replicas: u16,
+    /// What else to print; may be repeated
+    #[arg(long, value_name = "WHAT")]
+    with: Vec<Extra>,
+    /// Addresses from which API servers reach the webhook port; may be repeated [default: any]
+    #[arg(long, value_name = "CIDR", value_parser = cidr)]
+    api_server: Vec<String>,
+    /// Namespace whose pods may reach the ops port; may be repeated [default: none, with monitoring any]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+    metrics_from: Vec<String>,
+    /// Priority class of the pods; an empty name for none
+    #[arg(long, value_name = "NAME", value_parser = class, default_value = "system-cluster-critical")]
+    priority_class: String,
+    /// Secret of the namespace with the credentials for the image; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = object_name)]
+    pull_secret: Vec<String>,
+    /// Additional label of every object; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    /// Namespace that the cluster does not have: print no roles in it; may be repeated
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+    absent: Vec<String>,
+}
+
+/// Who keeps the serving certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Certificates {
+    /// opgate: a CA and a certificate in the Secret opgate-tls, renewed in time
+    SelfManaged,
+    /// cert-manager, which must be installed: its objects are printed as well
+    CertManager,
+    /// You: the Secret opgate-tls must have tls.crt, tls.key and ca.crt
+    Files,
+}
+
+/// Who registers the webhooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Registrar {
+    /// The leader of the servers, once they are ready, and whenever the configuration changes
+    Leader,
+    /// You: `opgate manifests webhook` prints them
+    ByHand,
+}
+
+/// What is printed on request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Extra {
+    /// ServiceMonitor and PrometheusRule, for the Prometheus Operator
+    Monitoring,
+}
+
+/// What the objects of an installation follow from.
+#[derive(Debug, Clone)]
+pub(super) struct Installation {
+    pub(super) namespace: String,
+    /// Also the name of everything that has no other name.
+    pub(super) name: String,
+    pub(super) image: String,
+    pub(super) certificates: Certificates,
+    pub(super) registration: Registrar,
+    pub(super) replicas: u16,
+    pub(super) monitoring: bool,
+    /// As CIDRs; any if there are none.
+    pub(super) api_servers: Vec<String>,
+    /// Namespaces.
+    pub(super) metrics_from: Vec<String>,
+    /// Empty for none.
+    pub(super) priority_class: String,
+    pub(super) pull_secrets: Vec<String>,
+    /// Of every object, [`NAME_LABEL`] among them.
+    pub(super) labels: BTreeMap<String, String>,
+    /// Namespaces that the cluster does not have.
+    pub(super) absent: BTreeSet<String>,
+    /// The text of the configuration.
+    pub(super) configuration: String,
+}
+
+impl InstallationArgs {
+    /// The installation, and what it is about to run with.
+    pub(super) fn installation(self, config: &ConfigArgs) -> Result<Installation, Failure> {
+        let configuration = match &config.config {
+            Some(path) => text(path)?,
+            None => DEFAULT_CONFIGURATION.to_owned(),
+        };
+        for policy in config.configuration()?.policies {
+            if let ModuleSource::File(path) = &policy.module {
+                tracing::warn!(
+                    policy = policy.name,
+                    module = %path.display(),
+                    "the module is not among the objects: mount it into the pods"
+                );
+            }
+        }
+        if self.image.is_none() {
+            tracing::warn!(image = NO_IMAGE, "no --image: name the image that your nodes can pull");
+        }
+        if self.replicas == 1 {
+            tracing::warn!(
+                "a single server: whenever it or its node restarts, nothing is checked, or nothing can be written"
+            );
+        }
+        if self.api_server.is_empty() {
+            tracing::warn!(
+                "no --api-server: the network policy lets everybody reach the webhook port"
+            );
+        }
+        let labels: BTreeMap<_, _> = self.label.iter().cloned().collect();
+        if labels.len() != self.label.len() || labels.contains_key(NAME_LABEL.0) {
+            let name = NAME_LABEL.0;
+            let why = format!("--label names a key twice, or {name}, by which pods are selected");
+            return Err(Failure::usage(anyhow::anyhow!(why)));
+        }
+        let (namespace, name) = self.installation;
+        Ok(Installation {
+            namespace,
+            name,
+            image: self.image.unwrap_or_else(|| NO_IMAGE.to_owned()),
+            certificates: self.certificates,
+            registration: self.registration,
+            replicas: self.replicas,
+            monitoring: self.with.contains(&Extra::Monitoring),
+            api_servers: self.api_server,
+            metrics_from: self.metrics_from,
+            priority_class: self.priority_class,
+            pull_secrets: self.pull_secret,
+            labels: labels.into_iter().chain([own_label()]).collect(),
+            absent: self.absent.into_iter().collect(),
+            configuration,
+        })
+    }
+}
+
+impl Installation {
+    /// All objects for the policies of the configuration.
+    pub(super) fn objects(&self, policies: &[&Policy]) -> Vec<Value> {
+        let roles = self.roles(policies);
+        let (own, others): (Vec<_>, Vec<_>) =
+            roles.places.into_iter().partition(|(place, _)| *place == self.namespace);
+        let labelled = |(_, roles): (String, [Value; 2])| roles;
+        let mut objects = Vec::new();
+        objects.extend(self.webhook_configuration());
+        objects.extend(self.place());
+        objects.extend(roles.everywhere.into_iter().map(|role| self.with_labels(role)));
+        objects.extend(own.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
+        objects.extend(self.rights());
+        objects.extend(self.issuers());
+        objects.push(self.config_map());
+        objects.extend(self.services());
+        objects.push(self.network_policy());
+        objects.extend(self.disruption_budget());
+        objects.push(self.deployment());
+        objects.extend(self.monitors());
+        objects.extend(others.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
+        objects
+    }
+
+    /// Namespaces of others in which there are roles.
+    pub(super) fn foreign(&self, policies: &[&Policy]) -> Vec<String> {
+        let places = self.roles(policies).places.into_iter().map(|(place, _)| place);
+        places.filter(|place| *place != self.namespace).collect()
+    }
+
+    /// What permits to read what the policies read.
+    fn roles(&self, policies: &[&Policy]) -> Roles {
+        let mut roles = Permissions::new(&self.namespace, &self.name, &self.name).roles(policies);
+        roles.places.retain(|(place, _)| !self.absent.contains(place));
+        roles
+    }
+
+    /// `metadata` of an object of the namespace.
+    fn named(&self, name: &str) -> Value {
+        json!({"name": name, "namespace": self.namespace, "labels": self.labels})
+    }
+
+    /// `metadata` of an object of the cluster.
+    fn cluster_wide(&self, name: &str) -> Value {
+        json!({"name": name, "labels": self.labels})
+    }
+
+    /// Of the pods, and of nothing else in the namespace.
+    pub(super) fn selector() -> Value {
+        let (key, value) = own_label();
+        json!({ key: value })
+    }
+
+    fn with_labels(&self, mut object: Value) -> Value {
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            metadata.insert("labels".to_owned(), json!(self.labels));
+        }
+        object
+    }
+
+    /// `NAMESPACE/SERVICE`
+    fn owner(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether a certificate is mounted.
+    fn mounts_certificate(&self) -> bool {
+        self.certificates != Certificates::SelfManaged
+    }
+}
+
+fn own_label() -> (String, String) {
+    (NAME_LABEL.0.to_owned(), NAME_LABEL.1.to_owned())
+}
+
+/// A configuration as it goes into a ConfigMap.
+fn text(path: &PathBuf) -> anyhow::Result<String> {
+    let named = || path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(named)?;
+    anyhow::ensure!(
+        text.len() <= MOST_OF_CONFIGURATION,
+        "{}: {} bytes, and a ConfigMap holds {MOST_OF_CONFIGURATION}",
+        path.display(),
+        text.len()
+    );
+    Ok(text)
+}
+
+fn installation(text: &str) -> Result<(String, String), String> {
+    let wrong = || format!("{text:?} is not of the form NAMESPACE/SERVICE");
+    let (namespace, name) = text.split_once('/').ok_or_else(wrong)?;
+    if is_label(namespace) && is_label(name) {
+        Ok((namespace.to_owned(), name.to_owned()))
+    } else {
+        Err(wrong())
+    }
+}
+
+/// A reference as container runtimes take it, as far as it can be told from here.
+fn image(text: &str) -> Result<String, String> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@".contains(&b);
+    if !text.is_empty() && text.len() <= 512 && text.bytes().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is not an image: write REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST"))
+}
+
+fn class(text: &str) -> Result<String, String> {
+    match text.is_empty() || is_domain(text) {
+        true => Ok(text.to_owned()),
+        false => object_name(text),
+    }
+}

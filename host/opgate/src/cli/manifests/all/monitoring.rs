@@ -1,0 +1,180 @@
+//! What the Prometheus Operator needs to collect the metrics, and to alert on them (docs/operate.md, "Monitor
+//! it").
+
+use serde_json::{Value, json};
+
+use super::Installation;
+
+const API: &str = "monitoring.coreos.com/v1";
+
+/// How soon somebody must look.
+#[derive(Clone, Copy)]
+enum Severity {
+    /// Requests are refused or not checked, or will be soon.
+    Critical,
+    /// Something is wrong, and requests are still decided.
+    Warning,
+}
+
+/// An alert.
+struct Alert {
+    name: &'static str,
+    severity: Severity,
+    /// How long it must hold.
+    lasts: &'static str,
+    /// In PromQL; `{}` stands for the labels that select the servers.
+    condition: &'static str,
+    summary: &'static str,
+}
+
+const ALERTS: &[Alert] = &[
+    Alert {
+        name: "OpgateDown",
+        severity: Severity::Critical,
+        lasts: "2m",
+        condition: "absent(opgate_build_info{})",
+        summary: "no server of opgate reports metrics",
+    },
+    Alert {
+        name: "OpgatePolicyDown",
+        severity: Severity::Critical,
+        lasts: "1m",
+        condition: "opgate_policy_up{} == 0",
+        summary: "the policy {{ $labels.policy }} cannot be loaded on {{ $labels.pod }}",
+    },
+    Alert {
+        name: "OpgateContextNotCurrent",
+        severity: Severity::Critical,
+        lasts: "2m",
+        condition: "opgate_context_current{} == 0",
+        summary: "{{ $labels.pod }} gives policies no answer about {{ $labels.resource }}",
+    },
+    Alert {
+        name: "OpgateContextInterrupted",
+        severity: Severity::Warning,
+        lasts: "5m",
+        condition: "opgate_context_interrupted{} == 1",
+        summary: "{{ $labels.pod }} cannot watch {{ $labels.resource }}",
+    },
+    Alert {
+        name: "OpgateContextUnreadable",
+        severity: Severity::Warning,
+        lasts: "5m",
+        condition: "opgate_context_unreadable{} > 0",
+        summary: "{{ $labels.pod }} cannot read {{ $value }} objects of {{ $labels.resource }}",
+    },
+    Alert {
+        name: "OpgateFaults",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "increase(opgate_faults_total{}[10m]) > 0",
+        summary: "calls of the policy {{ $labels.policy }} ended without a verdict: {{ $labels.cause }}",
+    },
+    Alert {
+        name: "OpgateShed",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "increase(opgate_shed_total{}[10m]) > 0",
+        summary: "{{ $labels.pod }} answered requests with 503",
+    },
+    Alert {
+        name: "OpgatePanics",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "increase(opgate_panics_total{}[10m]) > 0",
+        summary: "{{ $labels.pod }} answered requests with 500 after a panic",
+    },
+    Alert {
+        name: "OpgateTaskRestarts",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "increase(opgate_task_restarts_total{}[10m]) > 0",
+        summary: "{{ $labels.pod }} restarted the task {{ $labels.task }}",
+    },
+    Alert {
+        name: "OpgateCertificateReloadFailed",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "increase(opgate_certificate_reloads_total{,result=\"failed\"}[10m]) > 0",
+        summary: "{{ $labels.pod }} cannot use the new serving certificate and keeps the old one",
+    },
+    Alert {
+        name: "OpgateClientCaReloadFailed",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "increase(opgate_client_ca_reloads_total{,result=\"failed\"}[10m]) > 0",
+        summary: "{{ $labels.pod }} cannot use the new CA bundle for clients and keeps the old one",
+    },
+    Alert {
+        name: "OpgateClientsRejected",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "increase(opgate_client_rejections_total{}[10m]) > 0",
+        summary: "{{ $labels.pod }} refused clients: {{ $labels.reason }}",
+    },
+    Alert {
+        name: "OpgateFailOpen",
+        severity: Severity::Warning,
+        lasts: "0m",
+        condition: "sum by (name) (increase(apiserver_admission_webhook_fail_open_count{type=\"validating\"}[10m])) > 0",
+        summary: "API servers let requests pass that the webhook {{ $labels.name }} has not checked",
+    },
+    Alert {
+        name: "OpgateCertificateExpires",
+        severity: Severity::Warning,
+        lasts: "1h",
+        condition: "opgate_certificate_not_after_seconds{} - time() < 604800",
+        summary: "the serving certificate of {{ $labels.pod }} ends in less than a week",
+    },
+    Alert {
+        name: "OpgateCertificateEnds",
+        severity: Severity::Critical,
+        lasts: "5m",
+        condition: "opgate_certificate_not_after_seconds{} - time() < 86400",
+        summary: "the serving certificate of {{ $labels.pod }} ends in less than a day",
+    },
+];
+
+impl Installation {
+    /// How metrics are collected, and what is alerted on.
+    pub(super) fn monitors(&self) -> Vec<Value> {
+        if !self.monitoring {
+            return Vec::new();
+        }
+        let monitor = json!({
+            "apiVersion": API,
+            "kind": "ServiceMonitor",
+            "metadata": self.named(&self.name),
+            "spec": {
+                "selector": {"matchLabels": Self::selector()},
+                "endpoints": [{"port": "metrics", "path": "/metrics", "interval": "30s"}],
+            },
+        });
+        let rules = json!({
+            "apiVersion": API,
+            "kind": "PrometheusRule",
+            "metadata": self.named(&self.name),
+            "spec": {"groups": [{
+                "name": "opgate",
+                "rules": ALERTS.iter().map(|alert| self.rule(alert)).collect::<Vec<_>>(),
+            }]},
+        });
+        vec![monitor, rules]
+    }
+
+    fn rule(&self, alert: &Alert) -> Value {
+        let job = format!("job=\"{}\"", self.metrics());
+        let condition = alert.condition.replace("{,", &format!("{{{job},"));
+        let severity = match alert.severity {
+            Severity::Critical => "critical",
+            Severity::Warning => "warning",
+        };
+        json!({
+            "alert": alert.name,
+            "expr": condition.replace("{}", &format!("{{{job}}}")),
+            "for": alert.lasts,
+            "labels": {"severity": severity},
+            "annotations": {"summary": alert.summary},
+        })
+    }
+}

@@ -1,0 +1,226 @@
+//! The servers: their configuration, their pods, and how many of these may be away.
+
+use serde_json::{Value, json};
+
+use super::access::SECRET;
+use super::{Certificates, Installation, Registrar};
+
+/// Ports of a server, as `opgate serve` has them by default.
+pub(super) const WEBHOOK_PORT: u16 = 9443;
+pub(super) const OPS_PORT: u16 = 8081;
+
+/// Memory of a pod: 51 MiB after start and 27 MiB for a cluster of 10,000 namespaces were measured, and a
+/// quarter each is for requests and for connections. The request is the same as the limit: what a
+/// node has promised to others cannot be had when it is needed.
+const MEMORY: &str = "512Mi";
+
+/// A thousand decisions a second take less. There is no limit: it would slow down calls that need a CPU
+/// for a moment only.
+const CPU: &str = "250m";
+
+/// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (5) and `--grace` (20) together.
+const END: u32 = 30;
+
+/// What the image is built for.
+const ARCHITECTURES: &[&str] = &["amd64", "arm64"];
+
+/// For compiled policies from files; a component takes less than 10 MiB.
+const CACHE: &str = "256Mi";
+
+impl Installation {
+    pub(super) fn config_map(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": self.named(&self.name),
+            "data": {"opgate.yaml": self.configuration},
+        })
+    }
+
+    /// A node that is drained waits until another pod is ready. A single server has none: it would keep
+    /// its node from being drained for ever.
+    pub(in crate::cli::manifests) fn disruption_budget(&self) -> Option<Value> {
+        (self.replicas > 1).then(|| {
+            json!({
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": self.named(&self.name),
+                "spec": {
+                    "minAvailable": 1,
+                    "selector": {"matchLabels": Self::selector()},
+                    // What does not serve anyway keeps no node from being drained.
+                    "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                },
+            })
+        })
+    }
+
+    pub(super) fn deployment(&self) -> Value {
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": self.named(&self.name),
+            "spec": self.deployment_spec(),
+        })
+    }
+
+    /// `spec` of the Deployment.
+    pub(in crate::cli::manifests) fn deployment_spec(&self) -> Value {
+        let one_of = |label: &str, values: &[&str]| json!({"key": label, "operator": "In", "values": values});
+        let mut pod = json!({
+            "serviceAccountName": self.name,
+            "automountServiceAccountToken": true,
+            "terminationGracePeriodSeconds": END,
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [
+                        one_of("kubernetes.io/arch", ARCHITECTURES),
+                        one_of("kubernetes.io/os", &["linux"]),
+                    ]}],
+                }},
+                "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+                    "weight": 100,
+                    "podAffinityTerm": {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "labelSelector": {"matchLabels": Self::selector()},
+                    },
+                }]},
+            },
+            "topologySpreadConstraints": [
+                Self::spread("kubernetes.io/hostname"),
+                Self::spread("topology.kubernetes.io/zone"),
+            ],
+            "securityContext": {
+                "runAsNonRoot": true,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [self.container()],
+            "volumes": self.volumes(),
+        });
+        if let Some(pod) = pod.as_object_mut() {
+            if !self.priority_class.is_empty() {
+                pod.insert("priorityClassName".to_owned(), json!(self.priority_class));
+            }
+            if !self.pull_secrets.is_empty() {
+                let secrets: Vec<_> =
+                    self.pull_secrets.iter().map(|name| json!({"name": name})).collect();
+                pod.insert("imagePullSecrets".to_owned(), json!(secrets));
+            }
+        }
+        json!({
+            "replicas": self.replicas,
+            "selector": {"matchLabels": Self::selector()},
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
+            },
+            "template": {
+                "metadata": {
+                    "labels": self.labels,
+                    "annotations": {"kubectl.kubernetes.io/default-container": "opgate"},
+                },
+                "spec": pod,
+            },
+        })
+    }
+
+    /// Pods of one version are on different nodes, and in different zones, where there are any.
+    fn spread(topology: &str) -> Value {
+        json!({
+            "topologyKey": topology,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": Self::selector()},
+            "matchLabelKeys": ["pod-template-hash"],
+        })
+    }
+
+    fn container(&self) -> Value {
+        let get = |path: &str| json!({"path": path, "port": "ops"});
+        let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+        json!({
+            "name": "opgate",
+            "image": self.image,
+            "args": self.arguments(),
+            "env": [
+                {"name": "POD_NAME", "valueFrom": field("metadata.name")},
+                {"name": "POD_UID", "valueFrom": field("metadata.uid")},
+            ],
+            "ports": [
+                {"name": "webhook", "containerPort": WEBHOOK_PORT, "protocol": "TCP"},
+                {"name": "ops", "containerPort": OPS_PORT, "protocol": "TCP"},
+            ],
+            // Until the ops port answers, two minutes at most.
+            "startupProbe": {
+                "httpGet": get("/livez"),
+                "periodSeconds": 2,
+                "timeoutSeconds": 1,
+                "failureThreshold": 60,
+            },
+            "readinessProbe": {
+                "httpGet": get("/readyz"),
+                "periodSeconds": 2,
+                "timeoutSeconds": 1,
+                "failureThreshold": 3,
+            },
+            "livenessProbe": {
+                "httpGet": get("/livez"),
+                "periodSeconds": 10,
+                "timeoutSeconds": 3,
+                "failureThreshold": 3,
+            },
+            "resources": {
+                "requests": {"cpu": CPU, "memory": MEMORY},
+                "limits": {"memory": MEMORY},
+            },
+            // The image says as which user. On OpenShift the namespace does.
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": true,
+                "runAsNonRoot": true,
+            },
+            "volumeMounts": self.mounts(),
+        })
+    }
+
+    /// What the servers are started with.
+    fn arguments(&self) -> Vec<String> {
+        let owner = self.owner();
+        let mut arguments = vec!["serve", "--config", "/etc/opgate/opgate.yaml"];
+        arguments.extend(["--cache-dir", "/cache/opgate", "--log-format", "json"]);
+        arguments.extend(["--installation", &owner]);
+        match self.certificates {
+            Certificates::SelfManaged => arguments.extend(["--certificates", "self-managed"]),
+            Certificates::CertManager | Certificates::Files => {
+                arguments.extend(["--certificates", "files", "--tls-dir", "/tls"]);
+            }
+        }
+        if self.registration == Registrar::Leader {
+            arguments.push("--follow-registration");
+        }
+        arguments.into_iter().map(str::to_owned).collect()
+    }
+
+    fn mounts(&self) -> Vec<Value> {
+        let mut mounts = vec![
+            json!({"name": "config", "mountPath": "/etc/opgate", "readOnly": true}),
+            json!({"name": "cache", "mountPath": "/cache"}),
+        ];
+        if self.mounts_certificate() {
+            mounts.push(json!({"name": "tls", "mountPath": "/tls", "readOnly": true}));
+        }
+        mounts
+    }
+
+    fn volumes(&self) -> Vec<Value> {
+        let mut volumes = vec![
+            json!({"name": "config", "configMap": {"name": self.name}}),
+            json!({"name": "cache", "emptyDir": {"sizeLimit": CACHE}}),
+        ];
+        if self.mounts_certificate() {
+            volumes.push(json!({"name": "tls", "secret": {"secretName": SECRET}}));
+        }
+        volumes
+    }
+}

@@ -1,0 +1,85 @@
+//! How requests find the servers, and who may send them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::super::network::{From, policy};
+use super::certificates::INJECT;
+use super::servers::{OPS_PORT, WEBHOOK_PORT};
+use super::{Certificates, Installation, Registrar, own_label};
+use opgate_controller::{INSTALLATION_LABEL, OWNER};
+
+impl Installation {
+    /// The webhook configuration without a webhook, which the servers may fill in: the label and the annotation
+    /// say that it is theirs.
+    pub(in crate::cli::manifests) fn webhook_configuration(&self) -> Option<Value> {
+        if self.registration == Registrar::ByHand {
+            return None;
+        }
+        let mut metadata = self.cluster_wide(&self.name);
+        let mut annotations = json!({ OWNER: self.owner() });
+        if let Some(annotations) = annotations.as_object_mut()
+            && self.certificates == Certificates::CertManager
+        {
+            annotations.insert(INJECT.to_owned(), json!(self.owner()));
+        }
+        if let Some(members) = metadata.as_object_mut() {
+            members.insert("annotations".to_owned(), annotations);
+        }
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.insert(INSTALLATION_LABEL.to_owned(), json!(self.namespace));
+        }
+        Some(json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": metadata,
+        }))
+    }
+
+    /// One for API servers, one for what reads metrics, also of servers that are not ready.
+    pub(in crate::cli::manifests) fn services(&self) -> [Value; 2] {
+        let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": self.named(name), "spec": spec});
+        let selector = Self::selector();
+        [
+            service(
+                &self.name,
+                json!({
+                    "selector": selector,
+                    "ports": [{"name": "webhook", "port": 443, "targetPort": "webhook", "protocol": "TCP"}],
+                }),
+            ),
+            service(
+                &self.metrics(),
+                json!({
+                    "selector": selector,
+                    "publishNotReadyAddresses": true,
+                    "ports": [{"name": "metrics", "port": OPS_PORT, "targetPort": "ops", "protocol": "TCP"}],
+                }),
+            ),
+        ]
+    }
+
+    /// Name of the Service for metrics.
+    pub(super) fn metrics(&self) -> String {
+        format!("{}-metrics", self.name)
+    }
+
+    pub(super) fn network_policy(&self) -> Value {
+        let Self { api_servers, metrics_from, .. } = self;
+        let webhook = match api_servers.is_empty() {
+            true => From::Anybody,
+            false => From::Named { addresses: api_servers.clone(), namespaces: Vec::new() },
+        };
+        let ops = match metrics_from.is_empty() && self.monitoring {
+            true => From::Pods,
+            false => From::Named { addresses: Vec::new(), namespaces: metrics_from.clone() },
+        };
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(self.labels.clone()),
+            ..ObjectMeta::default()
+        };
+        json!(policy(metadata, [own_label()].into(), [(WEBHOOK_PORT, webhook), (OPS_PORT, ops)]))
+    }
+}

@@ -1,0 +1,349 @@
+//! A Helm chart: the objects as templates.
+//!
+//! ```text
+//! objects of each variant ─▶ merge ─▶ one object with holes ─▶ YAML ─▶ template
+//!                                     (values, choices)                (holes filled with expressions)
+//! ```
+//!
+//! The templates use little of Helm: `if`, `else if`, `else`, `eq`, `gt`, `int`, `hasPrefix`, and `toJson` for
+//! each value, because JSON is YAML wherever it stands, and nothing in a value can leave its place.
+
+use serde_json::{Map, Value, json};
+
+use super::super::all::{Certificates, Installation, Registrar};
+use super::values::{schema, table, text};
+use super::{Files, kind, name, yaml};
+use crate::cli::Failure;
+use opgate_admission::policy::Policy;
+
+/// Stands for the namespace until it is one of the release. No object has such a text.
+const NAMESPACE: &str = "HOLE-NAMESPACE-HOLE";
+
+const NOTES: &str = "\
+opgate is starting. Its webhooks are registered when its servers are ready:
+
+  kubectl -n {{ .Release.Namespace }} rollout status deployment/opgate
+  kubectl get validatingwebhookconfiguration opgate
+";
+
+/// Expressions for places in objects.
+#[derive(Default)]
+struct Holes(Vec<String>);
+
+impl Holes {
+    /// A value that becomes an expression when it is written.
+    fn hole(&mut self, expression: String) -> Value {
+        self.0.push(expression);
+        Value::String(format!("HOLE-{}-HOLE", self.0.len()))
+    }
+
+    /// Sets a member of an object at a pointer.
+    fn set(&mut self, object: &mut Value, pointer: &str, member: &str, expression: &str) {
+        let value = self.hole(expression.to_owned());
+        if let Some(members) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
+            members.insert(member.to_owned(), value);
+        }
+    }
+
+    /// YAML with expressions in the holes.
+    fn fill(&self, yaml: &str) -> String {
+        // What other programs make templates of stays as it is.
+        let mut text = String::new();
+        for part in split_braces(yaml) {
+            match part {
+                "{{" | "}}" => text.push_str(&format!("{{{{ \"{part}\" }}}}")),
+                part => text.push_str(part),
+            }
+        }
+        // A later hole can hold earlier ones, and never the other way round.
+        for (number, expression) in self.0.iter().enumerate().rev() {
+            text = text.replace(&format!("HOLE-{}-HOLE", number.saturating_add(1)), expression);
+        }
+        text.replace(NAMESPACE, "{{ .Release.Namespace }}")
+    }
+}
+
+fn split_braces(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive("{{").flat_map(|part| {
+        let (rest, open) = match part.strip_suffix("{{") {
+            Some(rest) => (rest, Some("{{")),
+            None => (part, None),
+        };
+        let closed = rest.split_inclusive("}}").flat_map(|part| match part.strip_suffix("}}") {
+            Some(rest) => [Some(rest), Some("}}")],
+            None => [Some(part), None],
+        });
+        closed.flatten().chain(open)
+    })
+}
+
+/// A choice: the condition of each variant but the last.
+struct Choice {
+    conditions: Vec<&'static str>,
+}
+
+impl Choice {
+    /// `{{ if … }}…{{ else }}…{{ end }}`. Of the conditions at most one holds.
+    fn of(&self, texts: &[String]) -> String {
+        let Some((otherwise, texts)) = texts.split_last() else { return String::new() };
+        let mut expression = String::new();
+        let named = self.conditions.iter().zip(texts).filter(|(_, text)| *text != otherwise);
+        for (number, (condition, text)) in named.enumerate() {
+            let word = if number == 0 { "if" } else { "else if" };
+            expression.push_str(&format!("{{{{ {word} {condition} }}}}{text}"));
+        }
+        format!("{expression}{{{{ else }}}}{otherwise}{{{{ end }}}}")
+    }
+
+    /// One value for all variants; `None` if it is not in all of them.
+    fn merge(&self, holes: &mut Holes, variants: &[Option<&Value>]) -> Option<Value> {
+        let values: Vec<&Value> = variants.iter().copied().collect::<Option<_>>()?;
+        let first = values.first()?;
+        if values.iter().all(|value| value == first) {
+            return Some((*first).clone());
+        }
+        // Objects one by one. Lists of words stay together.
+        let lists: Option<Vec<_>> = values.iter().map(|value| value.as_array()).collect();
+        if let Some(lists) = lists
+            && let Some(length) = lists.first().map(|list| list.len())
+            && lists.iter().all(|list| list.len() == length && list.iter().all(Value::is_object))
+        {
+            let item = |at| {
+                let of_each: Vec<_> = lists.iter().map(|list| list.get(at)).collect();
+                self.merge(holes, &of_each)
+            };
+            return (0..length).map(item).collect::<Option<_>>().map(Value::Array);
+        }
+        let objects: Option<Vec<_>> = values.iter().map(|value| value.as_object()).collect();
+        let merged = objects.and_then(|objects| {
+            let mut merged = Map::new();
+            for name in objects.iter().flat_map(|object| object.keys()) {
+                let of_each: Vec<_> = objects.iter().map(|object| object.get(name)).collect();
+                if !merged.contains_key(name) {
+                    merged.insert(name.clone(), self.merge(holes, &of_each)?);
+                }
+            }
+            Some(Value::Object(merged))
+        });
+        merged.or_else(|| {
+            let texts: Vec<_> = values.iter().map(ToString::to_string).collect();
+            Some(holes.hole(self.of(&texts)))
+        })
+    }
+}
+
+/// The condition under which an object is there, if there is one.
+fn condition(object: &Value) -> Option<&'static str> {
+    match (kind(object), name(object)) {
+        ("Issuer" | "Certificate", _) => Some(r#"eq .Values.certificates "cert-manager""#),
+        ("ServiceMonitor" | "PrometheusRule", _) => Some(".Values.monitoring.enabled"),
+        ("PodDisruptionBudget", _) => Some("gt (int .Values.replicas) 1"),
+        ("NetworkPolicy", _) => Some(".Values.networkPolicy.enabled"),
+        ("ResourceQuota", _) => Some(r#"hasPrefix "system-" .Values.priorityClassName"#),
+        ("ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding", name)
+            if !name.ends_with("-controller") =>
+        {
+            Some(".Values.rbac.create")
+        }
+        _ => None,
+    }
+}
+
+/// Puts the values of the chart into an object.
+fn with_values(holes: &mut Holes, object: &mut Value) {
+    set_labels(holes, object, "/metadata");
+    match kind(object) {
+        "ConfigMap" => {
+            holes.set(object, "/data", "opgate.yaml", "{{ toJson .Values.config }}");
+        }
+        "ResourceQuota" => {
+            let class = holes.hole("{{ toJson .Values.priorityClassName }}".to_owned());
+            if let Some(of) = object.pointer_mut("/spec/scopeSelector/matchExpressions/0/values/0")
+            {
+                *of = class;
+            }
+        }
+        "Deployment" => {
+            set_labels(holes, object, "/spec/template/metadata");
+            let (pod, container) = ("/spec/template/spec", "/spec/template/spec/containers/0");
+            for (at, member, expression) in [
+                ("/spec", "replicas", "{{ int .Values.replicas }}"),
+                (container, "image", "{{ toJson .Values.image }}"),
+                (container, "resources", "{{ toJson .Values.resources }}"),
+                (pod, "nodeSelector", "{{ toJson .Values.nodeSelector }}"),
+                (pod, "tolerations", "{{ toJson .Values.tolerations }}"),
+                (pod, "imagePullSecrets", "{{ toJson .Values.imagePullSecrets }}"),
+                (pod, "priorityClassName", "{{ toJson .Values.priorityClassName }}"),
+            ] {
+                holes.set(object, at, member, expression);
+            }
+        }
+        _ => {}
+    }
+    set_namespaces(holes, object);
+}
+
+/// The labels of the object take precedence over those of the values.
+fn set_labels(holes: &mut Holes, object: &mut Value, at: &str) {
+    let Some(Value::Object(labels)) = object.pointer(&format!("{at}/labels")) else { return };
+    let own: Vec<_> = labels.iter().map(|(key, value)| format!("{} {value}", json!(key))).collect();
+    // In an expression, not in text.
+    let own = own.join(" ").replace(&format!("\"{NAMESPACE}\""), ".Release.Namespace");
+    let expression = format!("{{{{ toJson (merge (dict {own}) .Values.labels) }}}}");
+    holes.set(object, at, "labels", &expression);
+}
+
+/// A text that is a namespace is one also where it looks like a number.
+fn set_namespaces(holes: &mut Holes, value: &mut Value) {
+    match value {
+        Value::String(text) if text == NAMESPACE => {
+            *value = holes.hole("{{ toJson .Release.Namespace }}".to_owned());
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| set_namespaces(holes, item)),
+        Value::Object(members) => {
+            members.values_mut().for_each(|member| set_namespaces(holes, member));
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result<Files, Failure> {
+    let with = |certificates, monitoring| Installation {
+        namespace: NAMESPACE.to_owned(),
+        registration: Registrar::Leader,
+        replicas: installation.replicas.max(2),
+        certificates,
+        monitoring,
+        ..installation.clone()
+    };
+    let kept = [Certificates::SelfManaged, Certificates::CertManager, Certificates::Files];
+    let mut variants = Vec::new();
+    for certificates in kept {
+        variants.push(with(certificates, true).objects(policies));
+    }
+    let unwatched = with(Certificates::SelfManaged, false).objects(policies);
+    let of_certificates = Choice {
+        conditions: vec![
+            r#"eq .Values.certificates "self-managed""#,
+            r#"eq .Values.certificates "cert-manager""#,
+        ],
+    };
+    let of_monitoring = Choice { conditions: vec![".Values.monitoring.enabled"] };
+
+    // The variant with cert-manager has all objects.
+    let [kept_by_itself, all, _] = variants.as_slice() else { return Ok(Vec::new()) };
+    let mut templates: Vec<(String, String)> = Vec::new();
+    for object in all.iter().filter(|object| kind(object) != "Namespace") {
+        let is_same = |other: &&Value| kind(other) == kind(object) && name(other) == name(object);
+        let of_each: Vec<_> =
+            variants.iter().filter_map(|objects| objects.iter().find(is_same)).map(Some).collect();
+        let mut holes = Holes::default();
+        let watched = kept_by_itself.iter().find(is_same);
+        let mut merged = match (watched, unwatched.iter().find(is_same)) {
+            (Some(on), Some(off)) if on != off => {
+                of_monitoring.merge(&mut holes, &[Some(on), Some(off)])
+            }
+            _ if of_each.len() < kept.len() => Some(object.clone()),
+            _ => of_certificates.merge(&mut holes, &of_each),
+        };
+        let Some(merged) = merged.as_mut() else { continue };
+        with_values(&mut holes, merged);
+        let template = holes.fill(&yaml(merged)?);
+        let template = match condition(object) {
+            Some(condition) => format!("{{{{- if {condition} }}}}\n{template}{{{{- end }}}}\n"),
+            None => template,
+        };
+        let file = kind(object).to_lowercase();
+        match templates.iter_mut().find(|(other, _)| *other == file) {
+            Some((_, text)) => {
+                text.push_str("---\n");
+                text.push_str(&template);
+            }
+            None => templates.push((file, template)),
+        }
+    }
+    let deployment = all.iter().find(|object| kind(object) == "Deployment");
+    let of_pod = |pointer: &str| {
+        let value = deployment
+            .and_then(|object| object.pointer(&format!("/spec/template/spec{pointer}")).cloned());
+        value.unwrap_or_default()
+    };
+    let table = table(
+        &installation.image,
+        installation.replicas,
+        &of_pod("/containers/0/resources"),
+        &installation.configuration,
+        &installation.priority_class,
+    );
+    let version = env!("CARGO_PKG_VERSION");
+    let chart = json!({
+        "apiVersion": "v2",
+        "name": "opgate",
+        "description": "Admission webhook for Operators, with sandboxed WebAssembly policies",
+        "type": "application",
+        "version": version,
+        "appVersion": version,
+        "kubeVersion": ">=1.28.0-0",
+    });
+    let at = |path: &str| format!("helm/opgate/{path}").into();
+    let mut files: Files = vec![
+        (at("Chart.yaml"), yaml(&chart)?),
+        (at("values.yaml"), text(&table)?),
+        (at("values.schema.json"), schema(&table)?),
+        (at("templates/NOTES.txt"), NOTES.to_owned()),
+    ];
+    for (kind, text) in templates {
+        files.push((at(&format!("templates/{kind}.yaml")), text));
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_of_others_survive() {
+        let mut holes = Holes::default();
+        let hole = holes.hole("{{ toJson .Values.a }}".to_owned());
+        let text = format!("a: {}\nb: x {{{{ $l.p }}}} y }}}} z {{{{\n", hole.as_str().unwrap());
+        let filled = holes.fill(&text);
+        assert_eq!(
+            filled,
+            "a: {{ toJson .Values.a }}\nb: x {{ \"{{\" }} $l.p {{ \"}}\" }} y {{ \"}}\" }} z {{ \"{{\" }}\n"
+        );
+    }
+
+    #[test]
+    fn objects_of_lists_differ_one_by_one() {
+        let choice = Choice { conditions: vec!["a"] };
+        let list = |n: i32| json!([{"x": n}, {"y": ["l", n]}]);
+        let mut holes = Holes::default();
+        let merged = choice.merge(&mut holes, &[Some(&list(1)), Some(&list(2))]).unwrap();
+        let expected = r#"[{"x":"{{ if a }}1{{ else }}2{{ end }}"},{"y":"{{ if a }}["l",1]{{ else }}["l",2]{{ end }}"}]"#;
+        assert_eq!(holes.fill(&merged.to_string()), expected);
+    }
+
+    #[test]
+    fn variants_differ_where_they_differ() {
+        let choice = Choice { conditions: vec!["a", "b"] };
+        let merge = |values: [Value; 3]| {
+            let mut holes = Holes::default();
+            let [a, b, c] = &values;
+            let merged = choice.merge(&mut holes, &[Some(a), Some(b), Some(c)]).unwrap();
+            holes.fill(&merged.to_string())
+        };
+        let same = json!({"x": 1});
+        assert_eq!(merge([same.clone(), same.clone(), same.clone()]), r#"{"x":1}"#);
+        let nested = |n: i32| json!({"x": {"y": n, "z": 0}});
+        assert_eq!(
+            merge([nested(1), nested(2), nested(2)]),
+            r#"{"x":{"y":"{{ if a }}1{{ else }}2{{ end }}","z":0}}"#
+        );
+        // A member that only some have.
+        assert_eq!(
+            merge([json!({"x": 1}), json!({"x": 1, "y": 2}), json!({"x": 1})]),
+            r#""{{ if b }}{"x":1,"y":2}{{ else }}{"x":1}{{ end }}""#
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! `opgate manifests package`: an installation as files, for tools other than `kubectl apply`.
+//!
+//! ```text
+//!                                ┌─▶ kustomize  kustomize/base, kustomize/monitoring
+//! all: objects, by each variant ─┼─▶ helm       helm/opgate: templates, values and their schema
+//!                                └─▶ olm        olm/bundle, olm/catalog
+//! ```
+//!
+//! All of it comes from the objects that `opgate manifests all` prints. `deploy/` in the sources is the output
+//! for the default configuration.
+
+mod helm;
+mod kustomize;
+mod olm;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use super::all::Installation;
+use super::yaml;
+use crate::cli::Failure;
+use opgate_admission::policy::Policy;
+
+/// Files by their path in the folder, and their text.
+type Files = Vec<(PathBuf, String)>;
+
+/// Writes all files below a folder, and gives back their paths. Files of earlier runs that are no longer written
+/// stay.
+pub(super) fn write(
+    folder: &Path,
+    policies: &[&Policy],
+    installation: &Installation,
+    bundle_image: &str,
+) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = kustomize::files(policies, installation)?;
+    files.extend(helm::files(policies, installation)?);
+    files.extend(olm::files(policies, installation, bundle_image)?);
+    let mut written = Vec::new();
+    for (path, text) in files {
+        let path = folder.join(path);
+        let named = || path.display().to_string();
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).with_context(named)?;
+        }
+        std::fs::write(&path, text).with_context(named)?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+fn yaml(value: &Value) -> Result<String, Failure> {
+    yaml::text(value).map_err(Failure::engine)
+}
+
+fn documents(objects: &[Value]) -> Result<String, Failure> {
+    yaml::documents(objects).map_err(Failure::engine)
+}
+
+/// `kind` of an object.
+fn kind(object: &Value) -> &str {
+    object.get("kind").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `metadata.name` of an object.
+fn name(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}

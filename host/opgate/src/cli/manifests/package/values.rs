@@ -1,0 +1,153 @@
+//! The values of the Helm chart: a table from which `values.yaml` and its schema are made.
+
+use serde_json::{Map, Value, json};
+
+use super::yaml;
+use crate::cli::Failure;
+
+/// A value that the templates take.
+pub(super) struct Entry {
+    name: &'static str,
+    /// Lines for people.
+    about: &'static str,
+    default: Value,
+    schema: Value,
+}
+
+/// The values, with what the objects have where nothing is set.
+pub(super) fn table(
+    image: &str,
+    replicas: u16,
+    resources: &Value,
+    configuration: &str,
+    priority_class: &str,
+) -> Vec<Entry> {
+    let entry = |name, about, default, schema| Entry { name, about, default, schema };
+    let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let switch = |name: &str, of: &str| {
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {name: {"type": "boolean", "description": of}},
+        })
+    };
+    vec![
+        entry(
+            "image",
+            "Image of the server, by tag or by digest.",
+            json!(image),
+            json!({"type": "string", "minLength": 1}),
+        ),
+        entry(
+            "imagePullSecrets",
+            "Secrets of the namespace with the credentials for the image: a list of {name: …}.",
+            json!([]),
+            json!({"type": "array", "items": {
+                "type": "object",
+                "required": ["name"],
+                "additionalProperties": false,
+                "properties": {"name": {"type": "string", "minLength": 1}},
+            }}),
+        ),
+        entry(
+            "replicas",
+            "Number of servers. With one, nothing is checked, or nothing can be written, whenever it restarts.",
+            json!(replicas),
+            json!({"type": "integer", "minimum": 1, "maximum": 100}),
+        ),
+        entry(
+            "resources",
+            "Resources of a server. Keep the memory request equal to the limit, and set no CPU limit.",
+            resources.clone(),
+            json!({"type": "object", "additionalProperties": false, "properties": {
+                "requests": {"type": "object"},
+                "limits": {"type": "object"},
+            }}),
+        ),
+        entry(
+            "config",
+            "The configuration, as text: helm install --set-file config=opgate.yaml",
+            json!(configuration),
+            json!({"type": "string", "minLength": 1}),
+        ),
+        entry(
+            "rbac",
+            "Whether to create the roles for what the default configuration reads. For a configuration that reads\n\
+             something else, set it to false and apply: opgate manifests rbac --config opgate.yaml",
+            json!({"create": true}),
+            switch("create", "create the roles for what policies read"),
+        ),
+        entry(
+            "certificates",
+            "Who keeps the serving certificate: self-managed (opgate), cert-manager, or files (you: the Secret\n\
+             opgate-tls with tls.crt, tls.key and ca.crt).",
+            json!("self-managed"),
+            json!({"enum": ["self-managed", "cert-manager", "files"]}),
+        ),
+        entry(
+            "networkPolicy",
+            "Whether to create a NetworkPolicy. It admits everybody to the webhook port, and with monitoring the pods\n\
+             of the cluster to the ops port. `opgate manifests network-policy` prints a narrower one.",
+            json!({"enabled": true}),
+            switch("enabled", "create a NetworkPolicy"),
+        ),
+        entry(
+            "monitoring",
+            "Whether to create a ServiceMonitor and alerts. The Prometheus Operator must be installed.",
+            json!({"enabled": false}),
+            switch("enabled", "create a ServiceMonitor and a PrometheusRule"),
+        ),
+        entry("nodeSelector", "Labels of nodes for the pods.", json!({}), texts.clone()),
+        entry(
+            "tolerations",
+            "Taints that the pods tolerate.",
+            json!([]),
+            json!({"type": "array", "items": {"type": "object"}}),
+        ),
+        entry(
+            "priorityClassName",
+            "Priority class of the pods, or \"\" for none.",
+            json!(priority_class),
+            json!({"type": "string"}),
+        ),
+        entry("labels", "Additional labels of every object.", json!({}), texts),
+    ]
+}
+
+/// `values.yaml`
+pub(super) fn text(table: &[Entry]) -> Result<String, Failure> {
+    let mut text = "# Values of the chart; values.schema.json checks them.\n".to_owned();
+    for Entry { name, about, default, .. } in table {
+        text.push('\n');
+        for line in about.lines() {
+            text.push_str(&format!("# {line}\n"));
+        }
+        text.push_str(&yaml(&json!({ *name: default }))?);
+    }
+    Ok(text)
+}
+
+/// `values.schema.json`
+pub(super) fn schema(table: &[Entry]) -> Result<String, Failure> {
+    let property = |entry: &Entry| {
+        let mut schema = entry.schema.clone();
+        if let Some(schema) = schema.as_object_mut() {
+            let about = entry.about.split_whitespace().collect::<Vec<_>>().join(" ");
+            schema.insert("description".to_owned(), json!(about));
+            schema.insert("default".to_owned(), entry.default.clone());
+        }
+        (entry.name.to_owned(), schema)
+    };
+    let mut properties: Map<_, _> = table.iter().map(property).collect();
+    // Helm gives it to every chart that another one includes.
+    properties.insert("global".to_owned(), json!({"type": "object"}));
+    let schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart opgate",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    let text = serde_json::to_string_pretty(&schema).map_err(Failure::engine)?;
+    Ok(format!("{text}\n"))
+}

@@ -1,0 +1,191 @@
+//! As much of Helm as the chart uses: `if`, `else if`, `else`, `end`, texts, `toJson`, `int`, `eq`, `gt`,
+//! `hasPrefix`, `merge`, `dict`, parentheses, and paths from `.Values` and `.Release`.
+//!
+//! ```text
+//! template ─▶ texts and actions ─▶ rendered ─▶ YAML ─▶ objects
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+/// A chart.
+pub(super) struct Chart {
+    /// The values where nothing is set.
+    pub(super) values: Value,
+    /// By name.
+    pub(super) templates: BTreeMap<String, String>,
+}
+
+/// A piece of a template.
+enum Piece<'t> {
+    Text(&'t str),
+    Action(&'t str),
+}
+
+impl Chart {
+    pub(super) fn read(folder: &Path) -> Self {
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+        let mut templates = BTreeMap::new();
+        for entry in std::fs::read_dir(folder.join("templates")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if name.ends_with(".yaml") {
+                templates.insert(name, read(&path));
+            }
+        }
+        let values = serde_saphyr::from_str(&read(&folder.join("values.yaml"))).unwrap();
+        Self { values, templates }
+    }
+
+    /// The objects of a release in a namespace, with these values instead of those of the chart.
+    pub(super) fn render(&self, namespace: &str, values: &Value) -> Vec<Value> {
+        let mut all = self.values.clone();
+        for (name, value) in values.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let context = json!({"Values": all, "Release": {"Namespace": namespace}});
+        let rendered = self.templates.values().map(|template| rendered(template, &context));
+        rendered.flat_map(|text| super::documents(&format!("\n{text}"))).collect()
+    }
+}
+
+fn rendered(template: &str, context: &Value) -> String {
+    let mut text = String::new();
+    // For each open `if`: whether this branch is taken, and whether one was.
+    let mut open: Vec<(bool, bool)> = Vec::new();
+    for piece in pieces(template) {
+        let is_on = open.iter().all(|(taken, _)| *taken);
+        match piece {
+            Piece::Text(plain) if is_on => text.push_str(plain),
+            Piece::Text(_) => {}
+            Piece::Action(action) => {
+                let words = action.trim();
+                if let Some(condition) = words.strip_prefix("if ") {
+                    let holds = is_true(&value(condition, context));
+                    open.push((holds, holds));
+                } else if let Some(condition) = words.strip_prefix("else if ") {
+                    let holds = is_true(&value(condition, context));
+                    let (taken, was) = open.last_mut().unwrap();
+                    (*taken, *was) = (holds && !*was, holds || *was);
+                } else if words == "else" {
+                    let (taken, was) = open.last_mut().unwrap();
+                    *taken = !*was;
+                } else if words == "end" {
+                    open.pop().unwrap();
+                } else if is_on {
+                    text.push_str(&match value(words, context) {
+                        Value::String(text) => text,
+                        other => other.to_string(),
+                    });
+                }
+            }
+        }
+    }
+    assert!(open.is_empty(), "{template}");
+    text
+}
+
+/// Texts and actions, in turn. `{{-` takes the space before it away.
+fn pieces(template: &str) -> Vec<Piece<'_>> {
+    let (mut pieces, mut rest) = (Vec::new(), template);
+    while let Some((before, after)) = rest.split_once("{{") {
+        // An action may have braces within quotes.
+        let mut quoted = false;
+        let end = after.char_indices().find(|(at, c)| {
+            quoted ^= *c == '"';
+            !quoted && after[*at..].starts_with("}}")
+        });
+        let (action, after) = after.split_at(end.unwrap().0);
+        let trimmed = action.strip_prefix('-');
+        pieces.push(Piece::Text(if trimmed.is_some() { before.trim_end() } else { before }));
+        pieces.push(Piece::Action(trimmed.unwrap_or(action)));
+        rest = &after[2..];
+    }
+    pieces.push(Piece::Text(rest));
+    pieces
+}
+
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(holds) => *holds,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}
+
+/// The words of an expression: texts with their quotes, parentheses, names.
+fn words(expression: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in expression.chars() {
+        quoted ^= c == '"';
+        match c {
+            '(' | ')' if !quoted => words.extend([c.to_string(), String::new()]),
+            c if c.is_whitespace() && !quoted => words.push(String::new()),
+            c => words.last_mut().unwrap().push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn value(expression: &str, context: &Value) -> Value {
+    let words = words(expression);
+    let (value, rest) = call(&words, context);
+    assert!(rest.is_empty(), "{expression}");
+    value
+}
+
+/// A function with its arguments up to a closing parenthesis, or a single operand.
+fn call<'w>(words: &'w [String], context: &Value) -> (Value, &'w [String]) {
+    let (mut arguments, mut rest) = (Vec::new(), words);
+    let name = words[0].as_str();
+    let is_function = !name.starts_with(['.', '"', '(']) && name.parse::<f64>().is_err();
+    if is_function {
+        rest = &rest[1..];
+    }
+    while let Some(word) = rest.first().filter(|word| *word != ")") {
+        rest = &rest[1..];
+        arguments.push(match word.as_str() {
+            "(" => {
+                let (inner, after) = call(rest, context);
+                rest = &after[1..];
+                inner
+            }
+            path if path.starts_with('.') => {
+                path.split('.').skip(1).fold(context.clone(), |value, name| value[name].clone())
+            }
+            literal => serde_json::from_str(literal).unwrap(),
+        });
+    }
+    let value = match (name, &arguments[..]) {
+        (_, [operand]) if !is_function => operand.clone(),
+        ("toJson", [value]) => json!(value.to_string()),
+        ("int", [value]) => {
+            json!(value.as_f64().unwrap().trunc().to_string().parse::<i64>().unwrap())
+        }
+        ("eq", [a, b]) => json!(a == b),
+        ("gt", [a, b]) => json!(a.as_i64().unwrap() > b.as_i64().unwrap()),
+        ("hasPrefix", [prefix, text]) => {
+            json!(text.as_str().unwrap().starts_with(prefix.as_str().unwrap()))
+        }
+        ("dict", pairs) => {
+            let pairs =
+                pairs.chunks(2).map(|pair| (pair[0].as_str().unwrap().to_owned(), pair[1].clone()));
+            Value::Object(pairs.collect::<Map<_, _>>())
+        }
+        // What is first takes precedence.
+        ("merge", [Value::Object(first), Value::Object(second)]) => {
+            let mut merged = second.clone();
+            merged.extend(first.clone());
+            Value::Object(merged)
+        }
+        _ => panic!("{name} with {} arguments is not known here", arguments.len()),
+    };
+    (value, rest)
+}

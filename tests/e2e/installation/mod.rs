@@ -1,0 +1,702 @@
+//! An installation: what `opgate manifests all` prints, and the same as a kustomize base, as a Helm chart and as a
+//! bundle of OLM in `deploy/`.
+//!
+//! ```text
+//! manifests all ──────┬─▶ types of Kubernetes, references, flags, metrics
+//! deploy/ ─▶ rendered ┴─▶ equal
+//! ```
+
+mod helm;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde_json::{Value, json};
+
+use crate::BINARY;
+
+/// Each kind of installation.
+const VARIANTS: &[&[&str]] = &[
+    &[],
+    &["--certificates", "cert-manager", "--with", "monitoring"],
+    &["--certificates", "files", "--replicas", "1", "--priority-class", ""],
+    &["--certificates", "files", "--registration", "by-hand", "--pull-secret", "registry"],
+    &["--installation", "guard/gate", "--label", "team=a", "--api-server", "10.0.0.0/24"],
+];
+
+fn opgate(arguments: &[&str]) -> Output {
+    Command::new(BINARY).args(arguments).env_remove("OPGATE_CONFIG").output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The objects that are printed.
+fn all(arguments: &[&str]) -> Vec<Value> {
+    let command = ["manifests", "all", "--output", "json"];
+    let list: Value = serde_json::from_str(&out(&opgate(&[&command, arguments].concat()))).unwrap();
+    assert_eq!((&list["apiVersion"], &list["kind"]), (&json!("v1"), &json!("List")));
+    list["items"].as_array().unwrap().clone()
+}
+
+/// The documents of a text.
+fn documents(yaml: &str) -> Vec<Value> {
+    let documents = yaml.split("\n---\n").filter(|text| !text.trim().is_empty());
+    documents
+        .map(|text| serde_saphyr::from_str(text).unwrap_or_else(|e| panic!("{e}\n{text}")))
+        .collect()
+}
+
+fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `KIND NAMESPACE/NAME`
+fn id(object: &Value) -> String {
+    let [kind, namespace, name] =
+        ["/kind", "/metadata/namespace", "/metadata/name"].map(|pointer| text(object, pointer));
+    format!("{kind} {namespace}/{name}")
+}
+
+fn of<'o>(objects: &'o [Value], wanted: &str) -> &'o Value {
+    let found: Vec<_> = objects.iter().filter(|object| id(object) == wanted).collect();
+    let [object] = found[..] else { panic!("{} of {wanted}", found.len()) };
+    object
+}
+
+/// The only object of a kind.
+fn only<'o>(objects: &'o [Value], kind: &str) -> &'o Value {
+    let found: Vec<_> = objects.iter().filter(|object| object["kind"] == kind).collect();
+    let [object] = found[..] else { panic!("{} of {kind}", found.len()) };
+    object
+}
+
+fn deployment(objects: &[Value]) -> &Value {
+    only(objects, "Deployment")
+}
+
+fn container(objects: &[Value]) -> &Value {
+    &deployment(objects)["spec"]["template"]["spec"]["containers"][0]
+}
+
+/// All texts at a member of that name, wherever it is.
+fn texts_at<'v>(value: &'v Value, name: &str, found: &mut Vec<&'v str>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| texts_at(item, name, found)),
+        Value::Object(members) => {
+            for (key, member) in members {
+                if key == name {
+                    found.extend(member.as_str());
+                }
+                texts_at(member, name, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What Kubernetes knows of an object: members that it does not know are gone.
+fn known(object: &Value) -> Option<Value> {
+    macro_rules! of_kind {
+        ($($kind:ident),*) => {
+            match text(object, "/kind") {
+                $(stringify!($kind) => {
+                    let typed: $kind = serde_json::from_value(object.clone()).unwrap();
+                    Some(serde_json::to_value(typed).unwrap())
+                })*
+                _ => None,
+            }
+        };
+    }
+    of_kind!(
+        ClusterRole,
+        ClusterRoleBinding,
+        ConfigMap,
+        Deployment,
+        Namespace,
+        NetworkPolicy,
+        PodDisruptionBudget,
+        ResourceQuota,
+        Role,
+        RoleBinding,
+        Service,
+        ServiceAccount,
+        ValidatingWebhookConfiguration
+    )
+}
+
+#[test]
+fn kubernetes_knows_every_member_of_every_object() {
+    for arguments in VARIANTS {
+        for object in all(arguments) {
+            let Some(known) = known(&object) else {
+                let others = ["Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"];
+                assert!(others.contains(&text(&object, "/kind")), "{object}");
+                continue;
+            };
+            assert_eq!(known, object, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn yaml_and_json_are_the_same() {
+    for arguments in VARIANTS {
+        let yaml = out(&opgate(&[&["manifests", "all"], *arguments].concat()));
+        assert_eq!(documents(&yaml), all(arguments));
+        assert_eq!(yaml, out(&opgate(&[&["manifests", "all"], *arguments].concat())), "always");
+    }
+}
+
+/// Every object is of the installation, and says so.
+#[test]
+fn everything_can_be_found_and_is_in_one_namespace() {
+    for arguments in VARIANTS {
+        let objects = all(arguments);
+        let ids: BTreeSet<_> = objects.iter().map(id).collect();
+        assert_eq!(ids.len(), objects.len());
+        let namespace = text(only(&objects, "Namespace"), "/metadata/name");
+        for object in &objects {
+            assert_eq!(
+                object["metadata"]["labels"]["app.kubernetes.io/name"], "opgate",
+                "{object}"
+            );
+            let cluster_wide = [
+                "Namespace",
+                "ClusterRole",
+                "ClusterRoleBinding",
+                "ValidatingWebhookConfiguration",
+            ];
+            let expected = match cluster_wide.contains(&text(object, "/kind")) {
+                true => "",
+                false => namespace,
+            };
+            assert_eq!(text(object, "/metadata/namespace"), expected, "{object}");
+        }
+        // A namespace comes before what is in it.
+        let at = |wanted: &Value| objects.iter().position(|object| object == wanted);
+        let first_inside = objects.iter().find(|o| !text(o, "/metadata/namespace").is_empty());
+        assert!(at(only(&objects, "Namespace")) < first_inside.and_then(at));
+    }
+}
+
+/// Whatever an object names is there, or is what the documentation says that others make.
+#[test]
+fn every_reference_is_to_an_object_of_the_installation() {
+    for arguments in VARIANTS {
+        let objects = all(arguments);
+        let namespace = text(only(&objects, "Namespace"), "/metadata/name");
+        let ids: BTreeSet<_> = objects.iter().map(id).collect();
+        let pod = &deployment(&objects)["spec"]["template"];
+        let spec = &pod["spec"];
+        let in_namespace = |kind: &str, name: &str| format!("{kind} {namespace}/{name}");
+        let is_there = |id: String| assert!(ids.contains(&id), "{arguments:?}: no {id}");
+        is_there(in_namespace("ServiceAccount", text(spec, "/serviceAccountName")));
+
+        // Volumes: mounted ones exist, and the other way round; what is in them is there.
+        let mut made_by_cert_manager = Vec::new();
+        for object in objects.iter().filter(|object| object["kind"] == "Certificate") {
+            made_by_cert_manager.push(text(object, "/spec/secretName"));
+        }
+        let volumes = spec["volumes"].as_array().unwrap();
+        let mut mounts = Vec::new();
+        texts_at(&container(&objects)["volumeMounts"], "name", &mut mounts);
+        let names: BTreeSet<_> = volumes.iter().map(|volume| text(volume, "/name")).collect();
+        assert_eq!(names, mounts.into_iter().collect());
+        for volume in volumes {
+            if volume["configMap"].is_object() {
+                is_there(in_namespace("ConfigMap", text(volume, "/configMap/name")));
+            }
+            if volume["secret"].is_object() {
+                let name = text(volume, "/secret/secretName");
+                let is_by_hand = arguments.contains(&"files") && name == "opgate-tls";
+                assert!(is_by_hand || made_by_cert_manager.contains(&name), "{name}");
+            }
+        }
+
+        // Roles and accounts of bindings.
+        for binding in objects.iter().filter(|o| text(o, "/kind").ends_with("RoleBinding")) {
+            let role = &binding["roleRef"];
+            let place = text(binding, "/metadata/namespace");
+            let place = if role["kind"] == "Role" { place } else { "" };
+            is_there(format!("{} {place}/{}", text(role, "/kind"), text(role, "/name")));
+            for subject in binding["subjects"].as_array().unwrap() {
+                assert_eq!(text(subject, "/namespace"), namespace);
+                is_there(in_namespace("ServiceAccount", text(subject, "/name")));
+            }
+        }
+        // Issuers, and the annotation for the injector.
+        for certificate in objects.iter().filter(|object| object["kind"] == "Certificate") {
+            is_there(in_namespace("Issuer", text(certificate, "/spec/issuerRef/name")));
+        }
+        for issuer in objects.iter().filter(|object| object["spec"]["ca"].is_object()) {
+            assert!(made_by_cert_manager.contains(&text(issuer, "/spec/ca/secretName")));
+        }
+        if arguments.contains(&"cert-manager") {
+            let registration = only(&objects, "ValidatingWebhookConfiguration");
+            let from = &registration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+            is_there(format!("Certificate {}", from.as_str().unwrap()));
+            let serving = of(&objects, "Certificate opgate-system/opgate");
+            let names = serving["spec"]["dnsNames"].as_array().unwrap();
+            assert!(names.contains(&json!("opgate.opgate-system.svc")), "{names:?}");
+        }
+
+        // Selectors find the pods, and nothing but them.
+        let labels = pod["metadata"]["labels"].as_object().unwrap();
+        let selects = |selector: &Value| {
+            let selector = selector.as_object().unwrap();
+            assert!(!selector.is_empty());
+            selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+        };
+        assert!(selects(&deployment(&objects)["spec"]["selector"]["matchLabels"]));
+        let ports = container(&objects)["ports"].as_array().unwrap();
+        let is_port = |name: &Value| ports.iter().any(|port| port["name"] == *name);
+        for object in &objects {
+            match text(object, "/kind") {
+                "Service" => {
+                    assert!(selects(&object["spec"]["selector"]));
+                    for port in object["spec"]["ports"].as_array().unwrap() {
+                        assert!(is_port(&port["targetPort"]), "{port}");
+                    }
+                }
+                "PodDisruptionBudget" => {
+                    assert!(selects(&object["spec"]["selector"]["matchLabels"]))
+                }
+                "NetworkPolicy" => {
+                    assert!(selects(&object["spec"]["podSelector"]["matchLabels"]));
+                    for rule in object["spec"]["ingress"].as_array().unwrap() {
+                        let port = &rule["ports"][0]["port"];
+                        assert!(ports.iter().any(|p| p["containerPort"] == *port), "{rule}");
+                    }
+                }
+                "ServiceMonitor" => {
+                    let selector = object["spec"]["selector"]["matchLabels"].as_object().unwrap();
+                    let metrics = of(&objects, "Service opgate-system/opgate-metrics");
+                    let labels = metrics["metadata"]["labels"].as_object().unwrap();
+                    assert!(selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
+                    let port = &object["spec"]["endpoints"][0]["port"];
+                    assert_eq!(*port, metrics["spec"]["ports"][0]["name"]);
+                }
+                _ => {}
+            }
+        }
+        for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+            assert!(is_port(&container(&objects)[probe]["httpGet"]["port"]), "{probe}");
+        }
+    }
+}
+
+/// What is applied must not stop writes: there is no webhook before there are servers that are ready.
+#[test]
+fn nothing_that_is_applied_refuses_a_request() {
+    for arguments in VARIANTS {
+        let objects = all(arguments);
+        let mut registrations =
+            objects.iter().filter(|object| object["kind"] == "ValidatingWebhookConfiguration");
+        if arguments.contains(&"by-hand") {
+            assert_eq!(registrations.next(), None);
+            continue;
+        }
+        let registration = registrations.next().unwrap();
+        assert_eq!(registration.get("webhooks"), None);
+        // `kubectl delete -f` goes from top to bottom: no webhook is left without servers.
+        assert_eq!(registration, &objects[0]);
+        let namespace = text(only(&objects, "Namespace"), "/metadata/name");
+        let account = text(deployment(&objects), "/spec/template/spec/serviceAccountName");
+        let metadata = &registration["metadata"];
+        assert_eq!(metadata["labels"]["opgate.dev/installation"], namespace);
+        assert_eq!(metadata["annotations"]["opgate.dev/owner"], format!("{namespace}/{account}"));
+    }
+}
+
+/// What `opgate manifests webhook` prints is known as that of the same installation.
+#[test]
+fn webhooks_that_are_applied_by_hand_have_the_same_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = folder.path().join("tls");
+    let tls = tls.to_str().unwrap();
+    out(&opgate(&["certs", "issue", "--out", tls, "--service", "opgate-system/opgate"]));
+    let ca = format!("{tls}/ca.crt");
+    let print = |server: [&str; 2]| -> Value {
+        let command = ["manifests", "webhook", "--output", "json", "--ca", &ca];
+        serde_json::from_str(&out(&opgate(&[&command[..], &server].concat()))).unwrap()
+    };
+    let printed = print(["--service", "opgate-system/opgate"]);
+    assert_eq!(printed["metadata"], only(&all(&[]), "ValidatingWebhookConfiguration")["metadata"]);
+    // Nobody keeps the registration of a server outside of the cluster.
+    let printed = print(["--url", "https://opgate.example.com"]);
+    let labels = json!({"app.kubernetes.io/name": "opgate"});
+    assert_eq!(printed["metadata"], json!({"name": "opgate", "labels": labels}));
+}
+
+/// The servers can be started as the pods start them.
+#[test]
+fn the_flags_of_the_pods_are_those_of_the_server() {
+    for arguments in VARIANTS {
+        let objects = all(arguments);
+        let mut flags = Vec::new();
+        for argument in container(&objects)["args"].as_array().unwrap() {
+            flags.push(argument.as_str().unwrap());
+        }
+        let output = opgate(&[&flags[..], &["--help"]].concat());
+        assert!(out(&output).contains("Usage: opgate serve"), "{flags:?}");
+        let file = flags.iter().skip_while(|flag| **flag != "--config").nth(1).unwrap();
+        let (folder, name) = file.rsplit_once('/').unwrap();
+        let mounts = container(&objects)["volumeMounts"].as_array().unwrap();
+        assert!(mounts.iter().any(|mount| mount["mountPath"] == folder), "{folder}");
+        assert!(only(&objects, "ConfigMap")["data"][name].is_string(), "{name}");
+    }
+}
+
+/// SIGKILL comes after the server has ended by itself, and a pod is not evicted for memory that it was
+/// promised.
+#[test]
+fn pods_have_what_servers_need() {
+    let help = out(&opgate(&["serve", "--help"]));
+    let default = |flag: &str| {
+        let of_flag = help.split(&format!("--{flag} ")).nth(1).unwrap();
+        let default = of_flag.split("[default: ").nth(1).unwrap().split(']').next().unwrap();
+        default.strip_suffix('s').unwrap().parse::<u64>().unwrap()
+    };
+    for arguments in VARIANTS {
+        let objects = all(arguments);
+        let spec = &deployment(&objects)["spec"]["template"]["spec"];
+        let end = spec["terminationGracePeriodSeconds"].as_u64().unwrap();
+        assert!(end > default("drain-delay") + default("grace"), "{end}");
+        let resources = &container(&objects)["resources"];
+        assert_eq!(resources["requests"]["memory"], resources["limits"]["memory"]);
+        assert_eq!(resources["limits"].get("cpu"), None);
+    }
+    let budgets = |arguments: &[&str]| {
+        all(arguments).iter().filter(|object| object["kind"] == "PodDisruptionBudget").count()
+    };
+    assert_eq!(budgets(&[]), 1);
+    // It would keep the only pod on its node for ever.
+    assert_eq!(budgets(&["--replicas", "1"]), 0);
+}
+
+/// opgate judges itself: no rule about what is in a namespace denies it or warns.
+#[test]
+fn opgate_accepts_itself() {
+    for arguments in VARIANTS {
+        let yaml = out(&opgate(&[&["manifests", "all"], *arguments].concat()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("all.yaml");
+        std::fs::write(&file, yaml).unwrap();
+        let output = opgate(&["check", "--fail-on", "warn", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// Policies read in a namespace that a cluster may not have.
+#[test]
+fn roles_in_namespaces_of_others_come_last_or_not_at_all() {
+    let foreign = |arguments: &[&str]| -> Vec<String> {
+        let objects = all(arguments);
+        let foreign =
+            |object: &&Value| !["", "opgate-system"].contains(&text(object, "/metadata/namespace"));
+        let found: Vec<_> = objects.iter().filter(foreign).map(id).collect();
+        let last: Vec<_> = objects.iter().rev().take(found.len()).rev().map(id).collect();
+        assert_eq!(found, last);
+        found
+    };
+    // The ClusterRole permits what is read there.
+    assert_eq!(foreign(&[]), Vec::<String>::new());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("opgate.yaml");
+    std::fs::write(&file, testkit::configuration(&[testkit::builtin()])).unwrap();
+    let config = ["--config", file.to_str().unwrap()];
+    let roles = ["Role rukpak-system/opgate", "RoleBinding rukpak-system/opgate"];
+    assert_eq!(foreign(&config), roles);
+    assert_eq!(foreign(&[&config[..], &["--absent", "rukpak-system"]].concat()), [""; 0]);
+    let output = opgate(&[&["manifests", "all"], &config[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--absent rukpak-system"), "{said}");
+}
+
+/// The configuration that is given is the one that is mounted, byte by byte, and its roles are printed.
+#[test]
+fn the_configuration_is_the_one_that_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("opgate.yaml");
+    let config =
+        "# é: \"\t\"  \napiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n\n";
+    std::fs::write(&file, config).unwrap();
+    let arguments = ["--config", file.to_str().unwrap()];
+    let objects = all(&arguments);
+    assert_eq!(only(&objects, "ConfigMap")["data"], json!({"opgate.yaml": config}));
+    let yaml = out(&opgate(&[&["manifests", "all"], &arguments[..]].concat()));
+    assert_eq!(documents(&yaml), objects);
+    // Nothing is read.
+    assert!(!objects.iter().any(|object| id(object) == "ClusterRole /opgate"));
+}
+
+/// Everybody who alerts on something alerts on a metric that there is.
+#[test]
+fn alerts_are_about_documented_metrics() {
+    let objects = all(&["--with", "monitoring"]);
+    let page = include_str!("../../../docs/operate.md");
+    let mut expressions = Vec::new();
+    texts_at(only(&objects, "PrometheusRule"), "expr", &mut expressions);
+    assert!(expressions.len() > 10);
+    for expression in &expressions {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut words = expression.split(|c| !is_word(c));
+        let metric = words
+            .find(|word| word.starts_with("opgate_") || word.starts_with("apiserver_"))
+            .unwrap();
+        assert!(page.contains(&format!("`{metric}")), "{metric}");
+    }
+    // What monitoring needs to get through is let through.
+    let ops = |arguments: &[&str]| {
+        let objects = all(arguments);
+        let rules = only(&objects, "NetworkPolicy")["spec"]["ingress"].clone();
+        rules.as_array().unwrap().iter().any(|rule| rule["ports"][0]["port"] == 8081)
+    };
+    assert!(!ops(&[]));
+    assert!(ops(&["--with", "monitoring"]));
+    assert!(ops(&["--metrics-from", "monitoring"]));
+}
+
+#[test]
+fn wrong_usage_is_refused_with_what_to_do() {
+    for (arguments, says) in [
+        (&["--image", "a b"][..], "is not an image"),
+        (&["--installation", "opgate"], "NAMESPACE/SERVICE"),
+        (&["--replicas", "0"], "--replicas"),
+        (&["--label", "a=b", "--label", "a=c"], "a key twice"),
+        (&["--label", "app.kubernetes.io/name=x"], "by which pods are selected"),
+        (&["--api-server", "10.0.0.1"], "for one address 10.0.0.1/32"),
+        (&["--config", "none.yaml"], "none.yaml"),
+    ] {
+        let output = opgate(&[&["manifests", "all"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says) && output.stdout.is_empty(), "{said}");
+    }
+}
+
+/// `deploy/` in the sources.
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("deploy")
+}
+
+/// The files below a folder, and their texts.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            files.insert(name, std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    files
+}
+
+#[test]
+fn what_is_in_the_sources_is_what_the_command_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = out(&opgate(&["manifests", "package", folder.path().to_str().unwrap()]));
+    let (expected, found) = (files(folder.path()), files(&deploy()));
+    assert_eq!(written.lines().count(), expected.len());
+    let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
+    let hint = "write it again: cargo run -- manifests package deploy";
+    assert_eq!(names(&expected), names(&found), "{hint}");
+    for (name, text) in expected {
+        assert_eq!(found[&name], text, "{name}: {hint}");
+    }
+}
+
+/// Objects by their ids, without what is empty: for API servers that is the same.
+fn comparable(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> {
+    fn without_empty(value: Value) -> Value {
+        let is_empty = |value: &Value| match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            Value::String(text) => text.is_empty(),
+            _ => false,
+        };
+        match value {
+            Value::Array(items) => items.into_iter().map(without_empty).collect(),
+            Value::Object(members) => {
+                let kept = members.into_iter().map(|(name, value)| (name, without_empty(value)));
+                // An empty selector selects everything.
+                let kept = kept.filter(|(name, value)| {
+                    name == "namespaceSelector" || name == "selfSigned" || !is_empty(value)
+                });
+                Value::Object(kept.collect())
+            }
+            // In lists: the core group is "".
+            other => other,
+        }
+    }
+    objects.into_iter().map(|object| (id(&object), without_empty(object))).collect()
+}
+
+#[test]
+fn the_chart_makes_the_same_objects() {
+    let chart = helm::Chart::read(&deploy().join("helm/opgate"));
+    for (values, arguments) in [
+        (json!({}), &[][..]),
+        (json!({"certificates": "cert-manager"}), &["--certificates", "cert-manager"]),
+        (json!({"certificates": "files"}), &["--certificates", "files"]),
+        (json!({"monitoring": {"enabled": true}}), &["--with", "monitoring"]),
+        (
+            json!({"replicas": 1, "image": "r.example.com/o@sha256:12"}),
+            &["--replicas", "1", "--image", "r.example.com/o@sha256:12"],
+        ),
+        (
+            json!({"replicas": 3, "priorityClassName": ""}),
+            &["--replicas", "3", "--priority-class", ""],
+        ),
+        (
+            json!({"labels": {"team": "a", "on": "true"}}),
+            &["--label", "team=a", "--label", "on=true"],
+        ),
+        (json!({"imagePullSecrets": [{"name": "s"}]}), &["--pull-secret", "s"]),
+        (json!({"replicas": 2, "namespace": "guard"}), &["--installation", "guard/opgate"]),
+    ] {
+        let mut values = values;
+        let namespace = values.as_object_mut().unwrap().remove("namespace");
+        let namespace = namespace.as_ref().and_then(Value::as_str).unwrap_or("opgate-system");
+        let rendered = chart.render(namespace, &values);
+        // Helm makes the namespace of a release, or takes one that is there.
+        let expected = all(arguments).into_iter().filter(|object| object["kind"] != "Namespace");
+        assert_eq!(comparable(rendered), comparable(expected), "{values}");
+    }
+}
+
+#[test]
+fn values_of_the_chart_take_effect_and_cannot_break_out() {
+    let chart = helm::Chart::read(&deploy().join("helm/opgate"));
+    let evil = "x\n---\nkind: \"ClusterRole\" # {{ .Values }} '";
+    let values = json!({
+        "config": evil,
+        "nodeSelector": {"disk": evil},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "labels": {"app.kubernetes.io/name": "other", "x": evil},
+        "resources": {"limits": {"memory": "1Gi"}},
+        "rbac": {"create": false},
+        "networkPolicy": {"enabled": false},
+    });
+    let objects = chart.render("opgate-system", &values);
+    let usual = chart.render("opgate-system", &json!({}));
+    assert_eq!(only(&objects, "ConfigMap")["data"]["opgate.yaml"], evil);
+    let pod = &deployment(&objects)["spec"]["template"];
+    assert_eq!(pod["spec"]["nodeSelector"], values["nodeSelector"]);
+    assert_eq!(pod["spec"]["tolerations"], values["tolerations"]);
+    assert_eq!(pod["metadata"]["labels"], json!({"app.kubernetes.io/name": "opgate", "x": evil}));
+    assert_eq!(container(&objects)["resources"], values["resources"]);
+    let ids = |objects: &[Value]| objects.iter().map(id).collect::<BTreeSet<_>>();
+    let gone: Vec<_> = ids(&usual).difference(&ids(&objects)).cloned().collect();
+    let switched_off =
+        ["ClusterRole /opgate", "ClusterRoleBinding /opgate", "NetworkPolicy opgate-system/opgate"];
+    assert_eq!(gone, switched_off);
+    assert!(ids(&objects).is_subset(&ids(&usual)));
+    // A namespace that YAML would take for a number.
+    for object in chart.render("123", &json!({})) {
+        let namespace = &object["metadata"]["namespace"];
+        assert!(namespace.is_null() || *namespace == json!("123"), "{object}");
+    }
+}
+
+/// Each value is described, has the default that it has, and nothing else is a value.
+#[test]
+fn values_of_the_chart_have_a_schema() {
+    let chart = helm::Chart::read(&deploy().join("helm/opgate"));
+    let schema = std::fs::read_to_string(deploy().join("helm/opgate/values.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    assert_eq!(schema["additionalProperties"], false);
+    let mut properties = schema["properties"].as_object().unwrap().clone();
+    properties.remove("global");
+    let described: BTreeSet<_> = properties.keys().collect();
+    assert_eq!(described, chart.values.as_object().unwrap().keys().collect());
+    for (name, property) in &properties {
+        assert_eq!(property["default"], chart.values[name], "{name}");
+        assert!(property["description"].as_str().is_some_and(|text| text.len() > 10), "{name}");
+    }
+    let mut used = BTreeSet::new();
+    for template in chart.templates.values() {
+        for rest in template.split(".Values.").skip(1) {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+            used.insert(rest[..end].to_owned());
+        }
+    }
+    assert_eq!(used.iter().collect::<BTreeSet<_>>(), described);
+}
+
+#[test]
+fn the_base_of_kustomize_is_the_same() {
+    let base = deploy().join("kustomize");
+    let read = |path: &str| documents(&std::fs::read_to_string(base.join(path)).unwrap());
+    assert_eq!(read("base/installation.yaml"), all(&[]));
+    let named = |path: &str| read(path)[0]["resources"].clone();
+    assert_eq!(named("base/kustomization.yaml"), json!(["installation.yaml"]));
+    assert_eq!(named("monitoring/kustomization.yaml"), json!(["../base", "monitoring.yaml"]));
+    // The program itself, where there is one.
+    for (folder, arguments) in [("base", &[][..]), ("monitoring", &["--with", "monitoring"])] {
+        let mut kubectl = Command::new("kubectl");
+        kubectl.arg("kustomize").arg(base.join(folder)).stderr(Stdio::inherit());
+        let Ok(output) = kubectl.output() else {
+            eprintln!("skipped: no kubectl");
+            return;
+        };
+        let built = documents(&out(&output));
+        assert_eq!(comparable(built), comparable(all(arguments)), "{folder}");
+    }
+}
+
+/// The bundle and the catalog pass their own checks, and deploy the same pods with the same permissions.
+#[test]
+fn the_bundle_deploys_the_same() {
+    for folder in ["olm/bundle", "olm/catalog"] {
+        let path = deploy().join(folder);
+        let output = opgate(&["check", "--fail-on", "warn", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let bundle = deploy().join("olm/bundle/manifests");
+    let read = |name: &str| documents(&std::fs::read_to_string(bundle.join(name)).unwrap());
+    let csv = read("opgate.clusterserviceversion.yaml").remove(0);
+    let objects = all(&[]);
+    let install = &csv["spec"]["install"]["spec"];
+    let rules = |id: &str| of(&objects, id)["rules"].as_array().unwrap().clone();
+    let everywhere = [rules("ClusterRole /opgate"), rules("ClusterRole /opgate-controller")];
+    assert_eq!(install["clusterPermissions"][0]["rules"], json!(everywhere.concat()));
+    let inside = rules("Role opgate-system/opgate-controller");
+    assert_eq!(install["permissions"][0]["rules"], json!(inside));
+    // Without a ConfigMap, and the image by digest.
+    let mut expected = deployment(&objects)["spec"].clone();
+    let pod = &mut expected["template"]["spec"];
+    pod["volumes"].as_array_mut().unwrap().retain(|volume| volume["name"] != "config");
+    let container = &mut pod["containers"][0];
+    container["volumeMounts"].as_array_mut().unwrap().retain(|mount| mount["name"] != "config");
+    container["args"].as_array_mut().unwrap().drain(1..3);
+    let mut deployed = install["deployments"][0]["spec"].clone();
+    let image = deployed["template"]["spec"]["containers"][0]["image"].take();
+    expected["template"]["spec"]["containers"][0]["image"] = Value::Null;
+    assert_eq!(deployed, expected);
+    assert!(image.as_str().unwrap().contains("@sha256:"), "{image}");
+    assert_eq!(csv["spec"]["relatedImages"][0]["image"], image);
+    for name in ["opgate.service", "opgate-metrics.service", "opgate.poddisruptionbudget"] {
+        let object = read(&format!("{name}.yaml")).remove(0);
+        let mut expected = objects.clone();
+        expected.retain(|o| o["kind"] == object["kind"]);
+        expected.retain(|o| o["metadata"]["name"] == object["metadata"]["name"]);
+        assert_eq!(object["spec"], expected[0]["spec"], "{name}");
+    }
+}
