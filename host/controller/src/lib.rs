@@ -16,6 +16,7 @@ pub mod events;
 #[cfg(test)]
 mod fake;
 pub mod lease;
+pub mod registration;
 pub mod replicas;
 pub mod trust;
 

@@ -1,0 +1,324 @@
+//! The registration follows what all replicas serve.
+//!
+//! ```text
+//! each replica: what it serves ─▶ Wanted ─▶ its digest in the lease of the replica
+//! each replica: ValidatingWebhookConfiguration ─▶ Look: is it ours, does it differ, which policies it names
+//! the leader:   Look, Wanted, leases ─▶ follow ─▶ the object, based on the version that was looked at
+//! ```
+//!
+//! **Never ahead of the slowest.** The leader writes a registration only if every replica that is alive serves
+//! what it belongs to. Until then the old one stays. Its paths name policies that new replicas may not have;
+//! they know the names from [`Look`].
+//!
+//! **Nobody makes the object but an administrator, and nobody makes it again.** Who deletes it ends the
+//! registration, and takes down the rest at leisure. So the right to write ends at one name.
+//!
+//! **What protects is not deleted.** A configuration that needs no webhook at all leaves the last ones.
+//!
+//! Bundles of CAs belong to others: each webhook keeps its own, and a new one gets that of its neighbours.
+
+mod compare;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, Kind, Trouble, annotation, label, text};
+use crate::clock::Clock;
+use crate::replicas::Report;
+use crate::{INSTALLATION_LABEL, Installation, OWNER};
+pub use compare::Wanted;
+use compare::{differences, named, names, port};
+
+/// Annotation of the object: the digest of the registration that was written last.
+pub const DIGEST: &str = "opgate.dev/registration";
+
+/// Annotation of the object: the policies that the registration stands for.
+pub const POLICIES: &str = "opgate.dev/policies";
+
+/// Annotation of the object: policies that it named before. API servers may call them a moment longer.
+pub const FORMER: &str = "opgate.dev/former-policies";
+
+/// The port of a Service.
+const HTTPS: u64 = 443;
+
+/// So many times somebody else may change the registration in [`SOME_TIME`]; from then on it is healed once in
+/// [`PATIENCE`].
+const OFTEN: usize = 5;
+const SOME_TIME: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The registration, beside what a replica serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It belongs to what the replica serves.
+    Current,
+    /// It differs: how, in a few words each.
+    Stale(Vec<String>),
+    /// There is none: nobody has made the object, or somebody has deleted it.
+    Absent,
+    /// There is an object of the name, and it is somebody else's.
+    NotOurs,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// How it is.
+    pub standing: Standing,
+    /// Policies that the registration stands for.
+    pub policies: BTreeSet<String>,
+    /// Those, and others by whose names API servers may still call.
+    pub known: BTreeSet<String>,
+    object: Value,
+}
+
+/// What the leader knows besides.
+pub struct Circumstances<'c> {
+    /// The replicas that are alive.
+    pub live: &'c [Report],
+    /// Whether this replica is ready, so that somebody answers what is registered.
+    pub ready: bool,
+    /// CAs, PEM, that trust the certificate of this replica, if they are known.
+    pub bundle: Option<&'c [u8]>,
+    /// Asked right before the write.
+    pub is_leader: &'c (dyn Fn() -> bool + Sync),
+}
+
+impl std::fmt::Debug for Circumstances<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Circumstances").field("live", &self.live).finish_non_exhaustive()
+    }
+}
+
+/// What the leader did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It wrote the registration.
+    Applied {
+        /// What was different, in a few words each.
+        changes: Vec<String>,
+        /// Whether somebody else had changed what a leader wrote.
+        by_hand: bool,
+    },
+    /// It did not, because of this.
+    Waits(String),
+}
+
+/// Keeps the registration of an installation.
+#[derive(Debug)]
+pub struct Follower {
+    installation: Installation,
+    clock: Arc<dyn Clock>,
+    /// When what somebody else changed was healed.
+    healed: Vec<Duration>,
+}
+
+impl Follower {
+    /// For this replica. The object has the name of the Service.
+    #[must_use]
+    pub fn new(installation: Installation, clock: Arc<dyn Clock>) -> Self {
+        Self { installation, clock, healed: Vec::new() }
+    }
+
+    /// Name of the object.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.installation.service
+    }
+
+    fn is_ours(&self, object: &Value) -> bool {
+        label(object, INSTALLATION_LABEL) == self.installation.namespace
+            && annotation(object, OWNER) == self.installation.owner()
+    }
+
+    /// Whether a webhook calls our Service.
+    fn calls_us(&self, webhook: &Value) -> bool {
+        webhook.pointer("/clientConfig/url").is_none_or(Value::is_null)
+            && text(webhook, "/clientConfig/service/namespace") == self.installation.namespace
+            && text(webhook, "/clientConfig/service/name") == self.installation.service
+    }
+
+    /// Looks at the registration.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected.
+    pub async fn look(&self, api: &dyn Api, wanted: &Wanted) -> Result<Look, Trouble> {
+        let kind = Kind::ValidatingWebhookConfiguration;
+        let nothing = |standing| Look {
+            standing,
+            policies: BTreeSet::new(),
+            known: BTreeSet::new(),
+            object: Value::Null,
+        };
+        let object = match api.get(kind, "", self.name()).await {
+            Ok(object) => object,
+            Err(Trouble::NotFound(_)) => return Ok(nothing(Standing::Absent)),
+            Err(trouble) => return Err(trouble),
+        };
+        if !self.is_ours(&object) {
+            return Ok(nothing(Standing::NotOurs));
+        }
+        if object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()) {
+            return Ok(nothing(Standing::Absent));
+        }
+        let ours = self.ours(&object, wanted);
+        let mut policies = named(annotation(&object, POLICIES));
+        policies.extend(ours.values().flat_map(|webhook| names(webhook)));
+        let mut known = named(annotation(&object, FORMER));
+        known.extend(policies.iter().cloned());
+        let differences = differences(&ours, wanted);
+        let standing = match differences.is_empty() {
+            true => Standing::Current,
+            false => Standing::Stale(differences),
+        };
+        Ok(Look { standing, policies, known, object })
+    }
+
+    /// The webhooks of an object of ours that are ours, by name: those that call us, and those that have the
+    /// name of one that should.
+    fn ours(&self, object: &Value, wanted: &Wanted) -> BTreeMap<String, Value> {
+        let is_ours =
+            |webhook: &&Value| self.calls_us(webhook) || wanted.has(text(webhook, "/name"));
+        let ours = webhooks(object).iter().filter(is_ours);
+        ours.map(|webhook| (text(webhook, "/name").to_owned(), webhook.clone())).collect()
+    }
+
+    /// Makes the registration what is wanted, if that is safe. Only for the leader.
+    ///
+    /// # Errors
+    /// Where the API server does not answer as expected. [`Trouble::is_race`] is none: the next look sees what
+    /// somebody else did.
+    pub async fn follow(
+        &mut self,
+        api: &dyn Api,
+        wanted: &Wanted,
+        look: Look,
+        circumstances: &Circumstances<'_>,
+    ) -> Result<Outcome, Trouble> {
+        let waits = |why: &str| Ok(Outcome::Waits(why.to_owned()));
+        let Standing::Stale(changes) = look.standing.clone() else {
+            return waits("there is nothing to change");
+        };
+        if !circumstances.ready {
+            return waits("this replica is not ready");
+        }
+        if let Err(why) = self.agree(circumstances.live, wanted) {
+            return waits(&why);
+        }
+        let ours = self.ours(&look.object, wanted);
+        if wanted.is_empty() {
+            return waits(
+                "the configuration needs no webhook: the last ones stay until somebody deletes them",
+            );
+        }
+        let neighbours = ours.values().filter(|webhook| self.calls_us(webhook));
+        let neighbours: Vec<_> = neighbours.filter_map(bundle).collect();
+        let given = circumstances.bundle.map(|pem| json!(k8s_openapi::ByteString(pem.to_vec())));
+        let Some(common) = neighbours.first().cloned().or(given) else {
+            return waits("no CA bundle is known that trusts the certificate of this replica");
+        };
+        let by_hand = annotation(&look.object, DIGEST) == wanted.digest();
+        if by_hand && !self.may_heal() {
+            return waits("somebody else changes it again and again");
+        }
+        let object = self.written(wanted, &look, &ours, &common);
+        // Nothing is asked between this and the write.
+        if !(circumstances.is_leader)() {
+            return waits("this replica is not the leader any more");
+        }
+        api.replace(Kind::ValidatingWebhookConfiguration, "", object).await?;
+        if by_hand {
+            self.healed.push(self.clock.elapsed());
+        }
+        Ok(Outcome::Applied { changes, by_hand })
+    }
+
+    /// Whether every replica serves what the registration belongs to. Who does not see itself knows too little.
+    fn agree(&self, live: &[Report], wanted: &Wanted) -> Result<(), String> {
+        if !live.iter().any(|report| report.replica == self.installation.replica) {
+            return Err("the lease of this replica is not there yet".to_owned());
+        }
+        let other = live.iter().find(|report| report.registration != wanted.digest());
+        other.map_or(Ok(()), |report| {
+            let Report { replica, registration, .. } = report;
+            Err(match registration.as_str() {
+                "" => format!("replica {replica} does not say what it serves"),
+                _ => format!("replica {replica} serves what another registration belongs to"),
+            })
+        })
+    }
+
+    /// Whether what somebody else changed is healed now. Who writes against another writer for ever is a burden
+    /// for API servers.
+    fn may_heal(&mut self) -> bool {
+        let now = self.clock.elapsed();
+        self.healed.retain(|at| now.saturating_sub(*at) < SOME_TIME);
+        let last = self.healed.last().map(|at| now.saturating_sub(*at));
+        self.healed.len() < OFTEN || last.is_none_or(|since| since >= PATIENCE)
+    }
+
+    /// The object with what is wanted. Everything that is not ours stays.
+    fn written(
+        &self,
+        wanted: &Wanted,
+        look: &Look,
+        ours: &BTreeMap<String, Value>,
+        common: &Value,
+    ) -> Value {
+        let mut object = look.object.clone();
+        let port = port(ours.values()).unwrap_or(HTTPS);
+        let mut list: Vec<Value> = webhooks(&object)
+            .iter()
+            .filter(|webhook| !ours.contains_key(text(webhook, "/name")))
+            .cloned()
+            .collect();
+        for webhook in wanted.webhooks() {
+            let mut webhook = webhook.clone();
+            let old = ours.get(text(&webhook, "/name")).filter(|old| self.calls_us(old));
+            let bundle = old.and_then(bundle).unwrap_or_else(|| common.clone());
+            if let Some(client) = webhook.get_mut("clientConfig").and_then(Value::as_object_mut) {
+                client.insert("caBundle".to_owned(), bundle);
+            }
+            if let Some(service) = webhook.pointer_mut("/clientConfig/service") {
+                set(service, "port", json!(port));
+            }
+            list.push(webhook);
+        }
+        set(&mut object, "webhooks", Value::Array(list));
+        let former: Vec<_> = look.policies.difference(wanted.policies()).cloned().collect();
+        let policies: Vec<_> = wanted.policies().iter().cloned().collect();
+        for (key, value) in [
+            (DIGEST, wanted.digest().to_owned()),
+            (POLICIES, policies.join(" ")),
+            (FORMER, former.join(" ")),
+        ] {
+            if let Some(annotations) = object.pointer_mut("/metadata/annotations") {
+                set(annotations, key, json!(value));
+            }
+        }
+        object
+    }
+}
+
+/// Sets a member of an object.
+fn set(value: &mut Value, name: &str, member: Value) {
+    if let Some(members) = value.as_object_mut() {
+        members.insert(name.to_owned(), member);
+    }
+}
+
+/// The webhooks of an object.
+fn webhooks(object: &Value) -> &[Value] {
+    object.get("webhooks").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The bundle of a webhook that has one, as it stands there.
+fn bundle(webhook: &Value) -> Option<Value> {
+    let bundle = webhook.pointer("/clientConfig/caBundle")?;
+    bundle.as_str().is_some_and(|text| !text.is_empty()).then(|| bundle.clone())
+}

@@ -1,0 +1,152 @@
+//! What is wanted of a registration, and how it differs from what is there.
+//!
+//! Two things never differ: `caBundle`, which belongs to those who keep certificates, and the port of the
+//! Service, which is not ours to know. What an API server adds by itself is no difference either.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde_json::Value;
+
+use crate::api::text;
+use opgate_text::one_line;
+
+/// Maximum number of names that are believed of an object.
+const MOST_NAMES: usize = 256;
+
+/// Maximum bytes of the name of a policy.
+const LONGEST_NAME: usize = 40;
+
+/// Maximum number of differences that are told.
+const MOST_TOLD: usize = 16;
+
+/// The registration that belongs to what a replica serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    webhooks: Vec<Value>,
+    policies: BTreeSet<String>,
+    digest: String,
+}
+
+impl Wanted {
+    /// A `ValidatingWebhookConfiguration` as JSON, and the names of all policies for which it stands.
+    #[must_use]
+    pub fn of(configuration: &Value, policies: impl IntoIterator<Item = String>) -> Self {
+        let webhooks = super::webhooks(configuration).iter().map(comparable).collect::<Vec<_>>();
+        let text = Value::Array(webhooks.clone()).to_string();
+        let mut sum = "sha256:".to_owned();
+        for byte in digest(&SHA256, text.as_bytes()).as_ref() {
+            // Writing to a `String` does not fail.
+            let _ = write!(sum, "{byte:02x}");
+        }
+        Self { webhooks, policies: policies.into_iter().collect(), digest: sum }
+    }
+
+    /// `sha256:…`; two replicas have the same one if API servers would send the same requests on the same paths.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Whether no request is wanted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.webhooks.is_empty()
+    }
+
+    pub(super) fn webhooks(&self) -> &[Value] {
+        &self.webhooks
+    }
+
+    pub(super) fn policies(&self) -> &BTreeSet<String> {
+        &self.policies
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.webhooks.iter().any(|webhook| text(webhook, "/name") == name)
+    }
+}
+
+/// A webhook without what is not compared.
+fn comparable(webhook: &Value) -> Value {
+    let mut webhook = webhook.clone();
+    if let Some(client) = webhook.get_mut("clientConfig").and_then(Value::as_object_mut) {
+        client.remove("caBundle");
+        if let Some(service) = client.get_mut("service").and_then(Value::as_object_mut) {
+            service.remove("port");
+        }
+    }
+    if let Some(members) = webhook.as_object_mut() {
+        // An API server sets an empty selector, and leaves out empty lists.
+        let is_nothing = |value: &Value| match value {
+            Value::Null => true,
+            Value::Array(list) => list.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            _ => false,
+        };
+        members.retain(|_, value| !is_nothing(value));
+    }
+    webhook
+}
+
+/// How webhooks differ from what is wanted, in a few words each; empty if they do not.
+pub(super) fn differences(ours: &BTreeMap<String, Value>, wanted: &Wanted) -> Vec<String> {
+    let mut told = Vec::new();
+    for webhook in &wanted.webhooks {
+        let name = text(webhook, "/name");
+        let Some(old) = ours.get(name) else {
+            told.push(format!("{name} is added"));
+            continue;
+        };
+        let old = comparable(old);
+        if old != *webhook {
+            told.push(format!("{name} changes in {}", members(&old, webhook).join(", ")));
+        }
+    }
+    let gone = ours.keys().filter(|name| !wanted.has(name));
+    told.extend(gone.map(|name| format!("{name} is removed")));
+    if told.len() > MOST_TOLD {
+        let more = told.len() - MOST_TOLD;
+        told.truncate(MOST_TOLD);
+        told.push(format!("and {more} more"));
+    }
+    // Names come from the cluster.
+    told.iter().map(|text| one_line(text, 256)).collect()
+}
+
+/// Members of two objects that differ.
+fn members(a: &Value, b: &Value) -> Vec<String> {
+    let keys = |value: &Value| -> BTreeSet<String> {
+        value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+    };
+    let all: BTreeSet<_> = keys(a).union(&keys(b)).cloned().collect();
+    all.into_iter().filter(|key| a.get(key) != b.get(key)).collect()
+}
+
+/// The policies that the path of a webhook names.
+pub(super) fn names(webhook: &Value) -> BTreeSet<String> {
+    let path = text(webhook, "/clientConfig/service/path");
+    let names = path.strip_prefix("/validate/").unwrap_or_default();
+    listed(names.split('/'))
+}
+
+/// The policies that an annotation names.
+pub(super) fn named(annotation: &str) -> BTreeSet<String> {
+    listed(annotation.split(' '))
+}
+
+fn listed<'n>(names: impl Iterator<Item = &'n str>) -> BTreeSet<String> {
+    let is_name = |name: &&str| {
+        (1..=LONGEST_NAME).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    names.filter(is_name).take(MOST_NAMES).map(str::to_owned).collect()
+}
+
+/// The port that all webhooks have that call the Service; none if they differ.
+pub(super) fn port<'w>(webhooks: impl Iterator<Item = &'w Value>) -> Option<u64> {
+    let ports = webhooks.filter_map(|w| w.pointer("/clientConfig/service/port")?.as_u64());
+    let ports: BTreeSet<_> = ports.collect();
+    ports.first().copied().filter(|_| ports.len() == 1)
+}
