@@ -5,6 +5,7 @@
 //! what the host carries, and the image, which is what wasmtime made of it. The list of them is
 //! generated as `builtin.rs`.
 
+mod policies;
 #[path = "../engine/src/settings.rs"]
 mod settings;
 
@@ -19,34 +20,19 @@ use miniz_oxide::deflate::compress_to_vec;
 use opgate_pack::{Guest, components};
 use opgate_unsafe::Image;
 
-/// Packages under `guest/` that the host carries, in the order in which they serve.
-const POLICIES: [&str; 15] = [
-    "bundle-immutability",
-    "operator-group",
-    "constraint-limits",
-    "cluster-service-version",
-    "pod-security",
-    "operator-condition",
-    "platform-operator",
-    "crd-upgrade",
-    "catalog-source",
-    "subscription",
-    "olm-v1",
-    "platform-configuration",
-    "registry-bundle",
-    "plain-bundle",
-    "file-based-catalog",
-];
-
 /// Of compression. What is above takes much longer for a hundredth less.
 const LEVEL: u8 = 9;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=policies.rs");
     fold_identical_code();
     println!("cargo::rerun-if-changed=../engine/src/settings.rs");
     let target = env::var("TARGET")?;
-    let engine = wasmtime::Engine::new(&settings::config(&target, true)?)?;
+    let engine = wasmtime::Engine::new(&settings::config(&target, true)?).map_err(|error| {
+        let processor = target.split('-').next().unwrap_or_default();
+        format!("policies cannot be compiled for {target}; does `--features precompile-{processor}` help? {error:#}")
+    })?;
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
     // Compiling all takes seconds, minutes with a compiler that was built without optimisation. What
@@ -60,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::remove_file(&stamp)?;
     }
     let mut list = String::from("&[\n");
-    for policy in POLICIES {
+    for policy in policies::POLICIES {
         for (_, component) in components(Guest::Package(&format!("opgate-{policy}")))? {
             let wasm = out.join(format!("{policy}.wasm"));
             let (deflated, image) =
@@ -91,8 +77,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// is what the compiler comes with on this target.
 fn fold_identical_code() {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
-    let has_own_linker = env::var_os("RUSTC_LINKER").is_some()
-        || env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("link"));
+    // `-C link-arg=…`, `-Clinker=…`; paths in other flags may have these letters, too.
+    let is_about_linking = |flag: &str| flag.trim_start_matches("-C").starts_with("link");
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let has_own_linker =
+        env::var_os("RUSTC_LINKER").is_some() || flags.split('\u{1f}').any(is_about_linking);
     if is("TARGET", "x86_64-unknown-linux-gnu") && is("PROFILE", "release") && !has_own_linker {
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
     }
