@@ -120,8 +120,10 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         cargo.env_remove(name);
     }
     // The same for all guests, so that what they share is built once. Flags for the linker are not among
-    // them: they would come after those of one guest, and the last value of a flag counts.
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", "");
+    // them: they would come after those of one guest, and the last value of a flag counts. Those that
+    // keep paths of this machine out of the code are for guests, too.
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", about_paths(&flags));
     let status = cargo.status().map_err(io_error("cargo"))?;
     if !status.success() {
         return Err(Error::Cargo(status.to_string()));
@@ -136,6 +138,12 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         }
     };
     modules.iter().map(|module| encode(module)).collect()
+}
+
+/// Those of the flags, as cargo hands them on, that replace paths.
+fn about_paths(flags: &str) -> String {
+    let flags = flags.split('\u{1f}').filter(|flag| flag.starts_with("--remap-path-prefix="));
+    flags.collect::<Vec<_>>().join("\u{1f}")
 }
 
 /// The modules of the examples that a package has now (older ones may lie beside them).
@@ -213,4 +221,17 @@ fn target_dir() -> Result<PathBuf, Error> {
         what: format!("no target folder above {}", out.display()),
         source: io::ErrorKind::NotFound.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::about_paths;
+
+    #[test]
+    fn guests_get_flags_about_paths_and_no_others() {
+        let flags = "-Ctarget-feature=+crt-static\u{1f}--remap-path-prefix=/a b=/c\u{1f}--cfg=x\u{1f}--remap-path-prefix=/d=/e";
+        let expected = "--remap-path-prefix=/a b=/c\u{1f}--remap-path-prefix=/d=/e";
+        assert_eq!(about_paths(flags), expected);
+        assert_eq!(about_paths(""), "");
+    }
 }
