@@ -14,7 +14,7 @@ use clap::Args;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use opgate_certs::{Authority, Reloader, Source, write_private};
+use opgate_certs::{Authority, Pair, Reloader};
 use opgate_document::Document;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -144,19 +144,10 @@ impl Demo {
     }
 }
 
-/// The server reads its certificate from files; these last as long as it takes to read them.
+/// It is in no file: there may be no folder to write to.
 fn certificate(authority: &Authority) -> anyhow::Result<Arc<Reloader>> {
-    let folder = std::env::temp_dir().join(format!("opgate-demo-{}", std::process::id()));
-    std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-    let write = || {
-        let issued = authority.issue(&[HOST.to_owned()], 1)?;
-        write_private(&folder.join("tls.key"), &issued.key)?;
-        write_private(&folder.join("tls.crt"), &issued.certificate)?;
-        Reloader::new(Source::Directory(folder.clone()))
-    };
-    let reloader = write();
-    let _ = std::fs::remove_dir_all(&folder);
-    Ok(Arc::new(reloader?))
+    let issued = authority.issue(&[HOST.to_owned()], 1)?;
+    Ok(Arc::new(Reloader::of(Pair::of_pem(&issued.certificate, &issued.key)?)))
 }
 
 async fn connect(address: SocketAddr, ca: &str) -> anyhow::Result<SendRequest<Full<Bytes>>> {
