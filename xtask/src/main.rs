@@ -1,6 +1,7 @@
 //! Tasks of the project, run as `cargo xtask`.
 
 mod coverage;
+mod image;
 mod mutate;
 mod new_rule;
 mod source;
@@ -16,6 +17,7 @@ const USAGE: &str = "\
 Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask coverage
        cargo xtask mutate POLICY… [--sample N] [--seed N]
+       cargo xtask image [--arch ARCH]… [--output FOLDER] [--tag TAG] [--check]
 
 new-rule starts a rule: its section in a module of the policy, and its case file.
 
@@ -27,7 +29,15 @@ new-rule starts a rule: its section in a module of the policy, and its case file
 coverage writes docs/coverage.md: which rules cite which chapters of the documents. It reads docs/rules.
 
 mutate deletes the lines of policies one by one, in a copy of the workspace, and says which of them no test misses.
-With --sample it tries so many lines of each policy, chosen by --seed.";
+With --sample it tries so many lines of each policy, chosen by --seed.
+
+image builds the image of opgate as an OCI layout, and prints its digest (docs/image.md).
+
+  --arch ARCH      amd64 or arm64, may be repeated; by default both, or the one of this machine if there is
+                   no compiler for the other
+  --output FOLDER  where the layout goes; by default target/image
+  --tag TAG        name of the image in the layout; by default the version
+  --check          builds a clone of the last commit in another folder, too, and fails if it has another digest";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -58,7 +68,8 @@ fn run(arguments: &[&str]) -> Result<String> {
             Ok(format!("wrote {}", coverage::PAGE))
         }
         ["mutate", arguments @ ..] => mutate::run(root, &mutated(arguments)?),
-        _ => bail!("the tasks are new-rule, coverage and mutate\n\n{USAGE}"),
+        ["image", arguments @ ..] => image::run(root, &pictured(arguments)?),
+        _ => bail!("the tasks are new-rule, coverage, mutate and image\n\n{USAGE}"),
     }
 }
 
@@ -93,6 +104,29 @@ fn mutated<'a>(arguments: &[&'a str]) -> Result<mutate::Wanted<'a>> {
     }
     if wanted.policies.is_empty() {
         bail!("mutate needs the name of a policy\n\n{USAGE}");
+    }
+    Ok(wanted)
+}
+
+fn pictured<'a>(arguments: &[&'a str]) -> Result<image::Wanted<'a>> {
+    let mut wanted = image::Wanted::default();
+    let mut rest = arguments.iter();
+    while let Some(&argument) = rest.next() {
+        let (option, mut value) = match argument.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (argument, None),
+        };
+        let mut value = || {
+            let value = value.take().or_else(|| rest.next().copied());
+            value.with_context(|| format!("{option} needs a value\n\n{USAGE}"))
+        };
+        match option {
+            "--arch" => wanted.arches.push(value()?),
+            "--output" => wanted.output = Some(value()?),
+            "--tag" => wanted.tag = Some(value()?),
+            "--check" => wanted.check = true,
+            _ => bail!("{argument} is no option of image\n\n{USAGE}"),
+        }
     }
     Ok(wanted)
 }

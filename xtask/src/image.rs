@@ -1,0 +1,236 @@
+//! `cargo xtask image`: an OCI layout with the image of opgate, without a daemon.
+//!
+//! ```text
+//! cargo build (static) ─▶ binary ─┐
+//! cargo tree, Cargo.lock ─▶ SBOM ─┼─▶ files ─▶ tar ─▶ gzip ─▶ layer ─┐
+//! webpki-root-certs ─▶ CA bundle ─┘                                  ├─▶ manifest ─▶ index ─▶ oci-layout
+//! Cargo.toml, last commit ─▶ labels, time ─▶ configuration ──────────┘       ▲
+//!                                              SBOM ─▶ artifact (subject) ───┘
+//! ```
+//!
+//! Everything follows from the commit and the compilers: times are that of the last commit, owners are
+//! root, names are sorted, and no path of this machine gets into the binary. So whoever builds the same
+//! commit with the same compilers gets the same digest.
+
+mod build;
+mod check;
+mod files;
+mod layout;
+mod platform;
+mod sbom;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use files::Layer;
+use layout::Layout;
+use platform::Arch;
+
+/// Where the layout goes, below the root of the workspace.
+const OUTPUT: &str = "target/image";
+/// Most bytes of an image for one platform, compressed: what a node pulls.
+const MOST: usize = 30_000_000;
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted<'a> {
+    /// Architectures; none for all that can be built here.
+    pub(crate) arches: Vec<&'a str>,
+    pub(crate) output: Option<&'a str>,
+    /// Name of the image in the layout; the version, if there is none.
+    pub(crate) tag: Option<&'a str>,
+    /// Builds a clone, too, and compares.
+    pub(crate) check: bool,
+}
+
+/// What the image says about itself.
+#[derive(Debug, Clone)]
+struct About {
+    version: String,
+    description: String,
+    licenses: String,
+    /// Where the sources are, if the workspace names it.
+    repository: Option<String>,
+    /// The last commit, if there is one; with `-dirty` if files differ from it.
+    revision: Option<String>,
+    /// Of the last commit, or `SOURCE_DATE_EPOCH`: the time of everything in the image.
+    time: OffsetDateTime,
+    /// Where cargo builds.
+    target: PathBuf,
+}
+
+impl About {
+    fn of(root: &Path) -> Result<Self> {
+        let mut cargo = cargo(root);
+        cargo.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
+        let metadata: Value = serde_json::from_str(&said(&mut cargo)?)?;
+        let packages = metadata.get("packages").and_then(Value::as_array);
+        let packages = packages.context("cargo metadata has no packages")?;
+        let is_opgate = |package: &&Value| package.get("name").is_some_and(|name| name == "opgate");
+        let opgate = packages.iter().find(is_opgate);
+        let opgate = opgate.context("the workspace has no package opgate")?;
+        let text = |name: &str| opgate.get(name)?.as_str().map(str::to_owned);
+        let target = metadata.get("target_directory").and_then(Value::as_str);
+        let target = target.context("cargo metadata has no target_directory")?;
+        let (revision, commit_time) = commit(root)?.unzip();
+        let time = match env::var("SOURCE_DATE_EPOCH") {
+            Ok(set) => set.trim().parse().context("SOURCE_DATE_EPOCH")?,
+            Err(_) => commit_time.unwrap_or(0),
+        };
+        Ok(Self {
+            version: text("version").context("opgate has no version")?,
+            description: text("description").context("opgate has no description")?,
+            licenses: text("license").context("opgate has no license")?,
+            repository: text("repository"),
+            revision,
+            time: OffsetDateTime::from_unix_timestamp(time)?,
+            target: target.into(),
+        })
+    }
+
+    fn created(&self) -> Result<String> {
+        Ok(self.time.format(&Rfc3339)?)
+    }
+
+    /// Labels of the configuration, which are also the annotations of manifests and index.
+    fn labels(&self) -> Result<Vec<(String, String)>> {
+        let mut labels = vec![
+            ("created", self.created()?),
+            ("description", self.description.clone()),
+            ("licenses", self.licenses.clone()),
+            ("title", "opgate".to_owned()),
+            ("version", self.version.clone()),
+        ];
+        if let Some(revision) = &self.revision {
+            labels.push(("revision", revision.clone()));
+        }
+        if let Some(repository) = &self.repository {
+            labels.push(("source", repository.clone()));
+        }
+        labels.sort();
+        let full = |(name, value)| (format!("org.opencontainers.image.{name}"), value);
+        Ok(labels.into_iter().map(full).collect())
+    }
+}
+
+/// The last commit and its time in seconds; none outside of a clone.
+fn commit(root: &Path) -> Result<Option<(String, i64)>> {
+    let git = |arguments: &[&str]| said(Command::new("git").current_dir(root).args(arguments));
+    let Ok(head) = git(&["log", "-1", "--format=%H %ct"]) else { return Ok(None) };
+    let (revision, time) = head.trim().split_once(' ').context("git log says nothing")?;
+    let dirty = if git(&["status", "--porcelain"])?.trim().is_empty() { "" } else { "-dirty" };
+    Ok(Some((format!("{revision}{dirty}"), time.parse()?)))
+}
+
+/// Image of one platform, before it is part of a layout.
+struct Image {
+    arch: Arch,
+    layer: Layer,
+    sbom: Vec<u8>,
+}
+
+/// Builds the image; gives what to say.
+pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
+    let arches = platform::chosen(&wanted.arches)?;
+    let output = wanted.output.map_or_else(|| root.join(OUTPUT), PathBuf::from);
+    layout::check_output(&output)?;
+    if wanted.check {
+        check::is_clean(root)?;
+    }
+    let about = About::of(root)?;
+    let layout = layout_of(root, &about, &arches, wanted.tag)?;
+    layout.write(&output)?;
+    let mut text = format!("wrote {}, tag {}\n", output.display(), layout.tag);
+    for (arch, size) in &layout.sizes {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "linux/{arch}: {} MB compressed", megabytes(*size));
+    }
+    let _ = write!(text, "digest: {}", layout.digest);
+    if wanted.check {
+        let other = check::digest_of_clone(root, &arches, wanted.tag)?;
+        ensure!(
+            other == layout.digest,
+            "the image of a clone has another digest: {other} instead of {}; both are kept: compare {} with {}",
+            layout.digest,
+            output.display(),
+            check::folder(root).display(),
+        );
+        check::clean(root)?;
+        text.push_str("\nchecked: a clone in another folder gives the same digest");
+    }
+    Ok(text)
+}
+
+fn layout_of(root: &Path, about: &About, arches: &[Arch], tag: Option<&str>) -> Result<Layout> {
+    let mut images = Vec::new();
+    for &arch in arches {
+        let binary = build::binary(root, about, arch)?;
+        let sbom = sbom::of(root, about, arch)?;
+        images.push(image(root, about, arch, &binary, sbom)?);
+    }
+    layout(about, &images, tag)
+}
+
+fn image(root: &Path, about: &About, arch: Arch, binary: &[u8], sbom: Vec<u8>) -> Result<Image> {
+    build::check(arch, binary)?;
+    let licence = fs::read(root.join("LICENSE")).context("LICENSE")?;
+    let files = files::files(binary, &sbom, &licence);
+    let layer = files::layer(&files, about.time.unix_timestamp())?;
+    Ok(Image { arch, layer, sbom })
+}
+
+fn layout(about: &About, images: &[Image], tag: Option<&str>) -> Result<Layout> {
+    let layout = Layout::of(about, images, tag)?;
+    for (arch, size) in &layout.sizes {
+        ensure!(
+            *size < MOST,
+            "the image for {arch} has {} MB compressed: the bound is {} MB",
+            megabytes(*size),
+            megabytes(MOST)
+        );
+    }
+    Ok(layout)
+}
+
+/// `sha256:…`
+fn digest(bytes: &[u8]) -> String {
+    let hex = Sha256::digest(bytes).into_iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("sha256:".to_owned()).chain(hex).collect()
+}
+
+/// With one decimal, rounded up.
+fn megabytes(bytes: usize) -> String {
+    let tenths = bytes.div_ceil(100_000);
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// The cargo that runs this.
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root);
+    cargo
+}
+
+/// What a command writes, if it ends well.
+fn said(command: &mut Command) -> Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.output().with_context(|| shown.clone())?;
+    ensure!(
+        output.status.success(),
+        "{shown}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    String::from_utf8(output.stdout).with_context(|| shown)
+}
+
+#[cfg(test)]
+mod tests;

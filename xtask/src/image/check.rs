@@ -1,0 +1,49 @@
+//! Whether the image is reproducible: a clone of the last commit, in another folder and built from
+//! nothing, must give the same digest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::platform::Arch;
+use super::{About, OUTPUT, layout_of, said};
+
+/// Where the clone goes. Its depth differs from that of the workspace on purpose.
+pub(super) fn folder(root: &Path) -> PathBuf {
+    root.join("target/image-check/a/clone")
+}
+
+/// That the workspace is what a clone of it would be.
+pub(super) fn is_clean(root: &Path) -> Result<()> {
+    let changes = said(Command::new("git").current_dir(root).args(["status", "--porcelain"]))?;
+    ensure!(
+        changes.trim().is_empty(),
+        "--check compares with a clone of the last commit: commit these changes first:\n{}",
+        changes.trim_end()
+    );
+    Ok(())
+}
+
+/// Builds the image in a clone; leaves it there.
+pub(super) fn digest_of_clone(root: &Path, arches: &[Arch], tag: Option<&str>) -> Result<String> {
+    clean(root)?;
+    let clone = folder(root);
+    said(Command::new("git").args(["clone", "--quiet"]).args([root, &clone]))?;
+    let mut about = About::of(&clone)?;
+    // Nothing of the first build serves again.
+    about.target = clone.join("target");
+    let layout = layout_of(&clone, &about, arches, tag)?;
+    layout.write(&clone.join(OUTPUT))?;
+    Ok(layout.digest)
+}
+
+/// Removes the clone.
+pub(super) fn clean(root: &Path) -> Result<()> {
+    let folder = root.join("target/image-check");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    Ok(())
+}
