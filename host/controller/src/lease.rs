@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -49,11 +51,17 @@ pub struct Leader {
     /// Milliseconds of the clock at which the term ends.
     until: Arc<AtomicU64>,
     told: watch::Sender<bool>,
+    gauge: Gauge,
 }
 
 impl Leader {
     fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, until: Arc::default(), told: watch::Sender::new(false) }
+        Self {
+            clock,
+            until: Arc::default(),
+            told: watch::Sender::new(false),
+            gauge: Gauge::default(),
+        }
     }
 
     /// Whether it is, now. To be asked before each write.
@@ -68,6 +76,11 @@ impl Leader {
         self.told.subscribe()
     }
 
+    /// Adds its figure to those of the server.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("leader", "Whether this replica is the leader", self.gauge.clone());
+    }
+
     /// Leads until this moment of the clock.
     fn lead(&self, until: Duration) {
         self.until.store(millis(until), Ordering::Release);
@@ -77,6 +90,7 @@ impl Leader {
     /// Tells those who wait.
     fn tell(&self) {
         let now = self.is_leader();
+        self.gauge.set(i64::from(now));
         self.told.send_if_modified(|was| std::mem::replace(was, now) != now);
     }
 

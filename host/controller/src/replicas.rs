@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::Installation;
 use crate::api::{Api, Kind, Trouble, annotation, text, version};
 use crate::clock::{Clock, micro_time};
+use crate::lease::Leader;
 
 /// Label of the leases of replicas.
 pub const LABEL: (&str, &str) = ("opgate.dev/replica", "true");
@@ -110,8 +112,12 @@ impl Publisher {
         }
     }
 
+    /// The name of the lease. Names of pods are good names; a host may be called anything.
     fn name(&self) -> String {
-        format!("{PREFIX}{}", self.replica)
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' || c == '-';
+        let lower = self.replica.to_ascii_lowercase();
+        let name: String = lower.chars().map(|c| if good(c) { c } else { '-' }).take(200).collect();
+        format!("{PREFIX}{}", name.trim_end_matches(['.', '-']))
     }
 
     /// Says it, now. `report.replica` is of no importance.
@@ -157,6 +163,38 @@ impl Publisher {
                 api.create(Kind::Lease, &self.namespace, lease).await.map(drop)
             }
             Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Says it at an interval and whenever it changes, and, on the leader, forgets who has gone, until it is
+    /// dropped. The first error of a row is logged.
+    pub async fn run(
+        &self,
+        api: &dyn Api,
+        replicas: &mut Replicas,
+        leader: &Leader,
+        mut reports: watch::Receiver<Report>,
+    ) {
+        let mut trouble = false;
+        loop {
+            let report = reports.borrow_and_update().clone();
+            let mut done = self.publish(api, &report).await;
+            if leader.is_leader() && done.is_ok() {
+                done = replicas.sweep(api).await;
+            }
+            match done {
+                Ok(()) => trouble = false,
+                Err(error) => {
+                    if !std::mem::replace(&mut trouble, true) {
+                        let lease = self.name();
+                        tracing::warn!(%error, lease, "the lease of this replica cannot be renewed");
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(RENEW) => {}
+                Ok(()) = reports.changed() => {}
+            }
         }
     }
 

@@ -90,7 +90,7 @@ pub enum Answer {
 
 impl App {
     pub(super) fn new(served: Served, options: &Options) -> Arc<Self> {
-        let metrics = Arc::new(Metrics::new(&options.supervisor));
+        let metrics = Arc::new(Metrics::new(&options.supervisor, &options.figures));
         let serving = Arc::new(Serving::new(served, metrics.clone()));
         let (body_limit, answer) = (options.body_limit, options.answer);
         let sync_timeout = options.sync_timeout;

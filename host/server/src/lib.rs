@@ -62,6 +62,7 @@ pub use container::Room;
 use descriptors::Connections;
 use listener::{Ops, Port};
 use liveness::Liveness;
+pub use metrics::Figures;
 use places::{Bounds, Places};
 use reload::Files;
 pub use serving::{Served, Serving};
@@ -105,6 +106,8 @@ pub struct Options {
     pub supervisor: Supervisor,
     /// How reviews are answered.
     pub answer: Answer,
+    /// Figures of others, for `/metrics`.
+    pub figures: Vec<Figures>,
 }
 
 impl Default for Options {
@@ -123,6 +126,7 @@ impl Default for Options {
             sync_timeout: Duration::from_secs(10),
             supervisor: Supervisor::default(),
             answer: Answer::default(),
+            figures: Vec::new(),
         }
     }
 }

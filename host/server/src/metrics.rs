@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -118,6 +119,27 @@ const BUCKETS: [f64; 19] = [
 /// one: nobody needs newer figures, and clients can request them at will.
 const TEXTS: u64 = 20;
 const TEXTS_A_SECOND: u64 = 10;
+
+/// Figures of others that the server shows with its own.
+#[derive(Clone)]
+pub struct Figures(Arc<dyn Fn(&mut Registry) + Send + Sync>);
+
+impl std::fmt::Debug for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Figures").finish_non_exhaustive()
+    }
+}
+
+impl Figures {
+    /// Those that `register` adds. Their names get the prefix of the server's.
+    pub fn new(register: impl Fn(&mut Registry) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(register))
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        (self.0)(registry);
+    }
+}
 
 /// All metrics of a server.
 #[derive(Debug)]
@@ -303,7 +325,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Metrics {
-    pub(super) fn new(supervisor: &Supervisor) -> Self {
+    pub(super) fn new(supervisor: &Supervisor, others: &[Figures]) -> Self {
         let mut registry = Registry::with_prefix("opgate");
         let requests = Family::<Code, Counter>::default();
         registry.register("requests", "Answers by HTTP code", requests.clone());
@@ -380,6 +402,9 @@ impl Metrics {
         configuration.register(&mut registry);
         let of_cluster = ClusterMetrics::default();
         of_cluster.register(&mut registry);
+        for figures in others {
+            figures.register(&mut registry);
+        }
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "This build", info);
         Self {
@@ -562,7 +587,7 @@ mod tests {
     fn notes_are_counted_by_so_many_names_and_no_more() {
         let configuration = Configuration::builtin(Profile::default(), &[]);
         let set = Set::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
-        let metrics = Metrics::new(&Supervisor::default());
+        let metrics = Metrics::new(&Supervisor::default(), &[]);
         for number in 0..100 {
             let mut decision = Decision::default();
             let key = format!("foreign.note-{number}");

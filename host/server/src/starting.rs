@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -26,6 +27,7 @@ const CONNECTIONS: usize = 64;
 #[derive(Debug)]
 pub struct Starting {
     listener: std::net::TcpListener,
+    waits: Arc<Mutex<Option<String>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -39,8 +41,11 @@ impl Starting {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let listener = listener.into_std().map_err(failed)?;
         let port = TcpListener::from_std(listener.try_clone().map_err(failed)?).map_err(failed)?;
+        let waits = Arc::<Mutex<Option<String>>>::default();
+        let waiting = waits.clone();
         let ready = move || {
-            let lines = loading.lines();
+            let mut lines = loading.lines();
+            lines.extend(waiting.lock().clone());
             async move { plain(StatusCode::SERVICE_UNAVAILABLE, &lines.join("\n")) }
         };
         let elsewhere = async || plain(StatusCode::NOT_FOUND, "there is GET /livez and /readyz");
@@ -55,7 +60,12 @@ impl Starting {
         tasks.spawn(ops.serve());
         tasks.spawn(places::sweep([places.clone(), places]));
         tracing::info!(ops = %listener.local_addr().unwrap_or(address), "loading policies");
-        Ok(Self { listener, _tasks: tasks })
+        Ok(Self { listener, waits, _tasks: tasks })
+    }
+
+    /// What the server waits for, beside its policies, in one line. `/readyz` shows it.
+    pub fn waits_for(&self, what: Option<String>) {
+        *self.waits.lock() = what;
     }
 
     /// The port, for the server.

@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::step::{Step, View, is_for, step};
 use super::stored::{Leaf, Stored, is_kept_by_cert_manager, new_secret};
@@ -50,16 +50,49 @@ pub struct State {
     pub trouble: Option<String>,
 }
 
+impl State {
+    /// `sha256:…` of the bundle; nothing without one.
+    #[must_use]
+    pub fn bundle_digest(&self) -> String {
+        if self.bundle.is_empty() {
+            return String::new();
+        }
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.bundle.as_bytes());
+        let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        std::iter::once("sha256:".to_owned()).chain(hex).collect()
+    }
+}
+
 /// Figures of a keeper. Clones are the same.
 #[derive(Debug, Clone, Default)]
-struct Figures {
-    leader: Gauge,
+pub struct Figures {
     failures: Counter,
     trusted: Gauge,
     skew: Gauge,
     leaf_begins: Gauge,
     authority_begins: Gauge,
     authority_ends: Gauge,
+}
+
+impl Figures {
+    /// Adds them to those of the server.
+    pub fn register(&self, registry: &mut Registry) {
+        let Figures { failures, trusted, skew, leaf_begins, authority_begins, authority_ends } =
+            self.clone();
+        let text = "Rounds in which the certificates could not be looked after";
+        registry.register("certificate_keeper_failures", text, failures);
+        let text =
+            "Whether all webhooks of this installation trust the newest CA, as the leader sees it";
+        registry.register("ca_trusted", text, trusted);
+        let text = "How far the calendar of this replica is ahead of the API server's";
+        registry.register_with_unit("clock_skew", text, Unit::Seconds, skew);
+        let text = "When the serving certificate begins, in seconds since 1970";
+        registry.register_with_unit("certificate_not_before", text, Unit::Seconds, leaf_begins);
+        let text = "When the CA of the serving certificate begins, in seconds since 1970";
+        registry.register_with_unit("ca_not_before", text, Unit::Seconds, authority_begins);
+        let text = "When the CA of the serving certificate ends, in seconds since 1970";
+        registry.register_with_unit("ca_not_after", text, Unit::Seconds, authority_ends);
+    }
 }
 
 /// One for each replica.
@@ -79,7 +112,6 @@ pub struct Keeper {
     told: watch::Sender<State>,
     figures: Figures,
     is_skewed: bool,
-    hurry: Arc<Notify>,
 }
 
 /// The last good bundle and leaf. Its keys are not shown.
@@ -129,7 +161,6 @@ impl Keeper {
             told: watch::Sender::default(),
             figures: Figures::default(),
             is_skewed: false,
-            hurry: Arc::default(),
         }
     }
 
@@ -139,42 +170,16 @@ impl Keeper {
         self.told.subscribe()
     }
 
-    /// Notified, the next round begins at once.
+    /// What the server shows of it.
     #[must_use]
-    pub fn hurry(&self) -> Arc<Notify> {
-        self.hurry.clone()
-    }
-
-    /// Adds the figures of this keeper to those of the server.
-    pub fn register(&self, registry: &mut Registry) {
-        let Figures {
-            leader,
-            failures,
-            trusted,
-            skew,
-            leaf_begins,
-            authority_begins,
-            authority_ends,
-        } = self.figures.clone();
-        registry.register("leader", "Whether this replica is the leader", leader);
-        let text = "Rounds in which the certificates could not be looked after";
-        registry.register("certificate_keeper_failures", text, failures);
-        let text =
-            "Whether all webhooks of this installation trust the newest CA, as the leader sees it";
-        registry.register("ca_trusted", text, trusted);
-        let text = "How far the calendar of this replica is ahead of the API server's";
-        registry.register_with_unit("clock_skew", text, Unit::Seconds, skew);
-        let text = "When the serving certificate begins, in seconds since 1970";
-        registry.register_with_unit("certificate_not_before", text, Unit::Seconds, leaf_begins);
-        let text = "When the CA of the serving certificate begins, in seconds since 1970";
-        registry.register_with_unit("ca_not_before", text, Unit::Seconds, authority_begins);
-        let text = "When the CA of the serving certificate ends, in seconds since 1970";
-        registry.register_with_unit("ca_not_after", text, Unit::Seconds, authority_ends);
+    pub fn figures(&self) -> Figures {
+        self.figures.clone()
     }
 
     /// Looks after the certificates until it is dropped.
     pub async fn run(&mut self, api: &dyn Api) {
         let mut last = None;
+        let mut leads = self.leader.changes();
         loop {
             match self.round(api).await {
                 Ok(()) => {
@@ -189,10 +194,10 @@ impl Keeper {
                     }
                 }
             }
-            let hurry = self.hurry.clone();
+            // A new leader has something to do at once.
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                () = hurry.notified() => {}
+                Ok(()) = leads.changed() => {}
             }
         }
     }
@@ -203,7 +208,6 @@ impl Keeper {
     /// Where that failed. The next round tries again.
     pub async fn round(&mut self, api: &dyn Api) -> Result<(), KeeperError> {
         let done = self.steps(api).await;
-        self.figures.leader.set(i64::from(self.leader.is_leader()));
         let trouble = match &done {
             Ok(waits) => waits.map(str::to_owned),
             Err(error) => {

@@ -24,7 +24,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use keeper::{Keeper, Served, State};
+pub use keeper::{Figures, Keeper, KeeperError, Served, State};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -25,7 +25,7 @@ use self::change::Difference;
 use self::facts::Facts;
 use self::reviews::Reviews;
 use super::report::stdout;
-use super::{ConfigArgs, Failure, Outcome, ReadArgs};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs, RegistryArgs};
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, Set};
@@ -73,6 +73,8 @@ pub(super) struct Diff {
     #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
+    registry: RegistryArgs,
+    #[command(flatten)]
     read: ReadArgs,
 }
 
@@ -92,7 +94,7 @@ struct Side {
 }
 
 impl Side {
-    fn read(path: &Path) -> Result<Self, Failure> {
+    fn read(path: &Path, config: &ConfigArgs) -> Result<Self, Failure> {
         let name = path.display().to_string();
         let configuration = if is_stdin(path) {
             let text = Reader::new(MOST).stdin().map_err(|e| anyhow::anyhow!("-: {e}"))?;
@@ -103,11 +105,12 @@ impl Side {
         } else {
             Configuration::read(path, BUILTINS)
         };
-        Ok(Self { name, configuration: configuration.map_err(Failure::usage)? })
+        let mut configuration = configuration.map_err(Failure::usage)?;
+        config.resolve(&mut configuration)?;
+        Ok(Self { name, configuration })
     }
 
-    fn load(&self, source: Source, cache_dir: Option<&PathBuf>) -> Result<Set, Failure> {
-        let config = ConfigArgs { config: None, cache_dir: cache_dir.cloned() };
+    fn load(&self, source: Source, config: &ConfigArgs) -> Result<Set, Failure> {
         config.complete_set_of(&self.configuration, source).map_err(|failure| {
             let Failure { outcome, error } = failure;
             // Errors in the file have their place already.
@@ -124,15 +127,25 @@ fn is_stdin(path: &Path) -> bool {
 
 impl Diff {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { old, new, reviews, context, no_match_conditions, output, cache_dir, read } =
-            self;
+        let Self {
+            old,
+            new,
+            reviews,
+            context,
+            no_match_conditions,
+            output,
+            cache_dir,
+            registry,
+            read,
+        } = self;
         let named = [&old, &new].into_iter().chain(&reviews).chain(&context);
         if named.filter(|path| is_stdin(path)).count() > 1 {
             let error = "standard input can be read only once: name it once";
             return Err(Failure::usage(anyhow::anyhow!(error)));
         }
-        let (old, new) = (Side::read(&old)?, Side::read(&new)?);
-        let load = |side: &Side, source| side.load(source, cache_dir.as_ref());
+        let config = ConfigArgs { config: None, cache_dir, registry };
+        let (old, new) = (Side::read(&old, &config)?, Side::read(&new, &config)?);
+        let load = |side: &Side, source| side.load(source, &config);
         let mut sets = (load(&old, Source::Absent)?, load(&new, Source::Absent)?);
         let facts = |side: &Side, set: &Set| {
             let facts = Facts::of(&side.configuration, set, !no_match_conditions);

@@ -1,14 +1,8 @@
 //! Arguments about the installation that this server belongs to.
 
-use std::sync::Arc;
-
 use clap::Args;
 
-use super::super::Failure;
-use super::cluster::ClusterArgs;
 use opgate_controller::Installation;
-use opgate_controller::api::ApiServer;
-use opgate_controller::events::Events;
 
 /// Which installation this server belongs to, and which of its servers it is.
 #[derive(Debug, Clone, Args)]
@@ -41,19 +35,5 @@ impl InstallationArgs {
         let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let replica = self.replica.clone().unwrap_or_else(|| host().trim().to_owned());
         Some(Installation { namespace, service, replica })
-    }
-
-    /// Where to write events; none without an installation, or without a cluster.
-    pub(super) async fn events(
-        &self,
-        cluster: &ClusterArgs,
-    ) -> Result<Option<Arc<Events>>, Failure> {
-        let (Some(installation), Some(source)) = (self.installation(), cluster.source()?) else {
-            return Ok(None);
-        };
-        let Some(connection) = cluster.connection(source).await? else { return Ok(None) };
-        let uid = std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty());
-        let api = Arc::new(ApiServer::of(&connection));
-        Ok(Some(Arc::new(Events::new(api, installation, uid))))
     }
 }

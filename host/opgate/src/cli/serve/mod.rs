@@ -1,7 +1,9 @@
 //! `opgate serve`: the webhook. This module puts the parts of a server together; the others have its arguments.
 
+mod certificates;
 mod clients;
 mod cluster;
+mod duties;
 mod installation;
 mod reload;
 
@@ -13,20 +15,21 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use opgate_certs::Reloader;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use self::certificates::CertificateArgs;
 use self::clients::ClientArgs;
 use self::cluster::ClusterArgs;
+use self::duties::Duties;
 use self::installation::InstallationArgs;
 use self::reload::Reload;
-use super::certs::SourceArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
 use opgate_admission::cluster::Bounds;
 use opgate_admission::policy::Loading;
 use opgate_input::read::Reader;
 use opgate_server::{Options, Room, Server, Starting};
+use opgate_supervise::Supervisor;
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// What to do before and after.
@@ -45,7 +48,7 @@ pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
-    tls: SourceArgs,
+    certificates: CertificateArgs,
     /// Address of the webhook port, TLS
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443", env = "OPGATE_LISTEN")]
     listen: SocketAddr,
@@ -93,7 +96,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let Self {
             config,
-            tls,
+            certificates,
             listen,
             ops_listen,
             max_body,
@@ -112,8 +115,8 @@ impl Serve {
         opgate_unsafe::keep_large_memory_apart();
         opgate_server::write_no_core_dumps();
         let room = Room::of(&system_root);
-        let source = tls.source()?;
-        let certificate = Arc::new(Reloader::new(source).map_err(Failure::usage)?);
+        let installation = installation.installation();
+        let certificates = certificates.certificates(installation.is_some())?;
         let cluster_source = cluster_args.source()?;
         let clients = clients.clients()?;
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
@@ -122,6 +125,14 @@ impl Serve {
         let loading = Arc::new(Loading::default());
         let starting = runtime.block_on(Starting::bind(ops_listen, loading.clone()));
         let starting = starting.map_err(Failure::usage)?;
+        let supervisor = Supervisor::default();
+        // While policies load, a certificate is made.
+        let begun = Duties::begin(installation, &cluster_args, &supervisor);
+        let mut duties = runtime.block_on(begun)?;
+        if let (Some(duties), Some(times)) = (&mut duties, certificates.times()) {
+            let _runtime = runtime.enter();
+            duties.keep_certificates(times);
+        }
         // Registries can be slow; meanwhile the ops port answers.
         config.resolve(&mut configuration)?;
         let options = cluster_args.options(cluster_source, bounds);
@@ -143,6 +154,8 @@ impl Serve {
             clients,
             max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
             sync_timeout: cluster_args.sync_timeout,
+            supervisor,
+            figures: duties.as_ref().map(Duties::figures).unwrap_or_default(),
             ..Options::default()
         };
         tracing::info!(
@@ -178,29 +191,35 @@ impl Serve {
                 }
             }
             let supervisor = options.supervisor.clone();
-            let server = Server::started(options, set, certificate, starting);
-            let server = server.map_err(Failure::usage)?;
             let (stop, hangup) = (stop()?, tell_of_hangup()?);
-            let events = installation.events(&cluster_args).await?;
-            let reload = Arc::new(Reload {
-                interval: reload.max(Duration::from_millis(10)),
-                config,
-                cluster: cluster_args,
-                source: cluster_source,
-                connection,
-                room,
-                system_root,
-                supervisor: supervisor.clone(),
-                serving: server.serving(),
-                free_for_requests: Box::new(server.free_for_requests()),
-                events,
-            });
-            let reload = reload.has_files().then(|| {
-                let hangup = hangup.clone();
-                supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
-            });
-            server.run(stop, hangup).await.map_err(Failure::usage)?;
-            drop(reload);
+            let mut stop = std::pin::pin!(stop);
+            let first = certificates.first(duties.as_mut(), &starting, stop.as_mut());
+            if let Some(certificate) = first.await? {
+                let server = Server::started(options, set, certificate, starting);
+                let server = server.map_err(Failure::usage)?;
+                let reload = Arc::new(Reload {
+                    interval: reload.max(Duration::from_millis(10)),
+                    config,
+                    cluster: cluster_args,
+                    source: cluster_source,
+                    connection,
+                    room,
+                    system_root,
+                    supervisor: supervisor.clone(),
+                    serving: server.serving(),
+                    free_for_requests: Box::new(server.free_for_requests()),
+                    events: duties.as_ref().map(Duties::events),
+                });
+                let reload = reload.has_files().then(|| {
+                    let hangup = hangup.clone();
+                    supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
+                });
+                server.run(stop, hangup).await.map_err(Failure::usage)?;
+                drop(reload);
+            }
+            if let Some(duties) = duties {
+                duties.end().await;
+            }
             Ok(Outcome::Ok)
         })
     }

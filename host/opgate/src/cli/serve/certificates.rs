@@ -1,0 +1,108 @@
+//! Arguments about the serving certificate, and where it comes from.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use opgate_certs::Reloader;
+use opgate_controller::certificates::Times;
+use opgate_server::Starting;
+use opgate_text::units::parse_duration;
+
+use super::super::Failure;
+use super::super::certs::SourceArgs;
+use super::duties::Duties;
+
+/// The serving certificate.
+#[derive(Debug, Args)]
+pub(super) struct CertificateArgs {
+    #[command(flatten)]
+    files: SourceArgs,
+    /// Where the serving certificate comes from
+    #[arg(long, value_name = "SOURCE", default_value = "files")]
+    certificates: CertificateSource,
+    /// With `self-managed`: how long API servers may take to notice a changed CA bundle
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    trust_delay: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CertificateSource {
+    /// The files of `--tls-dir`, or of `--tls-cert` and `--tls-key`
+    Files,
+    /// Secret `opgate-tls` of the installation, which the servers keep; needs `--installation`
+    SelfManaged,
+}
+
+/// Where the certificate comes from.
+#[derive(Debug)]
+pub(super) enum Certificates {
+    /// Files, which are there.
+    Files(Arc<Reloader>),
+    /// The cluster, where it may not be yet.
+    SelfManaged(Times),
+}
+
+impl CertificateArgs {
+    pub(super) fn certificates(self, has_installation: bool) -> Result<Certificates, Failure> {
+        match self.certificates {
+            CertificateSource::Files => {
+                let reloader = Reloader::new(self.files.source()?).map_err(Failure::usage)?;
+                Ok(Certificates::Files(Arc::new(reloader)))
+            }
+            CertificateSource::SelfManaged if self.files.source().is_ok() => Err(wrong(
+                "--certificates self-managed needs no files: leave out --tls-dir, --tls-cert and --tls-key",
+            )),
+            CertificateSource::SelfManaged if !has_installation => Err(wrong(
+                "--certificates self-managed needs --installation NAMESPACE/SERVICE, and a cluster",
+            )),
+            CertificateSource::SelfManaged => {
+                let notice = self.trust_delay;
+                Ok(Certificates::SelfManaged(Times { notice, ..Times::default() }))
+            }
+        }
+    }
+}
+
+fn wrong(text: &'static str) -> Failure {
+    Failure::usage(anyhow::anyhow!(text))
+}
+
+impl Certificates {
+    /// How long certificates live, if the servers keep them.
+    pub(super) fn times(&self) -> Option<Times> {
+        match self {
+            Self::Files(_) => None,
+            Self::SelfManaged(times) => Some(*times),
+        }
+    }
+
+    /// The certificate to begin with; waits for the first one. None if `stop` ends before.
+    pub(super) async fn first(
+        self,
+        duties: Option<&mut Duties>,
+        starting: &Starting,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<Arc<Reloader>>, Failure> {
+        if let Self::Files(files) = self {
+            return Ok(Some(files));
+        }
+        let none = || wrong("--certificates self-managed needs a cluster: it cannot be `none`");
+        let duties = duties.ok_or_else(none)?;
+        let mut states = duties.states().ok_or_else(none)?;
+        loop {
+            let state = states.borrow_and_update().clone();
+            if let Some(served) = state.served {
+                starting.waits_for(None);
+                return Ok(Some(duties.serve(served.pair)));
+            }
+            let why = state.trouble.unwrap_or_else(|| "the Secret is being read".to_owned());
+            starting.waits_for(Some(format!("no serving certificate: {why}")));
+            tokio::select! {
+                changed = states.changed() => changed.map_err(anyhow::Error::from)?,
+                () = stop.as_mut() => return Ok(None),
+            }
+        }
+    }
+}
