@@ -27,6 +27,7 @@ mod http;
 mod identities;
 mod imports;
 mod installation;
+mod kept;
 mod manifests;
 mod narrowed;
 mod network;

@@ -325,8 +325,10 @@ impl Server {
         // The cluster in which the tests may run is none of theirs.
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
         command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
-        command.args(["--ops-listen", "127.0.0.1:0", "--tls-reload", "20ms", "--tls-dir"]);
-        command.arg(certificates.folder.path());
+        command.args(["--ops-listen", "127.0.0.1:0", "--tls-reload", "20ms"]);
+        if !arguments.contains(&"self-managed") {
+            command.arg("--tls-dir").arg(certificates.folder.path());
+        }
         command.arg("--cache-dir").arg(files.path().join("cache"));
         let patient = || self::configuration(&[builtin()]);
         if !arguments.contains(&"--config") {
@@ -456,6 +458,26 @@ pub fn client(authority: &Authority, alpn: &[&[u8]]) -> rustls::ClientConfig {
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
     config
+}
+
+/// Makes a handshake as an API server that trusts a bundle, PEM, and calls a Service by this name.
+///
+/// # Errors
+/// Where there is no connection or no handshake.
+pub async fn handshake(address: SocketAddr, bundle: &[u8], name: &str) -> std::io::Result<()> {
+    let mut roots = rustls::RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(bundle) {
+        roots.add(root.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let tcp = TcpStream::connect(address).await?;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.map(drop)
 }
 
 /// A TLS connection that trusts one CA.

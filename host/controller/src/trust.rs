@@ -4,6 +4,8 @@
 //! *and* its annotation names our Service; in it, only webhooks that call our Service are ours. Nothing else of a
 //! configuration is ever changed.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::ByteString;
 use opgate_certs::Root;
 use serde_json::{Value, json};
@@ -71,7 +73,9 @@ pub fn set(configuration: &mut Value, installation: &Installation, bundle: &str)
 
 /// Whether all webhooks of ours trust a CA.
 pub(crate) fn all_trust(bundles: &[Vec<u8>], root: &Root) -> bool {
-    bundles.iter().all(|bundle| Root::all(bundle).contains(root))
+    // They are the same text nearly always.
+    let distinct: BTreeSet<_> = bundles.iter().collect();
+    distinct.into_iter().all(|bundle| Root::all(bundle).contains(root))
 }
 
 /// The text of bytes in JSON: base64.

@@ -137,7 +137,7 @@ fn is_over(root: &Root, stored: &Stored, view: &View<'_>) -> bool {
 
 /// Whether somebody serves a leaf of a CA, or may.
 fn is_needed(root: &Root, stored: &Stored, view: &View<'_>) -> bool {
-    let of = |leaf: &Option<Leaf>| leaf.as_ref().is_some_and(|leaf| root.vouches_for(&leaf.pair));
+    let of = |leaf: &Option<Leaf>| leaf.as_ref().is_some_and(|leaf| leaf.is_of(root));
     stored.signer.as_ref().is_some_and(|signer| signer.root == *root)
         || of(&stored.leaf)
         || of(&view.remembered.leaf)

@@ -1,11 +1,14 @@
 //! What the Secret holds. Administrators can write anything into it: what cannot be used counts as absent.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use opgate_certs::{Authority, Pair, Root};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::SECRET;
+use super::step::MOST;
 use crate::api::{Kind, annotation};
 use crate::trust::{decode, encode};
 use crate::{Installation, NAME_LABEL};
@@ -25,12 +28,14 @@ pub(super) struct Leaf {
     pub(super) chain: String,
     pub(super) key: String,
     pub(super) pair: Pair,
+    /// The digests of CAs, and whether they vouch for it: signatures are verified once.
+    vouched: Arc<Mutex<Vec<(String, bool)>>>,
 }
 
 impl Leaf {
     pub(super) fn of(chain: String, key: String) -> Option<Self> {
         let pair = Pair::of_pem(&chain, &key).ok()?;
-        Some(Self { chain, key, pair })
+        Some(Self { chain, key, pair, vouched: Arc::default() })
     }
 
     pub(super) fn is_valid_at(&self, now: SystemTime) -> bool {
@@ -39,7 +44,20 @@ impl Leaf {
 
     /// The CA of a bundle that issued it.
     pub(super) fn issuer<'r>(&self, bundle: &'r [Root]) -> Option<&'r Root> {
-        bundle.iter().find(|root| root.vouches_for(&self.pair))
+        bundle.iter().find(|root| self.is_of(root))
+    }
+
+    /// Whether a CA issued it.
+    pub(super) fn is_of(&self, root: &Root) -> bool {
+        let mut vouched = self.vouched.lock();
+        if let Some((_, known)) = vouched.iter().find(|(digest, _)| digest == root.digest()) {
+            return *known;
+        }
+        let new = root.vouches_for(&self.pair);
+        // There are few CAs; who adds others all the time has them verified again.
+        vouched.truncate(MOST);
+        vouched.insert(0, (root.digest().to_owned(), new));
+        new
     }
 }
 

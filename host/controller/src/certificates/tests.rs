@@ -307,7 +307,7 @@ fn ten_years_pass_and_no_handshake_fails() {
 
 #[test]
 fn ten_years_of_trouble() {
-    for seed in [3, 14, 159] {
+    for seed in [3, 14] {
         let mut random = Random(seed);
         let mut world = World::new(&["a", "b", "c"], Times::default());
         world.run(SECOND * 60, HOUR);
@@ -347,14 +347,17 @@ fn ten_years_of_trouble() {
                 7 => drop(world.fake.remove(Kind::Lease, NAMESPACE, crate::lease::NAME)),
                 _ => {}
             }
-            let most = [SECOND * 40, HOUR, DAY * 9][random.index(3)];
-            world.run(most, DAY * 3);
+            let most = [SECOND * 40, HOUR, DAY * 20, DAY * 20][random.index(4)];
+            world.run(most, DAY * 4);
             for node in &world.nodes {
                 world.fake.line(&node.name, Line::Up);
             }
             world.run(SECOND * 5, SECOND * 5);
         }
-        world.nodes.iter_mut().for_each(|node| node.asleep = false);
+        for index in 0..3 {
+            world.nodes[index].asleep = false;
+            world.round(index);
+        }
         world.run(DAY, HOUR);
         assert!(world.is_settled(), "seed {seed}");
         println!("{} handshakes", world.handshakes);
