@@ -1,7 +1,16 @@
 //! Memory and time of reloads.
 
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use opgate::builtin::BUILTINS;
+use opgate::cluster::{Options, Source};
+use opgate::engine::Compiler;
+use opgate::policy::{Configuration, Loading, Set};
+use opgate::server;
 use serde_json::{Value, json};
 use testkit::{ConfigMap, Server, configuration, hostile, recorded, until};
 
@@ -137,4 +146,53 @@ async fn without_memory_for_it_the_last_good_configuration_stays() {
     std::fs::write(root.path().join("proc/self/status"), status).unwrap();
     server.signal(rustix::process::Signal::HUP);
     until("the change", async || state(&server).await.0 != before.0).await;
+}
+
+/// How long it takes, in this process: to load a set beside the one that serves, and to replace it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_of_built_in_policies_takes_so_long() {
+    let _turn = turn().await;
+    let text = |mode: &str| {
+        let mut text =
+            String::from("apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n");
+        for builtin in BUILTINS {
+            writeln!(text, "  - {{name: {}, mode: {mode}}}", builtin.name).unwrap();
+        }
+        text
+    };
+    let parse = |mode: &str| {
+        let path = Path::new("opgate.yaml");
+        Configuration::parse(path, &text(mode), BUILTINS).unwrap()
+    };
+    let options = Options::of(Source::Absent);
+    let first = Set::load(&parse("enforce"), None, 64, options).unwrap();
+    let certificates = testkit::Certificates::new();
+    let source = opgate_certs::Source::Directory(certificates.folder.path().to_path_buf());
+    let certificate = Arc::new(opgate_certs::Reloader::new(source).unwrap());
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let options = server::Options { listen: any, ops_listen: any, ..Default::default() };
+    let bound = server::Server::bind(options, first, certificate).await.unwrap();
+    let serving = bound.serving();
+    let (mut looks, mut loads, mut swaps) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..20 {
+        let mode = if number % 2 == 0 { "warn" } else { "enforce" };
+        let began = Instant::now();
+        let configuration = parse(mode);
+        let digest = configuration.digest();
+        looks.push(began.elapsed());
+        let old = serving.current().set.clone();
+        let began = Instant::now();
+        let new = old.load_beside(&configuration, None, Compiler::Here, &Loading::default());
+        loads.push(began.elapsed());
+        let new = new.unwrap();
+        assert_eq!(new.digest(), digest);
+        let began = Instant::now();
+        serving.replace(new);
+        swaps.push(began.elapsed());
+        assert_eq!(serving.current().configuration, digest);
+    }
+    for (what, times) in [("look", &mut looks), ("load", &mut loads), ("swap", &mut swaps)] {
+        times.sort_unstable();
+        println!("{what}: median {:?}, most {:?}", times[times.len() / 2], times[times.len() - 1]);
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::fake::FakeCluster;
+use testkit::fake::{FakeCluster, Scope};
 use testkit::reviews::{GOOSE, GROUPS, Given, OLM, cluster, create, group, policies};
 use testkit::{
     ConfigMap, Server, builtin, configuration, create_bundle, good_spec, hostile, misbehaves, until,
@@ -256,7 +256,7 @@ async fn what_is_read_anew_is_listed_before_it_counts() {
     let before = served(&server).await;
     files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
     changed(&server, &before).await;
-    cluster.watching("operatorgroups", 0).await;
+    cluster.unwatched("operatorgroups").await;
     until("the end of its series", async || server.metric(&objects).await.is_none()).await;
     assert_eq!(client.review(new).await.unwrap().message(), "allowed");
 }
@@ -396,4 +396,37 @@ async fn no_call_fails_while_the_configuration_changes() {
         .filter(|line| line.starts_with("opgate_requests_total{") && !line.contains("\"200\""))
         .collect();
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_says_what_became_of_a_change() {
+    let cluster = cluster();
+    cluster.install("events.k8s.io", "v1", "events", "Event", Scope::Namespaced);
+    let good = configuration(&[in_mode("enforce")]);
+    let mut files = ConfigMap::new(&[("opgate.yaml", &good)]);
+    let arguments = ["--installation", "opgate-system/opgate", "--replica", "opgate-1"];
+    let server = reading(&files, &cluster, &arguments);
+    let event = async |count: usize| {
+        let is_event = |request: &str| request.starts_with("POST /apis/events.k8s.io/v1");
+        cluster.requested(count, is_event).await;
+    };
+    let failed = "opgate_configuration_reloads_total{result=\"failed\"}";
+    files.swap(&[("opgate.yaml", "policies: [")]);
+    event(1).await;
+    // The same once more, and then something else.
+    server.signal(Signal::HUP);
+    until("another attempt", async || server.metric(failed).await == Some(2.0)).await;
+    let before = served(&server).await;
+    files.swap(&[("opgate.yaml", &configuration(&[in_mode("warn")]))]);
+    changed(&server, &before).await;
+    event(2).await;
+    // A failure to write one matters to nobody.
+    cluster.forbid("events.k8s.io", "events");
+    let before = served(&server).await;
+    files.swap(&[("opgate.yaml", &good)]);
+    changed(&server, &before).await;
+    assert_eq!(server.get("/readyz").await.0, 200);
+    let requests = cluster.requests();
+    let events = requests.iter().filter(|request| request.starts_with("POST "));
+    assert!(events.clone().count() <= 3, "{:?}", events.collect::<Vec<_>>());
 }

@@ -328,6 +328,15 @@ impl FakeCluster {
         self.shared.until(enough).await;
     }
 
+    /// Waits until no watch of a resource is open.
+    pub async fn unwatched(&self, plural: &str) {
+        let is_it = |watch: &Watch| watch.view.of.1 == plural && !watch.lines.is_closed();
+        crate::until("the end of the watches", async || {
+            self.shared.change(|cluster| !cluster.watches.iter().any(is_it))
+        })
+        .await;
+    }
+
     /// Waits until at least so many watches of a resource are open.
     pub async fn watching(&self, plural: &str, count: usize) {
         let is_it = |watch: &&Watch| watch.view.of.1 == plural && !watch.lines.is_closed();

@@ -98,7 +98,7 @@ pub enum LoadError {
 pub struct Engine {
     engine: wasmtime::Engine,
     ticker: Ticker,
-    cache: Option<Cache>,
+    cache: Mutex<Option<Arc<Cache>>>,
     compiler: Compiler,
     pooled: bool,
     pool: Pool,
@@ -146,16 +146,27 @@ impl Engine {
         };
         let ticker = Ticker::start(engine.weak())
             .map_err(|e| EngineError(format!("no thread for the clock: {e}")))?;
-        let cache = cache.and_then(|folder| match Cache::open(&folder) {
-            Ok(cache) => Some(cache),
+        let (taken, codes) = (Mutex::default(), Mutex::default());
+        let (cache_of_images, compiler) = (Mutex::default(), Compiler::Here);
+        let engine =
+            Self { engine, ticker, cache: cache_of_images, compiler, pooled, pool, taken, codes };
+        engine.cache_in(cache);
+        Ok(engine)
+    }
+
+    /// Caches compiled components in this folder, if none is used yet.
+    pub fn cache_in(&self, folder: Option<PathBuf>) {
+        let mut cache = self.cache.lock();
+        if cache.is_some() {
+            return;
+        }
+        *cache = folder.and_then(|folder| match Cache::open(&folder) {
+            Ok(cache) => Some(Arc::new(cache)),
             Err(error) => {
                 tracing::warn!(%error, "no cache: policies are compiled at every start");
                 None
             }
         });
-        let (taken, codes) = (Mutex::default(), Mutex::default());
-        let compiler = Compiler::Here;
-        Ok(Self { engine, ticker, cache, compiler, pooled, pool, taken, codes })
     }
 
     /// Sets where components from outside are compiled.
@@ -205,7 +216,8 @@ impl Engine {
             if let Some(known) = self.known(&digest) {
                 return Ok(known);
             }
-            let cached = self.cache.as_ref().and_then(|cache| cache.read(&self.engine, &digest));
+            let cache = self.cache.lock().clone();
+            let cached = cache.and_then(|cache| cache.read(&self.engine, &digest));
             let loaded = match cached {
                 Some(loaded) => loaded,
                 None => self.compile(compiler, component, &digest)?,
@@ -257,7 +269,7 @@ impl Engine {
         let purpose = cache::purpose(&self.engine, digest);
         let image = compiler.compile(&self.engine, self.pooled, &purpose, component)?;
         let loaded = image.load(&self.engine).map_err(|e| unusable(&e))?;
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache.lock().clone() {
             cache.write(&self.engine, digest, &image);
         }
         Ok(loaded)

@@ -186,8 +186,8 @@ impl App {
 
     fn readiness(&self, verbose: bool) -> Response {
         let served = self.serving.current();
-        let why_not =
-            readiness::why_not(&served.set, &self.draining, &self.open, self.sync_timeout);
+        let time = served.is_first.then_some(self.sync_timeout);
+        let why_not = readiness::why_not(&served.set, &self.draining, &self.open, time);
         let code =
             if why_not.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };

@@ -19,7 +19,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::series::{OfPolicy, Series};
 use super::bucket::Bucket;
-use super::serving::Served;
 use opgate_admission::cluster::Cluster;
 use opgate_admission::policy::{Decision, Observer, Policy, Set};
 use opgate_supervise::Supervisor;
@@ -205,15 +204,15 @@ impl ConfigurationMetrics {
         registry.register_with_unit("configuration_loaded", text, Unit::Seconds, loaded);
     }
 
-    fn serves(&self, served: &Served) {
-        let digest = Digest { digest: served.configuration.clone() };
+    fn serves(&self, digest: &str, since: SystemTime) {
+        let digest = Digest { digest: digest.to_owned() };
         let mut known = self.digest.lock();
         if let Some(old) = known.replace(digest.clone()) {
             self.info.remove(&old);
         }
         self.info.get_or_create(&digest).set(1);
         self.stale.set(0);
-        self.loaded.set(seconds(served.since));
+        self.loaded.set(seconds(since));
     }
 }
 
@@ -439,9 +438,9 @@ impl Metrics {
         }
     }
 
-    /// Counts for the policies of another set from now on. Those that both sets have go on counting.
-    pub(super) fn serves(&self, served: &Served) {
-        let set = &served.set;
+    /// Counts for the policies of another set from now on. Those that both sets have go on counting. `since` is
+    /// when its configuration, of this digest, began to serve.
+    pub(super) fn serves(&self, set: &Set, digest: &str, since: SystemTime) {
         let named = |policy: &str| Named { policy: policy.to_owned() };
         let evaluations = set.policies().iter().map(|policy| {
             let duration = self.durations.get_or_create_owned(&named(&policy.name));
@@ -456,7 +455,7 @@ impl Metrics {
         }
         let old = mem::replace(&mut *self.evaluations.write(), evaluations);
         self.ended.lock().extend(old.into_keys());
-        self.configuration.serves(served);
+        self.configuration.serves(digest, since);
     }
 
     /// Ends the series of policies that this set does not have. Their last calls have ended.

@@ -11,12 +11,13 @@ use std::time::Duration;
 use opgate_admission::cluster::{Cluster, Kind, Reading, Source, Standing};
 use opgate_admission::policy::Set;
 
-/// The reasons why the server is not ready, one for each line; empty if it is ready.
+/// The reasons why the server is not ready, one for each line; empty if it is ready. `sync_timeout` is the time
+/// that the first set has to see the cluster; one that replaced another has seen it before.
 pub(super) fn why_not(
     set: &Set,
     draining: &AtomicBool,
     open: &AtomicBool,
-    sync_timeout: Duration,
+    sync_timeout: Option<Duration>,
 ) -> Vec<String> {
     if draining.load(Ordering::Relaxed) {
         return vec!["draining".to_owned()];
@@ -26,7 +27,7 @@ pub(super) fn why_not(
     if !open.load(Ordering::Relaxed) {
         lines.push("the webhook port is not open yet".to_owned());
         lines.extend(unseen(set));
-    } else if is_blind(set.cluster(), sync_timeout) {
+    } else if sync_timeout.is_some_and(|time| is_blind(set.cluster(), time)) {
         lines.extend(unseen(set));
     }
     lines

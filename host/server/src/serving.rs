@@ -38,12 +38,14 @@ pub struct Served {
     pub set: Arc<Set>,
     /// Since when.
     pub since: SystemTime,
+    /// Whether nothing was served before.
+    pub(super) is_first: bool,
 }
 
 impl From<Set> for Served {
     fn from(set: Set) -> Self {
         let configuration = set.digest().to_owned();
-        Self { configuration, set: Arc::new(set), since: SystemTime::now() }
+        Self { configuration, set: Arc::new(set), since: SystemTime::now(), is_first: true }
     }
 }
 
@@ -72,7 +74,7 @@ pub struct Serving {
 impl Serving {
     pub(super) fn new(served: Served, metrics: Arc<Metrics>) -> Self {
         let served = Arc::new(served);
-        metrics.serves(&served);
+        metrics.serves(&served.set, &served.configuration, served.since);
         let told = watch::Sender::new(served.clone());
         let current = ArcSwap::new(served);
         Self { current, told, retired: Mutex::default(), attempt: Mutex::default(), metrics }
@@ -92,13 +94,13 @@ impl Serving {
 
     /// Serves another set. Calls that have begun end with the old one.
     pub fn replace(&self, set: Set) {
-        let served = Arc::new(Served::from(set));
+        let served = Arc::new(Served { is_first: false, ..Served::from(set) });
         let attempt = Attempt {
             at: SystemTime::now(),
             configuration: served.configuration.clone(),
             error: None,
         };
-        self.metrics.serves(&served);
+        self.metrics.serves(&served.set, &served.configuration, served.since);
         let old = self.current.swap(served.clone());
         self.retired.lock().push(old.set.clone());
         *self.attempt.lock() = Some(attempt);

@@ -15,7 +15,7 @@
 //! server may take to store it (`Options::reservation`): the list has it, or it is never stored
 //! (docs/adr/0028-reload.md).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -80,6 +80,38 @@ impl Turn<'_> {
                 self.0.push(Arc::downgrade(kind));
             }
         }
+    }
+}
+
+/// Whether the view of a kind serves. Before, a change that does not fit into its reservations fails nobody's
+/// request: the view misses it, and must not serve.
+#[derive(Debug, Default)]
+pub(super) struct Awaited {
+    is_awaited: AtomicBool,
+    has_missed: AtomicBool,
+}
+
+impl Awaited {
+    /// Of a view that does not serve yet.
+    pub(super) fn new() -> Self {
+        Self { is_awaited: AtomicBool::new(true), has_missed: AtomicBool::new(false) }
+    }
+
+    /// A change did not fit. Says whether that is no matter for its request.
+    pub(super) fn miss(&self, _: &Turn<'_>) -> bool {
+        let is_awaited = self.is_awaited.load(Ordering::Relaxed);
+        if is_awaited {
+            self.has_missed.store(true, Ordering::Relaxed);
+        }
+        is_awaited
+    }
+
+    pub(super) fn has_missed(&self, _: &Turn<'_>) -> bool {
+        self.has_missed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn serves(&self, _: &Turn<'_>) {
+        self.is_awaited.store(false, Ordering::Relaxed);
     }
 }
 

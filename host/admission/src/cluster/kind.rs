@@ -18,6 +18,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::desk::Awaited;
 use super::lens::Listing;
 use super::reservations::{Reservations, is_newer};
 use super::{Options, Reading, Source};
@@ -35,6 +36,8 @@ pub struct Kind {
     name: String,
     options: Options,
     state: RwLock<State>,
+    /// What became of changes that were allowed before its view serves.
+    awaited: Awaited,
     /// Notified of all news that can settle a reservation.
     settled: Notify,
 }
@@ -57,7 +60,13 @@ impl Kind {
             error: None,
         };
         let name = reading.resource.to_string();
-        Self { options, state: RwLock::new(state), name, reading, settled: Notify::new() }
+        let (state, awaited) = (RwLock::new(state), Awaited::default());
+        Self { options, state, name, reading, awaited, settled: Notify::new() }
+    }
+
+    /// The same in a view that does not serve yet.
+    pub(super) fn awaited(self) -> Self {
+        Self { awaited: Awaited::new(), ..self }
     }
 
     /// The same under another name.
@@ -89,6 +98,11 @@ impl Kind {
             && known.resource == resource
             // Nobody stores it, whatever a cluster may call by the same name.
             && !known.is_server_version()
+    }
+
+    /// Whether its view serves, and what it has missed before.
+    pub(super) fn awaits(&self) -> &Awaited {
+        &self.awaited
     }
 
     /// Whether policies do without it if the server is not permitted to read it.

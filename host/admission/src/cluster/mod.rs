@@ -223,7 +223,10 @@ impl Cluster {
             let is_it =
                 |kind: &&Arc<Kind>| kind.name() == name && desk::is_same(kind.reading(), reading);
             let known = beside.and_then(|other| other.kinds.iter().find(is_it));
-            let new = || Arc::new(Kind::new(reading.clone(), options).named(name.clone()));
+            let new = || {
+                let kind = Kind::new(reading.clone(), options).named(name.clone());
+                Arc::new(if beside.is_some() { kind.awaited() } else { kind })
+            };
             known.cloned().unwrap_or_else(new)
         };
         let kinds: Vec<_> = merged.iter().map(kind).collect();
@@ -248,6 +251,18 @@ impl Cluster {
     #[must_use]
     pub fn keeping_files(self) -> Self {
         Self { files: samples::Files::kept(), ..self }
+    }
+
+    /// Begins to serve, unless this view has missed a change that was allowed since it was made: then it must
+    /// be made anew.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        let turn = self.seat.turn();
+        let has_missed = self.kinds.iter().any(|kind| kind.awaits().has_missed(&turn));
+        if !has_missed {
+            self.kinds.iter().for_each(|kind| kind.awaits().serves(&turn));
+        }
+        !has_missed
     }
 
     /// Whether another view has this kind as well.
@@ -385,7 +400,10 @@ impl Cluster {
         {
             let others = turn.kinds().filter(|kind| !self.shares(kind));
             for kind in others.filter(|kind| kind.is_of(group, resource)) {
-                kind.reserve(&write.key, object, old(), &before).map_err(|_| NoRoom)?;
+                let reserved = kind.reserve(&write.key, object, old(), &before);
+                if reserved.is_err() && !kind.awaits().miss(&turn) {
+                    return Err(NoRoom);
+                }
             }
         }
         Ok(Reserved::Made)

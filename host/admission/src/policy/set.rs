@@ -181,6 +181,7 @@ impl Set {
         let more = others.map(|config| config.limits.concurrency).sum();
         let mut pool = pool_of(configuration);
         let engine = if self.engine.has_room(more, pool.memory) {
+            self.engine.cache_in(cache);
             self.engine.clone()
         } else {
             pool.instances = pool.instances.saturating_add(SPARE_INSTANCES);

@@ -136,3 +136,25 @@ async fn only_what_is_new_is_waited_for() {
     assert!(new.seen_beside(&old).now_or_never().is_some());
     assert!(!new.is_seen());
 }
+
+/// What a view that does not serve yet has no room for fails no request, and keeps the view from serving.
+#[tokio::test]
+async fn a_view_that_missed_something_does_not_serve() {
+    let bounds = Bounds { count: 8, bytes: 1 << 20 };
+    let options = Options { bounds, ..Options::of(Source::Live) };
+    let bundle = |fields: &[&str]| reading(fields);
+    let old = Cluster::new(&[bundle(&["/spec"])], options);
+    list(&old.kinds[0], "1", &[]);
+    let new = Cluster::beside(&[bundle(&["/data"])], &old);
+    let good = Cluster::beside(&[bundle(&["/data"])], &old);
+    assert_eq!(reserve(&old, "first", &old.counters()), Reserved::Made);
+    assert!(good.serves());
+    drop(good);
+    for number in 0..20 {
+        let name = format!("r{number}");
+        // The watch of the old view shows each at once, that of the new one has not begun.
+        assert_eq!(reserve(&old, &name, &old.counters()), Reserved::Made);
+        old.kinds[0].apply(object(&name, "2", &name, "x").root(), "");
+    }
+    assert!(!new.serves());
+}

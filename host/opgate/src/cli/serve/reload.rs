@@ -45,6 +45,11 @@ const SYNC: Duration = Duration::from_secs(10);
 /// How often memory and files are looked at while the new set waits.
 const STEP: Duration = Duration::from_millis(250);
 
+/// Sets that do not serve any more and whose calls have not ended, before another one is made, and how long such
+/// a call can take.
+const MOST_RETIRED: usize = 8;
+const LONGEST_CALL: Duration = Duration::from_secs(90);
+
 /// A reload begins only if so much memory is left, and ends when half of it is.
 const LEAST: usize = 8 << 20;
 
@@ -178,6 +183,15 @@ impl Reload {
 
     /// Loads a set, makes it ready and serves it; gives the number of its policies.
     async fn replace(&self, id: &str, configuration: Configuration) -> Result<usize, Trouble> {
+        let few = async {
+            while self.serving.retired() >= MOST_RETIRED {
+                tokio::time::sleep(STEP).await;
+            }
+        };
+        if !self.wait(id, LONGEST_CALL, few).await? {
+            let why = "calls that began with earlier configurations have not ended";
+            return Err(Trouble::Later(why.to_owned()));
+        }
         let served = self.serving.current();
         let left = self.left(LEAST)?;
         let children = self.room.children.min(left.saturating_sub(LEAST / 2));
@@ -208,6 +222,10 @@ impl Reload {
         }
         self.left(LEAST / 2)?;
         self.connect(&mut set, id, &served.set).await?;
+        if !set.cluster().serves() {
+            let why = "more was allowed meanwhile than can be kept until it is seen: try again";
+            return Err(Trouble::Later(why.to_owned()));
+        }
         let policies = set.policies().len();
         self.serving.replace(set);
         Ok(policies)
