@@ -10,7 +10,9 @@ use crate::cli::manifests::permissions::Permissions;
 use crate::registration::Registration;
 use crate::registration::matches::{Match, PolicyFacts};
 use crate::registration::server::{Service, Target};
-use opgate_admission::policy::{Configuration, ModuleSource, Policy, PolicyConfig, Set};
+use opgate_admission::policy::{
+    Configuration, ModuleSource, Policy, PolicyConfig, Set, SignatureKey,
+};
 
 /// Everything that is compared.
 #[derive(Debug, Default)]
@@ -185,6 +187,11 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
         (_, digest) => digest.map(|digest| format!("sha256:{digest}")),
     };
     add("module", module.into());
+    let key = config.signature.as_ref().map(|key| match key {
+        SignatureKey::File(path) => path.display().to_string(),
+        SignatureKey::Pem(text) => text.trim().to_owned(),
+    });
+    add("signature.key", key.into());
     add("mode", config.mode.as_str().into());
     add("onError", config.on_error.as_str().into());
     add("limits.time", format!("{:?}", config.limits.time).into());

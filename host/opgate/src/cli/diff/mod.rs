@@ -24,6 +24,7 @@ use clap::Args;
 use self::change::Difference;
 use self::facts::Facts;
 use self::reviews::Reviews;
+use super::registry::RegistryArgs;
 use super::report::stdout;
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, RegistryArgs};
 use crate::builtin::BUILTINS;
