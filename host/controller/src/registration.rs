@@ -18,6 +18,7 @@
 //! Bundles of CAs belong to others: each webhook keeps its own, and a new one gets that of its neighbours.
 
 mod compare;
+mod figures;
 #[cfg(test)]
 mod tests;
 
@@ -27,12 +28,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Kind, Trouble, annotation, label, text};
+use crate::api::{Api, Kind, Trouble, annotation, text};
 use crate::clock::Clock;
 use crate::replicas::Report;
-use crate::{INSTALLATION_LABEL, Installation, OWNER};
+use crate::{Installation, trust};
 pub use compare::Wanted;
 use compare::{differences, named, names, port};
+pub use figures::Figures;
 
 /// Annotation of the object: the digest of the registration that was written last.
 pub const DIGEST: &str = "opgate.dev/registration";
@@ -131,16 +133,8 @@ impl Follower {
         &self.installation.service
     }
 
-    fn is_ours(&self, object: &Value) -> bool {
-        label(object, INSTALLATION_LABEL) == self.installation.namespace
-            && annotation(object, OWNER) == self.installation.owner()
-    }
-
-    /// Whether a webhook calls our Service.
     fn calls_us(&self, webhook: &Value) -> bool {
-        webhook.pointer("/clientConfig/url").is_none_or(Value::is_null)
-            && text(webhook, "/clientConfig/service/namespace") == self.installation.namespace
-            && text(webhook, "/clientConfig/service/name") == self.installation.service
+        trust::calls_us(webhook, &self.installation)
     }
 
     /// Looks at the registration.
@@ -160,7 +154,7 @@ impl Follower {
             Err(Trouble::NotFound(_)) => return Ok(nothing(Standing::Absent)),
             Err(trouble) => return Err(trouble),
         };
-        if !self.is_ours(&object) {
+        if !trust::is_ours(&object, &self.installation) {
             return Ok(nothing(Standing::NotOurs));
         }
         if object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()) {
@@ -168,14 +162,12 @@ impl Follower {
         }
         let ours = self.ours(&object, wanted);
         let mut policies = named(annotation(&object, POLICIES));
-        policies.extend(ours.values().flat_map(|webhook| names(webhook)));
+        policies.extend(ours.values().flat_map(names));
         let mut known = named(annotation(&object, FORMER));
         known.extend(policies.iter().cloned());
         let differences = differences(&ours, wanted);
-        let standing = match differences.is_empty() {
-            true => Standing::Current,
-            false => Standing::Stale(differences),
-        };
+        let standing =
+            if differences.is_empty() { Standing::Current } else { Standing::Stale(differences) };
         Ok(Look { standing, policies, known, object })
     }
 

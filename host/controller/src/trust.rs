@@ -21,7 +21,7 @@ pub fn is_ours(configuration: &Value, installation: &Installation) -> bool {
 }
 
 /// Whether a webhook of a configuration of ours calls our Service.
-fn calls_us(webhook: &Value, installation: &Installation) -> bool {
+pub(crate) fn calls_us(webhook: &Value, installation: &Installation) -> bool {
     webhook.pointer("/clientConfig/url").is_none_or(Value::is_null)
         && text(webhook, "/clientConfig/service/namespace") == installation.namespace
         && text(webhook, "/clientConfig/service/name") == installation.service

@@ -14,6 +14,7 @@ use super::memory::{self, Full, Memory, Paid};
 use super::metrics::{Counted, Metrics};
 use super::pause::Beats;
 use super::readiness;
+use super::registered::Registered;
 use super::seldom::Seldom;
 use super::serving::{Served, Serving, timestamp};
 use axum::Router;
@@ -59,6 +60,7 @@ const DISCARDED_A_SECOND: u64 = 32 << 20;
 /// State that all requests share.
 pub(super) struct App {
     pub(super) serving: Arc<Serving>,
+    registered: Option<Arc<Registered>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) draining: AtomicBool,
     /// Whether the webhook port is open.
@@ -101,6 +103,7 @@ impl App {
         let beats = Arc::new(Beats::new(Instant::now()));
         Arc::new(Self {
             serving,
+            registered: options.registered.clone(),
             metrics,
             draining,
             open,
@@ -184,15 +187,22 @@ impl App {
         }
     }
 
-    fn readiness(&self, verbose: bool) -> Response {
+    /// The reasons why the server is not ready.
+    pub(super) fn why_not_ready(&self) -> Vec<String> {
         let served = self.serving.current();
         let time = served.is_first.then_some(self.sync_timeout);
-        let why_not = readiness::why_not(&served.set, &self.draining, &self.open, time);
+        readiness::why_not(&served.set, &self.draining, &self.open, time)
+    }
+
+    fn readiness(&self, verbose: bool) -> Response {
+        let served = self.serving.current();
+        let why_not = self.why_not_ready();
         let code =
             if why_not.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };
         if verbose {
             lines.push(self.serving.line());
+            lines.extend(self.registration());
             lines.extend(readiness::resources(&served.set));
         }
         plain(code, &lines.join("\n"))
@@ -225,7 +235,18 @@ impl App {
             })
         });
         let policies: Vec<_> = serving.chain(broken).collect();
-        serde_json::json!({"configuration": self.serving.json(), "policies": policies})
+        let registration = self.registration();
+        serde_json::json!({
+            "configuration": self.serving.json(),
+            "registration": registration,
+            "policies": policies,
+        })
+    }
+
+    /// How the registration is, if somebody looks at it.
+    fn registration(&self) -> Option<String> {
+        let line = self.registered.as_ref()?.line();
+        (!line.is_empty()).then_some(line)
     }
 
     async fn review(&self, only: Option<&str>, request: Request) -> Response {
@@ -276,7 +297,17 @@ impl App {
         }
         // Until its end, whatever serves by then.
         let set = self.serving.current().set.clone();
-        let decided = set.decide(&review, only, deadline, &*self.metrics).await;
+        let decided = match (&self.registered, only) {
+            (Some(registered), Some(only)) => {
+                match registered.meant(&set, only, deadline).await.unwrap_or_default() {
+                    Some(meant) => {
+                        set.decide_among(&review, Some(&meant), deadline, &*self.metrics).await
+                    }
+                    None => set.decide(&review, Some(only), deadline, &*self.metrics).await,
+                }
+            }
+            _ => set.decide(&review, only, deadline, &*self.metrics).await,
+        };
         drop(set);
         if account.is_exhausted() {
             // Without memory, missing data would have been evaluated as if the author had left it

@@ -35,6 +35,7 @@ mod metrics;
 mod pause;
 mod places;
 mod readiness;
+mod registered;
 mod reload;
 mod seldom;
 mod serving;
@@ -64,6 +65,7 @@ use listener::{Ops, Port};
 use liveness::Liveness;
 pub use metrics::Figures;
 use places::{Bounds, Places};
+pub use registered::Registered;
 use reload::Files;
 pub use serving::{Served, Serving};
 pub use starting::Starting;
@@ -104,6 +106,8 @@ pub struct Options {
     pub sync_timeout: Duration,
     /// Supervises the tasks of the server, and others without which it cannot run.
     pub supervisor: Supervisor,
+    /// What is known of the registration, if somebody looks at it.
+    pub registered: Option<Arc<Registered>>,
     /// How reviews are answered.
     pub answer: Answer,
     /// Figures of others, for `/metrics`.
@@ -125,6 +129,7 @@ impl Default for Options {
             max_connections: connections,
             sync_timeout: Duration::from_secs(10),
             supervisor: Supervisor::default(),
+            registered: None,
             answer: Answer::default(),
             figures: Vec::new(),
         }
@@ -222,6 +227,12 @@ impl Server {
     #[must_use]
     pub fn serving(&self) -> Arc<Serving> {
         self.app.serving.clone()
+    }
+
+    /// Whether the server is ready, as `/readyz` says.
+    pub fn ready(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let app = self.app.clone();
+        move || app.why_not_ready().is_empty()
     }
 
     /// Bytes that requests may still take of their budget, to know what is left for other work.

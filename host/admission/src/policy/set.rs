@@ -336,6 +336,19 @@ impl Set {
         &self.broken
     }
 
+    /// Whether a policy of this name serves, or should.
+    #[must_use]
+    pub fn serves(&self, name: &str) -> bool {
+        self.policies.iter().any(|policy| policy.name == name)
+            || self.broken.iter().any(|broken| broken.name == name)
+    }
+
+    /// Whether there is an answer to calls by this name: it serves, or is off.
+    #[must_use]
+    pub fn knows(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
+    }
+
     /// The engine that all of them use.
     #[must_use]
     pub fn engine(&self) -> &Engine {
@@ -355,24 +368,34 @@ impl Set {
         deadline: Instant,
         observer: &impl Observer,
     ) -> Result<Decision, DecideError> {
-        let mut builder = Builder::default();
-        let mut matching = Vec::new();
-        if let Some(names) = only {
-            // A name twice asks once.
-            let names: BTreeSet<&str> = names.split('/').collect();
-            for name in &names {
-                if let Some(broken) = self.broken_one(name)? {
-                    builder.fault(broken.fault(), broken.mode, broken.on_error);
-                }
-            }
-            // In the order in which they serve, whatever the order of the names.
-            matching.extend(self.policies.iter().filter(|p| names.contains(p.name.as_str())));
-        } else {
-            for broken in &self.broken {
-                builder.fault(broken.fault(), broken.mode, broken.on_error);
-            }
-            matching.extend(&self.policies);
+        // A name twice asks once.
+        let names: Option<BTreeSet<&str>> = only.map(|names| names.split('/').collect());
+        for name in names.iter().flatten() {
+            self.broken_one(name)?;
         }
+        self.decide_among(review, names.as_ref(), deadline, observer).await
+    }
+
+    /// [`Set::decide`] by those policies alone that have one of these names. Names that the set does not have
+    /// ask nobody.
+    ///
+    /// # Errors
+    /// If the server is overloaded.
+    pub async fn decide_among(
+        &self,
+        review: &Review<'_>,
+        names: Option<&BTreeSet<&str>>,
+        deadline: Instant,
+        observer: &impl Observer,
+    ) -> Result<Decision, DecideError> {
+        let is_meant = |name: &str| names.is_none_or(|names| names.contains(name));
+        let mut builder = Builder::default();
+        for broken in self.broken.iter().filter(|broken| is_meant(&broken.name)) {
+            builder.fault(broken.fault(), broken.mode, broken.on_error);
+        }
+        // In the order in which they serve, whatever the order of the names.
+        let mut matching: Vec<_> =
+            self.policies.iter().filter(|policy| is_meant(&policy.name)).collect();
         matching.retain(|policy| policy.matches(review));
         // What no policy of this set judges can be in the way of what the next set judges.
         if matching.is_empty() && !self.cluster.is_kept_elsewhere(review) {

@@ -1,9 +1,11 @@
 //! Replicas, a registration, and what can come between them. Time is moved, and nothing waits.
 
 use super::*;
+use crate::api::label;
 use crate::fake::{Fake, FakeClient, Line, Moved, now};
 use crate::lease::{EXPIRY as TERM_EXPIRY, Election, Leader, RETRY};
 use crate::replicas::{EXPIRY, Publisher, RENEW, Replicas};
+use crate::{INSTALLATION_LABEL, OWNER};
 
 const KIND: Kind = Kind::ValidatingWebhookConfiguration;
 

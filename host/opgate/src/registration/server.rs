@@ -34,9 +34,9 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// The one that the documents name.
-    pub(crate) fn usual() -> Self {
-        Self { namespace: "opgate-system".to_owned(), name: "opgate".to_owned(), port: HTTPS }
+    /// With the usual port.
+    pub(crate) fn of(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), port: HTTPS }
     }
 }
 

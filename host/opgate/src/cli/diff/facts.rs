@@ -124,7 +124,7 @@ impl Facts {
         policies: &[PolicyFacts<'_>],
         conditions: bool,
     ) -> Result<(), String> {
-        let service = Service::usual();
+        let service = Service::of("opgate-system", "opgate");
         let registration = Registration {
             name: "opgate".to_owned(),
             exempt: vec![SYSTEM_NAMESPACE.to_owned(), service.namespace.clone()],

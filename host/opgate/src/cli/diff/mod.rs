@@ -26,7 +26,7 @@ use self::facts::Facts;
 use self::reviews::Reviews;
 use super::registry::RegistryArgs;
 use super::report::stdout;
-use super::{ConfigArgs, Failure, Outcome, ReadArgs, RegistryArgs};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs};
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, Set};

@@ -1,18 +1,22 @@
 //! Arguments about the serving certificate, and where it comes from.
 
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use opgate_certs::Reloader;
-use opgate_controller::certificates::Times;
+use opgate_certs::{Reloader, Source, verify};
+use opgate_controller::certificates::{State, Times};
+use opgate_input::read::{self, Reader, Use};
 use opgate_server::Starting;
 use opgate_text::units::parse_duration;
+use tokio::sync::watch;
 
 use super::super::Failure;
 use super::super::certs::SourceArgs;
 use super::duties::Duties;
+use super::follow::Bundle;
 
 /// The serving certificate.
 #[derive(Debug, Args)]
@@ -38,8 +42,8 @@ enum CertificateSource {
 /// Where the certificate comes from.
 #[derive(Debug)]
 pub(super) enum Certificates {
-    /// Files, which are there.
-    Files(Arc<Reloader>),
+    /// Files, which are there, and their folder.
+    Files(Arc<Reloader>, Option<PathBuf>),
     /// The cluster, where it may not be yet.
     SelfManaged(Times),
 }
@@ -48,8 +52,13 @@ impl CertificateArgs {
     pub(super) fn certificates(self, has_installation: bool) -> Result<Certificates, Failure> {
         match self.certificates {
             CertificateSource::Files => {
-                let reloader = Reloader::new(self.files.source()?).map_err(Failure::usage)?;
-                Ok(Certificates::Files(Arc::new(reloader)))
+                let source = self.files.source()?;
+                let folder = match &source {
+                    Source::Directory(folder) => Some(folder.clone()),
+                    Source::Files { certificate, .. } => certificate.parent().map(Path::to_owned),
+                };
+                let reloader = Reloader::new(source).map_err(Failure::usage)?;
+                Ok(Certificates::Files(Arc::new(reloader), folder))
             }
             CertificateSource::SelfManaged if self.files.source().is_ok() => Err(wrong(
                 "--certificates self-managed needs no files: leave out --tls-dir, --tls-cert and --tls-key",
@@ -73,8 +82,16 @@ impl Certificates {
     /// How long certificates live, if the servers keep them.
     pub(super) fn times(&self) -> Option<Times> {
         match self {
-            Self::Files(_) => None,
+            Self::Files(..) => None,
             Self::SelfManaged(times) => Some(*times),
+        }
+    }
+
+    /// The folder of the files, if there are any.
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::Files(_, folder) => folder.clone(),
+            Self::SelfManaged(_) => None,
         }
     }
 
@@ -85,7 +102,7 @@ impl Certificates {
         starting: &Starting,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<Arc<Reloader>>, Failure> {
-        if let Self::Files(files) = self {
+        if let Self::Files(files, _) = self {
             return Ok(Some(files));
         }
         let none = || wrong("--certificates self-managed needs a cluster: it cannot be `none`");
@@ -105,4 +122,26 @@ impl Certificates {
             }
         }
     }
+}
+
+/// Maximum bytes of a bundle in a file.
+const BUNDLE: usize = 1 << 20;
+
+/// The CAs by which API servers can know this server: those of the Secret, or of `ca.crt` beside the certificate.
+/// None while they do not trust the certificate that is served.
+pub(super) fn bundle(
+    folder: Option<PathBuf>,
+    states: Option<watch::Receiver<State>>,
+    served: Arc<Reloader>,
+) -> Bundle {
+    Box::new(move || {
+        let kept = states.as_ref().map(|states| states.borrow().bundle.clone().into_bytes());
+        let in_file = || {
+            let opened = read::named(&folder.as_ref()?.join("ca.crt")).ok()?;
+            Reader::new(BUNDLE).read(opened, true, Use::Keep).ok()
+        };
+        let pem = kept.or_else(in_file)?;
+        verify(&served.current(), &pem, None, SystemTime::now()).ok()?;
+        Some(pem)
+    })
 }

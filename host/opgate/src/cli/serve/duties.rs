@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Client;
 use opgate_certs::{Pair, Reloader};
 use opgate_controller::Installation;
 use opgate_controller::api::{Api, ApiServer};
@@ -11,13 +12,15 @@ use opgate_controller::certificates::{Keeper, State, Times};
 use opgate_controller::clock::{Clock, System};
 use opgate_controller::events::Events;
 use opgate_controller::lease::{Election, Leader, unique};
+use opgate_controller::registration::{self, Follower};
 use opgate_controller::replicas::{Publisher, Replicas, Report};
-use opgate_server::Figures;
+use opgate_server::{Figures, Registered, Server};
 use opgate_supervise::{Supervised, Supervisor};
 use tokio::sync::{Mutex, watch};
 
 use super::super::Failure;
 use super::cluster::ClusterArgs;
+use super::follow::{Bundle, Follow};
 
 /// How long a server that ends tries to tell others so. They find out by themselves a little later.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -26,6 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 pub(super) struct Duties {
     installation: Installation,
     api: Arc<dyn Api>,
+    client: Client,
     clock: Arc<dyn Clock>,
     supervisor: Supervisor,
     election: Arc<Mutex<Election>>,
@@ -34,6 +38,8 @@ pub(super) struct Duties {
     /// What this server says of itself.
     report: watch::Sender<Report>,
     states: Option<watch::Receiver<State>>,
+    registered: Arc<Registered>,
+    registration: registration::Figures,
     figures: Vec<Figures>,
     tasks: Vec<Supervised>,
 }
@@ -60,6 +66,7 @@ impl Duties {
         let mut duties = Self {
             installation,
             api,
+            client: connection.client(),
             clock,
             supervisor: supervisor.clone(),
             election: Arc::new(Mutex::new(election)),
@@ -67,6 +74,8 @@ impl Duties {
             publisher,
             report: watch::Sender::new(report),
             states: None,
+            registered: Arc::default(),
+            registration: registration::Figures::default(),
             figures: vec![Figures::new(move |registry| shown.register(registry))],
             tasks: Vec::new(),
         };
@@ -147,6 +156,46 @@ impl Duties {
     /// Where to write events.
     pub(super) fn events(&self) -> Arc<Events> {
         Arc::new(Events::new(self.api.clone(), self.installation.clone(), pod()))
+    }
+
+    /// What is known of the registration from now on, for the server.
+    pub(super) fn registration(&mut self) -> Arc<Registered> {
+        let shown = self.registration.clone();
+        self.figures.push(Figures::new(move |registry| shown.register(registry)));
+        self.registered.clone()
+    }
+
+    /// Looks after the registration; with `follows`, the leader applies it.
+    pub(super) fn follow(
+        &mut self,
+        follows: bool,
+        server: &Server,
+        bundle: Bundle,
+        events: Option<Arc<Events>>,
+    ) {
+        let (installation, clock) = (self.installation.clone(), self.clock.clone());
+        let follow = Follow {
+            api: self.api.clone(),
+            client: self.client.clone(),
+            leader: self.leader.clone(),
+            follower: Follower::new(installation.clone(), clock.clone()),
+            replicas: Replicas::new(&installation, clock),
+            installation,
+            serving: server.serving(),
+            report: self.report.clone(),
+            registered: self.registered.clone(),
+            figures: self.registration.clone(),
+            ready: Box::new(server.ready()),
+            bundle,
+            events,
+            follows,
+            state: super::follow::State::default(),
+        };
+        let follow = Arc::new(Mutex::new(follow));
+        self.tasks.push(self.supervisor.spawn("registration", move || {
+            let follow = follow.clone();
+            async move { follow.lock().await.run().await }
+        }));
     }
 
     /// What the server shows of them.

@@ -4,6 +4,7 @@ mod certificates;
 mod clients;
 mod cluster;
 mod duties;
+mod follow;
 mod installation;
 mod reload;
 
@@ -22,6 +23,7 @@ use self::certificates::CertificateArgs;
 use self::clients::ClientArgs;
 use self::cluster::ClusterArgs;
 use self::duties::Duties;
+use self::follow::FollowArgs;
 use self::installation::InstallationArgs;
 use self::reload::Reload;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
@@ -75,6 +77,8 @@ pub(super) struct Serve {
     cluster: ClusterArgs,
     #[command(flatten)]
     installation: InstallationArgs,
+    #[command(flatten)]
+    follow: FollowArgs,
     /// How often to look for another configuration and other files of policies; SIGHUP looks at once
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     reload: Duration,
@@ -106,6 +110,7 @@ impl Serve {
             grace,
             cluster: cluster_args,
             installation,
+            follow,
             reload,
             tls_reload,
             clients,
@@ -115,8 +120,8 @@ impl Serve {
         opgate_unsafe::keep_large_memory_apart();
         opgate_server::write_no_core_dumps();
         let room = Room::of(&system_root);
-        let installation = installation.installation();
-        let certificates = certificates.certificates(installation.is_some())?;
+        let own = installation.installation();
+        let certificates = certificates.certificates(own.is_some())?;
         let cluster_source = cluster_args.source()?;
         let clients = clients.clients()?;
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
@@ -127,7 +132,7 @@ impl Serve {
         let starting = starting.map_err(Failure::usage)?;
         let supervisor = Supervisor::default();
         // While policies load, a certificate is made.
-        let begun = Duties::begin(installation, &cluster_args, &supervisor);
+        let begun = Duties::begin(own, &cluster_args, &supervisor);
         let mut duties = runtime.block_on(begun)?;
         if let (Some(duties), Some(times)) = (&mut duties, certificates.times()) {
             let _runtime = runtime.enter();
@@ -155,6 +160,7 @@ impl Serve {
             max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
             sync_timeout: cluster_args.sync_timeout,
             supervisor,
+            registered: duties.as_mut().map(Duties::registration),
             figures: duties.as_ref().map(Duties::figures).unwrap_or_default(),
             ..Options::default()
         };
@@ -193,10 +199,19 @@ impl Serve {
             let supervisor = options.supervisor.clone();
             let (stop, hangup) = (stop()?, tell_of_hangup()?);
             let mut stop = std::pin::pin!(stop);
+            let folder = certificates.folder();
             let first = certificates.first(duties.as_mut(), &starting, stop.as_mut());
             if let Some(certificate) = first.await? {
-                let server = Server::started(options, set, certificate, starting);
+                let server = Server::started(options, set, certificate.clone(), starting);
                 let server = server.map_err(Failure::usage)?;
+                let events = duties.as_ref().map(Duties::events);
+                if let Some(duties) = &mut duties {
+                    let bundle = certificates::bundle(folder, duties.states(), certificate);
+                    duties.follow(follow.follows(), &server, bundle, events.clone());
+                } else if follow.follows() {
+                    let error = "--follow-registration needs a cluster: it cannot be `none`";
+                    return Err(Failure::usage(anyhow::anyhow!(error)));
+                }
                 let reload = Arc::new(Reload {
                     interval: reload.max(Duration::from_millis(10)),
                     config,
@@ -208,7 +223,7 @@ impl Serve {
                     supervisor: supervisor.clone(),
                     serving: server.serving(),
                     free_for_requests: Box::new(server.free_for_requests()),
-                    events: duties.as_ref().map(Duties::events),
+                    events,
                 });
                 let reload = reload.has_files().then(|| {
                     let hangup = hangup.clone();

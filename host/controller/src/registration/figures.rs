@@ -1,0 +1,57 @@
+//! Figures of the registration.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::Standing;
+
+/// Without a label. A family without members is not shown.
+type Maybe = Family<Vec<(String, String)>, Gauge>;
+
+/// What a replica shows of the registration. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    stale: Maybe,
+    applied: Gauge,
+    writes: Counter,
+    healed: Counter,
+}
+
+impl Figures {
+    /// Adds the figures to those of the server.
+    pub fn register(&self, registry: &mut Registry) {
+        let text = "Whether the registration differs from what this replica serves; absent if it is not known";
+        registry.register("registration_stale", text, self.stale.clone());
+        let text = "When this replica last applied the registration, in seconds since 1970; 0 if it never did";
+        registry.register("registration_last_applied", text, self.applied.clone());
+        let text = "Times that this replica applied the registration";
+        registry.register("registration_applied", text, self.writes.clone());
+        let text = "Times that it did because somebody else had changed it";
+        registry.register("registration_healed", text, self.healed.clone());
+    }
+
+    /// How it is; none if that is not known.
+    pub fn shows(&self, standing: Option<&Standing>) {
+        match standing {
+            Some(standing) => {
+                let stale = i64::from(*standing != Standing::Current);
+                self.stale.get_or_create(&Vec::new()).set(stale);
+            }
+            None => self.stale.clear(),
+        }
+    }
+
+    /// It was applied just now.
+    pub fn applied(&self, at: SystemTime, by_hand: bool) {
+        let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.applied.set(i64::try_from(at).unwrap_or(i64::MAX));
+        self.writes.inc();
+        if by_hand {
+            self.healed.inc();
+        }
+    }
+}
