@@ -4,14 +4,21 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use kube::core::DynamicObject;
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Source};
 use opgate::engine::Compiler;
 use opgate::policy::{Configuration, Loading, Set};
 use opgate::server;
 use serde_json::{Value, json};
+use testkit::objects::{group, groups, resource};
+use testkit::plane::ControlPlane;
 use testkit::{ConfigMap, Server, configuration, hostile, recorded, until};
 
 use crate::cgroup::Cgroup;
@@ -195,4 +202,91 @@ async fn a_reload_of_built_in_policies_takes_so_long() {
         times.sort_unstable();
         println!("{what}: median {:?}, most {:?}", times[times.len() / 2], times[times.len() - 1]);
     }
+}
+
+/// Two configurations that read groups in different ways replace each other while many want to be the one group of
+/// a namespace, at a real API server: there is one winner each time, and no call fails. Events are what it accepts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_api_server_has_one_winner_through_all_changes() {
+    const RACERS: usize = 12;
+    const RELOADS: usize = 12;
+    let _turn = turn().await;
+    let Some(plane) = ControlPlane::start().await else { return };
+    plane.install().await;
+    let one = ControlPlane::operator_group("20s");
+    let mut both: Value = serde_json::from_str(&one).unwrap();
+    let other = json!({"name": "subscription", "mode": "audit", "limits": {"time": "20s"}});
+    both["policies"].as_array_mut().unwrap().push(other);
+    let configurations = [one.clone(), both.to_string()];
+    let mut files = ConfigMap::new(&[("opgate.yaml", &one)]);
+    let (config, kubeconfig) = (files.path("opgate.yaml"), plane.kubeconfig("admin"));
+    let arguments = [
+        "--config",
+        config.to_str().unwrap(),
+        "--reload",
+        "20ms",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--reservation",
+        "1s",
+        "--installation",
+        "default/opgate",
+        "--replica",
+        "opgate-1",
+    ];
+    let servers = [Server::start(BINARY, None, &arguments)];
+    until("readiness", async || servers[0].get("/readyz").await.0 == 200).await;
+    plane.enforce(BINARY, &one, servers[0].address, &servers).await;
+    let admin = plane.client("admin").await;
+    let (stop, server) = (Arc::new(AtomicBool::new(false)), &servers[0]);
+    let races = async {
+        let mut rounds = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let namespace = format!("r{rounds}");
+            plane.namespaces([namespace.clone()]).await;
+            let of = Api::<DynamicObject>::namespaced_with(admin.clone(), &namespace, &groups());
+            let racing = (0..RACERS).map(|number| {
+                let spec = json!({"targetNamespaces": [namespace]});
+                let racer = group(&namespace, &format!("g{number}"), &spec, "");
+                let of = of.clone();
+                async move {
+                    match of.create(&PostParams::default(), &racer).await {
+                        Ok(_) => true,
+                        Err(kube::Error::Api(status)) => {
+                            let text = &status.message;
+                            assert!(text.contains("Multiple OperatorGroup found"), "{text}");
+                            false
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+            let won = join_all(racing).await.into_iter().filter(|won| *won).count();
+            assert_eq!(won, 1, "{namespace}");
+            rounds += 1;
+        }
+        rounds
+    };
+    let changes = async {
+        for number in 1..=RELOADS {
+            let before = state(server).await;
+            files.swap(&[("opgate.yaml", &configurations[number % 2])]);
+            until("the change", async || state(server).await.0 != before.0).await;
+            assert_eq!(state(server).await.1, None);
+        }
+        files.swap(&[("opgate.yaml", "policies: [")]);
+        until("the trouble", async || state(server).await.1.is_some()).await;
+        stop.store(true, Ordering::Relaxed);
+    };
+    let (rounds, ()) = tokio::join!(races, changes);
+    println!("{rounds} races of {RACERS} during {RELOADS} changes");
+    let events = resource("events.k8s.io", "v1", "Event");
+    let events = Api::<DynamicObject>::namespaced_with(admin, "default", &events);
+    until("the events", async || {
+        let all = events.list(&ListParams::default()).await.unwrap();
+        let reasons: Vec<_> = all.iter().map(|event| event.data["reason"].clone()).collect();
+        let has = |reason: &str| reasons.iter().any(|known| known == reason);
+        has("ConfigurationReplaced")
+    })
+    .await;
 }
