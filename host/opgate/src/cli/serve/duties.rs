@@ -166,13 +166,7 @@ impl Duties {
     }
 
     /// Looks after the registration; with `follows`, the leader applies it.
-    pub(super) fn follow(
-        &mut self,
-        follows: bool,
-        server: &Server,
-        bundle: Bundle,
-        events: Option<Arc<Events>>,
-    ) {
+    pub(super) fn follow(&mut self, follows: bool, server: &Server, bundle: Bundle) {
         let (installation, clock) = (self.installation.clone(), self.clock.clone());
         let follow = Follow {
             api: self.api.clone(),
@@ -187,7 +181,7 @@ impl Duties {
             figures: self.registration.clone(),
             ready: Box::new(server.ready()),
             bundle,
-            events,
+            events: self.events(),
             follows,
             state: super::follow::State::default(),
         };

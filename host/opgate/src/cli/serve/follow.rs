@@ -74,7 +74,7 @@ pub(super) struct Follow {
     pub(super) figures: Figures,
     pub(super) ready: Box<dyn Fn() -> bool + Send + Sync>,
     pub(super) bundle: Bundle,
-    pub(super) events: Option<Arc<Events>>,
+    pub(super) events: Arc<Events>,
     /// Whether the leader applies it.
     pub(super) follows: bool,
     pub(super) state: State,
@@ -203,9 +203,7 @@ impl Follow {
                     tracing::info!(%changes, registration = digest, "the registration follows");
                     (Severity::Normal, "RegistrationApplied")
                 };
-                if let Some(events) = &self.events {
-                    events.tell(severity, reason, "Register", &changes).await;
-                }
+                self.events.tell(severity, reason, "Register", &changes).await;
             }
             Ok(Outcome::Waits(why)) => self.tell("~", &format!("waits: {why}"), true),
             Err(trouble) if trouble.is_race() => {}

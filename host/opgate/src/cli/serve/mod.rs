@@ -120,8 +120,8 @@ impl Serve {
         opgate_unsafe::keep_large_memory_apart();
         opgate_server::write_no_core_dumps();
         let room = Room::of(&system_root);
-        let own = installation.installation();
-        let certificates = certificates.certificates(own.is_some())?;
+        let installation = installation.installation();
+        let certificates = certificates.certificates(installation.is_some())?;
         let cluster_source = cluster_args.source()?;
         let clients = clients.clients()?;
         let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
@@ -132,7 +132,7 @@ impl Serve {
         let starting = starting.map_err(Failure::usage)?;
         let supervisor = Supervisor::default();
         // While policies load, a certificate is made.
-        let begun = Duties::begin(own, &cluster_args, &supervisor);
+        let begun = Duties::begin(installation, &cluster_args, &supervisor);
         let mut duties = runtime.block_on(begun)?;
         if let (Some(duties), Some(times)) = (&mut duties, certificates.times()) {
             let _runtime = runtime.enter();
@@ -204,10 +204,9 @@ impl Serve {
             if let Some(certificate) = first.await? {
                 let server = Server::started(options, set, certificate.clone(), starting);
                 let server = server.map_err(Failure::usage)?;
-                let events = duties.as_ref().map(Duties::events);
                 if let Some(duties) = &mut duties {
                     let bundle = certificates::bundle(folder, duties.states(), certificate);
-                    duties.follow(follow.follows(), &server, bundle, events.clone());
+                    duties.follow(follow.follows(), &server, bundle);
                 } else if follow.follows() {
                     let error = "--follow-registration needs a cluster: it cannot be `none`";
                     return Err(Failure::usage(anyhow::anyhow!(error)));
@@ -223,7 +222,7 @@ impl Serve {
                     supervisor: supervisor.clone(),
                     serving: server.serving(),
                     free_for_requests: Box::new(server.free_for_requests()),
-                    events,
+                    events: duties.as_ref().map(Duties::events),
                 });
                 let reload = reload.has_files().then(|| {
                     let hangup = hangup.clone();
