@@ -108,10 +108,7 @@ fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
     };
     let ports = Some(vec![port]);
     let pods_of = |labels: BTreeMap<_, _>| NetworkPolicyPeer {
-        namespace_selector: Some(match labels.is_empty() {
-            true => LabelSelector::default(),
-            false => selector(labels),
-        }),
+        namespace_selector: Some(selector(labels)),
         ..NetworkPolicyPeer::default()
     };
     let peers = match from {
@@ -129,8 +126,12 @@ fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
     (!peers.is_empty()).then_some(NetworkPolicyIngressRule { from: Some(peers), ports })
 }
 
+/// Without labels, of everything.
 fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
-    LabelSelector { match_labels: Some(labels), match_expressions: None }
+    LabelSelector {
+        match_labels: Some(labels).filter(|labels| !labels.is_empty()),
+        match_expressions: None,
+    }
 }
 
 /// An argument that names addresses.

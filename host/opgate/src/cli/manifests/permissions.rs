@@ -108,9 +108,10 @@ impl Permissions {
             (!rules.is_empty()).then(|| (namespace.to_owned(), roles()))
         };
         Roles {
-            everywhere: match everywhere.is_empty() {
-                true => Vec::new(),
-                false => self.role("ClusterRole", None, &everywhere).into(),
+            everywhere: if everywhere.is_empty() {
+                Vec::new()
+            } else {
+                self.role("ClusterRole", None, &everywhere).into()
             },
             places: places.into_iter().filter_map(of_place).collect(),
         }

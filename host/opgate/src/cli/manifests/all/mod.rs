@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use super::network::{cidr, label};
 use super::permissions::{Permissions, Roles};
 use crate::cli::{ConfigArgs, Failure};
-use crate::registration::names::{is_domain, is_label, namespace, object_name};
+use crate::registration::names::{is_label, namespace, object_name};
 use opgate_admission::policy::{ModuleSource, Policy};
 use opgate_controller::NAME_LABEL;
 
@@ -110,7 +110,7 @@ pub(super) enum Registrar {
 /// What is printed on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Extra {
-    /// ServiceMonitor and PrometheusRule, for the Prometheus Operator
+    /// Objects for the Prometheus Operator: what to collect, and what to alert on
     Monitoring,
 }
 
@@ -303,8 +303,5 @@ fn image(text: &str) -> Result<String, String> {
 }
 
 fn class(text: &str) -> Result<String, String> {
-    match text.is_empty() || is_domain(text) {
-        true => Ok(text.to_owned()),
-        false => object_name(text),
-    }
+    if text.is_empty() { Ok(String::new()) } else { object_name(text) }
 }

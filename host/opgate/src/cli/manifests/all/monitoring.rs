@@ -22,7 +22,7 @@ struct Alert {
     severity: Severity,
     /// How long it must hold.
     lasts: &'static str,
-    /// In PromQL; `{}` stands for the labels that select the servers.
+    /// An expression; `{}` stands for the labels that select the servers.
     condition: &'static str,
     summary: &'static str,
 }

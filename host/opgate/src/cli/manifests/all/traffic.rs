@@ -66,13 +66,15 @@ impl Installation {
 
     pub(super) fn network_policy(&self) -> Value {
         let Self { api_servers, metrics_from, .. } = self;
-        let webhook = match api_servers.is_empty() {
-            true => From::Anybody,
-            false => From::Named { addresses: api_servers.clone(), namespaces: Vec::new() },
+        let webhook = if api_servers.is_empty() {
+            From::Anybody
+        } else {
+            From::Named { addresses: api_servers.clone(), namespaces: Vec::new() }
         };
-        let ops = match metrics_from.is_empty() && self.monitoring {
-            true => From::Pods,
-            false => From::Named { addresses: Vec::new(), namespaces: metrics_from.clone() },
+        let ops = if metrics_from.is_empty() && self.monitoring {
+            From::Pods
+        } else {
+            From::Named { addresses: Vec::new(), namespaces: metrics_from.clone() }
         };
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),

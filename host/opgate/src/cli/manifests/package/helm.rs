@@ -48,13 +48,11 @@ impl Holes {
     /// YAML with expressions in the holes.
     fn fill(&self, yaml: &str) -> String {
         // What other programs make templates of stays as it is.
-        let mut text = String::new();
-        for part in split_braces(yaml) {
-            match part {
-                "{{" | "}}" => text.push_str(&format!("{{{{ \"{part}\" }}}}")),
-                part => text.push_str(part),
-            }
-        }
+        let escaped = |part: &str| match part {
+            "{{" | "}}" => format!("{{{{ \"{part}\" }}}}"),
+            part => part.to_owned(),
+        };
+        let mut text: String = split_braces(yaml).map(escaped).collect();
         // A later hole can hold earlier ones, and never the other way round.
         for (number, expression) in self.0.iter().enumerate().rev() {
             text = text.replace(&format!("HOLE-{}-HOLE", number.saturating_add(1)), expression);
@@ -86,13 +84,13 @@ impl Choice {
     /// `{{ if … }}…{{ else }}…{{ end }}`. Of the conditions at most one holds.
     fn of(&self, texts: &[String]) -> String {
         let Some((otherwise, texts)) = texts.split_last() else { return String::new() };
-        let mut expression = String::new();
         let named = self.conditions.iter().zip(texts).filter(|(_, text)| *text != otherwise);
-        for (number, (condition, text)) in named.enumerate() {
+        let branch = |(number, (condition, text)): (usize, (&&str, &String))| {
             let word = if number == 0 { "if" } else { "else if" };
-            expression.push_str(&format!("{{{{ {word} {condition} }}}}{text}"));
-        }
-        format!("{expression}{{{{ else }}}}{otherwise}{{{{ end }}}}")
+            format!("{{{{ {word} {condition} }}}}{text}")
+        };
+        let branches: String = named.enumerate().map(branch).collect();
+        format!("{branches}{{{{ else }}}}{otherwise}{{{{ end }}}}")
     }
 
     /// One value for all variants; `None` if it is not in all of them.

@@ -118,11 +118,9 @@ pub(super) fn table(
 pub(super) fn text(table: &[Entry]) -> Result<String, Failure> {
     let mut text = "# Values of the chart; values.schema.json checks them.\n".to_owned();
     for Entry { name, about, default, .. } in table {
-        text.push('\n');
-        for line in about.lines() {
-            text.push_str(&format!("# {line}\n"));
-        }
-        text.push_str(&yaml(&json!({ *name: default }))?);
+        let about = about.replace('\n', "\n# ");
+        let value = yaml(&json!({ *name: default }))?;
+        text.extend(["\n# ", &about, "\n", &value]);
     }
     Ok(text)
 }
