@@ -9,6 +9,7 @@ mod connections;
 mod envtest;
 mod fair;
 mod installed;
+mod kept;
 mod lifecycle;
 mod memory;
 mod pairs;
