@@ -288,6 +288,36 @@ async fn what_both_sets_read_is_neither_listed_nor_watched_again() {
     assert!(again.is_empty(), "{again:?}");
 }
 
+/// Files of a cluster are read again with each configuration, so that the new set has them, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_a_cluster_come_with_the_configuration() {
+    let context = tempfile::tempdir().unwrap();
+    let objects = context.path().join("objects.json");
+    let list = |objects: &[Value]| json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let first = group("a", "first", &["shared"], GOOSE);
+    std::fs::write(&objects, list(std::slice::from_ref(&first)).to_string()).unwrap();
+    let mut files = ConfigMap::new(&[("opgate.yaml", &policies())]);
+    let server = serve(&files, &["--context", context.path().to_str().unwrap()]);
+    let mut client = server.connect().await;
+    let new = create(&group("b", "new", &["shared"], GOOSE), Given::DryRun);
+    let refused = client.review(new.clone()).await.unwrap().message();
+    assert!(refused.starts_with("intersecting"), "{refused}");
+    // A change of these files alone is not noticed.
+    std::fs::write(&objects, list(&[testkit::reviews::namespace("a")]).to_string()).unwrap();
+    let before = served(&server).await;
+    files.swap(&[("opgate.yaml", &policies().replace("20s", "21s"))]);
+    changed(&server, &before).await;
+    assert_eq!(client.review(new.clone()).await.unwrap().message(), "allowed");
+    // Without them there is no new set.
+    std::fs::write(&objects, "{").unwrap();
+    files.swap(&[("opgate.yaml", &policies())]);
+    until("the trouble", async || {
+        trouble(&server).await.is_some_and(|error| error.starts_with("--context: "))
+    })
+    .await;
+    assert_eq!(client.review(new).await.unwrap().message(), "allowed");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_is_forbidden_keeps_the_last_good_one() {
     let cluster = cluster();

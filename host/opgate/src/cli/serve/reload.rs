@@ -297,9 +297,9 @@ impl Reload {
         };
         if left < least {
             let limit = bytes(self.room.limit.unwrap_or_default());
+            // The same text each time: it is told once.
             return Err(Trouble::Later(format!(
-                "not enough memory to load another configuration beside the one that serves: {} of {limit} are left, and {} are needed; raise the memory limit, lower --max-body-memory, or restart the server",
-                bytes(left),
+                "not enough memory to load another configuration beside the one that serves: less than {} of {limit} are left; raise the memory limit, lower --max-body-memory, or restart the server",
                 bytes(least)
             )));
         }
