@@ -2,7 +2,7 @@
 //! the registry is gone. What registries do that are not as honest is in `host/registry/tests`.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +12,11 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::registry::DockerRegistry;
-use testkit::{Server, configuration, hostile};
+use testkit::{ConfigMap, Server, configuration, hostile, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -81,7 +82,7 @@ fn reached<'a>(command: &[&'a str], registry: &'a [String; 4]) -> Vec<&'a str> {
 }
 
 fn arguments(registry: &DockerRegistry) -> [String; 4] {
-    let path = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+    let path = |path: PathBuf| path.to_str().unwrap().to_owned();
     [
         "--registry-ca".to_owned(),
         path(registry.ca()),
@@ -301,6 +302,91 @@ async fn a_policy_is_served_if_the_key_has_signed_it() {
     let server = Server::start(BINARY, Some(&text), &how);
     let (_, policies) = server.get("/policies").await;
     assert!(policies.contains("attempts"), "{policies}");
+}
+
+/// The component with something in it that nobody reads, as a file: another component.
+fn other_component(folder: &Path) -> PathBuf {
+    let mut bytes = std::fs::read(hostile("misbehaves")).unwrap();
+    // A custom section: its id, its size, the length of its name.
+    bytes.extend(b"\0\x05\x04note");
+    let path = folder.join("other.component.wasm");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_follows_what_is_configured() {
+    let Some(mut registry) = DockerRegistry::start().await else { return };
+    let files = tempfile::tempdir().unwrap();
+    let folder = files.path();
+    let how = arguments(&registry);
+    let tag = registry.reference("team/misbehaves:v1");
+    let push = |component: &Path| {
+        let command = ["policy", "push", component.to_str().unwrap(), &tag];
+        out(folder, &reached(&command, &how)).trim().to_owned()
+    };
+    let (component, other) = (hostile("misbehaves"), other_component(folder));
+    let first = push(&component);
+    let text = |module: &str| {
+        configuration(&[json!({"name": "from-afar", "module": module, "limits": {"time": "20s"}})])
+    };
+    let mut map = ConfigMap::new(&[("opgate.yaml", &text(&tag))]);
+    let path = map.path("opgate.yaml");
+    let mut flags = vec!["--config", path.to_str().unwrap(), "--reload", "20ms"];
+    flags.extend(how.iter().map(String::as_str));
+    let server = Server::start(BINARY, None, &flags);
+    let told = async || serde_json::from_str::<Value>(&server.get("/policies").await.1).unwrap();
+    let served = async || told().await["policies"][0]["source"].as_str().unwrap().to_owned();
+    assert_eq!(served().await, first);
+
+    // A tag that moves is not followed until somebody says so.
+    let second = push(&other);
+    assert_ne!(second, first);
+    let before = told().await;
+    assert_eq!(served().await, first);
+    server.signal(Signal::HUP);
+    until("what the tag names now", async || served().await == second).await;
+    assert_ne!(told().await["configuration"]["digest"], before["configuration"]["digest"]);
+    let is_moved = |line: &Value| {
+        line["message"].as_str().is_some_and(|m| m.starts_with("the tag has another digest"))
+    };
+    assert!(server.log().iter().any(is_moved));
+
+    // What is not to be had keeps the last good one; what was pulled before needs no registry.
+    registry.stop();
+    let unknown = registry.reference(&format!("team/misbehaves@sha256:{}", "0".repeat(64)));
+    map.swap(&[("opgate.yaml", &text(&unknown))]);
+    let trouble = async || told().await["configuration"]["lastAttempt"]["error"].to_string();
+    until("the trouble", async || trouble().await.contains("4 attempts")).await;
+    assert_eq!(served().await, second);
+    map.swap(&[("opgate.yaml", &text(&first))]);
+    until("the first one", async || served().await == first).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_are_compared_by_what_registries_have() {
+    let Some(registry) = DockerRegistry::start().await else { return };
+    let files = tempfile::tempdir().unwrap();
+    let folder = files.path();
+    let how = arguments(&registry);
+    let push = |component: &Path, tag: &str| {
+        let tag = registry.reference(&format!("team/misbehaves:{tag}"));
+        let command = ["policy", "push", component.to_str().unwrap(), &tag];
+        out(folder, &reached(&command, &how)).trim().to_owned()
+    };
+    let (first, second) =
+        (push(&hostile("misbehaves"), "v1"), push(&other_component(folder), "v2"));
+    let write = |name: &str, module: &str| {
+        let policy = json!({"name": "from-afar", "module": module, "limits": {"time": "20s"}});
+        std::fs::write(folder.join(name), configuration(&[policy])).unwrap();
+    };
+    write("old.yaml", &first);
+    write("same.yaml", &registry.reference("team/misbehaves:v1"));
+    write("new.yaml", &second);
+    let diff = |new: &str| opgate(folder, &reached(&["diff", "old.yaml", new], &how));
+    let same = diff("same.yaml");
+    assert_eq!(same.status.code(), Some(0), "{}", err(&same));
+    assert_eq!(diff("new.yaml").status.code(), Some(1));
 }
 
 /// A proxy that passes TLS through. Says which hosts it was asked for.
