@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use crate::{Digest, Reference};
 
 /// Files that are kept; those that were written first go first. An artifact has two, and one for its signature and one for its tag.
-const MAX_FILES: usize = 256;
-/// Bytes of all files.
-const MAX_BYTES: u64 = 512 << 20;
+const MAX_FILES: usize = 128;
+/// Bytes of all files: eight of the largest components. The volume for the cache in a cluster has a limit, too.
+const MAX_BYTES: u64 = 128 << 20;
 /// Bytes of a signature or a tag.
 const MAX_SMALL: usize = 256 << 10;
 

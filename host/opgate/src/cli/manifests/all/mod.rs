@@ -148,12 +148,18 @@ impl InstallationArgs {
             None => DEFAULT_CONFIGURATION.to_owned(),
         };
         for policy in config.configuration()?.policies {
-            if let ModuleSource::File(path) = &policy.module {
-                tracing::warn!(
+            match &policy.module {
+                ModuleSource::Builtin(_) => {}
+                ModuleSource::File(path) => tracing::warn!(
                     policy = policy.name,
                     module = %path.display(),
                     "the module is not among the objects: mount it into the pods"
-                );
+                ),
+                ModuleSource::Oci(remote) => tracing::warn!(
+                    policy = policy.name,
+                    module = %remote,
+                    "the pods pull the module: if its registry wants credentials or has a private CA, mount them, and name them with --registry-config and --registry-ca"
+                ),
             }
         }
         if self.image.is_none() {
