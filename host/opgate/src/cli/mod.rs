@@ -133,7 +133,7 @@ enum Command {
 }
 
 /// Which policies, configured how.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 struct ConfigArgs {
     /// Configuration file [default: all built-in policies with their default settings]
     #[arg(long, value_name = "FILE", env = "OPGATE_CONFIG")]

@@ -33,7 +33,7 @@ const PULLED_AT_A_TIME: usize = 4;
 const MAX_KEYS: u64 = 64 << 10;
 
 /// How registries are reached.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(super) struct RegistryArgs {
     /// Docker configuration with credentials of registries [default: config.json in `DOCKER_CONFIG`, or in ~/.docker]
     #[arg(long, value_name = "FILE", env = "OPGATE_REGISTRY_CONFIG")]

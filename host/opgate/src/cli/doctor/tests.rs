@@ -53,7 +53,7 @@ fn base64(text: &str) -> String {
 }
 
 fn config() -> ConfigArgs {
-    ConfigArgs { config: None, cache_dir: None }
+    ConfigArgs::default()
 }
 
 fn made() -> &'static Made {
@@ -267,7 +267,7 @@ fn healthy() -> Vec<Value> {
     for name in ["n1", "n2"] {
         objects.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}));
     }
-    let args = ConfigArgs { config: None, cache_dir: None };
+    let args = ConfigArgs::default();
     let configuration = opgate_admission::policy::Configuration::parse(
         std::path::Path::new("opgate.yaml"),
         CONFIGURATION,
