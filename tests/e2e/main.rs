@@ -22,6 +22,7 @@ mod documents;
 mod excerpt;
 mod fake;
 mod files;
+mod follow;
 mod hostile;
 mod http;
 mod identities;
