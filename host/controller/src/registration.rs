@@ -282,7 +282,10 @@ impl Follower {
             list.push(webhook);
         }
         set(&mut object, "webhooks", Value::Array(list));
-        let former: Vec<_> = look.policies.difference(wanted.policies()).cloned().collect();
+        // What is restored is no change: names of the one before are still called.
+        let is_restored = annotation(&look.object, DIGEST) == wanted.digest();
+        let before = if is_restored { &look.known } else { &look.policies };
+        let former: Vec<_> = before.difference(wanted.policies()).cloned().collect();
         let policies: Vec<_> = wanted.policies().iter().cloned().collect();
         for (key, value) in [
             (DIGEST, wanted.digest().to_owned()),

@@ -260,35 +260,35 @@ fn a_reload_is_followed_when_the_slowest_has_it() {
 #[test]
 fn a_rolling_update_and_a_rollback_leave_no_name_unknown() {
     let cluster = Cluster::new();
-    let mut a = Replica::start(&cluster, "a", &["old", "x"]);
-    let mut b = Replica::start(&cluster, "b", &["old", "x"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b]);
+    let mut first = Replica::start(&cluster, "a", &["old", "x"]);
+    let mut second = Replica::start(&cluster, "b", &["old", "x"]);
+    cluster.pass(WHILE, &mut [&mut first, &mut second]);
     // New pods of another configuration, which never had `old`.
-    let mut c = Replica::start(&cluster, "c", &["new", "x"]);
-    cluster.pass(WHILE, &mut [&mut a, &mut b, &mut c]);
-    now(a.publisher.withdraw(&a.line)).unwrap();
-    now(a.election.release(&a.line)).unwrap();
-    let mut d = Replica::start(&cluster, "d", &["new", "x"]);
-    cluster.pass(WHILE, &mut [&mut b, &mut c, &mut d]);
+    let mut third = Replica::start(&cluster, "c", &["new", "x"]);
+    cluster.pass(WHILE, &mut [&mut first, &mut second, &mut third]);
+    now(first.publisher.withdraw(&first.line)).unwrap();
+    now(first.election.release(&first.line)).unwrap();
+    let mut fourth = Replica::start(&cluster, "d", &["new", "x"]);
+    cluster.pass(WHILE, &mut [&mut second, &mut third, &mut fourth]);
     assert!(cluster.is_registered(&["old", "x"]));
-    now(b.publisher.withdraw(&b.line)).unwrap();
-    let _ = now(b.election.release(&b.line));
-    cluster.pass(WHILE + TERM_EXPIRY, &mut [&mut c, &mut d]);
+    now(second.publisher.withdraw(&second.line)).unwrap();
+    let _ = now(second.election.release(&second.line));
+    cluster.pass(WHILE + TERM_EXPIRY, &mut [&mut third, &mut fourth]);
     assert!(cluster.is_registered(&["new", "x"]));
     // The rollback starts old pods again: they learn the new names, and the new pods the old ones.
-    let mut e = Replica::start(&cluster, "e", &["old", "x"]);
-    cluster.pass(WHILE, &mut [&mut c, &mut d, &mut e]);
+    let mut fifth = Replica::start(&cluster, "e", &["old", "x"]);
+    cluster.pass(WHILE, &mut [&mut third, &mut fourth, &mut fifth]);
     assert!(cluster.is_registered(&["new", "x"]));
-    for gone in [&mut c, &mut d] {
+    for gone in [&mut third, &mut fourth] {
         now(gone.publisher.withdraw(&gone.line)).unwrap();
         let _ = now(gone.election.release(&gone.line));
     }
-    cluster.pass(WHILE + TERM_EXPIRY, &mut [&mut e]);
+    cluster.pass(WHILE + TERM_EXPIRY, &mut [&mut fifth]);
     assert!(cluster.is_registered(&["old", "x"]));
     // One that starts right after knows what API servers may still call.
-    let mut f = Replica::start(&cluster, "f", &["old", "x"]);
-    assert!(f.known.contains("new"));
-    cluster.pass(WHILE, &mut [&mut e, &mut f]);
+    let mut sixth = Replica::start(&cluster, "f", &["old", "x"]);
+    assert!(sixth.known.contains("new"));
+    cluster.pass(WHILE, &mut [&mut fifth, &mut sixth]);
 }
 
 #[test]
