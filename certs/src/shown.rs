@@ -6,13 +6,13 @@
 //! ca.crt, caBundle ─────▶ Bundle ─┘
 //! ```
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::load::names_of;
+use crate::load::{moment, names_of};
 use crate::words;
 
 /// Certificates of a chain or a bundle that are read.
@@ -29,14 +29,8 @@ pub struct Validity {
 
 impl Validity {
     fn of(certificate: &X509Certificate<'_>) -> Self {
-        let at = |seconds: i64| {
-            UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
-        };
         let validity = certificate.validity();
-        Self {
-            from: at(validity.not_before.timestamp()),
-            until: at(validity.not_after.timestamp()),
-        }
+        Self { from: moment(validity.not_before), until: moment(validity.not_after) }
     }
 
     /// Whether it is valid then.
@@ -183,6 +177,8 @@ impl Bundle {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{Authority, service_names};
 

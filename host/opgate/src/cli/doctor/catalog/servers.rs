@@ -117,8 +117,9 @@ pub(in crate::cli::doctor) const NO_CLIENT_CA: Doc = Doc {
     id: "DOC-51",
     level: Note,
     title: "Clients need no certificate",
-    harm: "A NetworkPolicy limits who reaches the webhook port, but the servers run without `--client-ca`: everything with an address of an API server, such as pods on the network of its node, can call it.",
-    repair: "Give API servers a certificate, and the servers its CA; [how](../operate.md#allow-only-api-servers-to-connect). Managed control planes usually do not allow that: then leave it as it is.",
+    harm: "A NetworkPolicy selects the pods, but the servers run without `--client-ca`: everything that the policy admits can call the webhook. That is everybody if its rule for the port names no addresses, \
+and otherwise everything with an address of an API server, such as pods on the network of its node.",
+    repair: "Name the addresses of the API servers in the policy (`opgate manifests network-policy --api-server CIDR`). Give API servers a certificate, and the servers its CA; [how](../operate.md#allow-only-api-servers-to-connect). Managed control planes usually do not allow that: then leave it as it is.",
 };
 
 pub(in crate::cli::doctor) const NO_NETWORK_POLICY: Doc = Doc {

@@ -28,8 +28,16 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
             found.add(&ANYBODY, object, &field, what, print);
         }
         (false, false) => {
-            let what = "there is no --client-ca";
-            let repair = "give API servers a client certificate, and the servers its CA";
+            let is_open = |rule: &Value| {
+                list(rule, "/from").is_empty() && admits(rule, workload.port(), workload.spec)
+            };
+            let mut rules = policies.iter().flat_map(|policy| policy.list("/spec/ingress"));
+            let what = if rules.any(is_open) {
+                "there is no --client-ca, and the NetworkPolicy admits everybody to the webhook port"
+            } else {
+                "there is no --client-ca"
+            };
+            let repair = "name the API servers with opgate manifests network-policy --api-server CIDR, or give them a client certificate";
             found.add(&NO_CLIENT_CA, object, &field, what, repair);
         }
         (true, true) => {

@@ -24,6 +24,13 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         return;
     }
     let ours = facts.ours();
+    let follows = Workload::of(facts).is_some_and(|workload| workload.follows_registration());
+    if ours.is_empty() && follows && !facts.is_cluster && !facts.registrations().is_empty() {
+        owners(facts, found);
+        let why = "the servers write its webhooks once they are ready";
+        found.unchecked("the webhooks of the registration", why);
+        return;
+    }
     if ours.is_empty() {
         let installation = &facts.installation;
         let called = match &installation.url {
@@ -35,7 +42,11 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
             None => At { kind: Kind::Validating.to_string(), ..At::default() },
         };
         let what = format!("no webhook calls {called}: API servers send nothing");
-        let repair = "register the servers with opgate manifests webhook; or name another installation with --installation";
+        let repair = if follows {
+            "the servers write it once all are ready: see their log, and whether they may update it"
+        } else {
+            "register the servers with opgate manifests webhook; or name another installation with --installation"
+        };
         found.add(&NOT_REGISTERED, at, "", &what, repair);
         return;
     }
@@ -110,10 +121,8 @@ fn owners(facts: &Facts, found: &mut Findings) {
             "delete those that are left over: kubectl delete validatingwebhookconfiguration NAME";
         found.add(&TWICE, *first, "", &what, repair);
     }
-    let keeps = Workload::of(facts).is_some_and(|workload| {
-        let follows = workload.flag("--follow-registration", Some("OPGATE_FOLLOW_REGISTRATION"));
-        workload.keeps_certificates() || follows.is_some()
-    });
+    let keeps = Workload::of(facts)
+        .is_some_and(|workload| workload.keeps_certificates() || workload.follows_registration());
     if !keeps {
         return;
     }

@@ -147,7 +147,10 @@ fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
         let made = serde_json::to_value(made).map_err(|error| error.to_string())?;
         Ok::<_, String>(list(&made, "/webhooks").to_vec())
     };
-    let (with, without) = match (webhooks(true), webhooks(false)) {
+    // What the making of a registration logs is for whoever applies it.
+    let silence = tracing::subscriber::NoSubscriber::default();
+    let both = tracing::subscriber::with_default(silence, || (webhooks(true), webhooks(false)));
+    let (with, without) = match both {
         (Ok(with), Ok(without)) => (with, without),
         (Err(why), _) | (_, Err(why)) => {
             let broken = Some(one_line(&why, 1_024));
@@ -159,9 +162,42 @@ fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
         webhooks: with,
         without_conditions: without,
         policies: policies.iter().map(|policy| policy.name.clone()).collect(),
-        needs: needs(&Permissions::usual().of(&policies)),
+        needs: [needs(&Permissions::usual().of(&policies)), kept(facts)].concat(),
         ..Expected::default()
     }
+}
+
+/// What servers need for what they keep themselves: Leases, the Secret, the registration.
+fn kept(facts: &Facts) -> Vec<Need> {
+    let Some(workload) = Workload::of(facts) else { return Vec::new() };
+    let (certificates, registration) =
+        (workload.keeps_certificates(), workload.follows_registration());
+    if !certificates && !registration {
+        return Vec::new();
+    }
+    let need = |kind: Kind, verbs: &[&str], name: Option<&str>| {
+        let (group, resource, _) = kind.names();
+        let own = facts.installation.namespace.clone();
+        Need {
+            namespace: kind.is_namespaced().then_some(own),
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            names: name.map(str::to_owned).into_iter().collect(),
+        }
+    };
+    let registrations = facts.registrations();
+    let name = registrations.first().map_or("opgate", |object| object.name.as_str());
+    let mut needs = vec![
+        need(Kind::Lease, &["create", "get", "list", "update"], None),
+        need(Kind::Validating, &["list"], None),
+        need(Kind::Validating, &["get", "update"], Some(name)),
+    ];
+    if certificates {
+        needs.push(need(Kind::Secret, &["create"], None));
+        needs.push(need(Kind::Secret, &["get", "update"], Some(super::SECRET)));
+    }
+    needs
 }
 
 /// The rules of the roles in a list.

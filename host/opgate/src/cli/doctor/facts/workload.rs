@@ -121,6 +121,12 @@ impl<'f> Workload<'f> {
         self.flag("--certificates", Some("OPGATE_CERTIFICATES")) == Some("self-managed")
     }
 
+    /// Whether they keep the registration.
+    pub(in crate::cli::doctor) fn follows_registration(&self) -> bool {
+        let flag = self.flag("--follow-registration", Some("OPGATE_FOLLOW_REGISTRATION"));
+        flag.is_some_and(|value| value != "false")
+    }
+
     /// The port that a server listens on.
     pub(in crate::cli::doctor) fn port(&self) -> i64 {
         let listen = self.flag("--listen", Some("OPGATE_LISTEN"));
