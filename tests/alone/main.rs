@@ -6,6 +6,7 @@
 mod attacks;
 mod cgroup;
 mod connections;
+mod doctor;
 mod envtest;
 mod fair;
 mod installed;

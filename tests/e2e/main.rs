@@ -17,6 +17,7 @@ mod cli;
 mod cluster;
 mod corpus;
 mod diff;
+mod doctor;
 mod documented;
 mod documents;
 mod excerpt;

@@ -836,3 +836,19 @@ fn a_hostile_cluster_floods_nobody() {
     assert!(text.lines().all(|line| line.len() < 4_096));
     assert!(text.contains("DOC-80: 1968 more"), "{text}");
 }
+
+#[test]
+fn a_configuration_of_a_cluster_opens_no_files() {
+    // Opening the first would never end, and nobody is at the second.
+    for module in ["/dev/zero", "oci://127.0.0.1:1/x:y"] {
+        let mut facts = empty();
+        let text = format!("{CONFIGURATION}  - name: foreign\n    module: {module}\n");
+        for object in [deployment(), service(), config_map(&text)] {
+            insert(&mut facts, object);
+        }
+        let expected = expected(&facts, &config()).map_err(|failure| failure.error).unwrap();
+        let why = expected.unknown.unwrap();
+        assert!(why.starts_with("foreign of it are from files or registries"), "{why}");
+        assert!(expected.webhooks.is_empty());
+    }
+}

@@ -18,8 +18,10 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     }
     let Some(service) = facts.service() else {
         let at = At::named(Kind::Service, &installation.namespace, &installation.service);
-        let calls = facts.ours().len();
-        let what = format!("it does not exist, and {calls} webhooks call it");
+        let what = match facts.ours().len() {
+            1 => "it does not exist, and a webhook calls it".to_owned(),
+            count => format!("it does not exist, and {count} webhooks call it"),
+        };
         let repair = "create the Service, or delete the registration";
         found.add(&NO_SERVICE, at, "", &what, repair);
         return;

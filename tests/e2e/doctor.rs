@@ -1,0 +1,394 @@
+//! `opgate doctor`: of files, of a cluster, and of a server. What each finding needs is tried beside the
+//! checks, in `cli/doctor/tests.rs`.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::Server;
+use testkit::fake::{FakeCluster, Scope};
+
+use crate::BINARY;
+
+const NAMESPACE: &str = "opgate-system";
+
+/// One policy is enough: what is compared is compared for all.
+const CONFIGURATION: &str =
+    "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: operator-group\n";
+
+/// Runs `opgate`, with a text on standard input.
+fn opgate(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(BINARY)
+        .args(["--log", "error"])
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env("HOME", folder)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that ends at once reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("opgate.yaml"), CONFIGURATION).unwrap();
+    folder
+}
+
+/// What `opgate manifests all` prints, as its objects.
+fn manifests(folder: &TempDir) -> Vec<Value> {
+    let arguments = [
+        "manifests",
+        "all",
+        "--config",
+        "opgate.yaml",
+        "--api-server",
+        "10.0.0.1/32",
+        "--output",
+        "json",
+    ];
+    let printed = opgate(folder.path(), &arguments, "");
+    assert_eq!(printed.status.code(), Some(0), "{}", err(&printed));
+    let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    printed["items"].as_array().unwrap().clone()
+}
+
+fn list(objects: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
+}
+
+fn of<'o>(objects: &'o mut [Value], kind: &str, name: &str) -> &'o mut Value {
+    let mut all = objects.iter_mut();
+    all.find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap()
+}
+
+/// The exit status, the ids that are found, and the report.
+fn examined(folder: &TempDir, arguments: &[&str], input: &str) -> (i32, BTreeSet<String>, Value) {
+    let arguments = [&["doctor", "--output", "json"], arguments].concat();
+    let output = opgate(folder.path(), &arguments, input);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}{}", out(&output), err(&output)));
+    let findings = report["findings"].as_array().unwrap();
+    let ids = findings.iter().map(|finding| finding["id"].as_str().unwrap().to_owned()).collect();
+    (output.status.code().unwrap(), ids, report)
+}
+
+fn ids(all: &[&str]) -> BTreeSet<String> {
+    all.iter().map(|id| (*id).to_owned()).collect()
+}
+
+#[test]
+fn its_own_manifests_are_healthy() {
+    let folder = folder();
+    let text = list(&manifests(&folder));
+    let (status, found, report) = examined(&folder, &["-"], &text);
+    assert_eq!((status, found), (0, ids(&["DOC-51"])), "{report:#}");
+    assert_eq!(report["installation"], "opgate-system/opgate");
+    assert_eq!(report["summary"], json!({"critical": 0, "warning": 0, "note": 1}));
+    // What files do not have is said.
+    assert!(!report["notChecked"].as_array().unwrap().is_empty());
+    let finding = &report["findings"][0];
+    assert_eq!(finding["page"], "docs/doctor/servers.md#doc-51");
+    for (arguments, expected) in [
+        (&["-", "--fail-on", "note"][..], 1),
+        (&["-", "--fail-on", "note", "--skip", "doc-51"], 0),
+        (&["-", "--fail-on", "critical"], 0),
+    ] {
+        assert_eq!(examined(&folder, arguments, &text).0, expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn broken_manifests_are_told_by_what_hurts_most() {
+    let folder = folder();
+    let mut objects = manifests(&folder);
+    of(&mut objects, "Deployment", "opgate")["spec"]["replicas"] = json!(0);
+    of(&mut objects, "Deployment", "opgate")["spec"]["template"]["spec"]["containers"][0]["resources"]
+        ["limits"] = json!({"cpu": "1"});
+    of(&mut objects, "Service", "opgate")["spec"]["ports"][0]["targetPort"] = json!(8081);
+    of(&mut objects, "ConfigMap", "opgate")["data"]["opgate.yaml"] = json!("policies: 1");
+    std::fs::write(folder.path().join("all.json"), list(&objects)).unwrap();
+    let output = opgate(folder.path(), &["doctor", "all.json"], "");
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let text = out(&output);
+    let lines: Vec<_> = text.lines().filter(|line| line.contains(" DOC-")).collect();
+    let told: Vec<_> = lines.iter().map(|line| line.get(..15).unwrap()).collect();
+    let expected = [
+        "critical DOC-09",
+        "critical DOC-13",
+        "warning  DOC-47",
+        "warning  DOC-48",
+        "note     DOC-51",
+    ];
+    assert_eq!(told, expected, "{text}");
+    assert!(text.contains("         repair: set targetPort to 9443"), "{text}");
+    assert!(text.contains("not checked: "), "{text}");
+    assert!(text.contains("opgate-system/opgate: 2 critical, 2 warnings, 1 notes"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_examined_is_an_error() {
+    let folder = folder();
+    std::fs::write(folder.path().join("broken.yaml"), "a: [").unwrap();
+    std::fs::write(
+        folder.path().join("empty.yaml"),
+        "apiVersion: v1\nkind: Event\nmetadata: {name: a}\n",
+    )
+    .unwrap();
+    let webhook = |name: &str| {
+        let service = json!({"namespace": name, "name": "opgate", "path": "/validate"});
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": name}, "webhooks": [{"name": "a.b.c", "clientConfig": {"service": service}}],
+        })
+    };
+    let two = list(&[webhook("one"), webhook("two")]);
+    std::fs::write(folder.path().join("two.json"), two).unwrap();
+    for (arguments, why) in [
+        (&["doctor", "missing.yaml"][..], "missing.yaml"),
+        (&["doctor", "broken.yaml"], "broken.yaml"),
+        (&["doctor", "empty.yaml"], "no object in it"),
+        (
+            &["doctor", "two.json"],
+            "several installations: name one of them with --installation: one/opgate, two/opgate",
+        ),
+        (&["doctor", "two.json", "--installation", "three"], "NAMESPACE/SERVICE"),
+        (&["doctor", "two.json", "--skip", "DOC-1"], "there is no finding"),
+        (&["doctor", "explain", "DOC-1"], "there is no finding"),
+        (&["doctor"], "there is no kubeconfig"),
+        (&["doctor", "--kubeconfig", "missing"], "kubeconfig missing"),
+        (
+            &["doctor", "two.json", "--installation", "one/opgate", "--config", "missing.yaml"],
+            "missing.yaml",
+        ),
+    ] {
+        let output = opgate(folder.path(), arguments, "");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}{}",
+            out(&output),
+            err(&output)
+        );
+        assert!(err(&output).contains(why), "{arguments:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn the_pages_are_what_the_doctor_says() {
+    let folder = folder();
+    let made = opgate(folder.path(), &["doctor", "pages", "pages"], "");
+    assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/doctor");
+    let names = |folder: &Path| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let made = folder.path().join("pages");
+    assert_eq!(names(&made), names(&published), "run `opgate doctor pages docs/doctor`");
+    for name in names(&made) {
+        let [made, published] =
+            [&made, &published].map(|folder| std::fs::read_to_string(folder.join(&name)).unwrap());
+        assert_eq!(made, published, "run `opgate doctor pages docs/doctor`");
+    }
+    let explained = opgate(folder.path(), &["doctor", "explain", "doc-13", "DOC-20"], "");
+    let text = out(&explained);
+    assert!(text.starts_with("## DOC-13") && text.contains("\n## DOC-20"), "{text}");
+}
+
+/// Group, resource, kind and scope of everything that the doctor reads.
+const RESOURCES: [(&str, &str, &str, Scope); 18] = [
+    ("", "namespaces", "Namespace", Scope::Cluster),
+    ("", "nodes", "Node", Scope::Cluster),
+    (
+        "admissionregistration.k8s.io",
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        Scope::Cluster,
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        Scope::Cluster,
+    ),
+    ("", "services", "Service", Scope::Namespaced),
+    ("discovery.k8s.io", "endpointslices", "EndpointSlice", Scope::Namespaced),
+    ("", "pods", "Pod", Scope::Namespaced),
+    ("apps", "deployments", "Deployment", Scope::Namespaced),
+    ("policy", "poddisruptionbudgets", "PodDisruptionBudget", Scope::Namespaced),
+    ("networking.k8s.io", "networkpolicies", "NetworkPolicy", Scope::Namespaced),
+    ("", "configmaps", "ConfigMap", Scope::Namespaced),
+    ("", "secrets", "Secret", Scope::Namespaced),
+    ("", "serviceaccounts", "ServiceAccount", Scope::Namespaced),
+    ("coordination.k8s.io", "leases", "Lease", Scope::Namespaced),
+    ("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", Scope::Cluster),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", Scope::Cluster),
+    ("rbac.authorization.k8s.io", "roles", "Role", Scope::Namespaced),
+    ("rbac.authorization.k8s.io", "rolebindings", "RoleBinding", Scope::Namespaced),
+];
+
+fn cluster(objects: &[Value]) -> FakeCluster {
+    let cluster = FakeCluster::start();
+    for (group, resource, kind, scope) in RESOURCES {
+        cluster.install(group, "v1", resource, kind, scope);
+    }
+    for object in objects {
+        let known = RESOURCES.iter().find(|(_, _, kind, _)| object["kind"] == *kind);
+        if let Some((group, resource, ..)) = known {
+            cluster.apply(group, "v1", resource, object.clone());
+        }
+    }
+    cluster
+}
+
+#[test]
+fn a_cluster_is_read_and_nothing_else() {
+    let folder = folder();
+    let mut objects = manifests(&folder);
+    let secret = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "data": {"tls.crt": "SElEREVO", "tls.key": "SElEREVO"},
+        })
+    };
+    objects.extend([secret("opgate-tls"), secret("another")]);
+    objects.push(json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "mesh"},
+        "webhooks": [{
+            "name": "mesh.example.com", "failurePolicy": "Fail",
+            "clientConfig": {"service": {"namespace": "mesh", "name": "mesh"}},
+            "rules": [{"apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["pods"]}],
+        }],
+    }));
+    let cluster = cluster(&objects);
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let (status, found, report) = examined(&folder, &arguments, "");
+    assert_eq!(status, 1);
+    // Nothing runs yet: no webhooks, no endpoints, no certificate that can be used; the mesh is in the way.
+    assert_eq!(found, ids(&["DOC-01", "DOC-12", "DOC-25", "DOC-51", "DOC-82"]), "{report:#}");
+    assert!(!report.to_string().contains("HIDDEN") && !report.to_string().contains("SElEREVO"));
+    let requests = cluster.requests();
+    assert!(requests.iter().all(|request| request.starts_with("GET ")), "{requests:?}");
+    // Of the Secrets only the one that the servers read.
+    let secrets: Vec<_> = requests.iter().filter(|request| request.contains("secrets")).collect();
+    assert_eq!(secrets, ["GET /api/v1/namespaces/opgate-system/secrets/opgate-tls"]);
+
+    // What may not be read is a finding, and nothing that needs it is said to be right or wrong.
+    cluster.forbid("", "secrets");
+    cluster.forbid("rbac.authorization.k8s.io", "clusterroles");
+    cluster.forbid("discovery.k8s.io", "endpointslices");
+    let (status, found, report) = examined(&folder, &arguments, "");
+    assert_eq!(
+        (status, found),
+        (1, ids(&["DOC-01", "DOC-12", "DOC-51", "DOC-82", "DOC-91"])),
+        "{report:#}"
+    );
+    let unread: BTreeSet<_> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["id"] == "DOC-91")
+        .map(|finding| finding["object"]["name"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "secrets",
+        "clusterroles.rbac.authorization.k8s.io",
+        "endpointslices.discovery.k8s.io",
+        "the Service mesh/mesh of another webhook",
+    ];
+    assert_eq!(unread, BTreeSet::from(expected));
+    let unchecked = report["notChecked"].to_string();
+    for what in ["the certificate in the Secret", "permissions", "endpoints of the Service"] {
+        assert!(unchecked.contains(what), "{unchecked}");
+    }
+    assert!(unchecked.contains("forbidden"), "{unchecked}");
+}
+
+#[test]
+fn an_api_server_that_does_not_answer_is_an_error() {
+    let folder = folder();
+    let cluster = cluster(&[]);
+    let kubeconfig = cluster.kubeconfig();
+    let kubeconfig = std::fs::read_to_string(kubeconfig).unwrap();
+    drop(cluster);
+    std::fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
+    let output = opgate(folder.path(), &["doctor", "--kubeconfig", "kubeconfig"], "");
+    assert_eq!(output.status.code(), Some(2), "{}", out(&output));
+    assert!(err(&output).contains("the cluster: "), "{}", err(&output));
+}
+
+/// Runs the doctor on a webhook with a CA, and connects to a server.
+fn connected(
+    folder: &TempDir,
+    ca: &str,
+    namespace: &str,
+    connect: &str,
+) -> (i32, BTreeSet<String>, Value) {
+    let service =
+        json!({"namespace": namespace, "name": "opgate", "path": "/validate/operator-group"});
+    let webhooks = json!([{
+        "name": "a.b.c",
+        "clientConfig": {"service": service, "caBundle": base64(ca)},
+    }]);
+    let object = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "opgate"}, "webhooks": webhooks,
+    });
+    examined(folder, &["-", "--connect", connect], &object.to_string())
+}
+
+fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |bits: u32| char::from(DIGITS[usize::try_from(bits & 63).unwrap()]);
+    let mut encoded = String::new();
+    for group in text.as_bytes().chunks(3) {
+        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        let digits = [18, 12, 6, 0].map(|shift| digit(bits >> shift));
+        encoded.extend(digits.iter().take(group.len() + 1));
+        encoded.extend(std::iter::repeat_n('=', 3 - group.len()));
+    }
+    encoded
+}
+
+#[test]
+fn a_handshake_shows_what_api_servers_would_see() {
+    let folder = folder();
+    let server = Server::start(BINARY, Some(CONFIGURATION), &[]);
+    let ca = server.certificates.authority.certificate().to_owned();
+    let (webhook, ops) = (server.address.to_string(), server.ops.to_string());
+    // The certificate is for another name; the CA is right.
+    let (status, found, report) = connected(&folder, &ca, "elsewhere", &webhook);
+    assert!(status == 1 && found.contains("DOC-20") && !found.contains("DOC-21"), "{report:#}");
+    let other = opgate_certs::Authority::create(1).unwrap();
+    let (_, found, report) = connected(&folder, other.certificate(), NAMESPACE, &webhook);
+    assert!(found.contains("DOC-21"), "{report:#}");
+    // The ops port speaks no TLS, and nobody is at a port that is free.
+    let (_, found, report) = connected(&folder, &ca, NAMESPACE, &ops);
+    assert!(found.contains("DOC-27"), "{report:#}");
+    drop(server);
+    let (_, found, report) = connected(&folder, &ca, NAMESPACE, &webhook);
+    assert!(!found.contains("DOC-27"), "{report:#}");
+    assert!(report["notChecked"].to_string().contains("cannot be reached"), "{report:#}");
+}
