@@ -743,6 +743,23 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 }),
             ))],
         ),
+        // Pods that are on their way out, or were evicted.
+        (
+            "",
+            vec![
+                Add({
+                    let mut leaving = pod("c", "n1");
+                    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                    leaving["status"]["containerStatuses"][0]["imageID"] = json!("x@sha256:11");
+                    leaving
+                }),
+                Add({
+                    let mut evicted = pod("d", "n1");
+                    evicted["status"] = json!({"phase": "Failed"});
+                    evicted
+                }),
+            ],
+        ),
         // A server that is gone, whose Lease is left.
         (
             "",

@@ -32,17 +32,21 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     ports(facts, service, found);
 }
 
-/// The pods that a Service selects.
+/// The pods that a Service selects, without those that have ended or are about to.
 pub(super) fn selected<'f>(
     facts: &'f Facts,
     service: &'f Object,
 ) -> impl Iterator<Item = &'f Object> {
     let selector = texts(service.at("/spec/selector"));
     let pods = facts.all(Kind::Pod).filter(move |pod| pod.namespace == service.namespace);
-    pods.filter(move |pod| !selector.is_empty() && has_all(&pod.labels(), &selector))
+    let stays = |pod: &&Object| {
+        let has_ended = matches!(pod.text("/status/phase"), "Failed" | "Succeeded");
+        !has_ended && pod.at("/metadata/deletionTimestamp").is_none()
+    };
+    pods.filter(stays).filter(move |pod| !selector.is_empty() && has_all(&pod.labels(), &selector))
 }
 
-/// Whether a pod serves: it is ready, and not on its way out.
+/// Whether a pod serves.
 fn is_ready(pod: &Object) -> bool {
     let mut conditions = pod.list("/status/conditions").iter();
     conditions.any(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True")

@@ -201,7 +201,10 @@ fn reduce(kind: Kind, value: &mut Value) {
     let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         metadata.retain(|name, _| {
-            matches!(name.as_str(), "name" | "namespace" | "labels" | "annotations" | "uid")
+            matches!(
+                name.as_str(),
+                "name" | "namespace" | "labels" | "annotations" | "uid" | "deletionTimestamp"
+            )
         });
         if matches!(kind, Kind::Namespace | Kind::Node | Kind::Secret | Kind::ConfigMap | Kind::Pod)
         {
