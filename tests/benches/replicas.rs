@@ -83,7 +83,12 @@ impl Happens {
     }
 }
 
-fn row(clients: &Runtime, happens: Happens, protocol: Protocol, rate: u32) -> Seen {
+fn row(
+    clients: &Runtime,
+    (happens, arguments): (Happens, &[&str]),
+    protocol: Protocol,
+    rate: u32,
+) -> Seen {
     let (over, is_over) = oneshot::channel::<()>();
     let (ready, is_ready) = oneshot::channel();
     // The clients have threads of their own.
@@ -93,7 +98,7 @@ fn row(clients: &Runtime, happens: Happens, protocol: Protocol, rate: u32) -> Se
     });
     let cluster = Builder::new_current_thread().enable_all().build().unwrap();
     cluster.block_on(async {
-        let mut fleet = Fleet::start(BINARY, None, &[], 2).await;
+        let mut fleet = Fleet::start(BINARY, None, arguments, 2).await;
         assert!(ready.send(fleet.caller(protocol, TIMEOUT)).is_ok());
         happens.to(&mut fleet).await;
         drop(over);
@@ -117,12 +122,16 @@ fn main() {
             Happens::Rollouts { times, lag: LAG },
         ),
         (
-            "a rolling restart; an old pod is named for 8 s".to_owned(),
-            Happens::Rollouts { times: 1, lag: seconds(8) },
+            "a rolling restart; an old pod is named for 10 s".to_owned(),
+            Happens::Rollouts { times: 1, lag: seconds(10) },
         ),
         (
-            "a rolling restart; an old pod is named for 60 s".to_owned(),
-            Happens::Rollouts { times: 1, lag: seconds(60) },
+            "a rolling restart; an old pod is named for 30 s".to_owned(),
+            Happens::Rollouts { times: 1, lag: seconds(30) },
+        ),
+        (
+            "the same with `--drain-delay 40s`".to_owned(),
+            Happens::Rollouts { times: 1, lag: seconds(30) },
         ),
         (
             "5 times kill -9; the pod is named for 1 s".to_owned(),
@@ -141,8 +150,10 @@ fn main() {
         if !arguments.is_empty() && !arguments.iter().any(|part| name.contains(part)) {
             continue;
         }
+        let flags = name.split('`').nth(1).unwrap_or_default();
+        let flags: Vec<_> = flags.split_whitespace().collect();
         for protocol in [Protocol::Http1, Protocol::Http2] {
-            let seen = row(&clients, happens, protocol, rate);
+            let seen = row(&clients, (happens, &flags), protocol, rate);
             let name_of = if protocol == Protocol::Http1 { "HTTP/1.1" } else { "HTTP/2" };
             println!(
                 "| {name} | {name_of} | {} | {} | {} | {:.1} ms | {:.1} ms | {:.0} ms |",

@@ -154,6 +154,15 @@ impl Fleet {
         std::mem::forget(server);
     }
 
+    /// Waits until the Service names only those that are to serve.
+    pub async fn unnamed(&self) {
+        let wanted = self.replicas.len();
+        eventually("that nobody is named who is to end", || async {
+            (self.endpoints.all().len() == wanted).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until all that were retired have ended; gives how many ended otherwise than with 0.
     pub async fn ended(&mut self) -> usize {
         let mut failed = 0;

@@ -16,9 +16,8 @@
 //! ops port and check certificates are supervised.
 //!
 //! On SIGTERM the server is not ready any more, but continues to accept connections for a while,
-//! because an endpoint takes time to disappear, and for longer while new ones arrive: somebody still
-//! names it. It tells every client to use another replica. Then it stops accepting, and waits for the
-//! current requests.
+//! because an endpoint takes time to disappear. It tells every client to use another replica. Then
+//! it stops accepting, and waits for the current requests.
 
 mod app;
 mod bucket;
@@ -52,7 +51,6 @@ use opgate_certs::{Clients, Reloader, server_config};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 pub use app::Answer;
@@ -90,10 +88,9 @@ pub struct Options {
     pub body_limit: usize,
     /// Bytes that requests may hold, from their bodies to their answers.
     pub body_memory: usize,
-    /// The time for which the server accepts connections after the signal to stop. It continues to
-    /// accept for half of `grace` while the last one arrived less than this time ago.
+    /// The time for which the server accepts connections after the signal to stop.
     pub drain_delay: Duration,
-    /// The time for which it then accepts and waits for current requests.
+    /// The time for which it then waits for current requests.
     pub grace: Duration,
     /// The interval at which the files of certificates are checked.
     pub reload_interval: Duration,
@@ -122,8 +119,8 @@ impl Default for Options {
             ops_listen: SocketAddr::from(([0, 0, 0, 0], 8081)),
             body_limit: 7 << 20,
             body_memory: requests,
-            drain_delay: Duration::from_secs(5),
-            grace: Duration::from_secs(20),
+            drain_delay: Duration::from_secs(15),
+            grace: Duration::from_secs(10),
             reload_interval: Duration::from_secs(5),
             clients: None,
             max_connections: connections,
@@ -324,13 +321,12 @@ impl Server {
         tracing::info!(delay = ?options.drain_delay, "draining");
         app.draining.store(true, Ordering::Relaxed);
         let _ = phase.send(Phase::Draining);
-        let end = Instant::now() + options.drain_delay + options.grace;
-        port.unnamed(options.drain_delay, end - options.grace / 2).await;
+        tokio::time::sleep(options.drain_delay).await;
         let _ = phase.send(Phase::Closing);
         accepting.stop().await;
         // There is no other owner: the task that accepted connections has ended.
         if let Some(port) = Arc::into_inner(port)
-            && tokio::time::timeout_at(end, port.close()).await.is_err()
+            && tokio::time::timeout(options.grace, port.close()).await.is_err()
         {
             tracing::warn!("some connections did not end in time");
         }

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
@@ -128,8 +127,6 @@ pub(super) struct Port {
     connections: Mutex<JoinSet<()>>,
     checks: Arc<Checks>,
     drain_delay: Duration,
-    /// When the last client connected.
-    arrived: Mutex<Option<Instant>>,
 }
 
 impl Port {
@@ -146,7 +143,6 @@ impl Port {
         let port = Accepting::new("webhook", listener, vec![places.clone()]);
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let handshakes = Arc::new(Handshakes::new(u32::try_from(processors).unwrap_or(u32::MAX)));
-        let arrived = Mutex::default();
         Self {
             port,
             acceptor,
@@ -158,22 +154,6 @@ impl Port {
             connections,
             checks,
             drain_delay,
-            arrived,
-        }
-    }
-
-    /// Ends when no client has connected for `quiet`, counted from now on, but at `end` at the latest.
-    /// Whoever connects to a server that is not ready still has its address from somewhere: an
-    /// endpoint that lags behind, a name in a cache. Without the server it would get no answer.
-    pub(super) async fn unnamed(&self, quiet: Duration, end: Instant) {
-        let now = Instant::now();
-        loop {
-            let last = self.arrived.lock().map_or(now, |arrived| arrived.max(now));
-            let until = (last + quiet).min(end);
-            if Instant::now() >= until {
-                return;
-            }
-            tokio::time::sleep_until(until).await;
         }
     }
 
@@ -202,9 +182,6 @@ impl Port {
         // The connection of the server to itself has a place that no client can take, and does not
         // count as a client.
         let place = (!self.checks.is_one(peer)).then(|| self.places.take(peer.ip()));
-        if place.is_some() {
-            *self.arrived.lock() = Some(Instant::now());
-        }
         let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());
         let (router, app) = (self.router.clone(), self.app.clone());
         let phases = (self.phases.clone(), self.drain_delay);

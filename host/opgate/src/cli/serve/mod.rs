@@ -68,10 +68,10 @@ pub(super) struct Serve {
     #[arg(long, value_name = "NUMBER", default_value_t = QUEUE)]
     queue: usize,
     /// How long to continue to accept connections after SIGTERM, until endpoints are updated
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     drain_delay: Duration,
     /// How long to wait after that for requests in progress
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     grace: Duration,
     #[command(flatten)]
     cluster: ClusterArgs,
