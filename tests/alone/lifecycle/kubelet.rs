@@ -42,6 +42,8 @@ struct Pod {
     template: Value,
     folder: TempDir,
     process: Option<Child>,
+    /// How often it was started.
+    starts: usize,
     said: Arc<Mutex<Said>>,
     is_ready: bool,
     is_leaving: bool,
@@ -63,6 +65,7 @@ pub(crate) struct Seen {
     pub(crate) ops: Option<SocketAddr>,
     pub(crate) is_ready: bool,
     pub(crate) pid: Option<u32>,
+    pub(crate) starts: usize,
 }
 
 /// All nodes of a cluster.
@@ -209,6 +212,7 @@ impl Pod {
             template,
             folder: tempfile::tempdir().unwrap(),
             process: None,
+            starts: 0,
             said: Arc::default(),
             is_ready: false,
             is_leaving: false,
@@ -224,7 +228,7 @@ impl Pod {
         let image = self.container()["image"].as_str().unwrap().to_owned();
         let pid = self.process.as_ref().map(Child::id);
         let (name, is_ready) = (self.name.clone(), self.is_ready && !self.is_leaving);
-        Seen { name, image, ops: said.ops, is_ready, pid }
+        Seen { name, image, ops: said.ops, is_ready, pid, starts: self.starts }
     }
 
     /// Probes its readiness.
@@ -289,6 +293,7 @@ impl Pod {
             }
         });
         self.process = Some(process);
+        self.starts += 1;
     }
 
     /// A path in its container is one in its folder.

@@ -41,6 +41,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Writes that must have succeeded after each step before the next one begins.
 const WRITES: usize = 20;
 
+/// A pod that was started so often does not work.
+const STARTS: usize = 10;
+
 const FIRST: [&str; 1] = ["bundle-immutability"];
 const SECOND: [&str; 2] = ["bundle-immutability", "operator-group"];
 
@@ -119,6 +122,8 @@ impl Story {
         while !look().await {
             let failed = self.writer.failed();
             assert!(failed.is_empty(), "{what}: {:#?}", &failed[..failed.len().min(5)]);
+            let starts = self.kubelet.pods().iter().map(|pod| pod.starts).max();
+            assert!(starts < Some(STARTS), "{what}: a pod ends again and again");
             assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
             tokio::time::sleep(LOOK).await;
         }
