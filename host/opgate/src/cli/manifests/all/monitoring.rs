@@ -133,6 +133,55 @@ const ALERTS: &[Alert] = &[
         condition: "opgate_certificate_not_after_seconds{} - time() < 86400",
         summary: "the serving certificate of {{ $labels.pod }} ends in less than a day",
     },
+    Alert {
+        name: "OpgateCaExpires",
+        severity: Severity::Warning,
+        lasts: "1h",
+        condition: "opgate_ca_not_after_seconds{} - time() < 5184000",
+        summary: "the CA of {{ $labels.pod }} ends in less than 60 days and was not renewed",
+    },
+    Alert {
+        name: "OpgateCaNotTrusted",
+        severity: Severity::Warning,
+        lasts: "30m",
+        condition: "max(opgate_ca_trusted{}) == 0",
+        summary: "a webhook of opgate does not trust the newest CA",
+    },
+    Alert {
+        name: "OpgateCertificateKeeperFails",
+        severity: Severity::Warning,
+        lasts: "15m",
+        condition: "increase(opgate_certificate_keeper_failures_total{}[15m]) > 10",
+        summary: "{{ $labels.pod }} cannot look after the certificates",
+    },
+    Alert {
+        name: "OpgateConfigurationStale",
+        severity: Severity::Warning,
+        lasts: "1m",
+        condition: "opgate_configuration_stale{} == 1",
+        summary: "{{ $labels.pod }} cannot use the changed configuration and keeps the last good one",
+    },
+    Alert {
+        name: "OpgateRegistrationStale",
+        severity: Severity::Warning,
+        lasts: "10m",
+        condition: "opgate_registration_stale{} == 1",
+        summary: "the webhooks are not those that belong to what {{ $labels.pod }} serves",
+    },
+    Alert {
+        name: "OpgateNoLeader",
+        severity: Severity::Warning,
+        lasts: "5m",
+        condition: "sum(opgate_leader{}) != 1",
+        summary: "{{ $value }} servers of opgate lead, and not one",
+    },
+    Alert {
+        name: "OpgateClockSkew",
+        severity: Severity::Warning,
+        lasts: "15m",
+        condition: "abs(opgate_clock_skew_seconds{}) > 300",
+        summary: "the clock of {{ $labels.pod }} differs from that of the API server",
+    },
 ];
 
 impl Installation {
