@@ -18,7 +18,7 @@ const MEMORY: &str = "512Mi";
 /// for a moment only.
 const CPU: &str = "250m";
 
-/// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (5) and `--grace` (20) together.
+/// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15) and `--grace` (10) together.
 const END: u32 = 30;
 
 /// What the image is built for.
