@@ -348,7 +348,7 @@ fn the_flags_of_the_pods_are_those_of_the_server() {
             flags.push(argument.as_str().unwrap());
         }
         let output = opgate(&[&flags[..], &["--help"]].concat());
-        assert!(out(&output).contains("Usage: opgate serve"), "{flags:?}");
+        assert!(out(&output).contains("Serve as an admission webhook"), "{flags:?}");
         let file = flags.iter().skip_while(|flag| **flag != "--config").nth(1).unwrap();
         let (folder, name) = file.rsplit_once('/').unwrap();
         let mounts = container(&objects)["volumeMounts"].as_array().unwrap();
@@ -444,7 +444,8 @@ fn the_configuration_is_the_one_that_is_given() {
 #[test]
 fn alerts_are_about_documented_metrics() {
     let objects = all(&["--with", "monitoring"]);
-    let page = include_str!("../../../docs/operate.md");
+    let pages =
+        [include_str!("../../../docs/operate.md"), include_str!("../../../docs/certificates.md")];
     let mut expressions = Vec::new();
     texts_at(only(&objects, "PrometheusRule"), "expr", &mut expressions);
     assert!(expressions.len() > 10);
@@ -454,7 +455,13 @@ fn alerts_are_about_documented_metrics() {
         let metric = words
             .find(|word| word.starts_with("opgate_") || word.starts_with("apiserver_"))
             .unwrap();
-        assert!(page.contains(&format!("`{metric}")), "{metric}");
+        assert!(pages.iter().any(|page| page.contains(&format!("`{metric}"))), "{metric}");
+    }
+    // The run-book has every one of them.
+    let mut alerts = Vec::new();
+    texts_at(only(&objects, "PrometheusRule"), "alert", &mut alerts);
+    for alert in alerts {
+        assert!(pages[0].contains(&format!("`{alert}`")), "{alert} is not in the run-book");
     }
     // What monitoring needs to get through is let through.
     let ops = |arguments: &[&str]| {

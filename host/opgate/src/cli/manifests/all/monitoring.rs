@@ -138,14 +138,14 @@ const ALERTS: &[Alert] = &[
         severity: Severity::Warning,
         lasts: "1h",
         condition: "opgate_ca_not_after_seconds{} - time() < 5184000",
-        summary: "the CA of {{ $labels.pod }} ends in less than 60 days and was not renewed",
+        summary: "the CA of the serving certificate ends in less than 60 days and is not renewed",
     },
     Alert {
         name: "OpgateCaNotTrusted",
         severity: Severity::Warning,
         lasts: "30m",
         condition: "max(opgate_ca_trusted{}) == 0",
-        summary: "a webhook of opgate does not trust the newest CA",
+        summary: "a webhook of the installation does not trust the newest CA",
     },
     Alert {
         name: "OpgateCertificateKeeperFails",
@@ -155,25 +155,11 @@ const ALERTS: &[Alert] = &[
         summary: "{{ $labels.pod }} cannot look after the certificates",
     },
     Alert {
-        name: "OpgateConfigurationStale",
-        severity: Severity::Warning,
-        lasts: "1m",
-        condition: "opgate_configuration_stale{} == 1",
-        summary: "{{ $labels.pod }} cannot use the changed configuration and keeps the last good one",
-    },
-    Alert {
-        name: "OpgateRegistrationStale",
-        severity: Severity::Warning,
-        lasts: "10m",
-        condition: "opgate_registration_stale{} == 1",
-        summary: "the webhooks are not those that belong to what {{ $labels.pod }} serves",
-    },
-    Alert {
         name: "OpgateNoLeader",
         severity: Severity::Warning,
         lasts: "5m",
         condition: "sum(opgate_leader{}) != 1",
-        summary: "{{ $value }} servers of opgate lead, and not one",
+        summary: "no server leads, or more than one says so",
     },
     Alert {
         name: "OpgateClockSkew",
@@ -181,6 +167,20 @@ const ALERTS: &[Alert] = &[
         lasts: "15m",
         condition: "abs(opgate_clock_skew_seconds{}) > 300",
         summary: "the clock of {{ $labels.pod }} differs from that of the API server",
+    },
+    Alert {
+        name: "OpgateConfigurationStale",
+        severity: Severity::Warning,
+        lasts: "5m",
+        condition: "opgate_configuration_stale{} == 1",
+        summary: "{{ $labels.pod }} cannot use the configuration and keeps the last good one",
+    },
+    Alert {
+        name: "OpgateRegistrationStale",
+        severity: Severity::Warning,
+        lasts: "10m",
+        condition: "opgate_registration_stale{} == 1",
+        summary: "the webhooks differ from what {{ $labels.pod }} serves",
     },
 ];
 
