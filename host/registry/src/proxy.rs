@@ -3,6 +3,12 @@
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
 
+use crate::Error;
+
+/// Variables with the address of a proxy.
+const VARIABLES: [&str; 6] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
 /// Which proxy is for which address.
 #[derive(Debug)]
 pub struct Proxies(Option<Matcher>);
@@ -16,9 +22,20 @@ pub(crate) struct Proxy {
 
 impl Proxies {
     /// Those of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, also in lower case.
-    #[must_use]
-    pub fn of_environment() -> Self {
-        Self(Some(Matcher::from_env()))
+    ///
+    /// # Errors
+    /// If one of them is no address: it would be passed by without a word.
+    pub fn of_environment() -> Result<Self, Error> {
+        for name in VARIABLES {
+            let value = std::env::var(name).unwrap_or_default();
+            if !value.is_empty() && !is_proxy(&value) {
+                // A password can be in it.
+                return Err(Error::lasting(format!(
+                    "{name} is not the address of a proxy: write http://HOST:PORT"
+                )));
+            }
+        }
+        Ok(Self(Some(Matcher::from_env())))
     }
 
     /// This one for everything but these hosts.
@@ -36,5 +53,29 @@ impl Proxies {
     pub(crate) fn of(&self, uri: &Uri) -> Option<Proxy> {
         let found = self.0.as_ref()?.intercept(uri)?;
         Some(Proxy { uri: found.uri().clone(), authorization: found.basic_auth().cloned() })
+    }
+}
+
+/// Whether a text is taken for a proxy.
+fn is_proxy(text: &str) -> bool {
+    Matcher::builder().all(text).build().intercept(&Uri::from_static("https://a")).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_proxy_is_known() {
+        for (text, expected) in [
+            ("http://proxy.example.com:3128", true),
+            ("proxy.example.com:3128", true),
+            ("http://user:password@10.0.0.1:3128", true),
+            ("ftp://proxy.example.com", false),
+            ("http://", false),
+            ("a b", false),
+        ] {
+            assert_eq!(is_proxy(text), expected, "{text}");
+        }
     }
 }

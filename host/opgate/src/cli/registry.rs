@@ -140,7 +140,7 @@ impl RegistryArgs {
             credentials: credentials?,
             ca: self.registry_ca.clone(),
             insecure: self.registry_insecure.iter().map(|host| host.trim().to_owned()).collect(),
-            proxies: Proxies::of_environment(),
+            proxies: Proxies::of_environment()?,
             limits: Limits::of(MAX_COMPONENT),
         };
         Ok(Registry::new(options)?)

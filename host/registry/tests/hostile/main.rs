@@ -294,6 +294,16 @@ async fn who_is_slow_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_never_ends_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let reference = format!("oci://{}/{REPOSITORY}:v1", listener.local_addr().unwrap());
+    let limits = Limits { connect: Duration::from_millis(100), attempts: 2, ..limits() };
+    let registry = registry_with(&[], Credentials::none(), limits);
+    let said = pull(&registry, &reference).await.unwrap_err().to_string();
+    assert!(said.contains("2 attempts") && said.contains("no connection within"), "{said}");
+}
+
+#[tokio::test]
 async fn what_passes_is_tried_again_and_what_lasts_is_not() {
     for (codes, retry_after, is_pulled, requests) in [
         (vec![503, 429], None, true, 4),
