@@ -376,8 +376,8 @@ mod tests {
                 clock.pass(Duration::from_millis(random(1_500)));
                 let who = usize::try_from(random(3)).unwrap();
                 if random(25) == 0 {
-                    let fate = [Line::Up, Line::Up, Line::Down, Line::Deaf];
-                    fake.line(names[who], fate[usize::try_from(random(4)).unwrap()]);
+                    let fates = [Line::Up, Line::Up, Line::Down, Line::Deaf];
+                    fake.line(names[who], fates[usize::try_from(random(4)).unwrap()]);
                 }
                 if random(200) == 0 {
                     fake.remove(Kind::Lease, "opgate-system", NAME);
@@ -396,7 +396,7 @@ mod tests {
                         && before != *leader
                     {
                         terms += 1;
-                        let between = clock.elapsed() - at;
+                        let between = clock.elapsed().abs_diff(at);
                         assert!(between >= crate::api::REQUEST, "seed {seed}: {between:?}");
                     }
                     last = Some((*leader, clock.elapsed()));
@@ -449,7 +449,7 @@ mod tests {
         fake.line("a", Line::Down);
         let before = clock.elapsed();
         changes.wait_for(|leads| !*leads).await.unwrap();
-        assert!(clock.elapsed() - before <= TERM + SECOND && !leader.is_leader());
+        assert!(clock.elapsed().abs_diff(before) <= TERM + SECOND && !leader.is_leader());
         fake.line("a", Line::Up);
         changes.wait_for(|leads| *leads).await.unwrap();
     }

@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    fn webhook(client: Value) -> Value {
+    fn webhook(client: &Value) -> Value {
         json!({"name": "v.x", "failurePolicy": "Fail", "clientConfig": client, "unknown": [1]})
     }
 
@@ -109,14 +109,14 @@ mod tests {
         json!({"service": {"namespace": namespace, "name": name, "path": "/validate"}})
     }
 
-    fn configuration(label: &str, owner: &str, clients: Vec<Value>) -> Value {
+    fn configuration(label: &str, owner: &str, clients: &[Value]) -> Value {
         json!({
             "metadata": {
                 "name": "opgate",
                 "labels": {INSTALLATION_LABEL: label},
                 "annotations": {OWNER: owner},
             },
-            "webhooks": clients.into_iter().map(webhook).collect::<Vec<_>>(),
+            "webhooks": clients.iter().map(webhook).collect::<Vec<_>>(),
         })
     }
 
@@ -137,14 +137,14 @@ mod tests {
             json!(null),
         ];
         let untouched = [
-            configuration("opgate-system", owner, strangers.clone()),
-            configuration("opgate-system", "", vec![ours()]),
-            configuration("opgate-system", "opgate-system/opgate2", vec![ours()]),
-            configuration("", owner, vec![ours()]),
-            configuration("other", owner, vec![ours()]),
+            configuration("opgate-system", owner, &strangers),
+            configuration("opgate-system", "", &[ours()]),
+            configuration("opgate-system", "opgate-system/opgate2", &[ours()]),
+            configuration("", owner, &[ours()]),
+            configuration("other", owner, &[ours()]),
             json!({"metadata": {"labels": {INSTALLATION_LABEL: "opgate-system"}},
-                "webhooks": [webhook(ours())]}),
-            json!({"metadata": {"annotations": {OWNER: owner}}, "webhooks": [webhook(ours())]}),
+                "webhooks": [webhook(&ours())]}),
+            json!({"metadata": {"annotations": {OWNER: owner}}, "webhooks": [webhook(&ours())]}),
             json!({"metadata": null, "webhooks": 7}),
             json!(null),
         ];
@@ -156,7 +156,7 @@ mod tests {
         // Among strangers, ours alone; and nothing else of it.
         let mut clients = strangers;
         clients.push(ours());
-        let before = configuration("opgate-system", owner, clients);
+        let before = configuration("opgate-system", owner, &clients);
         let mut after = before.clone();
         assert!(set(&mut after, &installation(), "PEM"));
         assert!(!set(&mut after, &installation(), "PEM"), "once is enough");

@@ -167,7 +167,7 @@ impl World {
             let state = states.borrow();
             let Some(served) = &state.served else { continue };
             let at = UNIX_EPOCH + self.time;
-            for bundle in self.views.iter().flat_map(|(_, bundles)| bundles.first()) {
+            for bundle in self.views.iter().filter_map(|(_, bundles)| bundles.first()) {
                 // The same pair was accepted by the same bundle: what can change is the time.
                 let key =
                     (served.pair.not_before(), served.issuer.digest().to_owned(), bundle.clone());
@@ -180,7 +180,7 @@ impl World {
                     continue;
                 }
                 let seen = verify(&served.pair, bundle, Some("opgate.opgate-system.svc"), at);
-                let day = (self.time - START).as_secs() / 86_400;
+                let day = self.time.abs_diff(START).as_secs() / 86_400;
                 assert!(seen.is_ok(), "day {day}: {}: {seen:?}", node.name);
                 self.accepted.insert(key);
             }
@@ -314,9 +314,9 @@ fn ten_years_of_trouble() {
         let end = START + DAY * 3_650;
         let mut wakes = [Duration::MAX; 3];
         while world.time < end {
-            for index in 0..3 {
-                if wakes[index] <= world.time {
-                    wakes[index] = Duration::MAX;
+            for (index, wakes) in wakes.iter_mut().enumerate() {
+                if *wakes <= world.time {
+                    *wakes = Duration::MAX;
                     world.nodes[index].asleep = false;
                     world.round(index);
                 }

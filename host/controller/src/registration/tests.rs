@@ -298,7 +298,7 @@ fn a_replica_that_crashed_is_waited_for_until_its_lease_ends() {
     let mut b = Replica::start(&cluster, "b", &["old"]);
     cluster.pass(WHILE, &mut [&mut a, &mut b]);
     a.reload(&["new"]);
-    cluster.pass(EXPIRY - RETRY, &mut [&mut a]);
+    cluster.pass(EXPIRY.abs_diff(RETRY), &mut [&mut a]);
     assert!(cluster.is_registered(&["old"]));
     cluster.pass(RENEW, &mut [&mut a]);
     assert!(cluster.is_registered(&["new"]));
