@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::config::KubeConfigOptions;
 use kube::core::DynamicObject;
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -164,7 +165,8 @@ async fn kubeconfig_of_servers(plane: &ControlPlane, admin: &Client) -> std::pat
 
 async fn client(kubeconfig: &std::path::Path) -> Client {
     let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()
 }
 

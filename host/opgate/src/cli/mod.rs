@@ -65,7 +65,11 @@ Without a cluster:
   opgate rules                   List the rules and their levels
   opgate diff OLD NEW            See what a change of the configuration would do
 
-As a webhook, in this order (docs/operate.md):
+In a cluster (docs/install.md):
+  opgate manifests all --config opgate.yaml --image IMAGE | kubectl apply -f -
+  opgate doctor
+
+As a webhook by hand, in this order (docs/operate.md):
   opgate certs issue --out tls --service NAMESPACE/NAME
   opgate serve --config opgate.yaml --tls-dir tls
   opgate manifests webhook --config opgate.yaml --service NAMESPACE/NAME --ca tls/ca.crt
@@ -116,7 +120,7 @@ enum Command {
     Certs(certs::Certs),
     /// Evaluate an olm.constraint against the properties of a bundle
     Constraint(constraint::ConstraintArgs),
-    /// Print the Kubernetes manifests for the server: webhooks, roles, network policy
+    /// Print the Kubernetes manifests of an installation, or its webhooks, roles, network policy
     Manifests(manifests::Manifests),
     /// Say what in a cluster or in manifests would hurt, and how to repair it
     Doctor(Box<doctor::Doctor>),
