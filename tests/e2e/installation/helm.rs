@@ -31,7 +31,7 @@ impl Chart {
         for entry in std::fs::read_dir(folder.join("templates")).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            if name.ends_with(".yaml") {
+            if path.extension().is_some_and(|extension| extension == "yaml") {
                 templates.insert(name, read(&path));
             }
         }

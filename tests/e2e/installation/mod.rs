@@ -176,10 +176,8 @@ fn everything_can_be_found_and_is_in_one_namespace() {
                 "ClusterRoleBinding",
                 "ValidatingWebhookConfiguration",
             ];
-            let expected = match cluster_wide.contains(&text(object, "/kind")) {
-                true => "",
-                false => namespace,
-            };
+            let is_wide = cluster_wide.contains(&text(object, "/kind"));
+            let expected = if is_wide { "" } else { namespace };
             assert_eq!(text(object, "/metadata/namespace"), expected, "{object}");
         }
         // A namespace comes before what is in it.
@@ -269,7 +267,7 @@ fn every_reference_is_to_an_object_of_the_installation() {
                     }
                 }
                 "PodDisruptionBudget" => {
-                    assert!(selects(&object["spec"]["selector"]["matchLabels"]))
+                    assert!(selects(&object["spec"]["selector"]["matchLabels"]));
                 }
                 "NetworkPolicy" => {
                     assert!(selects(&object["spec"]["podSelector"]["matchLabels"]));
