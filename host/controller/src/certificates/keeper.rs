@@ -243,6 +243,8 @@ impl Keeper {
             }
             if !self.leader.is_leader() {
                 self.noticed = None;
+                // What only the leader knows, only the leader says.
+                self.figures.trusted.set(0);
                 let nothing = self.told.borrow().served.is_none();
                 return Ok(nothing.then_some("waiting for the leader to issue a certificate"));
             }
