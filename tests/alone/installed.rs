@@ -20,7 +20,7 @@ const NAMESPACE: &str = "opgate-system";
 const OTHERS: [&str; 4] = ["Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"];
 
 /// The objects that `opgate manifests all` prints, without those of others.
-fn printed(arguments: &[&str]) -> Vec<Value> {
+pub(crate) fn printed(arguments: &[&str]) -> Vec<Value> {
     let mut command = Command::new(BINARY);
     command.args(["manifests", "all", "--output", "json"]).args(arguments);
     let output = command.env_remove("OPGATE_CONFIG").output().unwrap();
@@ -31,7 +31,7 @@ fn printed(arguments: &[&str]) -> Vec<Value> {
     objects
 }
 
-fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
+pub(crate) fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);
     let (group, version) = version.split_once('/').unwrap_or(("", &version));
@@ -43,7 +43,7 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
 }
 
 /// Applies all, in this order; gives the versions that they have then.
-async fn apply(client: &Client, objects: &[Value]) -> Vec<Option<String>> {
+pub(crate) async fn apply(client: &Client, objects: &[Value]) -> Vec<Option<String>> {
     let mut versions = Vec::new();
     for object in objects {
         let name = object["metadata"]["name"].as_str().unwrap();
@@ -142,7 +142,10 @@ async fn a_real_api_server_takes_every_object() {
 }
 
 /// A kubeconfig with a token of the account of the servers.
-async fn kubeconfig_of_servers(plane: &ControlPlane, admin: &Client) -> std::path::PathBuf {
+pub(crate) async fn kubeconfig_of_servers(
+    plane: &ControlPlane,
+    admin: &Client,
+) -> std::path::PathBuf {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/opgate/token");
     let request = json!({
         "apiVersion": "authentication.k8s.io/v1",

@@ -9,6 +9,7 @@ mod connections;
 mod doctor;
 mod envtest;
 mod fair;
+mod followed;
 mod installed;
 mod kept;
 mod lifecycle;
