@@ -162,7 +162,8 @@ async fn no_client_notices_that_the_registration_follows() {
     let mut files = [(); 2].map(|()| ConfigMap::new(&[("opgate.yaml", &named(&["old"]))]));
     let a = serve(&cluster, &files[0], "a", FOLLOW);
     let b = serve(&cluster, &files[1], "b", FOLLOW);
-    (ready(&a).await, ready(&b).await);
+    ready(&a).await;
+    ready(&b).await;
     registered(&cluster, "old").await;
     let api = ApiServer::start(&cluster);
     api.knows(&a);

@@ -457,6 +457,7 @@ async fn an_event_says_what_became_of_a_change() {
     changed(&server, &before).await;
     assert_eq!(server.get("/readyz").await.0, 200);
     let requests = cluster.requests();
-    let events = requests.iter().filter(|request| request.starts_with("POST "));
+    let is_event = |request: &&String| request.starts_with("POST /apis/events.k8s.io/v1");
+    let events = requests.iter().filter(is_event);
     assert!(events.clone().count() <= 3, "{:?}", events.collect::<Vec<_>>());
 }
