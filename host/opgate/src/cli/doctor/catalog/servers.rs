@@ -62,7 +62,7 @@ pub(in crate::cli::doctor) const GRACE: Doc = Doc {
     level: Warning,
     title: "The pod is killed before the server has drained",
     harm: "`terminationGracePeriodSeconds` is not longer than `--drain-delay` and `--grace` together, and the second after them in which idle connections are closed. Requests in progress are cut at each update.",
-    repair: "Set it to 30 or more; with the defaults of 5 s and 20 s that is enough.",
+    repair: "Set it to 30 or more; with the defaults of 15 s and 10 s that is enough.",
 };
 
 pub(in crate::cli::doctor) const NO_READINESS: Doc = Doc {

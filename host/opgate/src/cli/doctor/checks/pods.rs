@@ -13,8 +13,8 @@ use crate::cli::doctor::facts::workload::Workload;
 use crate::cli::doctor::finding::{Findings, names};
 
 /// `--drain-delay` and `--grace` of a server, and the time in which it closes idle connections.
-const DRAIN_DELAY: Duration = Duration::from_secs(5);
-const GRACE_TIME: Duration = Duration::from_secs(20);
+const DRAIN_DELAY: Duration = Duration::from_secs(15);
+const GRACE_TIME: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Upstream's default of `terminationGracePeriodSeconds`.
@@ -110,5 +110,25 @@ fn token(facts: &Facts, workload: &Workload<'_>, found: &mut Findings) {
         let repair = "remove automountServiceAccountToken: false, or set --cluster none";
         let field = workload.pod_field("automountServiceAccountToken");
         found.add(&NO_TOKEN, workload.object, &field, what, repair);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use opgate_text::units::parse_duration;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn times_are_those_of_the_servers() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for (name, time) in [("drain_delay", DRAIN_DELAY), ("grace", GRACE_TIME)] {
+            let argument = serve.get_arguments().find(|one| one.get_id() == name).unwrap();
+            let default = argument.get_default_values()[0].to_str().unwrap();
+            assert_eq!(parse_duration(default).unwrap(), time, "{name}");
+        }
     }
 }
