@@ -22,7 +22,8 @@ struct State {
     forgiven: AtomicUsize,
     step: Mutex<String>,
     failed: Mutex<Vec<String>>,
-    slowest: Mutex<(Duration, String)>,
+    /// How long each write took, and in which step it was.
+    times: Mutex<Vec<(Duration, String)>>,
 }
 
 /// The client.
@@ -92,14 +93,23 @@ impl Writer {
     pub(crate) async fn end(self) -> Vec<String> {
         self.state.stop.store(true, Ordering::Relaxed);
         self.task.await.unwrap();
-        let (slowest, step) = self.state.slowest.lock().unwrap().clone();
+        let mut times = self.state.times.lock().unwrap().clone();
+        times.sort();
+        let at = |permille: usize| {
+            let time = times.get(times.len().saturating_sub(1) * permille / 1_000);
+            time.map_or(0, |(time, _)| time.as_millis())
+        };
         println!(
-            "{} writes, {} failed, {} failed while a replica was killed or the API server was away; the slowest took {} ms ({step})",
+            "{} writes, {} failed, {} failed while a replica was killed or the API server was away; p50 {} ms, p99 {} ms",
             self.state.written.load(Ordering::Relaxed),
             self.state.failed.lock().unwrap().len(),
             self.state.forgiven.load(Ordering::Relaxed),
-            slowest.as_millis(),
+            at(500),
+            at(990),
         );
+        for (time, step) in times.iter().rev().take(5) {
+            println!("    {} ms: {step}", time.as_millis());
+        }
         self.state.failed.lock().unwrap().clone()
     }
 }
@@ -110,9 +120,9 @@ impl State {
         match done {
             Ok(()) => {
                 self.written.fetch_add(1, Ordering::Relaxed);
-                let mut slowest = self.slowest.lock().unwrap();
-                if !forgives && took > slowest.0 {
-                    *slowest = (took, self.step.lock().unwrap().clone());
+                if !forgives {
+                    let step = format!("{operation}, {}", self.step.lock().unwrap());
+                    self.times.lock().unwrap().push((took, step));
                 }
             }
             Err(_) if forgives => {
