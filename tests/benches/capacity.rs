@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use opgate::builtin::BUILTINS;
 use serde_json::json;
 use testkit::caller::{Caller, Endpoints, Protocol};
 use testkit::fleet::load;
@@ -47,16 +48,23 @@ fn resident(server: &Server, name: &str) -> f64 {
 }
 
 /// All policies; an unoptimised build gets all the time that it needs.
-fn configuration() -> Option<String> {
-    let plain = json!({"apiVersion": "opgate.dev/v1alpha1", "kind": "Configuration"});
-    (!cfg!(debug_assertions)).then(|| plain.to_string())
+fn configuration() -> String {
+    let policy = |name: &str| {
+        if cfg!(debug_assertions) {
+            json!({"name": name, "limits": {"time": "20s"}})
+        } else {
+            json!({"name": name})
+        }
+    };
+    let policies: Vec<_> = BUILTINS.iter().map(|builtin| policy(builtin.name)).collect();
+    testkit::configuration(&policies)
 }
 
 async fn start(kubeconfig: &str) -> (Server, Duration) {
     let started = Instant::now();
     let configuration = configuration();
     let arguments = ["--kubeconfig", kubeconfig];
-    let server = Server::start(BINARY, configuration.as_deref(), &arguments);
+    let server = Server::start(BINARY, Some(&configuration), &arguments);
     while server.get("/readyz").await.0 != 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
