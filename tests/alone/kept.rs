@@ -117,8 +117,8 @@ async fn a_real_api_server_trusts_what_the_servers_make() {
     let of_webhooks =
         resource("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
     let configurations = Api::<DynamicObject>::all_with(admin.clone(), &of_webhooks);
-    let port = servers[1].address.port();
-    configurations.create(&post, &object(webhooks(port))).await.unwrap();
+    let reached = servers[1].address.port();
+    configurations.create(&post, &object(webhooks(reached))).await.unwrap();
 
     let of_maps = resource("", "v1", "ConfigMap");
     let maps = Api::<DynamicObject>::namespaced_with(admin.clone(), "probe", &of_maps);

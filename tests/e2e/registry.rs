@@ -336,16 +336,16 @@ async fn a_server_follows_what_is_configured() {
     flags.extend(how.iter().map(String::as_str));
     let server = Server::start(BINARY, None, &flags);
     let told = async || serde_json::from_str::<Value>(&server.get("/policies").await.1).unwrap();
-    let served = async || told().await["policies"][0]["source"].as_str().unwrap().to_owned();
-    assert_eq!(served().await, first);
+    let source_now = async || told().await["policies"][0]["source"].as_str().unwrap().to_owned();
+    assert_eq!(source_now().await, first);
 
     // A tag that moves is not followed until somebody says so.
     let second = push(&other);
     assert_ne!(second, first);
     let before = told().await;
-    assert_eq!(served().await, first);
+    assert_eq!(source_now().await, first);
     server.signal(Signal::HUP);
-    until("what the tag names now", async || served().await == second).await;
+    until("what the tag names now", async || source_now().await == second).await;
     assert_ne!(told().await["configuration"]["digest"], before["configuration"]["digest"]);
     let is_moved = |line: &Value| {
         line["message"].as_str().is_some_and(|m| m.starts_with("the tag has another digest"))
@@ -358,9 +358,9 @@ async fn a_server_follows_what_is_configured() {
     map.swap(&[("opgate.yaml", &text(&unknown))]);
     let trouble = async || told().await["configuration"]["lastAttempt"]["error"].to_string();
     until("the trouble", async || trouble().await.contains("4 attempts")).await;
-    assert_eq!(served().await, second);
+    assert_eq!(source_now().await, second);
     map.swap(&[("opgate.yaml", &text(&first))]);
-    until("the first one", async || served().await == first).await;
+    until("the first one", async || source_now().await == first).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
