@@ -1,7 +1,7 @@
 //! Events about this server, for people who look at the cluster and not at its log.
 //!
 //! An event is a courtesy: it is never waited for, and a failure to write one is one line of the log. The same
-//! trouble is told once, until something else was told of the same reason; and no more than [`A_MINUTE`] events
+//! trouble is told once, until something else was told of the same reason; and no more than `A_MINUTE` events
 //! a minute, so that a server in trouble is no burden for the API server.
 
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 //!                                                                              └▶ trust: caBundle of our webhooks
 //! ```
 //!
-//! * [`stored`]: what the Secret holds, whoever wrote it.
-//! * [`step`]: the decision, without I/O.
-//! * [`keeper`]: reads, decides, writes.
+//! * `stored`: what the Secret holds, whoever wrote it.
+//! * `step`: the decision, without I/O.
+//! * `keeper`: reads, decides, writes.
 //!
 //! A CA changes in this order: its certificate goes into the bundle; into the `caBundle` of all our webhooks; time
 //! passes, so that API servers notice; only then a leaf of it is issued. The old CA stays in the bundle until it has
