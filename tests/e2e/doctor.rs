@@ -140,7 +140,7 @@ fn broken_manifests_are_told_by_what_hurts_most() {
     assert_eq!(told, expected, "{text}");
     assert!(text.contains("         repair: set targetPort to 9443"), "{text}");
     assert!(text.contains("not checked: "), "{text}");
-    assert!(text.contains("opgate-system/opgate: 2 critical, 2 warnings, 1 notes"), "{text}");
+    assert!(text.contains("opgate-system/opgate: 2 critical, 2 warnings, 1 note"), "{text}");
 }
 
 #[test]

@@ -145,7 +145,13 @@ pub(super) fn text(
         0 if found.not_checked().is_empty() => writeln!(out, "{name}: nothing found"),
         0 => writeln!(out, "{name}: nothing found in what was checked"),
         _ => {
-            writeln!(out, "{name}: {critical} critical, {warning} warnings, {note} notes")?;
+            let s = |count: usize| if count == 1 { "" } else { "s" };
+            writeln!(
+                out,
+                "{name}: {critical} critical, {warning} warning{}, {note} note{}",
+                s(warning),
+                s(note)
+            )?;
             writeln!(out, "opgate doctor explain ID says what a finding means and how to repair it")
         }
     }

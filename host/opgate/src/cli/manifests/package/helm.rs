@@ -333,10 +333,10 @@ mod tests {
         };
         let same = json!({"x": 1});
         assert_eq!(merge([same.clone(), same.clone(), same.clone()]), r#"{"x":1}"#);
-        let nested = |n: i32| json!({"x": {"y": n, "z": 0}});
+        let nested = |n: i32| json!({"x": {"y": n}, "z": 0});
         assert_eq!(
             merge([nested(1), nested(2), nested(2)]),
-            r#"{"x":{"y":"{{ if a }}1{{ else }}2{{ end }}","z":0}}"#
+            r#"{"x":{"y":"{{ if a }}1{{ else }}2{{ end }}"},"z":0}"#
         );
         // A member that only some have.
         assert_eq!(
