@@ -10,7 +10,7 @@
 
 use crate::bindings::opgate::policy::types as wit;
 use crate::reads::{ClusterRead, Index, Setting};
-use crate::{DefaultLevel, Level, Operation, Policy, Rule, Target};
+use crate::{DefaultLevel, Level, Names, Operation, Policy, Rule, Target};
 
 fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
@@ -191,6 +191,8 @@ impl Target {
             resources: owned(self.resources),
             operations: vec![operation],
             namespace: self.namespace.map(wit::Setting::from),
+            namespaces: self.namespaces.describe(),
+            names: self.names.describe(),
             rules,
             advisory: self.advisory,
             conditions: self.conditions.iter().map(condition).collect(),
@@ -198,6 +200,12 @@ impl Target {
             enabled_by: owned(self.enabled_by),
             route,
         }
+    }
+}
+
+impl Names {
+    fn describe(&self) -> wit::NamePatterns {
+        wit::NamePatterns { include: owned(self.include), exclude: owned(self.exclude) }
     }
 }
 

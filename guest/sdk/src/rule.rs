@@ -34,6 +34,21 @@ pub struct Rule {
     pub docs: &'static str,
 }
 
+/// Names by pattern: one of `include` fits, or `include` is empty, and none of `exclude` fits. `*` in a
+/// pattern stands for any characters, also for none.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// Patterns of which one must fit; empty for all names.
+    pub include: &'static [&'static str],
+    /// Patterns of which none may fit.
+    pub exclude: &'static [&'static str],
+}
+
+impl Names {
+    /// All names.
+    pub const ALL: Self = Self { include: &[], exclude: &[] };
+}
+
 /// Objects of one kind, as requests name them. Every list must match; `*` matches all.
 #[derive(Debug)]
 pub struct Target {
@@ -47,6 +62,12 @@ pub struct Target {
     pub kind: &'static str,
     /// Only in this namespace.
     pub namespace: Option<Setting>,
+    /// Only in namespaces with these names. A Namespace is in itself; other cluster-scoped objects match
+    /// whatever it says.
+    pub namespaces: Names,
+    /// Only objects with these names. An object whose name the API server has yet to generate matches
+    /// whatever it says.
+    pub names: Names,
     /// Whether the API server may admit these requests while the webhook is unavailable, unless the
     /// configuration sets one of their rules to deny: the policy only warns about them, or
     /// evaluates their content again before it has an effect.
@@ -55,8 +76,9 @@ pub struct Target {
     /// configuration only. An API server may not know them, so the policy must not rely on them. If
     /// a rule looks at a kind of which a cluster writes much, they keep most of it away.
     pub conditions: &'static [(&'static str, &'static str)],
-    /// Label selector (JSON) of the namespaces in which these requests matter, like `conditions`.
-    /// If it is empty, all.
+    /// Label selector (JSON) of the namespaces in which these requests matter. API servers evaluate it;
+    /// for files and replays the host does, where it knows the labels of a namespace. If it is empty,
+    /// all.
     pub namespace_labels: &'static str,
     /// Settings (JSON pointers) for requests that a rule evaluates only if asked to: unless one of
     /// them is present and not `false`, the policy does not see these requests. If the list is empty,
@@ -72,6 +94,8 @@ impl Target {
         resources: &[],
         kind: "",
         namespace: None,
+        namespaces: Names::ALL,
+        names: Names::ALL,
         advisory: false,
         conditions: &[],
         namespace_labels: "",

@@ -16,7 +16,7 @@ const MAX_ITEMS: usize = 65_536;
 const MAX_MODULES: usize = 32;
 
 /// Version of the WIT package that this host supports.
-const VERSION: &str = "0.4.0";
+const VERSION: &str = "0.5.0";
 const PACKAGE: &str = "opgate:policy/";
 const INTERFACES: [&str; 5] = ["types", "request", "document", "log", "cluster"];
 const EXPORTS: [&str; 3] = ["describe", "validate-settings", "validate"];

@@ -1,7 +1,9 @@
 //! What the hostile policies under `examples/` share. They go around the SDK's rules and report, which
 //! would keep them from breaking the contract.
 
-use opgate_sdk::bindings::opgate::policy::types::{Descriptor, MatchRule, Rule, SettingsError};
+use opgate_sdk::bindings::opgate::policy::types::{
+    Descriptor, MatchRule, NamePatterns, Rule, SettingsError,
+};
 use opgate_sdk::{DefaultLevel, Document, Level, Operation, Verdict, Violation};
 
 /// A policy that does what it likes.
@@ -81,6 +83,8 @@ pub fn descriptor() -> Descriptor {
             resources: vec!["bundles".into()],
             operations: vec![Operation::Create, Operation::Update],
             namespace: None,
+            namespaces: everything(),
+            names: everything(),
             rules: Vec::new(),
             advisory: false,
             conditions: Vec::new(),
@@ -92,6 +96,12 @@ pub fn descriptor() -> Descriptor {
         samples: Vec::new(),
         settings_schema: r#"{"type": "object"}"#.into(),
     }
+}
+
+/// Names of any kind.
+#[must_use]
+pub fn everything() -> NamePatterns {
+    NamePatterns { include: Vec::new(), exclude: Vec::new() }
 }
 
 /// A rule.

@@ -3,6 +3,7 @@
 use opgate_cluster::{Declaration, Index, Resource, Selector};
 use opgate_document::Document;
 
+use super::names::Names;
 use crate::review::{Operation, Review, secret};
 use opgate_engine::wit;
 use opgate_text::one_line;
@@ -78,6 +79,10 @@ pub struct MatchRule {
     pub operations: Vec<Operation>,
     /// Only in this namespace.
     pub namespace: Option<Setting>,
+    /// Only in namespaces with these names.
+    pub namespaces: Names,
+    /// Only objects with these names.
+    pub names: Names,
     /// Rules that evaluate them; empty for all.
     pub rules: Vec<String>,
     /// Whether the API server may admit them while the webhook is unavailable, unless the
@@ -171,6 +176,8 @@ impl MatchRule {
                 (resource == "*" || resource == review.resource.name)
                     && (sub == "*" || sub == review.sub_resource)
             })
+            && self.namespaces.fit_namespace_of(review)
+            && self.names.fit_name_of(review)
     }
 }
 
@@ -246,6 +253,12 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, Strin
         secret::check_read(read).map_err(wrong)?;
     }
     Ok(Read { resource, declaration, labels, namespace, rules, enabled_by })
+}
+
+fn patterns(what: &str, from: &wit::NamePatterns) -> Result<Names, String> {
+    Names::new(from.include.clone(), from.exclude.clone()).map_err(|why| {
+        format!("names {what} in a match rule by patterns that are not valid: {why}")
+    })
 }
 
 /// The conditions of a match rule, which an API server must accept.
@@ -358,6 +371,8 @@ impl Descriptor {
                 resources: lines(&rule.resources),
                 operations: operations(&rule.operations),
                 namespace: rule.namespace.as_ref().map(setting),
+                namespaces: patterns("namespaces", &rule.namespaces)?,
+                names: patterns("objects", &rule.names)?,
                 rules: known(&rule.rules)?,
                 advisory: rule.advisory,
                 conditions: conditions(&rule.conditions)?,

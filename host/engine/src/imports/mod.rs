@@ -28,7 +28,7 @@ use opgate_text::units::bytes;
 /// The version of the contract.
 macro_rules! interface {
     ($name:literal) => {
-        concat!("opgate:policy/", $name, "@0.4.0")
+        concat!("opgate:policy/", $name, "@0.5.0")
     };
 }
 

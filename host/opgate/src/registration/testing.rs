@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Registration;
 use super::matches::PolicyFacts;
 use super::server::Target;
-use opgate_admission::policy::{MatchCondition, MatchRule, Requests};
+use opgate_admission::policy::{MatchCondition, MatchRule, Names, Requests};
 use opgate_admission::review::Operation;
 
 pub(crate) const RUKPAK: &str = "core.rukpak.io";
@@ -30,6 +30,8 @@ pub(crate) fn requests(
         resources: texts(resources),
         operations: operations.to_vec(),
         namespace: None,
+        namespaces: Names::default(),
+        names: Names::default(),
         rules: Vec::new(),
         advisory: false,
         conditions: Vec::new(),

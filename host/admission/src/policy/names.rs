@@ -1,0 +1,148 @@
+//! Names by pattern: which namespaces and objects a match rule or a configuration is about.
+
+use crate::review::Review;
+
+/// Of the patterns of one list together, and the bytes of each: a name of Kubernetes has at most 253.
+const MAX_PATTERNS: usize = 64;
+const MAX_PATTERN: usize = 253;
+
+/// Names that one of `include` fits (or `include` is empty) and none of `exclude`. `*` in a pattern stands
+/// for any characters, also for none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Names {
+    include: Vec<String>,
+    exclude: Vec<String>,
+}
+
+impl Names {
+    /// Checks patterns.
+    ///
+    /// # Errors
+    /// Too many, one that is too long, or one that no name of Kubernetes can fit.
+    pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Self, String> {
+        let count = include.len().saturating_add(exclude.len());
+        if count > MAX_PATTERNS {
+            return Err(format!("{count} patterns, more than {MAX_PATTERNS}"));
+        }
+        for pattern in include.iter().chain(&exclude) {
+            // What every name of Kubernetes keeps to, those of roles included.
+            let fits = |b: u8| b.is_ascii_graphic() && !b"/%".contains(&b);
+            if pattern.is_empty() || pattern.len() > MAX_PATTERN || !pattern.bytes().all(fits) {
+                let shown: String = pattern.chars().take(64).collect();
+                return Err(format!(
+                    "{shown:?} fits no name: write 1 to {MAX_PATTERN} characters without spaces, `/` and `%`"
+                ));
+            }
+        }
+        Ok(Self { include, exclude })
+    }
+
+    /// Whether all names fit.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+
+    /// The patterns of which one must fit; empty for all names.
+    #[must_use]
+    pub fn include(&self) -> &[String] {
+        &self.include
+    }
+
+    /// The patterns of which none may fit.
+    #[must_use]
+    pub fn exclude(&self) -> &[String] {
+        &self.exclude
+    }
+
+    /// Whether a name fits.
+    #[must_use]
+    pub fn fit(&self, name: &str) -> bool {
+        let one_of = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, name));
+        (self.include.is_empty() || one_of(&self.include)) && !one_of(&self.exclude)
+    }
+
+    /// Whether the namespace of a request fits. A Namespace is in itself, as it is for the
+    /// `namespaceSelector` of an API server; other cluster-scoped objects are in none and fit.
+    pub(super) fn fit_namespace_of(&self, review: &Review<'_>) -> bool {
+        let is_namespace = review.resource.group.is_empty() && review.resource.name == "namespaces";
+        let name: &str = if is_namespace { &review.name } else { &review.namespace };
+        self.is_all() || name.is_empty() || self.fit(name)
+    }
+
+    /// Whether the name of the object fits. Without a name, which the API server has yet to generate, it
+    /// does.
+    pub(super) fn fit_name_of(&self, review: &Review<'_>) -> bool {
+        self.is_all() || review.name.is_empty() || self.fit(&review.name)
+    }
+}
+
+/// Whether a name fits a pattern. The parts between the stars must follow each other: taking the first
+/// place of each is enough, so the time is bounded by the product of both lengths, 253 squared.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        if let Some(middle) = last.replace(part) {
+            let Some((_, after)) = rest.split_once(middle) else { return false };
+            rest = after;
+        }
+    }
+    match last {
+        None => rest.is_empty(),
+        Some(last) => rest.ends_with(last),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, expected) in [
+            ("team-a", "team-a", true),
+            ("team-a", "team-ab", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("team-*", "team-a", true),
+            ("team-*", "team-", true),
+            ("team-*", "a-team-b", false),
+            ("*-prod", "team-prod", true),
+            ("*-prod", "team-prod-2", false),
+            ("a*b*c", "a-b-c", true),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "acb", false),
+            ("a*a", "a", false),
+            ("*ab*ab", "ab", false),
+            ("*ab*ab", "abab", true),
+            ("**", "x", true),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_is_excluded_is_not_included() {
+        let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let names = Names::new(list(&["team-*"]), list(&["*-sandbox"])).expect("valid");
+        assert!(names.fit("team-a"));
+        assert!(!names.fit("team-a-sandbox"));
+        assert!(!names.fit("other"));
+        let but = Names::new(Vec::new(), list(&["kube-*"])).expect("valid");
+        assert!(but.fit("team-a"));
+        assert!(!but.fit("kube-system"));
+    }
+
+    #[test]
+    fn patterns_that_no_name_fits_are_refused() {
+        for wrong in ["", "a/b", "ä", "a b", &"a".repeat(254)] {
+            let error = Names::new(vec![wrong.to_owned()], Vec::new()).expect_err(wrong);
+            assert!(error.contains("fits no name"), "{error}");
+        }
+        let many = Names::new(vec!["a".to_owned(); 40], vec!["b".to_owned(); 25]);
+        assert_eq!(many.expect_err("65"), "65 patterns, more than 64");
+    }
+}
