@@ -142,6 +142,15 @@ mod native {
         });
     }
 
+    /// A pointer without a slash leads nowhere, in every object. A server logs it; a test fails.
+    #[track_caller]
+    fn assert_slash(pointer: &str) {
+        assert!(
+            pointer.is_empty() || pointer.starts_with('/'),
+            "the pointer {pointer:?} leads nowhere: begin it with a slash"
+        );
+    }
+
     impl Document {
         /// A document that the host would keep.
         pub(crate) fn whole(document: opgate_document::Document) -> Self {
@@ -163,7 +172,9 @@ mod native {
             Ok(Self { shared: shared.into(), path: Vec::new() })
         }
 
+        #[track_caller]
         fn value(&self, pointer: &str) -> Option<Value<'_>> {
+            assert_slash(pointer);
             self.shared.follow(&self.path)?.get(pointer)
         }
 
@@ -214,6 +225,7 @@ mod native {
         #[must_use]
         pub fn table(&self, pointer: &str, columns: &[String]) -> Table {
             let mut table = Table { cells: Vec::new(), texts: String::new() };
+            columns.iter().for_each(|column| assert_slash(column));
             let Some(list) = self.value(pointer) else { return table };
             let Ok(()) = opgate_document::table(list, columns, |found| {
                 push(&mut table, found);
@@ -225,6 +237,7 @@ mod native {
         #[must_use]
         pub fn row(&self, pointer: &str, columns: &[String]) -> Table {
             let mut table = Table { cells: Vec::new(), texts: String::new() };
+            columns.iter().for_each(|column| assert_slash(column));
             let Some(value) = self.value(pointer) else { return table };
             let Ok(()) = opgate_document::row(value, columns, |found| {
                 push(&mut table, found);
@@ -235,6 +248,7 @@ mod native {
 
         #[must_use]
         pub fn at(&self, pointer: &str) -> Option<Self> {
+            assert_slash(pointer);
             let mut path = self.path.clone();
             self.shared.follow(&self.path)?.resolve(pointer, &mut path)?;
             Some(Self { shared: self.shared.clone(), path })

@@ -1,21 +1,40 @@
 //! Lines for the host's log. The host adds the name of the policy.
 //!
-//! In native tests, the lines of a thread are kept until [`taken`] returns them.
+//! In native tests, the lines of a thread go to stderr, which a failing test shows, and are kept until
+//! [`taken`] returns them.
+
+/// Something for whoever looks for an error in the policy.
+pub fn debug(message: &str) {
+    sink::log(Severity::Debug, message);
+}
+
+/// Something that an administrator may want to know.
+pub fn info(message: &str) {
+    sink::log(Severity::Info, message);
+}
 
 /// Something that an administrator should look at.
 pub fn warn(message: &str) {
-    sink::warn(message);
+    sink::log(Severity::Warn, message);
 }
+
+/// Something that is wrong with the policy.
+pub fn error(message: &str) {
+    sink::log(Severity::Error, message);
+}
+
+use crate::bindings::opgate::policy::log::Severity;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use sink::taken;
 
 #[cfg(target_arch = "wasm32")]
 mod sink {
-    use crate::bindings::opgate::policy::log::{Severity, log};
+    use super::Severity;
+    use crate::bindings::opgate::policy::log;
 
-    pub(super) fn warn(message: &str) {
-        log(Severity::Warn, message);
+    pub(super) fn log(severity: Severity, message: &str) {
+        log::log(severity, message);
     }
 }
 
@@ -23,11 +42,15 @@ mod sink {
 mod sink {
     use std::cell::RefCell;
 
+    use super::Severity;
+
     thread_local! {
         static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     }
 
-    pub(super) fn warn(message: &str) {
+    #[expect(clippy::print_stderr, reason = "the test harness keeps it for tests that fail")]
+    pub(super) fn log(severity: Severity, message: &str) {
+        eprintln!("{severity:?}: {message}");
         LINES.with_borrow_mut(|lines| lines.push(message.to_owned()));
     }
 

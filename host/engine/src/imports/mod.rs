@@ -87,7 +87,11 @@ impl Import {
         store: &'s Context<'_>,
         pointer: &WasmStr,
     ) -> wasmtime::Result<Cow<'s, str>> {
-        self.text(store, "a pointer", pointer, POINTER)
+        let pointer = self.text(store, "a pointer", pointer, POINTER)?;
+        if !pointer.is_empty() && !pointer.starts_with('/') {
+            store.data().misled(self, &pointer);
+        }
+        Ok(pointer)
     }
 
     /// Fails if a list of the guest is too long.
