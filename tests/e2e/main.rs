@@ -40,6 +40,7 @@ mod reload;
 mod repairs;
 mod rules;
 mod samples;
+mod scope;
 mod sent;
 mod vectors;
 mod view;

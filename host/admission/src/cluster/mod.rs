@@ -77,6 +77,21 @@ pub struct Reading {
     pub optional: bool,
 }
 
+impl Reading {
+    /// Names and labels of all namespaces.
+    pub(crate) fn of_namespaces() -> Option<Self> {
+        let (group, version) = (String::new(), "v1".to_owned());
+        Some(Self {
+            resource: Resource { group, version, resource: "namespaces".to_owned() },
+            // Names and labels are always kept.
+            declaration: Declaration::new(&[], &[], &[]).ok()?,
+            labels: Selector::default(),
+            namespace: None,
+            optional: true,
+        })
+    }
+}
+
 /// The source of the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {

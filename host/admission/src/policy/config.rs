@@ -12,7 +12,7 @@ mod remote;
 
 use self::file::{File, Origin};
 pub use self::remote::{Remote, Resolved, SignatureKey};
-use super::{Builtin, Mode, OnError, RuleLevel};
+use super::{Builtin, Mode, OnError, RuleLevel, Scope};
 use crate::cluster::Grants;
 use crate::object::Object;
 use opgate_engine::{Docs, Limits, docs};
@@ -111,6 +111,8 @@ pub struct PolicyConfig {
     pub excluded_namespaces: Vec<String>,
     /// Users whose requests the policy does not evaluate.
     pub excluded_users: Vec<String>,
+    /// The only namespaces and objects that the policy evaluates.
+    pub scope: Scope,
     /// `group/version/resource` that a policy that is not built in may read.
     pub cluster: Vec<String>,
     /// Custom resources that the policy may list.
@@ -406,6 +408,7 @@ fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
         limits: Limits::default(),
         excluded_namespaces: Vec::new(),
         excluded_users: Vec::new(),
+        scope: Scope::default(),
         cluster: Vec::new(),
         custom_resources: Grants::default(),
         pointer: String::new(),

@@ -3,21 +3,15 @@
 use opgate_cluster::{Declaration, Index, Resource, Selector};
 use opgate_document::Document;
 
-use super::names::Names;
-use crate::review::{Operation, Review, secret};
+use super::match_rule::MatchRule;
+use crate::review::{Operation, secret};
 use opgate_engine::wit;
 use opgate_text::one_line;
-use opgate_upstream::names::{self, label_key_error};
+use opgate_upstream::names;
 
 const MAX_RULES: usize = 512;
 const MAX_MATCHES: usize = 64;
 const MAX_READS: usize = 32;
-/// A call gets the routes as bits of one number.
-const MAX_ROUTE: u8 = 63;
-/// Conditions of a match rule; API servers accept 64 of a webhook.
-const MAX_CONDITIONS: usize = 8;
-/// Bytes of an expression or a selector.
-const MAX_EXPRESSION: usize = 4_096;
 const MAX_FIELDS: usize = 64;
 const MAX_INDEXES: usize = 8;
 const MAX_SCHEMA: usize = 256 << 10;
@@ -64,48 +58,6 @@ pub struct Rule {
     pub operations: Vec<Operation>,
     /// Where it is documented.
     pub source: String,
-}
-
-/// Requests that a policy evaluates.
-#[derive(Debug, Clone)]
-pub struct MatchRule {
-    /// API groups.
-    pub groups: Vec<String>,
-    /// API versions.
-    pub versions: Vec<String>,
-    /// Resources, with a sub-resource if one is meant.
-    pub resources: Vec<String>,
-    /// Operations.
-    pub operations: Vec<Operation>,
-    /// Only in this namespace.
-    pub namespace: Option<Setting>,
-    /// Only in namespaces with these names.
-    pub namespaces: Names,
-    /// Only objects with these names.
-    pub names: Names,
-    /// Rules that evaluate them; empty for all.
-    pub rules: Vec<String>,
-    /// Whether the API server may admit them while the webhook is unavailable, unless the
-    /// configuration sets one of the rules to deny.
-    pub advisory: bool,
-    /// Conditions in CEL under which they matter, for webhook configurations.
-    pub conditions: Vec<MatchCondition>,
-    /// Label selector of the namespaces in which they matter, JSON, for webhook configurations.
-    /// Empty for all.
-    pub namespace_labels: String,
-    /// Settings of which one must be present and not `false`; empty for none.
-    pub enabled_by: Vec<String>,
-    /// The number that identifies them to the policy, below 64.
-    pub route: u8,
-}
-
-/// A condition in CEL on requests.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MatchCondition {
-    /// Unique in a match rule.
-    pub name: String,
-    /// CEL.
-    pub expression: String,
 }
 
 /// A text that the settings may name.
@@ -164,27 +116,6 @@ pub struct Descriptor {
     pub settings_schema: String,
 }
 
-impl MatchRule {
-    /// Whether the requests include a review.
-    #[must_use]
-    pub fn matches(&self, review: &Review<'_>) -> bool {
-        self.operations.contains(&review.operation)
-            && any(&self.groups, &review.resource.group)
-            && any(&self.versions, &review.resource.version)
-            && self.resources.iter().any(|wanted| {
-                let (resource, sub) = wanted.split_once('/').unwrap_or((wanted, ""));
-                (resource == "*" || resource == review.resource.name)
-                    && (sub == "*" || sub == review.sub_resource)
-            })
-            && self.namespaces.fit_namespace_of(review)
-            && self.names.fit_name_of(review)
-    }
-}
-
-fn any(wanted: &[String], found: &str) -> bool {
-    wanted.iter().any(|w| w == "*" || w == found)
-}
-
 /// Whether a text can be the name of a policy: it goes into URLs, metrics and annotations.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 40 && names::is_label(name)
@@ -196,7 +127,7 @@ fn is_rule_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
 }
 
-fn operations(from: &[wit::Operation]) -> Vec<Operation> {
+pub(super) fn operations(from: &[wit::Operation]) -> Vec<Operation> {
     let operation = |operation: &wit::Operation| match operation {
         wit::Operation::Create => Operation::Create,
         wit::Operation::Update => Operation::Update,
@@ -206,7 +137,7 @@ fn operations(from: &[wit::Operation]) -> Vec<Operation> {
     from.iter().map(operation).collect()
 }
 
-fn setting(from: &wit::Setting) -> Setting {
+pub(super) fn setting(from: &wit::Setting) -> Setting {
     Setting { pointer: from.pointer.clone(), default: one_line(&from.default, MAX_TEXT) }
 }
 
@@ -255,53 +186,7 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, Strin
     Ok(Read { resource, declaration, labels, namespace, rules, enabled_by })
 }
 
-fn patterns(what: &str, from: &wit::NamePatterns) -> Result<Names, String> {
-    Names::new(from.include.clone(), from.exclude.clone()).map_err(|why| {
-        format!("names {what} in a match rule by patterns that are not valid: {why}")
-    })
-}
-
-/// The conditions of a match rule, which an API server must accept.
-fn conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, String> {
-    if from.len() > MAX_CONDITIONS {
-        return Err(format!(
-            "gives a match rule {} conditions, more than {MAX_CONDITIONS}",
-            from.len()
-        ));
-    }
-    let mut checked: Vec<MatchCondition> = Vec::with_capacity(from.len());
-    for wit::MatchCondition { name, expression } in from {
-        let shown = one_line(name, 64);
-        if label_key_error(name).is_some() || checked.iter().any(|known| known.name == *name) {
-            return Err(format!(
-                "gives a condition the name {shown:?}, which is not a unique qualified name"
-            ));
-        }
-        if expression.trim().is_empty() || expression.len() > MAX_EXPRESSION {
-            return Err(format!(
-                "gives the condition {shown:?} an expression of {} bytes, not of 1 to {MAX_EXPRESSION}",
-                expression.len()
-            ));
-        }
-        checked.push(MatchCondition { name: name.clone(), expression: expression.clone() });
-    }
-    Ok(checked)
-}
-
-/// A label selector for namespaces, which an API server must accept.
-fn namespace_labels(json: &str) -> Result<String, String> {
-    let wrong = |why: &str| format!("selects namespaces by labels that are not valid: {why}");
-    if json.len() > MAX_EXPRESSION {
-        return Err(wrong(&format!("more than {MAX_EXPRESSION} bytes")));
-    }
-    if !json.is_empty() {
-        let document = Document::parse(json).map_err(|e| wrong(&one_line(&e.to_string(), 256)))?;
-        opgate_cluster::selector(document.root()).map_err(|why| wrong(&one_line(&why, 256)))?;
-    }
-    Ok(json.to_owned())
-}
-
-fn lines(texts: &[String]) -> Vec<String> {
+pub(super) fn lines(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| one_line(text, MAX_TEXT)).collect()
 }
 
@@ -359,27 +244,7 @@ impl Descriptor {
         };
         let mut matches = Vec::with_capacity(from.matches.len());
         for rule in &from.matches {
-            if rule.route > MAX_ROUTE {
-                return Err(format!(
-                    "gives a match rule the route {}, more than {MAX_ROUTE}",
-                    rule.route
-                ));
-            }
-            matches.push(MatchRule {
-                groups: lines(&rule.groups),
-                versions: lines(&rule.versions),
-                resources: lines(&rule.resources),
-                operations: operations(&rule.operations),
-                namespace: rule.namespace.as_ref().map(setting),
-                namespaces: patterns("namespaces", &rule.namespaces)?,
-                names: patterns("objects", &rule.names)?,
-                rules: known(&rule.rules)?,
-                advisory: rule.advisory,
-                conditions: conditions(&rule.conditions)?,
-                namespace_labels: namespace_labels(&rule.namespace_labels)?,
-                enabled_by: lines(&rule.enabled_by),
-                route: rule.route,
-            });
+            matches.push(MatchRule::check(rule, known(&rule.rules)?)?);
         }
         let mut reads: Vec<Read> = Vec::with_capacity(from.reads.len());
         for read in &from.reads {

@@ -11,8 +11,9 @@ use opgate_document::Document;
 use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
-use super::descriptor::{DefaultLevel, MatchRule, Read, Rule};
+use super::descriptor::{DefaultLevel, Read, Rule};
 use super::lane::NoSeats;
+use super::match_rule::MatchRule;
 use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, Set, schema};
 use crate::cluster::{NotRead, Reading, Sampling, Source, Unread};
 use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
@@ -108,7 +109,7 @@ pub(super) fn load(
         let namespace = rule.namespace.as_ref().map(|namespace| namespace.of(&settings));
         let denies = |id: &String| config.rules.get(id) == Some(&RuleLevel::Deny);
         let can_deny = !rule.advisory || rule.rules.iter().any(denies);
-        Requests { rule: rule.clone(), namespace, can_deny }
+        Requests::new(rule.clone(), namespace, can_deny, &config.scope)
     });
     let requests = requests.collect();
     // Packages of catalogs, for example. A server would look for them, and roles would permit it, for

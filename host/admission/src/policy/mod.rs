@@ -16,9 +16,11 @@ mod fair;
 mod lane;
 mod load;
 mod loading;
+mod match_rule;
 mod names;
 pub mod response;
 mod schema;
+mod scope;
 mod set;
 mod warnings;
 
@@ -35,14 +37,16 @@ pub use config::{
     SignatureKey,
 };
 pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Skipped, Violation};
-pub use descriptor::{DefaultLevel, Descriptor, MatchCondition, MatchRule, Read, Rule, Setting};
+pub use descriptor::{DefaultLevel, Descriptor, Read, Rule, Setting};
 pub use lane::{Lane, Overload};
 pub use load::describe;
 pub use load::read as read_component;
 pub use loading::Loading;
+pub use match_rule::{MatchCondition, MatchRule};
 pub use names::Names;
 pub use opgate_engine::Docs;
 pub use schema::settings_job;
+pub use scope::{Requests, Scope};
 pub use set::{Broken, DecideError, Observer, Set, SetError};
 
 use crate::cluster::{Reading, Sampling, Unread, View};
@@ -166,24 +170,6 @@ pub struct Policy {
     excluded_users: Vec<String>,
     view: Arc<View>,
     last_error: parking_lot::Mutex<Option<String>>,
-}
-
-/// Requests that a policy evaluates, with its settings applied.
-#[derive(Debug, Clone)]
-pub struct Requests {
-    /// The entry in the descriptor.
-    pub rule: MatchRule,
-    /// Only in this namespace.
-    pub namespace: Option<String>,
-    /// Whether these requests are to fail rather than be allowed without the policy.
-    pub can_deny: bool,
-}
-
-impl Requests {
-    fn matches(&self, review: &Review<'_>) -> bool {
-        self.namespace.as_deref().is_none_or(|ns| *ns == *review.namespace)
-            && self.rule.matches(review)
-    }
 }
 
 impl Policy {

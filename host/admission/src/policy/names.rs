@@ -43,16 +43,26 @@ impl Names {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// The patterns of which one must fit; empty for all names.
+    /// The patterns of which one must fit, and those of which none may.
     #[must_use]
-    pub fn include(&self) -> &[String] {
-        &self.include
+    pub fn patterns(&self) -> (&[String], &[String]) {
+        (&self.include, &self.exclude)
     }
 
-    /// The patterns of which none may fit.
-    #[must_use]
-    pub fn exclude(&self) -> &[String] {
-        &self.exclude
+    /// The same in CEL, for the `matchConditions` of a webhook. A request without the name fits, as here.
+    pub(super) fn expression(&self, subject: &str) -> String {
+        let one_of = |patterns: &[String]| {
+            let all: Vec<_> = patterns.iter().map(|pattern| cel(subject, pattern)).collect();
+            all.join(" || ")
+        };
+        let mut fits = Vec::new();
+        if !self.include.is_empty() {
+            fits.push(format!("({})", one_of(&self.include)));
+        }
+        if !self.exclude.is_empty() {
+            fits.push(format!("!({})", one_of(&self.exclude)));
+        }
+        format!("!has({subject}) || {subject} == '' || ({})", fits.join(" && "))
     }
 
     /// Whether a name fits.
@@ -65,8 +75,7 @@ impl Names {
     /// Whether the namespace of a request fits. A Namespace is in itself, as it is for the
     /// `namespaceSelector` of an API server; other cluster-scoped objects are in none and fit.
     pub(super) fn fit_namespace_of(&self, review: &Review<'_>) -> bool {
-        let is_namespace = review.resource.group.is_empty() && review.resource.name == "namespaces";
-        let name: &str = if is_namespace { &review.name } else { &review.namespace };
+        let name: &str = if review.is_namespace() { &review.name } else { &review.namespace };
         self.is_all() || name.is_empty() || self.fit(name)
     }
 
@@ -74,6 +83,32 @@ impl Names {
     /// does.
     pub(super) fn fit_name_of(&self, review: &Review<'_>) -> bool {
         self.is_all() || review.name.is_empty() || self.fit(&review.name)
+    }
+}
+
+/// Whether a text of CEL fits a pattern.
+fn cel(subject: &str, pattern: &str) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
+    let parts: Vec<&str> = pattern.split('*').collect();
+    match parts.as_slice() {
+        [whole] => format!("{subject} == {}", quoted(whole)),
+        ["", ""] => "true".to_owned(),
+        [start, ""] => format!("{subject}.startsWith({})", quoted(start)),
+        ["", end] => format!("{subject}.endsWith({})", quoted(end)),
+        _ => {
+            // Every other character that may stand in a pattern is itself when it is escaped.
+            let literal = |part: &&str| {
+                part.chars().fold(String::new(), |mut text, c| {
+                    if !c.is_ascii_alphanumeric() {
+                        text.push('\\');
+                    }
+                    text.push(c);
+                    text
+                })
+            };
+            let all: Vec<_> = parts.iter().map(literal).collect();
+            format!("{subject}.matches({})", quoted(&format!("^{}$", all.join(".*"))))
+        }
     }
 }
 
@@ -134,6 +169,22 @@ mod tests {
         let but = Names::new(Vec::new(), list(&["kube-*"])).expect("valid");
         assert!(but.fit("team-a"));
         assert!(!but.fit("kube-system"));
+    }
+
+    /// What API servers get says the same.
+    #[test]
+    fn patterns_are_cel_for_api_servers() {
+        let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        for (include, exclude, expected) in [
+            (&["a", "b-*"][..], &[][..], "(S == 'a' || S.startsWith('b-'))"),
+            (&[], &["*-c"], "!(S.endsWith('-c'))"),
+            (&["*"], &["a*b.c*"], r"(true) && !(S.matches('^a.*b\\.c.*$'))"),
+            (&["it's\\"], &[], r"(S == 'it\'s\\')"),
+        ] {
+            let names = Names::new(list(include), list(exclude)).expect("valid");
+            let expected = format!("!has(S) || S == '' || ({expected})");
+            assert_eq!(names.expression("S"), expected);
+        }
     }
 
     #[test]

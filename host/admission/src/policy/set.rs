@@ -18,9 +18,13 @@ use super::decision::Builder;
 use super::fair::Tenants;
 use super::load::{Context, Loaded, load};
 use super::loading::Loading;
-use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault};
-use crate::cluster::{self, Cluster, Direct, Exactness, Sampling, Source, View, Watches};
+use super::scope::labels_of;
+use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, Requests};
+use crate::cluster::{
+    self, Cluster, Direct, Exactness, Reading, Sampling, Source, View, Watches, World,
+};
 use crate::review::{Operation, Review};
+use opgate_cluster::Key;
 use opgate_engine::{Compiler, Engine, EngineError, Pool};
 
 /// A policy whose component cannot be used.
@@ -103,6 +107,8 @@ pub struct Set {
     is_consistent: bool,
     /// Kinds (positions) that reviews change and policies read.
     contested: Vec<usize>,
+    /// Where the labels of namespaces are, if policies select namespaces by them and no API server does it.
+    namespaces: Option<Arc<cluster::Kind>>,
     tenants: Tenants,
     /// How many calls can wait for each policy.
     queue: usize,
@@ -220,7 +226,14 @@ impl Set {
             }
         }
         errors.or(())?;
-        let readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
+        let mut readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
+        // For requests of an API server, the API server has looked at the labels.
+        let selects = |policy: &Policy| policy.requests.iter().any(Requests::has_selector);
+        let of_namespaces = (!matches!(options.source, Source::Live | Source::Absent)
+            && policies.iter().any(selects))
+        .then(Reading::of_namespaces)
+        .flatten();
+        readings.extend(of_namespaces.clone());
         let mut cluster = match context.replaces {
             // What comes from files is read anew, and the old set keeps its own until it is dropped.
             Some(other) if options.source == Source::Live => {
@@ -240,6 +253,7 @@ impl Set {
             policy.view = Arc::new(view.sampling(policy.sampling.clone()));
         }
         let contested = contested(&cluster, &policies);
+        let namespaces = of_namespaces.and_then(|reading| cluster.kind_of(&reading).cloned());
         let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
         if let Some(other) = context.replaces {
             let known: BTreeSet<&str> =
@@ -264,6 +278,7 @@ impl Set {
             direct: None,
             is_consistent: false,
             contested,
+            namespaces,
             tenants,
             queue,
             digest,
@@ -396,6 +411,7 @@ impl Set {
         // In the order in which they serve, whatever the order of the names.
         let mut matching: Vec<_> =
             self.policies.iter().filter(|policy| is_meant(&policy.name)).collect();
+        self.look_at_namespace(review);
         matching.retain(|policy| policy.matches(review));
         // What no policy of this set judges can be in the way of what the next set judges.
         if matching.is_empty() && !self.cluster.is_kept_elsewhere(review) {
@@ -425,6 +441,25 @@ impl Set {
         let mut decision = judged.decision;
         make_room(review, &mut decision)?;
         Ok(decision)
+    }
+
+    /// Finds the labels of the namespace of a review that comes from a file, so that [`Policy::matches`] heeds
+    /// them. A Namespace has its own.
+    pub fn look_at_namespace(&self, review: &Review<'_>) {
+        let Some(namespaces) = &self.namespaces else { return };
+        let labels = if review.is_namespace() {
+            let inputs = review.inputs();
+            let namespace = inputs.object.or(inputs.old_object);
+            namespace.map(|namespace| labels_of(&review.name, namespace.root()))
+        } else {
+            let key = Key::new("", &review.namespace);
+            let found = namespaces.get(&key, None, World::Stored).ok().and_then(|got| got.object);
+            found.map(|namespace| labels_of(&review.namespace, namespace.document().root()))
+        };
+        if let Some(labels) = labels {
+            // A review that is decided again has them.
+            let _ = review.namespace_labels.set(labels);
+        }
     }
 
     /// Whether the policy with this name cannot serve; none if it can, or is off.

@@ -235,6 +235,7 @@ pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
         dry_run: request.dry_run.unwrap_or_default(),
         object,
         old_object,
+        namespace_labels: std::sync::OnceLock::new(),
     })
 }
 

@@ -10,8 +10,9 @@ mod quick;
 pub(crate) mod secret;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
 
@@ -176,6 +177,8 @@ pub struct Review<'a> {
     pub dry_run: bool,
     object: Option<Range<usize>>,
     old_object: Option<Range<usize>>,
+    /// The labels of its namespace, if an API server has not looked at them and they are known.
+    pub(crate) namespace_labels: OnceLock<BTreeMap<String, String>>,
 }
 
 impl<'a> Review<'a> {
@@ -203,8 +206,13 @@ impl<'a> Review<'a> {
     /// own namespace.
     #[must_use]
     pub fn own_namespace(&self) -> &str {
-        let is_namespace = self.resource.group.is_empty() && self.resource.name == "namespaces";
-        if is_namespace { "" } else { &self.namespace }
+        if self.is_namespace() { "" } else { &self.namespace }
+    }
+
+    /// Whether the object is a Namespace.
+    #[must_use]
+    pub fn is_namespace(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.name == "namespaces"
     }
 
     /// `group/version/resource`.

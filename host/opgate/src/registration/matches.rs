@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::names::{is_domain, is_label};
-use opgate_admission::policy::{MatchCondition, MatchRule, Policy, Requests};
+use opgate_admission::policy::{MatchCondition, Policy, Requests};
 use opgate_admission::review::Operation;
 use opgate_files::GROUP;
 
@@ -32,13 +31,10 @@ impl<'p> PolicyFacts<'p> {
     }
 
     /// What the policy wants to see, each resource and operation once.
-    ///
-    /// # Errors
-    /// Where it asks for something that an API server would not take into its configuration.
-    pub(crate) fn matches(&'p self) -> Result<Vec<Match<'p>>, String> {
+    pub(crate) fn matches(&'p self) -> Vec<Match<'p>> {
         let mut matches: Vec<Match<'p>> = Vec::new();
-        for Requests { rule, namespace, can_deny } in self.requests {
-            check(rule).map_err(|why| format!("policy {}: {why}", self.name))?;
+        for requests in self.requests {
+            let Requests { rule, namespace, can_deny, .. } = requests;
             // No version matches no request.
             if rule.versions.is_empty() {
                 continue;
@@ -55,8 +51,9 @@ impl<'p> PolicyFacts<'p> {
                             operation,
                             versions: rule.versions.iter().map(String::as_str).collect(),
                             namespaces: namespace.as_deref().map(|name| BTreeSet::from([name])),
-                            namespace_labels: &rule.namespace_labels,
-                            conditions: BTreeSet::from([rule.conditions.as_slice()]),
+                            namespace_labels: &requests.namespace_labels,
+                            conditions: BTreeSet::from([requests.conditions.as_slice()]),
+                            is_narrowed: !rule.conditions.is_empty(),
                         };
                         match matches.iter_mut().find(|known| known.is_about(&more)) {
                             Some(known) => known.merge(more),
@@ -66,7 +63,7 @@ impl<'p> PolicyFacts<'p> {
                 }
             }
         }
-        Ok(matches)
+        matches
     }
 }
 
@@ -86,6 +83,8 @@ pub(crate) struct Match<'p> {
     pub(crate) namespace_labels: &'p str,
     /// Only where all conditions of one of these hold.
     pub(crate) conditions: BTreeSet<&'p [MatchCondition]>,
+    /// Whether the policy itself narrows all of them by conditions, not only by names.
+    pub(crate) is_narrowed: bool,
 }
 
 impl Match<'_> {
@@ -98,8 +97,7 @@ impl Match<'_> {
 
     /// Does without conditions: what only warns would cost every write of its kind, and is left out.
     pub(crate) fn without_conditions(&mut self) -> bool {
-        let is_narrowed = self.conditions.iter().all(|list| !list.is_empty());
-        if is_narrowed && !self.blocks {
+        if self.is_narrowed && !self.blocks {
             let Self { policy, resource, operation, .. } = self;
             let (policy, operation) = (policy.name, operation.as_str());
             tracing::warn!(
@@ -119,53 +117,11 @@ impl Match<'_> {
     fn merge(&mut self, more: Self) {
         self.blocks |= more.blocks;
         self.conditions.extend(more.conditions);
+        self.is_narrowed &= more.is_narrowed;
         self.versions.extend(more.versions);
         match (&mut self.namespaces, more.namespaces) {
             (Some(known), Some(more)) => known.extend(more),
             (namespaces, _) => *namespaces = None,
-        }
-    }
-}
-
-/// Whether an API server would take what a policy asks for: it comes out of the sandbox, and one
-/// word that it refuses would cost all other policies their webhooks.
-fn check(rule: &MatchRule) -> Result<(), String> {
-    let group = |text: &str| text.is_empty() || text == "*" || is_domain(text);
-    let version = |text: &str| text == "*" || is_label(text);
-    let resource = |text: &str| match text.split_once('/') {
-        Some((name, sub)) => version(name) && version(sub),
-        None => version(text),
-    };
-    let wrong = |what: &str, texts: &[String], is_right: &dyn Fn(&str) -> bool| {
-        let wrong = texts.iter().find(|text| !is_right(text))?;
-        let wrong = opgate_text::one_line(wrong, 64);
-        Some(format!("asks for requests of the {what} {wrong:?}, which cannot exist"))
-    };
-    let wrong = wrong("group", &rule.groups, &group)
-        .or_else(|| wrong("version", &rule.versions, &version))
-        .or_else(|| wrong("resource", &rule.resources, &resource));
-    wrong.map_or(Ok(()), Err)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::testing::*;
-
-    #[test]
-    fn what_cannot_exist_is_refused() {
-        let cases = [
-            (requests("Core", &["v1"], &["x"], WRITES), "group \"Core\""),
-            (requests("g.io", &["v 1"], &["x"], WRITES), "version \"v 1\""),
-            (requests("g.io", &["v1"], &["x", "X"], WRITES), "resource \"X\""),
-            (requests("g.io", &["v1"], &["a/b/c"], WRITES), "resource \"a/b/c\""),
-            (requests("g.io", &["v1"], &["a/"], WRITES), "resource \"a/\""),
-        ];
-        for (wanted, expected) in cases {
-            let wanted = [wanted];
-            let error = policy("a", &wanted).matches().unwrap_err();
-            let expected =
-                format!("policy a: asks for requests of the {expected}, which cannot exist");
-            assert_eq!(error, expected);
         }
     }
 }

@@ -43,14 +43,8 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// The webhook configuration.
-    ///
-    /// # Errors
-    /// Where a policy asks for something that an API server would not take.
-    pub(crate) fn of(
-        &self,
-        policies: &[PolicyFacts<'_>],
-    ) -> Result<ValidatingWebhookConfiguration, String> {
-        let matches = self.matches(policies)?;
+    pub(crate) fn of(&self, policies: &[PolicyFacts<'_>]) -> ValidatingWebhookConfiguration {
+        let matches = self.matches(policies);
         let mut webhooks = Vec::new();
         for planned in plan(&matches) {
             let webhook = planned.webhook(self, &webhooks);
@@ -62,17 +56,11 @@ impl Registration {
             annotations: self.server.owner().map(|owner| [(OWNER.to_owned(), owner)].into()),
             ..ObjectMeta::default()
         };
-        Ok(ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) })
+        ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) }
     }
 
     /// What is asked for of API servers that know what `conditions` says.
-    ///
-    /// # Errors
-    /// As for [`Registration::of`].
-    pub(crate) fn matches<'p>(
-        &self,
-        policies: &'p [PolicyFacts<'p>],
-    ) -> Result<Vec<Match<'p>>, String> {
+    pub(crate) fn matches<'p>(&self, policies: &'p [PolicyFacts<'p>]) -> Vec<Match<'p>> {
         let mut matches = Vec::new();
         for policy in policies {
             if seconds_for(policy.time) > MOST_SECONDS {
@@ -83,11 +71,11 @@ impl Registration {
                     "limits.time is too long for a webhook: an API server waits {MOST_SECONDS}s at the most and may give up before opgate answers"
                 );
             }
-            matches.extend(policy.matches()?);
+            matches.extend(policy.matches());
         }
         if !self.conditions {
             matches.retain_mut(Match::without_conditions);
         }
-        Ok(matches)
+        matches
     }
 }

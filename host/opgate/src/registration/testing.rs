@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Registration;
 use super::matches::PolicyFacts;
 use super::server::Target;
-use opgate_admission::policy::{MatchCondition, MatchRule, Names, Requests};
+use opgate_admission::policy::{MatchCondition, MatchRule, Names, Requests, Scope};
 use opgate_admission::review::Operation;
 
 pub(crate) const RUKPAK: &str = "core.rukpak.io";
@@ -39,26 +39,32 @@ pub(crate) fn requests(
         enabled_by: Vec::new(),
         route: 0,
     };
-    Requests { rule, namespace: None, can_deny: true }
+    made(rule)
+}
+
+fn made(rule: MatchRule) -> Requests {
+    Requests::new(rule, None, true, &Scope::default())
 }
 
 pub(crate) fn within(namespace: &str, requests: Requests) -> Requests {
-    Requests { namespace: Some(namespace.to_owned()), ..requests }
+    Requests::new(requests.rule, Some(namespace.to_owned()), true, &Scope::default())
 }
 
 /// Under these conditions, each a name and an expression.
-pub(crate) fn under(conditions: &[(&str, &str)], mut requests: Requests) -> Requests {
+pub(crate) fn under(conditions: &[(&str, &str)], requests: Requests) -> Requests {
+    let mut rule = requests.rule;
     let condition = |(name, expression): &(&str, &str)| MatchCondition {
         name: (*name).to_owned(),
         expression: (*expression).to_owned(),
     };
-    requests.rule.conditions = conditions.iter().map(condition).collect();
-    requests
+    rule.conditions = conditions.iter().map(condition).collect();
+    made(rule)
 }
 
-pub(crate) fn labelled(selector: &str, mut requests: Requests) -> Requests {
-    requests.rule.namespace_labels = selector.to_owned();
-    requests
+pub(crate) fn labelled(selector: &str, requests: Requests) -> Requests {
+    let mut rule = requests.rule;
+    rule.namespace_labels = selector.to_owned();
+    made(rule)
 }
 
 pub(crate) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
@@ -79,7 +85,7 @@ pub(crate) fn printed(policies: &[PolicyFacts<'_>]) -> Value {
         conditions: true,
         ca: b"CA".to_vec(),
     };
-    serde_json::to_value(registration.of(policies).unwrap()).unwrap()
+    serde_json::to_value(registration.of(policies)).unwrap()
 }
 
 pub(crate) fn webhooks(policies: &[PolicyFacts<'_>]) -> Vec<Value> {

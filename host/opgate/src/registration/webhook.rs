@@ -235,7 +235,7 @@ fn covers(outer: &str, inner: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use opgate_admission::policy::Requests;
+    use opgate_admission::policy::{Names, Requests, Scope};
     use serde_json::{Value, json};
 
     use super::super::matches::PolicyFacts;
@@ -459,5 +459,40 @@ mod tests {
         ] {
             assert_eq!(seconds(&times), expected, "{times:?}");
         }
+    }
+
+    /// A policy for one team has a webhook of its own, and API servers do not ask it about the others.
+    #[test]
+    fn a_policy_is_registered_within_its_scope() {
+        let rule = requests("", &["v1"], &["pods"], WRITES).rule;
+        let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let scope = Scope {
+            namespace_selector: r#"{"matchLabels": {"team": "a"}}"#.to_owned(),
+            namespaces: Names::new(list(&["team-*"]), Vec::new()).unwrap(),
+            names: Names::default(),
+        };
+        let mut labelled = rule.clone();
+        labelled.namespace_labels =
+            r#"{"matchExpressions": [{"key": "b", "operator": "Exists"}]}"#.to_owned();
+        let narrow = [Requests::new(labelled, None, true, &scope)];
+        let wide = [Requests::new(rule, None, true, &Scope::default())];
+        let policies = [policy("narrow", &narrow), policy("wide", &wide)];
+        assert_eq!(
+            shown(&policies),
+            [
+                "vpods.core.opgate.dev /validate/narrow Fail",
+                "vpods-wide.core.opgate.dev /validate/wide Fail",
+            ]
+        );
+        let webhooks = webhooks(&policies);
+        let selected = &webhooks[0]["namespaceSelector"]["matchExpressions"];
+        assert_eq!(selected[0], json!({"key": "b", "operator": "Exists"}));
+        assert_eq!(selected[1], json!({"key": "team", "operator": "In", "values": ["a"]}));
+        let condition = json!([{
+            "name": "opgate.dev/configured-namespaces",
+            "expression": "!has(request.namespace) || request.namespace == '' || ((request.namespace.startsWith('team-')))",
+        }]);
+        assert_eq!(webhooks[0]["matchConditions"], condition);
+        assert_eq!(webhooks[1].get("matchConditions"), None);
     }
 }

@@ -12,7 +12,8 @@ use super::{
 use crate::cluster::Grants;
 use crate::object::Object;
 use crate::policy::descriptor::is_name;
-use crate::policy::{Builtin, Mode, OnError, RuleLevel};
+use crate::policy::{Builtin, Mode, Names, OnError, RuleLevel, Scope};
+use opgate_document::Document;
 use opgate_engine::Limits;
 use opgate_input::yaml::Located;
 use opgate_text::units::{parse_bytes, parse_duration};
@@ -64,6 +65,8 @@ pub(super) struct PolicyEntry {
     #[serde(default)]
     pub(super) exclude: Object<ExcludeEntry>,
     #[serde(default)]
+    pub(super) r#match: Object<MatchEntry>,
+    #[serde(default)]
     pub(super) cluster: Vec<String>,
     #[serde(default)]
     pub(super) custom_resources: Vec<String>,
@@ -91,6 +94,41 @@ pub(super) struct ExcludeEntry {
     #[serde(default)]
     pub(super) users: Vec<String>,
 }
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct MatchEntry {
+    pub(super) namespace_selector: Option<serde_json::Value>,
+    #[serde(default)]
+    pub(super) namespaces: Object<NamesEntry>,
+    #[serde(default)]
+    pub(super) names: Object<NamesEntry>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamesEntry {
+    #[serde(default)]
+    pub(super) include: Vec<String>,
+    #[serde(default)]
+    pub(super) exclude: Vec<String>,
+}
+
+/// A label selector as Kubernetes has it. What an API server would leave out is an error here: a misspelt
+/// member would select everything.
+fn selector(value: &serde_json::Value) -> Result<String, String> {
+    let members = value.as_object().ok_or("a label selector is an object")?;
+    if let Some(name) = members.keys().find(|name| !SELECTOR.contains(&name.as_str())) {
+        let hint = opgate_text::hint(name, SELECTOR);
+        return Err(format!("unknown member {name:?} of a label selector{hint}"));
+    }
+    let text = value.to_string();
+    let document = Document::parse(&text).map_err(|error| error.to_string())?;
+    let selector = opgate_cluster::selector(document.root())?;
+    Ok(if selector.is_empty() { String::new() } else { text })
+}
+
+const SELECTOR: [&str; 2] = ["matchLabels", "matchExpressions"];
 
 impl Origin {
     pub(super) fn at(&self, pointer: &str, text: &str) -> String {
@@ -219,6 +257,23 @@ impl Origin {
                 wrong(&format!("/customResources/{index}"), &why);
             }
         }
+        let MatchEntry { namespace_selector, namespaces, names } = entry.r#match.0;
+        let namespace_selector =
+            match namespace_selector.as_ref().map_or(Ok(String::new()), selector) {
+                Ok(selector) => selector,
+                Err(text) => {
+                    wrong("/match/namespaceSelector", &text);
+                    String::new()
+                }
+            };
+        let mut patterns = |member: &str, Object(NamesEntry { include, exclude })| {
+            Names::new(include, exclude).unwrap_or_else(|text| {
+                wrong(&format!("/match/{member}"), &text);
+                Names::default()
+            })
+        };
+        let (namespaces, names) = (patterns("namespaces", namespaces), patterns("names", names));
+        let scope = Scope { namespace_selector, namespaces, names };
         Some(PolicyConfig {
             name: entry.name,
             module: module?,
@@ -230,6 +285,7 @@ impl Origin {
             limits,
             excluded_namespaces: entry.exclude.0.namespaces,
             excluded_users: entry.exclude.0.users,
+            scope,
             // The core group can be written as an empty one.
             cluster: entry
                 .cluster

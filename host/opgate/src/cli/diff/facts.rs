@@ -132,12 +132,12 @@ impl Facts {
             conditions,
             ca: Vec::new(),
         };
-        for wanted in registration.matches(policies)? {
+        for wanted in registration.matches(policies) {
             let Match { group, resource, operation, .. } = wanted;
             let key = (group.to_owned(), resource.to_owned(), operation.as_str());
             self.requests.entry(key).or_default().insert(Wanted::of(&wanted));
         }
-        for webhook in registration.of(policies)?.webhooks.into_iter().flatten() {
+        for webhook in registration.of(policies).webhooks.into_iter().flatten() {
             let Value::Object(mut webhook) =
                 serde_json::to_value(webhook).map_err(|e| e.to_string())?
             else {
@@ -203,6 +203,14 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
     };
     add("exclude.namespaces", sorted(&config.excluded_namespaces));
     add("exclude.users", sorted(&config.excluded_users));
+    let selector = &config.scope.namespace_selector;
+    add("match.namespaceSelector", serde_json::from_str(selector).unwrap_or_default());
+    for (name, names) in [("namespaces", &config.scope.namespaces), ("names", &config.scope.names)]
+    {
+        let (include, exclude) = names.patterns();
+        add(&format!("match.{name}.include"), sorted(include));
+        add(&format!("match.{name}.exclude"), sorted(exclude));
+    }
     add("cluster", sorted(&config.cluster));
     let grants = config.custom_resources.rules();
     let grants: BTreeSet<_> =

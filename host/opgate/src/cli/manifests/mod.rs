@@ -237,7 +237,6 @@ impl Webhook {
         let policies: Vec<_> =
             set.policies().iter().map(|policy| PolicyFacts::of(policy)).collect();
         let printed = registration.of(&policies);
-        let printed = printed.map_err(|why| Failure::engine(anyhow::anyhow!(why)))?;
         if printed.webhooks.as_ref().is_none_or(Vec::is_empty) {
             tracing::warn!("no policy needs any request: API servers will send none");
         }

@@ -283,7 +283,7 @@ fn wanted(installation: &Installation, set: &Set, conditions: bool) -> Result<Wa
         ca: Vec::new(),
     };
     let facts: Vec<_> = set.policies().iter().map(|policy| PolicyFacts::of(policy)).collect();
-    let made = registration.of(&facts)?;
+    let made = registration.of(&facts);
     let made = serde_json::to_value(made).map_err(|error| error.to_string())?;
     Ok(Wanted::of(&made, facts.iter().map(|facts| facts.name.to_owned())))
 }

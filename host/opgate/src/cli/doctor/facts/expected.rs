@@ -143,7 +143,7 @@ fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
             conditions,
             ca: Vec::new(),
         };
-        let made = registration.of(&of)?;
+        let made = registration.of(&of);
         let made = serde_json::to_value(made).map_err(|error| error.to_string())?;
         Ok::<_, String>(list(&made, "/webhooks").to_vec())
     };

@@ -1,0 +1,169 @@
+//! Which requests a policy is asked about: `match` of the configuration, by names and by labels of
+//! namespaces.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use opgate::builtin::BUILTINS;
+use opgate::cluster::{Lens, Options, Snapshot, Source, View};
+use opgate::engine::{Budget, Engine, Pool, Time};
+use opgate::policy::{Configuration, Set};
+use opgate::review::{self, Review};
+use opgate_document::Document;
+use serde_json::{Value, json};
+
+fn configuration(scope: &str) -> Configuration {
+    let text = format!(
+        "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: [{{name: operator-group, match: {scope}}}]\n"
+    );
+    Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap()
+}
+
+fn group(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1",
+        "kind": "OperatorGroup",
+        "metadata": {"name": name, "namespace": namespace,
+            "annotations": {"olm.providedAPIs": "Goose.v1.birds.com"}},
+        "spec": {"targetNamespaces": ["shared"]},
+    })
+}
+
+/// What a policy that is asked denies: two groups that provide the same API.
+fn create(namespace: &str, name: &str) -> String {
+    let group_version = |member: &str, name: &str| json!({"group": "operators.coreos.com", "version": "v1", member: name});
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "operation": "CREATE", "name": name, "namespace": namespace, "dryRun": true,
+            "kind": group_version("kind", "OperatorGroup"),
+            "resource": group_version("resource", "operatorgroups"),
+            "userInfo": {"username": "someone"}, "object": group(namespace, name),
+        },
+    });
+    review.to_string()
+}
+
+async fn is_asked(set: &Set, body: String) -> bool {
+    let text = review::text(body.into_bytes()).unwrap();
+    let review = Review::read(&text).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    set.decide(&review, None, deadline, &()).await.unwrap().denial.is_some()
+}
+
+/// Files: the labels of two namespaces are known.
+fn snapshot(set: &Set) {
+    let mut snapshot = Snapshot::default();
+    let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    for object in [
+        group("rival", "rival"),
+        namespace("team-a", json!({"team": "a"})),
+        namespace("team-b", json!({"team": "b"})),
+    ] {
+        snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
+    }
+    snapshot.fill(set.cluster());
+}
+
+#[tokio::test]
+async fn a_policy_is_asked_only_within_its_scope() {
+    const LABELS: &str = "{namespaceSelector: {matchLabels: {team: a}}}";
+    for (scope, namespace, name, expected) in [
+        ("{}", "team-a", "g", true),
+        ("{namespaces: {include: [team-*]}}", "team-a", "g", true),
+        ("{namespaces: {include: [team-*]}}", "other", "g", false),
+        ("{namespaces: {exclude: [team-*]}}", "team-a", "g", false),
+        ("{namespaces: {include: [team-*], exclude: [\"*-a\"]}}", "team-a", "g", false),
+        ("{namespaces: {include: [team-*], exclude: [\"*-a\"]}}", "team-b", "g", true),
+        ("{names: {include: [g, h]}}", "team-a", "g", true),
+        ("{names: {exclude: [\"*g*\"]}}", "team-a", "g", false),
+        (LABELS, "team-a", "g", true),
+        (LABELS, "team-b", "g", false),
+        // Nobody knows its labels: rather ask than let it pass.
+        (LABELS, "unknown", "g", true),
+        // API servers set this label themselves.
+        (
+            "{namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [team-b]}]}}",
+            "team-b",
+            "g",
+            false,
+        ),
+    ] {
+        let set =
+            Set::load(&configuration(scope), None, 64, Options::of(Source::Snapshot)).unwrap();
+        snapshot(&set);
+        let asked = is_asked(&set, create(namespace, name)).await;
+        assert_eq!(asked, expected, "{scope}: {namespace}/{name}");
+    }
+}
+
+/// What an API server sends it has selected. A watch that lags behind must not let it pass.
+#[tokio::test]
+async fn labels_are_left_to_the_api_server_that_asks() {
+    let configuration = configuration("{namespaceSelector: {matchLabels: {team: a}}}");
+    let set = Set::load(&configuration, None, 64, Options::of(Source::Live)).unwrap();
+    let kinds: Vec<_> = set.cluster().kinds().iter().map(|kind| kind.name()).collect();
+    let reviewed = set.policies().iter().map(|policy| {
+        let body = create("team-b", "g");
+        let text = review::text(body.into_bytes()).unwrap();
+        let review = Review::read(&text).unwrap();
+        set.look_at_namespace(&review);
+        policy.matches(&review)
+    });
+    assert!(reviewed.into_iter().all(|asked| asked), "{kinds:?}");
+}
+
+#[test]
+fn mistakes_in_a_scope_have_a_place_and_a_hint() {
+    for (scope, expected) in [
+        ("{namespaces: [a]}", "invalid type: sequence, expected an object"),
+        (
+            "{namespaceSelector: {matchLabel: {a: b}}}",
+            "unknown member \"matchLabel\" of a label selector; did you mean \"matchLabels\"?",
+        ),
+        (
+            "{namespaceSelector: {matchExpressions: [{key: a, operator: is}]}}",
+            "\"is\" is not a valid label selector operator",
+        ),
+        ("{names: {include: [\"a b\"]}}", "\"a b\" fits no name"),
+        ("{namespace: {}}", "unknown field `namespace`"),
+    ] {
+        let text = format!(
+            "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: [{{name: operator-group, match: {scope}}}]\n"
+        );
+        let parsed = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS);
+        let error = parsed.unwrap_err().to_string();
+        assert!(error.starts_with("opgate.yaml:3:") && error.contains(expected), "{error}");
+    }
+}
+
+/// A policy whose author forgot the slash would admit everything, and nobody would know why.
+#[test]
+fn a_pointer_without_a_slash_is_logged() {
+    let engine = Arc::new(Engine::start(Pool { instances: 1, memory: 32 << 20 }, None).unwrap());
+    let asks = engine.load(&std::fs::read(testkit::hostile("asks")).unwrap(), true).unwrap();
+    let body = testkit::create_bundle("u", "b", &json!({}));
+    let text = review::text(body.to_string().into_bytes()).unwrap();
+    let review = Review::read(&text).unwrap();
+    for (asked, expected) in [
+        (
+            json!({"do": "text", "pointer": "spec"}),
+            "document.text: the pointer \"spec\" leads nowhere: begin it with a slash",
+        ),
+        (
+            json!({"do": "row", "pointer": "", "column": "spec", "columns": 3}),
+            "document.row: the pointer \"spec\" leads nowhere: begin it with a slash",
+        ),
+        (json!({"do": "at", "pointer": "/spec"}), ""),
+        (json!({"do": "at", "pointer": ""}), ""),
+    ] {
+        let settings = Arc::new(Document::parse(&asked.to_string()).unwrap());
+        let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
+        let time = Time::Whole { processor, wall };
+        let budget = Budget { memory: 32 << 20, time, apart: None };
+        let reader = Arc::new(View::default()).reader(Lens::default());
+        let call = asks.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget);
+        let lines: Vec<_> = call.log.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(lines.join("\n"), expected, "{asked}");
+    }
+}
