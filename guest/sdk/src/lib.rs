@@ -115,7 +115,7 @@ pub mod shell;
 #[allow(clippy::all, clippy::pedantic, missing_docs, unsafe_code, reason = "generated code")]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: "../../wit/policy.wit",
+        path: "wit/policy.wit",
         world: "cluster-policy",
         default_bindings_module: "opgate_sdk::bindings",
         pub_export_macro: true,
