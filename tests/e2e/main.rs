@@ -35,6 +35,7 @@ mod narrowed;
 mod network;
 mod polled;
 mod port;
+mod publishable;
 mod registry;
 mod reload;
 mod repairs;

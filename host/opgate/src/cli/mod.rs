@@ -26,6 +26,7 @@ mod rules;
 mod serve;
 mod stdin;
 mod waived;
+mod wit;
 
 use std::io;
 use std::path::{Path, PathBuf};

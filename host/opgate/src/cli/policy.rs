@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::published::{Pull, Push, Verify};
 use super::registry::is_reference;
+use super::wit::Wit;
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster;
 use opgate_admission::policy::{Descriptor, Policy, Set, describe, read_component};
@@ -64,6 +65,8 @@ enum Command {
     Pull(Pull),
     /// Verify that a component in a registry is signed with a key
     Verify(Verify),
+    /// Print the contract between opgate and policies, or push it to a registry
+    Wit(Wit),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -85,6 +88,7 @@ impl PolicyArgs {
             Command::Push(push) => push.run(),
             Command::Pull(pull) => pull.run(),
             Command::Verify(verify) => verify.run(),
+            Command::Wit(wit) => wit.run(),
         }
     }
 }

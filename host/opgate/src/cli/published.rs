@@ -90,13 +90,13 @@ impl Verify {
 }
 
 /// What belongs behind `module:` in a configuration.
-fn say(reference: &str) -> Result<Outcome, Failure> {
+pub(super) fn say(reference: &str) -> Result<Outcome, Failure> {
     writeln!(anstream::stdout(), "{reference}")?;
     Ok(Outcome::Ok)
 }
 
-/// Nobody sees half of a component.
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Nobody sees half of a file.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);

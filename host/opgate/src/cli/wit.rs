@@ -1,0 +1,69 @@
+//! `opgate policy wit`: the contract between host and policies, for toolchains of other languages.
+//!
+//! ```text
+//! wit/policy.wit, in this binary ─┬─▶ text
+//!                                 └─▶ encoded package (wasm) ─┬─▶ file
+//!                                                             └─▶ registry, as wkg and others fetch it
+//! ```
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::published::{say, write};
+use super::registry::{RegistryArgs, on_runtime, parsed};
+use super::{Failure, Outcome};
+
+/// The contract that this binary speaks.
+const TEXT: &str = include_str!("../../../../wit/policy.wit");
+
+/// Arguments of `opgate policy wit`.
+#[derive(Debug, Args)]
+pub(super) struct Wit {
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// File for the contract: text, or an encoded package if the name ends in .wasm [default: text to
+    /// standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Push the encoded package to a registry: `oci://HOST/REPOSITORY:TAG`
+    #[arg(long, value_name = "REFERENCE", conflicts_with = "output")]
+    push: Option<String>,
+}
+
+impl Wit {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if let Some(reference) = &self.push {
+            let reference = parsed(reference)?;
+            let (package, interfaces) = encoded()?;
+            let registry = self.registry.registry()?;
+            let push =
+                async || registry.push(&reference, package, (&Vec::new(), &interfaces)).await;
+            let digest = on_runtime(push)?.map_err(Failure::engine)?;
+            return say(&reference.pinned(&digest).to_string());
+        }
+        match &self.output {
+            None => anstream::stdout().write_all(TEXT.as_bytes())?,
+            Some(path) if is_wasm(path) => write(path, &encoded()?.0)?,
+            Some(path) => write(path, TEXT.as_bytes())?,
+        }
+        Ok(Outcome::Ok)
+    }
+}
+
+fn is_wasm(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "wasm")
+}
+
+/// The package as a component of types, and the names of its interfaces.
+fn encoded() -> anyhow::Result<(Vec<u8>, Vec<String>)> {
+    let mut resolve = wit_parser::Resolve::default();
+    let package = resolve.push_source("policy.wit", TEXT).context("wit/policy.wit")?;
+    let bytes = wit_component::encode(&resolve, package).context("wit/policy.wit")?;
+    let of_package =
+        resolve.packages.get(package).into_iter().flat_map(|it| it.interfaces.values());
+    let interfaces = of_package.filter_map(|interface| resolve.id_of(*interface)).collect();
+    Ok((bytes, interfaces))
+}

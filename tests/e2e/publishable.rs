@@ -1,0 +1,152 @@
+//! What is published: the SDK with what it is made of, and the contract as a package that tools for
+//! components read. `.ci/languages` packs them; this says that they belong together.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use testkit::registry::DockerRegistry;
+
+use crate::BINARY;
+
+/// The crates that are published. All others say `publish = false`.
+const CRATES: [&str; 7] = [
+    "opgate-cases",
+    "opgate-cluster",
+    "opgate-document",
+    "opgate-sdk",
+    "opgate-unsafe",
+    "opgate-upstream",
+    "opgate-yaml",
+];
+
+/// Where SDKs of other languages say their version, and how.
+const OTHERS: [(&str, &str); 3] = [
+    ("guest/javascript/package.json", "\"version\": \"{}\""),
+    ("guest/python/pyproject.toml", "version = \"{}\""),
+    ("guest/c/Makefile", "VERSION := {}"),
+];
+
+fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn contract() -> String {
+    std::fs::read_to_string(top().join("wit/policy.wit")).unwrap()
+}
+
+/// `0.5.0`, of the contract.
+fn version() -> String {
+    let text = contract();
+    let (_, rest) = text.split_once("package opgate:policy@").unwrap();
+    rest.split_once(';').unwrap().0.to_owned()
+}
+
+/// `0.5`, which SDKs and contract have in common.
+fn minor(version: &str) -> &str {
+    version.rsplit_once('.').unwrap().0
+}
+
+#[test]
+fn what_is_published_has_one_version_with_the_minor_of_the_contract() {
+    let asked = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(top())
+        .output()
+        .unwrap();
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    let metadata: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |package: &Value| package["name"].as_str().unwrap().to_owned();
+    let published: Vec<_> = packages.iter().filter(|it| it["publish"].is_null()).collect();
+    let names: BTreeSet<_> = published.iter().map(|it| name(it)).collect();
+    assert_eq!(names, CRATES.map(str::to_owned).into(), "say publish = false elsewhere");
+    let versions: BTreeSet<_> =
+        published.iter().map(|it| it["version"].as_str().unwrap()).collect();
+    let [sdk] = versions.into_iter().collect::<Vec<_>>()[..] else {
+        panic!("crates that are published have one version")
+    };
+    assert_eq!(minor(sdk), minor(&version()));
+    for package in published {
+        for key in ["description", "license", "repository"] {
+            assert!(package[key].is_string(), "{}: no {key}", name(package));
+        }
+        let dependencies = package["dependencies"].as_array().unwrap();
+        // Dependencies of tests are left out of a package if they are paths alone.
+        for dependency in dependencies.iter().filter(|it| it["kind"].is_null()) {
+            if dependency["path"].is_string() {
+                assert_eq!(dependency["req"], format!("={sdk}"), "{}", name(package));
+                assert!(names.contains(&name(dependency)), "{}: {dependency}", name(package));
+            }
+        }
+    }
+    for (path, line) in OTHERS {
+        let line = line.replace("{}", sdk);
+        let Ok(text) = std::fs::read_to_string(top().join(path)) else { continue };
+        assert!(text.contains(&line), "{path} does not say {line}");
+    }
+}
+
+fn opgate(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = Command::new(BINARY)
+        .args(arguments)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env_remove("OPGATE_CONFIG")
+        .env_remove("DOCKER_CONFIG")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {why}");
+    output.stdout
+}
+
+#[test]
+fn the_contract_is_printed_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert_eq!(String::from_utf8(opgate(folder, &["policy", "wit"])).unwrap(), contract());
+    assert!(opgate(folder, &["policy", "wit", "--output", "policy.wit"]).is_empty());
+    assert_eq!(std::fs::read_to_string(folder.join("policy.wit")).unwrap(), contract());
+    opgate(folder, &["policy", "wit", "--output", "policy.wasm"]);
+    encodes_the_contract(&std::fs::read(folder.join("policy.wasm")).unwrap());
+}
+
+/// As other tools read it: the package by its name, with worlds, interfaces and documentation.
+fn encodes_the_contract(package: &[u8]) {
+    let decoded = wit_component::decode(package).unwrap();
+    let wit_component::DecodedWasm::WitPackage(resolve, id) = &decoded else {
+        panic!("not a package")
+    };
+    let found = &resolve.packages[*id];
+    assert_eq!(found.name.to_string(), format!("opgate:policy@{}", version()));
+    assert_eq!(found.worlds.keys().collect::<Vec<_>>(), ["policy", "cluster-policy"]);
+    let interfaces: Vec<_> = found.interfaces.keys().collect();
+    assert_eq!(interfaces, ["types", "request", "document", "log", "cluster"]);
+    let world = found.worlds["cluster-policy"];
+    assert!(resolve.worlds[world].docs.contents.as_deref().is_some_and(|it| it.contains("reads")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contract_goes_to_a_registry_as_other_tools_fetch_it() {
+    let Some(registry) = DockerRegistry::start().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tag = registry.reference(&format!("opgate/policy:{}", version()));
+    let path = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+    let (ca, credentials) = (path(registry.ca()), path(registry.credentials()));
+    let how = ["--registry-ca", &ca, "--registry-config", &credentials];
+    let run = |arguments: &[&str]| opgate(folder, &[arguments, &how].concat());
+    let pinned = String::from_utf8(run(&["policy", "wit", "--push", &tag])).unwrap();
+    assert!(pinned.starts_with(&format!("{tag}@sha256:")), "{pinned}");
+    let again = String::from_utf8(run(&["policy", "wit", "--push", &tag])).unwrap();
+    assert_eq!(pinned, again, "the same contract has the same digest");
+    let pulled = run(&["policy", "pull", pinned.trim(), "--out", "pulled.wasm"]);
+    assert_eq!(String::from_utf8(pulled).unwrap(), pinned);
+    let pulled = std::fs::read(folder.join("pulled.wasm")).unwrap();
+    encodes_the_contract(&pulled);
+    opgate(folder, &["policy", "wit", "--output", "own.wasm"]);
+    assert!(pulled == std::fs::read(folder.join("own.wasm")).unwrap());
+}
