@@ -3,11 +3,12 @@
 //! For each policy there are three files: the component, which is what the policy is (its digest is
 //! that of this file, and a host with other settings compiles it anew), the same deflated, which is
 //! what the host carries, and the image, which is what wasmtime made of it. The list of them is
-//! generated as `builtin.rs`.
+//! generated as `builtin.rs`. The templates of `opgate policy new` are embedded beside them.
 
 mod policies;
 #[path = "../engine/src/settings.rs"]
 mod settings;
+mod templates;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -26,6 +27,7 @@ const LEVEL: u8 = 9;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=policies.rs");
+    println!("cargo::rerun-if-changed=templates.rs");
     fold_identical_code();
     println!("cargo::rerun-if-changed=../engine/src/settings.rs");
     let target = env::var("TARGET")?;
@@ -35,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
+    templates::embed(out)?;
     // Compiling all takes seconds, minutes with a compiler that was built without optimisation. What
     // the last run wrote serves again while neither the component nor the compiler has changed.
     let mut hasher = DefaultHasher::new();

@@ -1,5 +1,8 @@
 //! `opgate policy`: what policies there are, what they say about themselves, and how they get to others.
 
+mod language;
+mod new;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +35,8 @@ pub(super) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a new policy: a folder that builds and tests
+    New(new::New),
     /// List the configured policies
     List {
         #[command(flatten)]
@@ -80,6 +85,7 @@ enum Format {
 impl PolicyArgs {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
+            Command::New(new) => new.run(),
             Command::List { config, output } => {
                 list(&config.set(cluster::Options::of(cluster::Source::Absent))?, output)
             }

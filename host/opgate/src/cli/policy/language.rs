@@ -1,0 +1,128 @@
+//! The languages of policies: how a folder is built, and with which tools.
+
+use std::path::PathBuf;
+
+/// A language that has a template and an SDK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Language {
+    /// With cargo
+    Rust,
+    /// With npm
+    #[value(alias = "ts")]
+    Typescript,
+    /// With npm
+    #[value(alias = "js")]
+    Javascript,
+    /// With pip
+    #[value(alias = "py")]
+    Python,
+    /// With make and clang
+    C,
+}
+
+/// A program that a language needs.
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    /// Names under which systems have it.
+    programs: &'static [&'static str],
+    pub(super) install: &'static str,
+}
+
+impl Tool {
+    /// Where it is, as a shell would find it. It is not started.
+    pub(super) fn found(&self) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        let folders: Vec<_> = std::env::split_paths(&path).collect();
+        let all = self.programs.iter().flat_map(|name| folders.iter().map(move |f| f.join(name)));
+        all.into_iter().find(|path| path.is_file())
+    }
+}
+
+const CARGO: Tool = Tool {
+    name: "cargo",
+    programs: &["cargo"],
+    install: "install Rust with rustup, https://rustup.rs",
+};
+const RUSTUP: Tool = Tool {
+    name: "rustup",
+    programs: &["rustup"],
+    install: "it adds the target wasm32-unknown-unknown, https://rustup.rs",
+};
+const NODE: Tool = Tool {
+    name: "node",
+    programs: &["node", "nodejs"],
+    install: "install Node.js 20 or newer, https://nodejs.org",
+};
+const NPM: Tool =
+    Tool { name: "npm", programs: &["npm"], install: "it comes with Node.js, https://nodejs.org" };
+const PYTHON: Tool = Tool {
+    name: "python3",
+    programs: &["python3", "python"],
+    install: "install Python 3.10 or newer, https://www.python.org",
+};
+const MAKE: Tool = Tool { name: "make", programs: &["make", "gmake"], install: "install GNU make" };
+const CLANG: Tool = Tool {
+    name: "clang",
+    programs: &["clang", "clang-14", "clang-15", "clang-16", "clang-17", "clang-18", "clang-19"],
+    install: "install clang 14 or newer",
+};
+const LLD: Tool = Tool {
+    name: "wasm-ld",
+    programs: &["wasm-ld", "wasm-ld-14", "wasm-ld-15", "wasm-ld-16", "wasm-ld-17", "wasm-ld-18"],
+    install: "install lld, of the same version as clang",
+};
+
+impl Language {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Typescript => "typescript",
+            Self::Javascript => "javascript",
+            Self::Python => "python",
+            Self::C => "c",
+        }
+    }
+
+    /// What it needs.
+    pub(super) fn tools(self) -> &'static [Tool] {
+        match self {
+            Self::Rust => &[CARGO, RUSTUP],
+            Self::Typescript | Self::Javascript => &[NODE, NPM],
+            Self::Python => &[PYTHON],
+            Self::C => &[MAKE, CLANG, LLD],
+        }
+    }
+
+    /// What to do in a new folder, step by step, with the commands.
+    pub(super) fn steps(self, component: &str) -> Vec<(&'static str, String)> {
+        let mut steps: Vec<(&'static str, String)> = Vec::new();
+        let prepare = match self {
+            Self::Rust => Some("rustup target add wasm32-unknown-unknown"),
+            Self::Typescript | Self::Javascript => Some("npm install"),
+            Self::Python => Some("pip install -r requirements.txt"),
+            Self::C => None,
+        };
+        steps.extend(prepare.map(|command| ("prepare", command.to_owned())));
+        steps.push(("build", self.build().join(" ")));
+        if self == Self::Rust {
+            let module = component.replace(".component.wasm", ".wasm");
+            steps.push(("pack", format!("opgate policy pack {TARGET_FOLDER}/{module}")));
+        }
+        steps.push(("test", "opgate policy test .".to_owned()));
+        steps.push(("check", "opgate check --config opgate.yaml pod.yaml".to_owned()));
+        steps
+    }
+
+    /// The command that builds a folder.
+    pub(super) fn build(self) -> &'static [&'static str] {
+        match self {
+            Self::Rust => &["cargo", "build", "--release", "--target", "wasm32-unknown-unknown"],
+            Self::Typescript | Self::Javascript => &["npm", "run", "build"],
+            Self::Python => &["python3", "-m", "opgate_policy", "build"],
+            Self::C => &["make"],
+        }
+    }
+}
+
+/// Where cargo puts modules.
+const TARGET_FOLDER: &str = "target/wasm32-unknown-unknown/release";

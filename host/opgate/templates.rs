@@ -1,0 +1,57 @@
+//! Embeds the templates of `opgate policy new`: every file below `templates/LANGUAGE`, as text.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// What a build in a template's folder leaves behind is no part of it.
+const BUILT: [&str; 5] = ["target", "node_modules", "dist", ".venv", "__pycache__"];
+
+/// Writes the list of templates: for each language its files, by their paths inside of it.
+pub(crate) fn embed(out: &Path) -> Result<(), Box<dyn Error>> {
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("templates");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let mut list = String::from("&[\n");
+    for folder in entries(&root)?.into_iter().filter(|path| path.is_dir()) {
+        let language = name(&folder);
+        writeln!(list, "    Template {{ language: \"{language}\", files: &[")?;
+        for file in files(&folder)? {
+            let inside = file.strip_prefix(&folder)?.display();
+            writeln!(list, "        (r\"{inside}\", include_str!(r\"{}\")),", file.display())?;
+        }
+        list.push_str("    ] },\n");
+    }
+    list.push_str("]\n");
+    Ok(fs::write(out.join("templates.rs"), list)?)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// All files below a folder, in the order of their paths.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    for path in entries(folder)? {
+        if path.is_dir() {
+            if !BUILT.contains(&name(&path).as_str()) {
+                found.extend(files(&path)?);
+            }
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut paths = Vec::new();
+    if folder.is_dir() {
+        for entry in fs::read_dir(folder)? {
+            paths.push(entry?.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
