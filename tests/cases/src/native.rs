@@ -20,7 +20,7 @@ use opgate_sdk::{
 };
 use serde_json::{Value, json};
 
-use crate::{Case, Expects, plural};
+use crate::{Answer, Case, Expects, Finding, Place, plural};
 
 /// The tests of a policy. Once, in `tests/rules.rs` of its crate.
 #[macro_export]
@@ -126,42 +126,45 @@ pub fn complaint(policy: &Policy, case: &Case) -> Option<String> {
     if case.name.starts_with(TODO) {
         return Some(format!("{}: write the case \"{}\"", case.rule, case.name));
     }
-    let verdict = verdict(policy, case);
-    let level = |level: Level| if level == Level::Deny { "deny" } else { "warn" };
-    let mut wrong = Vec::new();
-    let mut found: Vec<_> =
-        verdict.violations.iter().filter(|found| case.counts(&found.rule)).collect();
-    found.sort_by(|l, r| (&l.rule, &l.message, &l.field).cmp(&(&r.rule, &r.message, &r.field)));
-    let mut expected: Vec<_> = case.findings.iter().collect();
-    expected.sort_by(|l, r| (&l.rule, &l.message, &l.at).cmp(&(&r.rule, &r.message, &r.at)));
-    let same = found.len() == expected.len()
-        && found.iter().zip(&expected).all(|(found, expected)| {
-            let own = || level(rule(policy, &expected.rule).level).to_owned();
-            found.rule == expected.rule
-                && level(found.level) == expected.level.clone().unwrap_or_else(own)
-                && expected.at.as_ref().is_none_or(|at| *at == found.field)
-                && (found.message == expected.message
-                    || expected.starts && found.message.starts_with(&expected.message))
-        });
-    if !same {
-        wrong.push(format!("expected {expected:#?}\n  found {found:#?}"));
+    let answer = answer(verdict(policy, case));
+    let own = |id: &str| level(rule(policy, id).level);
+    let diff = case.compare(&answer, |id| Some(own(id)));
+    if diff.is_empty() {
+        return None;
     }
-    let skipped = verdict.skipped.iter().map(|s| s.rule.clone());
-    let skipped: BTreeSet<_> = skipped.filter(|rule| case.counts(rule)).collect();
-    if skipped != case.skipped {
-        wrong.push(format!("skipped: {skipped:?}, not {:?}", case.skipped));
+    let finding = |mark: &str, finding: &Finding| {
+        let Finding { rule, level, at, message, .. } = finding;
+        let level = level.as_deref().unwrap_or_else(|| own(rule));
+        let at = at.as_deref().map(|at| format!(" {at}:")).unwrap_or_default();
+        format!("{mark} {level} {rule}{at} {message}")
+    };
+    let missing = diff.missing.iter().map(|one| finding("- expected", one));
+    let found = diff.unexpected.iter().map(|one| finding("+ found", one));
+    let lines: Vec<_> = missing.chain(found).chain(diff.others).collect();
+    let Place { file, line, .. } = &case.place;
+    Some(format!("{file}:{line}: {}: {}\n  {}", case.rule, case.name, lines.join("\n  ")))
+}
+
+fn level(level: Level) -> &'static str {
+    if level == Level::Deny { "deny" } else { "warn" }
+}
+
+/// What a verdict says, as cases expect it.
+fn answer(verdict: Verdict) -> Answer {
+    let finding = |found: opgate_sdk::Violation| Finding {
+        rule: found.rule,
+        level: Some(level(found.level).to_owned()),
+        at: Some(found.field),
+        message: found.message,
+        starts: false,
+    };
+    let notes = verdict.audit_annotations.into_iter().map(|note| (note.key, note.value));
+    Answer {
+        findings: verdict.violations.into_iter().map(finding).collect(),
+        skipped: verdict.skipped.into_iter().map(|skipped| skipped.rule).collect(),
+        notes: notes.collect(),
+        reason: verdict.reason,
     }
-    if let Some(expected) = &case.notes {
-        let notes = verdict.audit_annotations.iter();
-        let notes = notes.map(|note| (note.key.clone(), note.value.clone())).collect();
-        if *expected != notes {
-            wrong.push(format!("notes: {notes:?}, not {expected:?}"));
-        }
-    }
-    if verdict.reason != case.reason {
-        wrong.push(format!("reason: {:?}, not {:?}", verdict.reason, case.reason));
-    }
-    (!wrong.is_empty()).then(|| format!("{}: {}\n  {}", case.rule, case.name, wrong.join("\n  ")))
 }
 
 /// Every case finds what it says.

@@ -1,0 +1,348 @@
+//! A case, written out: what is judged, and what is expected.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opgate_upstream::kinds::plural;
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+
+use crate::entry::{Content, Entry, Found, Others, RequestParts, change, named};
+use crate::tree::{self, Node};
+use crate::{File, Wrong, documents, line_of};
+
+/// What a rule must find in a case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The rule.
+    pub rule: String,
+    /// `deny` or `warn`; none for the rule's own.
+    pub level: Option<String>,
+    /// The field; none for any.
+    pub at: Option<String>,
+    /// The message, or its beginning.
+    pub message: String,
+    /// Whether it is the beginning only.
+    pub starts: bool,
+}
+
+/// What a case is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expects {
+    /// The rule finds nothing.
+    Accept,
+    /// The rule finds something.
+    Reject,
+    /// The rule cannot be evaluated.
+    Skip,
+}
+
+impl Expects {
+    /// The member of a file that has such cases.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Reject => "reject",
+            Self::Skip => "skip",
+        }
+    }
+}
+
+/// Where a case is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The name of the file.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// Among those of the same member of the file, from 0.
+    pub index: usize,
+    /// Of a folder, its paths in the order of the document.
+    pub paths: Vec<String>,
+}
+
+/// A case, written out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// The rule that it is about.
+    pub rule: String,
+    /// Its name, unique in its file.
+    pub name: String,
+    /// Where it is written.
+    pub place: Place,
+    /// What it is about.
+    pub expects: Expects,
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: &'static str,
+    /// The object, as requests have it: on DELETE it is the old one.
+    pub object: Option<Value>,
+    /// The old object.
+    pub old: Option<Value>,
+    /// Who asks, and how the request names the object.
+    pub request: RequestParts,
+    /// The settings.
+    pub settings: Value,
+    /// The objects of the cluster; none where there is no cluster to ask.
+    pub cluster: Option<Vec<Value>>,
+    /// All findings.
+    pub findings: Vec<Finding>,
+    /// Rules that are not evaluated.
+    pub skipped: BTreeSet<String>,
+    /// Whether only findings of rules that `findings` names count, and those of the case's rule.
+    pub alone: bool,
+    /// Audit annotations.
+    pub notes: Option<BTreeMap<String, String>>,
+    /// Reason of the denial.
+    pub reason: Option<String>,
+}
+
+/// All cases of a file.
+pub(crate) fn read_file(
+    file: &File,
+    objects: &Value,
+    kinds: &[&str],
+) -> Result<Vec<Case>, Vec<Wrong>> {
+    let (value, tree) = tree::parse(file).map_err(|wrong| vec![wrong])?;
+    let wrong = |line: usize, why: String| Wrong { file: file.name.clone(), line, why };
+    let content = Content::deserialize(value).map_err(|error| {
+        let line = line_of(&file.text, blamed(&tree, &error.to_string()));
+        vec![wrong(line, error.to_string())]
+    })?;
+    let stem = file.name.strip_suffix(".yaml").unwrap_or(&file.name);
+    if stem != content.rule {
+        let at = tree.member("rule").map_or(0, |node| node.offset);
+        let why = format!(
+            "`rule` is {:?}, and the file is that of {stem:?}: name both alike",
+            content.rule
+        );
+        return Err(vec![wrong(line_of(&file.text, at), why)]);
+    }
+    let Content { rule, settings, cluster, others, accept, reject, skip } = content;
+    let expects = [(Expects::Accept, accept), (Expects::Reject, reject), (Expects::Skip, skip)];
+    let mut taken = BTreeSet::new();
+    let (mut cases, mut all_wrong) = (Vec::new(), Vec::new());
+    for (expects, entries) in expects {
+        let nodes = tree.member(expects.as_str()).map_or(&[][..], |list| &list.elements);
+        for (index, value) in entries.into_iter().enumerate() {
+            let node = nodes.get(index).cloned().unwrap_or_default();
+            let line = line_of(&file.text, node.offset);
+            let read = || {
+                let own = value.get("name").and_then(Value::as_str);
+                let whose = own.map(|name| format!("{name}: ")).unwrap_or_default();
+                let mut entry = Entry::deserialize(value).map_err(|error| {
+                    let line = line_of(&file.text, blamed(&node, &error.to_string()));
+                    wrong(line, format!("{whose}{error}"))
+                })?;
+                if !taken.insert(entry.name.clone()) {
+                    return Err(wrong(line, format!("{whose}two cases have this name")));
+                }
+                entry.settings.get_or_insert_with(|| settings.clone());
+                if entry.cluster.is_none() {
+                    entry.cluster.clone_from(&cluster);
+                }
+                let place = Place { file: file.name.clone(), line, index, paths: Vec::new() };
+                let case = Case::of(&rule, expects, entry, objects, kinds, place);
+                case.map_err(|why| wrong(line, format!("{whose}{why}")))
+            };
+            match read() {
+                Ok(case) => cases.push(Case { alone: others == Others::Ignored, ..case }),
+                Err(why) => all_wrong.push(why),
+            }
+        }
+    }
+    if all_wrong.is_empty() { Ok(cases) } else { Err(all_wrong) }
+}
+
+/// The place of the member that an error names first, or else of the whole.
+fn blamed(node: &Node, error: &str) -> usize {
+    let name = error.split('`').nth(1).filter(|_| error.starts_with("unknown"));
+    name.and_then(|name| node.member(name)).unwrap_or(node).offset
+}
+
+impl Found {
+    fn finding(self, rule: &str, paths: &[String]) -> Result<Finding, String> {
+        let starts = self.message.is_none();
+        let message = self.message.or(self.starts);
+        let message = message.ok_or("a finding has a `message`, or `starts` with one")?;
+        let at = self.at.map(|at| documents::field(&at, paths)).transpose()?;
+        let rule = self.rule.unwrap_or_else(|| rule.to_owned());
+        Ok(Finding { rule, level: self.level, at, message, starts })
+    }
+}
+
+impl Case {
+    fn of(
+        rule: &str,
+        expects: Expects,
+        mut entry: Entry,
+        objects: &Value,
+        kinds: &[&str],
+        mut place: Place,
+    ) -> Result<Self, String> {
+        let (with, with_old) =
+            (std::mem::take(&mut entry.with), std::mem::take(&mut entry.with_old));
+        let (operation, mut object, mut old) = if let Some(object) = entry.create.take() {
+            ("CREATE", Some(named(object, objects)?), None)
+        } else if let Some((old, new)) = entry.update.take() {
+            ("UPDATE", Some(named(new, objects)?), Some(named(old, objects)?))
+        } else if let Some(old) = entry.delete.take() {
+            ("DELETE", None, Some(named(old, objects)?))
+        } else if let Some(folder) = entry.folder.take() {
+            let folder = named(folder, objects)?;
+            let (document, found) = documents::folder(folder, &entry, kinds)?;
+            place.paths = found;
+            ("CREATE", Some(document), None)
+        } else if let Some(catalog) = entry.catalog.take() {
+            let (document, baseline) = documents::catalog(&catalog, objects)?;
+            (if baseline.is_some() { "UPDATE" } else { "CREATE" }, Some(document), baseline)
+        } else {
+            return Err(
+                "there is nothing to judge: write `create`, `update`, `delete`, `folder` or `catalog`"
+                    .to_owned(),
+            );
+        };
+        if let Some(object) = &mut object {
+            change(object, &with)?;
+        }
+        if let Some(old) = &mut old {
+            change(old, if operation == "DELETE" { &with } else { &with_old })?;
+        }
+        let mut findings = Vec::new();
+        let Entry { at, message, starts, level, .. } = entry;
+        if message.is_some() || starts.is_some() {
+            let found = Found { rule: None, at, message, starts, level };
+            findings.push(found.finding(rule, &place.paths)?);
+        } else if at.is_some() || level.is_some() {
+            return Err("`at` and `level` are about a finding: add its `message`".to_owned());
+        }
+        for found in entry.findings.into_iter().chain(entry.also) {
+            findings.push(found.finding(rule, &place.paths)?);
+        }
+        let levels = findings.iter().filter_map(|finding| finding.level.as_deref());
+        if let Some(level) = levels.into_iter().find(|level| !["deny", "warn"].contains(level)) {
+            return Err(format!("`level` is deny or warn, not {level}"));
+        }
+        let cluster = match entry.cluster {
+            None => None,
+            Some(Value::String(none)) if none == "none" => None,
+            Some(Value::Array(list)) => {
+                let list = list.into_iter().map(|object| named(object, objects));
+                Some(list.collect::<Result<Vec<_>, _>>()?)
+            }
+            Some(_) => return Err("`cluster` is a list of objects, or none".to_owned()),
+        };
+        let settings = entry.settings.filter(|settings| !settings.is_null());
+        let settings = settings.unwrap_or_else(|| json!({}));
+        if !settings.is_object() {
+            return Err("`settings` is an object".to_owned());
+        }
+        let mut skipped = entry.skipped;
+        if expects == Expects::Skip {
+            skipped.insert(rule.to_owned());
+        }
+        let finds = findings.iter().any(|finding| finding.rule == rule);
+        match expects {
+            Expects::Accept if finds => {
+                return Err("a case that is accepted has a finding of its rule".to_owned());
+            }
+            Expects::Reject if !finds => {
+                return Err("a case that is rejected has no finding of its rule".to_owned());
+            }
+            _ => {}
+        }
+        Ok(Self {
+            rule: rule.to_owned(),
+            name: entry.name,
+            place,
+            expects,
+            operation,
+            object,
+            old,
+            request: entry.request,
+            settings,
+            cluster,
+            findings,
+            skipped,
+            alone: false,
+            notes: entry.notes,
+            reason: entry.reason,
+        })
+    }
+
+    /// Whether findings of a rule count, and whether it was skipped.
+    #[must_use]
+    pub fn counts(&self, rule: &str) -> bool {
+        !self.alone
+            || rule == self.rule
+            || self.skipped.contains(rule)
+            || self.findings.iter().any(|finding| finding.rule == rule)
+    }
+
+    /// Group, version, plural and kind of what is judged.
+    #[must_use]
+    pub fn resource(&self) -> [String; 4] {
+        let of = |member: &str| self.text(&[member]);
+        let (group, version) = of("apiVersion").split_once('/').unwrap_or(("", of("apiVersion")));
+        let kind = of("kind");
+        let plural = self.request.resource.clone().unwrap_or_else(|| plural(kind));
+        let version = self.request.version.as_deref().unwrap_or(version);
+        [group.to_owned(), version.to_owned(), plural, kind.to_owned()]
+    }
+
+    /// Name and namespace of what is judged.
+    #[must_use]
+    pub fn key(&self) -> (String, String) {
+        let of = |member: &str| self.text(&["metadata", member]).to_owned();
+        let RequestParts { name, namespace, .. } = &self.request;
+        let name = name.clone().unwrap_or_else(|| of("name"));
+        (name, namespace.clone().unwrap_or_else(|| of("namespace")))
+    }
+
+    /// A text of what is judged.
+    fn text(&self, path: &[&str]) -> &str {
+        let object = self.object.as_ref().or(self.old.as_ref());
+        let found = path.iter().fold(object, |at, name| at?.get(name));
+        found.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The request as an API server sends it.
+    #[must_use]
+    pub fn review(&self) -> Value {
+        let [group, version, resource, kind] = self.resource();
+        let (name, namespace) = self.key();
+        let kind = json!({"group": group, "version": version, "kind": kind});
+        let resource = json!({"group": group, "version": version, "resource": resource});
+        let user = json!({
+            "username": self.request.user.as_deref().unwrap_or_default(),
+            "groups": self.request.groups,
+        });
+        let members = [
+            ("uid", Some(json!("00000000-0000-0000-0000-000000000001"))),
+            ("kind", Some(kind)),
+            ("resource", Some(resource)),
+            ("subResource", self.request.sub_resource.as_ref().map(|sub| json!(sub))),
+            ("name", Some(json!(name))),
+            ("namespace", Some(namespace).filter(|of| !of.is_empty()).map(|of| json!(of))),
+            ("operation", Some(json!(self.operation))),
+            ("userInfo", Some(user)),
+            ("dryRun", Some(json!(false))),
+            ("object", self.object.clone()),
+            ("oldObject", self.old.clone()),
+        ];
+        let members = members.into_iter();
+        let request: Map<_, _> =
+            members.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    }
+}
+
+/// The answer of `/version` that an element of a cluster is; none for any other object.
+#[must_use]
+pub fn server_version(object: &Value) -> Option<Value> {
+    let kind = object.get("kind").and_then(Value::as_str);
+    let is_text = object.get("gitVersion").is_some_and(Value::is_string);
+    let is_one = is_text && kind.is_none_or(|kind| kind == "ServerVersion");
+    let mut answer = object.as_object().filter(|_| is_one)?.clone();
+    answer.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"));
+    Some(Value::Object(answer))
+}

@@ -1,0 +1,160 @@
+//! What stands in a file, as it is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// What a case says of the request itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RequestParts {
+    /// In the place of the object's.
+    pub name: Option<String>,
+    /// In the place of the object's.
+    pub namespace: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// The user's groups.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// `status`.
+    pub sub_resource: Option<String>,
+    /// Plural, where it does not follow from the kind.
+    pub resource: Option<String>,
+    /// Version of the resource, where it is not the object's.
+    pub version: Option<String>,
+}
+
+/// A file. Its entries are read one by one, so that each error has a place.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Content {
+    pub(crate) rule: String,
+    #[serde(default)]
+    pub(crate) settings: Value,
+    #[serde(default)]
+    pub(crate) cluster: Option<Value>,
+    #[serde(default)]
+    pub(crate) others: Others,
+    #[serde(default)]
+    pub(crate) accept: Vec<Value>,
+    #[serde(default)]
+    pub(crate) reject: Vec<Value>,
+    #[serde(default)]
+    pub(crate) skip: Vec<Value>,
+}
+
+/// Findings of other rules than the one of the file.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Others {
+    #[default]
+    Counted,
+    Ignored,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) create: Option<Value>,
+    pub(crate) update: Option<(Value, Value)>,
+    pub(crate) delete: Option<Value>,
+    #[serde(default)]
+    pub(crate) with: Map<String, Value>,
+    #[serde(default, rename = "with-old")]
+    pub(crate) with_old: Map<String, Value>,
+    #[serde(default)]
+    pub(crate) request: RequestParts,
+    pub(crate) folder: Option<Value>,
+    pub(crate) catalog: Option<Map<String, Value>>,
+    #[serde(default)]
+    pub(crate) files: Map<String, Value>,
+    #[serde(default)]
+    pub(crate) patch: BTreeMap<String, Map<String, Value>>,
+    #[serde(default)]
+    pub(crate) directories: Vec<String>,
+    pub(crate) compressed_size: Option<Value>,
+    pub(crate) compressed_size_is_more: Option<Value>,
+    pub(crate) settings: Option<Value>,
+    pub(crate) cluster: Option<Value>,
+    pub(crate) at: Option<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) starts: Option<String>,
+    pub(crate) level: Option<String>,
+    #[serde(default)]
+    pub(crate) findings: Vec<Found>,
+    #[serde(default)]
+    pub(crate) also: Vec<Found>,
+    #[serde(default)]
+    pub(crate) skipped: BTreeSet<String>,
+    pub(crate) notes: Option<BTreeMap<String, String>>,
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Found {
+    pub(crate) rule: Option<String>,
+    pub(crate) at: Option<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) starts: Option<String>,
+    pub(crate) level: Option<String>,
+}
+
+/// An object, or the one of this name.
+pub(crate) fn named(value: Value, objects: &Value) -> Result<Value, String> {
+    match value {
+        Value::String(name) => {
+            let found = objects.get(&name).cloned();
+            found.ok_or_else(|| format!("{} has no {name}", crate::OBJECTS))
+        }
+        value => Ok(value),
+    }
+}
+
+/// Puts values in their places; null takes away.
+pub(crate) fn change(document: &mut Value, changes: &Map<String, Value>) -> Result<(), String> {
+    for (pointer, new) in changes {
+        put(document, pointer, new)?;
+    }
+    Ok(())
+}
+
+fn put(document: &mut Value, pointer: &str, new: &Value) -> Result<(), String> {
+    let unescaped = |token: &str| token.replace("~1", "/").replace("~0", "~");
+    let nothing = || format!("there is no place {pointer} in the object");
+    if !pointer.starts_with('/') {
+        return Err(format!("{pointer:?} is no JSON pointer: it begins with a slash"));
+    }
+    let (parent, name) = pointer.rsplit_once('/').ok_or_else(nothing)?;
+    let name = unescaped(name);
+    let mut at = document;
+    for token in parent.split('/').skip(1) {
+        let token = unescaped(token);
+        at = match at {
+            Value::Array(list) => {
+                let element = token.parse::<usize>().ok().and_then(|index| list.get_mut(index));
+                element.ok_or_else(nothing)?
+            }
+            Value::Object(map) => map.entry(token).or_insert_with(|| json!({})),
+            _ => return Err(nothing()),
+        };
+    }
+    match at {
+        Value::Object(map) if new.is_null() => drop(map.remove(&name)),
+        Value::Object(map) => drop(map.insert(name, new.clone())),
+        Value::Array(list) => {
+            let index = name.parse::<usize>().ok().filter(|index| *index < list.len());
+            match index.and_then(|index| Some((index, list.get_mut(index)?))) {
+                Some((index, _)) if new.is_null() => drop(list.remove(index)),
+                Some((_, element)) => *element = new.clone(),
+                None => list.push(new.clone()),
+            }
+        }
+        at if at.is_null() => *at = Value::Object(Map::from_iter([(name, new.clone())])),
+        _ => return Err(nothing()),
+    }
+    Ok(())
+}

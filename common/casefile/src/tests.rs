@@ -1,0 +1,158 @@
+use super::*;
+
+fn files(of: &[(&str, &str)]) -> Vec<File> {
+    let file = |(name, text): &(&str, &str)| File { name: (*name).into(), text: (*text).into() };
+    of.iter().map(file).collect()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what a level may be")]
+fn deny(_: &str) -> Option<&'static str> {
+    Some("deny")
+}
+
+fn found(rule: &str, at: &str, message: &str) -> Finding {
+    let (level, at) = (Some("deny".to_owned()), Some(at.to_owned()));
+    Finding { rule: rule.into(), level, at, message: message.into(), starts: false }
+}
+
+const SHARED: (&str, &str) =
+    ("objects.yaml", "pod: {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b}}\n");
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    for (name, text, expected) in [
+        ("A-1.yaml", "rule: A-1\naccept: [\n", "A-1.yaml:2: unclosed bracket"),
+        ("A-1.yaml", "rule: A-2\naccept: []\n", "A-1.yaml:1: `rule` is \"A-2\""),
+        ("A-1.yaml", "rule: A-1\nacept: []\n", "A-1.yaml:2: unknown field `acept`"),
+        (
+            "A-1.yaml",
+            "rule: A-1\naccept:\n- name: x\n  creat: pod\n",
+            "A-1.yaml:4: x: unknown field `creat`",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\naccept:\n# x\n- name: x\n",
+            "A-1.yaml:4: x: there is nothing to judge",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\naccept:\n- name: x\n  create: pot\n",
+            "A-1.yaml:3: x: objects.yaml has no pot",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\nreject:\n- name: x\n  create: pod\n",
+            "A-1.yaml:3: x: a case that is rejected has no finding",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\naccept:\n- {name: x, create: pod, with: {spec: 1}}\n",
+            "A-1.yaml:3: x: \"spec\" is no JSON pointer",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\naccept:\n- {name: x, create: pod, with: {/metadata/name/x: 1}}\n",
+            "A-1.yaml:3: x: there is no place /metadata/name/x",
+        ),
+        (
+            "A-1.yaml",
+            "rule: A-1\naccept:\n- {name: x, create: pod}\n- {name: x, create: pod}\n",
+            "A-1.yaml:4: x: two cases have this name",
+        ),
+        ("objects.yaml", "- a\n", "objects.yaml:1: not objects"),
+    ] {
+        let mut files = files(&[SHARED]);
+        files.retain(|file| file.name != name);
+        files.push(File { name: name.into(), text: text.into() });
+        let wrong = read(&files, &[]).unwrap_err().remove(0).to_string();
+        assert!(wrong.starts_with(expected), "{wrong}");
+    }
+}
+
+#[test]
+fn answers_are_compared_as_sets() {
+    let text = "rule: A-1\nreject:\n- name: x\n  create: pod\n  findings:\n  - {starts: a}\n  - {message: ab, at: f}\n";
+    let case = read(&files(&[SHARED, ("A-1.yaml", text)]), &[]).unwrap().remove(0);
+    assert_eq!((case.place.line, case.place.index), (3, 0));
+    assert_eq!(case.review()["request"]["namespace"], "b");
+    let answer = |findings: &[Finding]| Answer { findings: findings.to_vec(), ..Answer::default() };
+    let right = [found("A-1", "f", "ab"), found("A-1", "g", "ac")];
+    assert!(case.compare(&answer(&right), deny).is_empty());
+    let diff = case.compare(&answer(&[found("A-1", "f", "ac"), found("A-2", "", "x")]), deny);
+    assert_eq!(diff.missing[0].message, "ab");
+    assert_eq!(diff.unexpected, [found("A-2", "", "x")]);
+    assert_eq!(case.compare(&answer(&right), |_| Some("warn")).missing.len(), 2);
+    let skipped = Answer { skipped: ["A-1".to_owned()].into(), ..answer(&right) };
+    assert_eq!(case.compare(&skipped, deny).others, ["not evaluated: A-1, expected none"]);
+}
+
+const BEFORE: &str = "\
+# What A-1 looks at.
+rule: A-1
+accept:
+- name: fine  # a comment
+  create: pod
+reject:
+  # before
+  - name: x
+    create: pod
+    # about the message
+    message: old
+    at: spec.old
+    # behind it
+
+  - name: two
+    create: pod
+    findings:
+      - message: one # keep
+      - {message: two}
+    settings: {a: 1}
+skip: []
+";
+
+#[test]
+fn an_answer_is_written_into_its_case_only() {
+    let all = files(&[SHARED, ("A-1.yaml", BEFORE)]);
+    let cases = read(&all, &[]).unwrap();
+    let [fine, x, list] = cases.as_slice() else { panic!("{cases:?}") };
+    let answer = |findings: &[Finding]| Answer { findings: findings.to_vec(), ..Answer::default() };
+    let written = |case: &Case, answer: &Answer| update(&all, &[], case, answer, deny);
+    let one = answer(&[found("A-1", "spec.new", "new: text"), found("B-1", "", "other")]);
+    assert_eq!(
+        written(x, &one).unwrap(),
+        BEFORE.replace("message: old", "message: \"new: text\"").replace(
+            "at: spec.old\n",
+            "at: spec.new\n    also:\n    - rule: B-1\n      message: other\n"
+        )
+    );
+    let two = answer(&[found("A-1", "f", "one"), found("A-1", "f[0]", "three")]);
+    let changed = written(list, &two).unwrap();
+    let expected = "    findings:\n    - message: one\n    - at: \"f[0]\"\n      message: three\n    settings: {a: 1}\nskip: []\n";
+    assert!(changed.ends_with(expected), "{changed}");
+    // What holds already changes nothing.
+    let same = answer(&[found("A-1", "spec.old", "old")]);
+    assert_eq!(written(x, &same).unwrap(), BEFORE);
+    // What the case cannot say.
+    let finds = written(fine, &answer(&[found("A-1", "", "x")])).unwrap_err();
+    assert!(finds.contains("move it below `reject`"), "{finds}");
+    assert!(written(x, &answer(&[])).unwrap_err().contains("finds nothing"));
+    let braces = "rule: A-1\nreject:\n- {name: x, create: pod, message: old}\n";
+    let all = files(&[SHARED, ("A-1.yaml", braces)]);
+    let case = read(&all, &[]).unwrap().remove(0);
+    let why = update(&all, &[], &case, &answer(&[found("A-1", "", "x")]), deny).unwrap_err();
+    assert!(why.contains("in braces"), "{why}");
+}
+
+#[test]
+fn a_field_of_a_folder_is_named_by_its_file() {
+    let paths = ["a.yaml".to_owned(), "b.yaml".to_owned()];
+    for (field, place) in [
+        ("spec.files[1].documents[0].kind", "b.yaml#documents[0].kind"),
+        ("spec.files[0]", "a.yaml#"),
+        ("spec.files[7].x", "spec.files[7].x"),
+        ("spec.files", "spec.files"),
+    ] {
+        assert_eq!(documents::place(field, &paths), place);
+        assert_eq!(documents::field(place, &paths).unwrap(), field);
+    }
+}

@@ -1,0 +1,132 @@
+//! Where the values of a YAML text are.
+
+use std::fmt;
+
+use opgate_yaml::Words;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::{File, ROOM, Wrong, line_of};
+
+/// A value and its place: of a member that of its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// In bytes of the text.
+    pub(crate) offset: usize,
+    pub(crate) members: Vec<(String, Node)>,
+    pub(crate) elements: Vec<Node>,
+}
+
+impl Node {
+    pub(crate) fn member(&self, name: &str) -> Option<&Self> {
+        self.members.iter().find(|(known, _)| known == name).map(|(_, node)| node)
+    }
+}
+
+/// The one document of a file, and where its values are.
+pub(crate) fn parse(file: &File) -> Result<(Value, Node), Wrong> {
+    let wrong = |line, why: String| Wrong { file: file.name.clone(), line, why };
+    let parts = opgate_yaml::documents(&file.text, Words::All, ROOM);
+    let parts = parts.map_err(|e| wrong(line_of(&file.text, e.offset()), e.why().into_owned()))?;
+    let part = match parts.as_slice() {
+        [] => return Ok((Value::Null, Node::default())),
+        [part] => part,
+        [_, second, ..] => {
+            let why = "a second document: write one".to_owned();
+            return Err(wrong(line_of(&file.text, second.offset), why));
+        }
+    };
+    let value = serde_json::from_str(&part.json).map_err(|e| wrong(1, e.to_string()))?;
+    let offset = |place: &u32| usize::try_from(*place).unwrap_or_default();
+    let places: Vec<_> = part.places.iter().map(offset).collect();
+    let mut next = Next { places: &places, number: 0 };
+    let at = next.place();
+    let mut json = serde_json::Deserializer::from_str(&part.json);
+    let node = Below { next: &mut next, at };
+    let node = node.deserialize(&mut json).map_err(|e| wrong(1, e.to_string()))?;
+    Ok((value, node))
+}
+
+/// The places, in the order of the JSON.
+struct Next<'p> {
+    places: &'p [usize],
+    number: usize,
+}
+
+impl Next<'_> {
+    fn place(&mut self) -> usize {
+        let place = self.places.get(self.number).copied().unwrap_or_default();
+        self.number += 1;
+        place
+    }
+}
+
+/// Reads a value whose place is known.
+struct Below<'n, 'p> {
+    next: &'n mut Next<'p>,
+    at: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Below<'_, '_> {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Below<'_, '_> {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut members = Vec::new();
+        while let Some(name) = map.next_key()? {
+            let at = self.next.place();
+            members.push((name, map.next_value_seed(Below { next: &mut *self.next, at })?));
+        }
+        Ok(Node { offset: self.at, members, ..Node::default() })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
+        let mut elements = Vec::new();
+        loop {
+            // The place of an element comes before it; behind the last one there is none.
+            let number = self.next.number;
+            let at = self.next.place();
+            if let Some(node) = list.next_element_seed(Below { next: &mut *self.next, at })? {
+                elements.push(node);
+            } else {
+                self.next.number = number;
+                return Ok(Node { offset: self.at, elements, ..Node::default() });
+            }
+        }
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
+        Ok(Node { offset: self.at, ..Node::default() })
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
+        Ok(Node { offset: self.at, ..Node::default() })
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
+        Ok(Node { offset: self.at, ..Node::default() })
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
+        Ok(Node { offset: self.at, ..Node::default() })
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
+        Ok(Node { offset: self.at, ..Node::default() })
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node { offset: self.at, ..Node::default() })
+    }
+}

@@ -1,0 +1,284 @@
+//! Writes what a policy answers into the file of a case: only the members that say what is expected, and
+//! of these only those that change. Everything else stays as it is, with comments and order.
+//!
+//! ```text
+//! text ─▶ places ─▶ lines of each member ─▶ other lines ─▶ read again: this case expects the answer, and
+//!                                                          the others are what they were
+//! ```
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::tree::{self, Node};
+use crate::{Answer, Case, Expects, File, Finding, OBJECTS, Place, documents, read};
+
+/// The members that say what is expected, in the order in which they are written.
+const MEMBERS: [&str; 9] =
+    ["at", "level", "message", "starts", "findings", "also", "skipped", "notes", "reason"];
+
+/// Members of a finding, in the order in which they are written.
+const FINDING: [&str; 5] = ["rule", "at", "level", "message", "starts"];
+
+/// The text of a case's file with the answer as what the case expects. `files` are all files of the
+/// folder, `kinds` as for [`read`]; `level` is the level of a rule where a case names none.
+///
+/// # Errors
+/// If the case cannot express the answer, or if its text cannot be changed without touching more.
+pub fn update(
+    files: &[File],
+    kinds: &[&str],
+    case: &Case,
+    answer: &Answer,
+    level: impl Fn(&str) -> Option<&'static str>,
+) -> Result<String, String> {
+    let finds = answer.findings.iter().any(|finding| finding.rule == case.rule);
+    let skips = answer.skipped.contains(&case.rule);
+    let (rule, below) = (&case.rule, case.expects.as_str());
+    match case.expects {
+        Expects::Accept if finds => {
+            return Err(format!(
+                "it is below `{below}`, and {rule} finds something: move it below `reject`"
+            ));
+        }
+        Expects::Reject if !finds => {
+            return Err(format!("it is below `{below}`, and {rule} finds nothing: move it"));
+        }
+        Expects::Skip if !skips => {
+            return Err(format!("it is below `{below}`, and {rule} is evaluated: move it"));
+        }
+        _ => {}
+    }
+    let file = files.iter().find(|file| file.name == case.place.file);
+    let file = file.ok_or_else(|| format!("there is no file {}", case.place.file))?;
+    let (value, tree) = tree::parse(file).map_err(|wrong| wrong.to_string())?;
+    let index = case.place.index;
+    let old = value.get(below).and_then(|list| list.get(index)).and_then(Value::as_object);
+    let node = tree.member(below).and_then(|list| list.elements.get(index));
+    let (Some(old), Some(node)) = (old, node) else { return Err("it has moved".to_owned()) };
+    let wanted = wanted(case, answer, old, level);
+    let by_hand = || "its text cannot be changed safely: change it by hand".to_owned();
+    let text = edited(&file.text, &tree, node, old, &wanted)?;
+    // What was written must say exactly that.
+    let is_it = |one: &Case| {
+        (&one.place.file, &one.rule, &one.name) == (&case.place.file, &case.rule, &case.name)
+    };
+    let other = File { name: file.name.clone(), text: text.clone() };
+    let is_shared = |one: &&File| one.name == OBJECTS;
+    let of = |file: &File| -> Result<Vec<Case>, String> {
+        let files: Vec<_> = files.iter().filter(is_shared).cloned().chain([file.clone()]).collect();
+        read(&files, kinds).map_err(|_| by_hand())
+    };
+    let (before, after) = (of(file)?, of(&other)?);
+    let same = before.len() == after.len()
+        && before.iter().zip(&after).all(|(before, after)| {
+            let lined = |case: &Case| Case { place: Place::default(), ..case.clone() };
+            let judged = |case: &Case| Case {
+                findings: Vec::new(),
+                skipped: BTreeSet::new(),
+                notes: None,
+                reason: None,
+                ..lined(case)
+            };
+            if is_it(before) {
+                judged(before) == judged(after)
+            } else {
+                lined(before) == lined(after)
+            }
+        });
+    if same { Ok(text) } else { Err(by_hand()) }
+}
+
+/// The members as the answer wants them.
+fn wanted(
+    case: &Case,
+    answer: &Answer,
+    old: &Map<String, Value>,
+    level: impl Fn(&str) -> Option<&'static str>,
+) -> Map<String, Value> {
+    let found = case.matched(answer, &level).found;
+    let written = |(finding, expected): &(&Finding, Option<&Finding>), own: bool| {
+        let mut members = Map::new();
+        if !own {
+            members.insert("rule".to_owned(), json!(finding.rule));
+        }
+        // What was expected, and is so, stays as it is written.
+        let at = match expected {
+            Some(expected) => expected.at.clone(),
+            None => finding.at.clone().filter(|at| !at.is_empty()),
+        };
+        let at = at.map(|at| json!(documents::place(&at, &case.place.paths)));
+        members.extend(at.map(|at| ("at".to_owned(), at)));
+        let of_rule = level(&finding.rule);
+        let written = expected.is_some_and(|expected| expected.level.is_some());
+        if let Some(level) = finding
+            .level
+            .as_deref()
+            .filter(|level| written || of_rule.is_some_and(|own| own != *level))
+        {
+            members.insert("level".to_owned(), json!(level));
+        }
+        let (name, text) = match expected.filter(|expected| expected.starts) {
+            Some(expected) => ("starts", &expected.message),
+            None => ("message", &finding.message),
+        };
+        members.insert(name.to_owned(), json!(text));
+        Value::Object(members)
+    };
+    let (own, others): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(finding, _)| finding.rule == case.rule);
+    let mut all = Map::new();
+    let own: Vec<_> = own.iter().map(|one| written(one, true)).collect();
+    match own.as_slice() {
+        [] => {}
+        [Value::Object(only)] if !old.contains_key("findings") => all.extend(only.clone()),
+        _ => drop(all.insert("findings".to_owned(), json!(own))),
+    }
+    let others: Vec<_> = others.iter().map(|one| written(one, false)).collect();
+    if !others.is_empty() {
+        all.insert("also".to_owned(), json!(others));
+    }
+    let mut skipped = case.skipped_of(answer);
+    if case.expects == Expects::Skip {
+        skipped.remove(&case.rule);
+    }
+    if !skipped.is_empty() {
+        all.insert("skipped".to_owned(), json!(skipped));
+    }
+    if case.notes.is_some() {
+        all.insert("notes".to_owned(), json!(answer.notes));
+    }
+    all.extend(answer.reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
+    all
+}
+
+/// The text with other members of one case.
+fn edited(
+    text: &str,
+    tree: &Node,
+    node: &Node,
+    old: &Map<String, Value>,
+    wanted: &Map<String, Value>,
+) -> Result<String, String> {
+    let line_start = |offset: usize| {
+        text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
+    };
+    let before = |offset: usize| text.get(line_start(offset)..offset).unwrap_or_default();
+    let column = before(node.offset).chars().count();
+    let flow = "it is written in braces, or with anchors: change it by hand";
+    let mut members: Vec<_> =
+        node.members.iter().map(|(name, node)| (name.as_str(), node.offset)).collect();
+    members.sort_by_key(|(_, offset)| *offset);
+    // Each member stands on lines of its own: the first behind `- `, the others below it.
+    for (number, (_, offset)) in members.iter().enumerate() {
+        let before = before(*offset);
+        let is_plain = before.chars().all(|c| c == ' ' || (number == 0 && c == '-'));
+        if before.chars().count() != column || !is_plain {
+            return Err(flow.to_owned());
+        }
+    }
+    let (Some((first, start)), true) = (members.first(), column > 0) else {
+        return Err(flow.to_owned());
+    };
+    if MEMBERS.contains(first) {
+        return Err(format!("it begins with `{first}`: write its name first"));
+    }
+    // It ends where the next one begins, or another member of the file.
+    let lists = tree.members.iter().flat_map(|(_, list)| &list.elements);
+    let borders = tree.members.iter().map(|(_, node)| node).chain(lists);
+    let borders = borders.map(|node| line_start(node.offset));
+    let end = borders.filter(|border| border > start).min().unwrap_or(text.len());
+    let mut out = text.get(..*start).unwrap_or_default().to_owned();
+    let mut kept_end = 0;
+    let mut left: Vec<&str> =
+        MEMBERS.into_iter().filter(|name| wanted.contains_key(*name)).collect();
+    let mut tail = String::new();
+    for (number, (name, offset)) in members.iter().enumerate() {
+        let from = if number == 0 { *offset } else { line_start(*offset) };
+        let to = members.get(number + 1).map_or(end, |(_, next)| line_start(*next));
+        let span = text.get(from..to).ok_or(flow)?;
+        // Comments and empty lines at its end belong to what follows.
+        let (span, comments) = span.split_at(content_end(span));
+        if !MEMBERS.contains(name) || wanted.get(*name) == old.get(*name) {
+            out.push_str(span);
+        } else if let Some(value) = wanted.get(*name) {
+            out.push_str(&rendered(name, value, column));
+        }
+        left.retain(|other| other != name);
+        kept_end = to;
+        if number + 1 == members.len() {
+            comments.clone_into(&mut tail);
+        } else {
+            out.push_str(comments);
+        }
+    }
+    if !left.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+    for name in left {
+        out.push_str(&rendered(name, wanted.get(name).unwrap_or(&Value::Null), column));
+    }
+    out.push_str(&tail);
+    out.push_str(text.get(kept_end..).unwrap_or_default());
+    Ok(out)
+}
+
+/// Where the lines at the end begin that are empty or comments.
+fn content_end(span: &str) -> usize {
+    let mut end = span.len();
+    for line in span.split_inclusive('\n').rev() {
+        let content = line.trim();
+        if !(content.is_empty() || content.starts_with('#')) {
+            break;
+        }
+        end -= line.len();
+    }
+    end
+}
+
+/// A member as lines.
+fn rendered(name: &str, value: &Value, column: usize) -> String {
+    let indent = " ".repeat(column);
+    match value {
+        Value::Array(list) if list.iter().all(Value::is_object) => {
+            let mut lines = vec![format!("{indent}{name}:\n")];
+            for element in list {
+                let member = |name| Some((name, element.get(name)?));
+                let members = FINDING.into_iter().filter_map(member);
+                for (number, (name, value)) in members.enumerate() {
+                    let mark = if number == 0 { "- " } else { "  " };
+                    lines.push(format!("{indent}{mark}{name}: {}\n", scalar(value)));
+                }
+            }
+            lines.concat()
+        }
+        Value::Array(list) => {
+            let list: Vec<_> = list.iter().map(scalar).collect();
+            format!("{indent}{name}: [{}]\n", list.join(", "))
+        }
+        Value::Object(members) if !members.is_empty() => {
+            let mut lines = vec![format!("{indent}{name}:\n")];
+            for (name, value) in members {
+                lines.push(format!("{indent}  {}: {}\n", scalar(&json!(name)), scalar(value)));
+            }
+            lines.concat()
+        }
+        value => format!("{indent}{name}: {}\n", scalar(value)),
+    }
+}
+
+/// A text as it is where YAML takes it for one, and quoted as in JSON otherwise.
+fn scalar(value: &Value) -> String {
+    let Some(text) = value.as_str() else { return value.to_string() };
+    let mut words = text.split(' ');
+    let is_word = |c: char| c.is_alphanumeric() || "-_./@=()'+;".contains(c);
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+        && words.all(|word| {
+            !word.is_empty()
+                && word.trim_end_matches(',').chars().all(|c| is_word(c) || "[]".contains(c))
+        })
+        && !text.ends_with(',')
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+            .contains(&text.to_ascii_lowercase().as_str());
+    if is_plain && !text.contains('[') { text.to_owned() } else { value.to_string() }
+}
