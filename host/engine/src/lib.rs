@@ -16,6 +16,7 @@ mod clock;
 mod compile;
 mod docs;
 mod fault;
+mod form;
 mod gate;
 mod handle;
 mod imports;
@@ -31,6 +32,7 @@ mod trap;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use opgate_document::{Account, Document};
@@ -47,6 +49,7 @@ use compile::unusable;
 pub use compile::{Compiler, compile_job};
 pub use docs::{Docs, docs};
 pub use fault::{Fault, Import};
+pub use form::Form;
 pub use gate::MAX_SIZE as MAX_COMPONENT;
 pub use gate::{Refusal, interfaces};
 use handle::{Asked, Handle};
@@ -360,6 +363,12 @@ impl fmt::Debug for Module {
 /// Level and text of a line that a policy logged.
 pub type LogLine = (tracing::Level, String);
 
+/// Who pays for the memory of a call.
+fn payer_of(inputs: &Inputs) -> Option<&Arc<Account>> {
+    let mut documents = [&inputs.object, &inputs.old_object].into_iter().flatten();
+    documents.find_map(|document| document.account())
+}
+
 /// Result of a call, and the lines that the guest logged.
 #[derive(Debug)]
 pub struct Call<T> {
@@ -421,21 +430,47 @@ impl Module {
         reader: impl ClusterReader,
         budget: Budget<'_>,
     ) -> Call<wit::Verdict> {
-        let mut documents = [&inputs.object, &inputs.old_object].into_iter().flatten();
-        let payer = documents.find_map(|document| document.account());
-        self.call(budget, payer, Some(Box::new(reader)), Some(inputs), |store| {
-            // Only the export that is called is looked up and its type compared: the three of the generated
-            // code cost 0.3 µs more.
-            let instance = self.0.pre.instance_pre().instantiate(&mut *store)?;
-            let export = instance.get_typed_func::<Asks, Answers>(&mut *store, &self.0.validate)?;
-            let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
-            let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
-            let settings = lend(store, settings)?;
-            let request = Resource::<Asked>::new_borrow(0);
-            let asks = (inputs.operation, routes, request, object, old, settings);
-            let (verdict,) = export.call(store, asks)?;
-            Ok(verdict)
-        })
+        let call = |store: &mut Store<State>| self.ask(store, inputs, routes, settings);
+        self.call(budget, payer_of(inputs), Some(Box::new(reader)), Some(inputs), call)
+    }
+
+    /// [`Module::validate`], and how many imports it calls. The count takes time.
+    #[must_use]
+    pub fn count_host_calls(
+        &self,
+        inputs: &Arc<Inputs>,
+        routes: u64,
+        settings: &Arc<Document>,
+        reader: impl ClusterReader,
+        budget: Budget<'_>,
+    ) -> u64 {
+        let calls = Arc::new(AtomicU64::new(0));
+        let clock = Arc::new(Clock::start(budget));
+        let bound = |store: &mut Store<State>| imports::count(store, calls.clone());
+        let (payer, reader): (_, Box<dyn ClusterReader>) = (payer_of(inputs), Box::new(reader));
+        let ask = |store: &mut Store<State>| self.ask(store, inputs, routes, settings);
+        let _ = self.run((budget, payer), &clock, (Some(reader), Some(inputs)), bound, ask);
+        calls.load(Ordering::Relaxed)
+    }
+
+    fn ask(
+        &self,
+        store: &mut Store<State>,
+        inputs: &Inputs,
+        routes: u64,
+        settings: &Arc<Document>,
+    ) -> wasmtime::Result<wit::Verdict> {
+        // Only the export that is called is looked up and its type compared: the three of the generated
+        // code cost 0.3 µs more.
+        let instance = self.0.pre.instance_pre().instantiate(&mut *store)?;
+        let export = instance.get_typed_func::<Asks, Answers>(&mut *store, &self.0.validate)?;
+        let object = inputs.object.as_ref().map(|o| lend(store, o)).transpose()?;
+        let old = inputs.old_object.as_ref().map(|o| lend(store, o)).transpose()?;
+        let settings = lend(store, settings)?;
+        let request = Resource::<Asked>::new_borrow(0);
+        let asks = (inputs.operation, routes, request, object, old, settings);
+        let (verdict,) = export.call(store, asks)?;
+        Ok(verdict)
     }
 
     fn call<T>(

@@ -33,7 +33,7 @@ use opgate_engine::{
 };
 
 /// Deadline of a call on the thread that serves the request.
-const FAST: Duration = Duration::from_millis(2);
+pub(super) const FAST: Duration = Duration::from_millis(2);
 
 /// A call in the slow lane that needs less CPU time could have been in the fast lane, with a
 /// quarter to spare. This is CPU time, not elapsed time, because threads of the slow lane wait for

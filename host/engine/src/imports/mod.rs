@@ -14,6 +14,8 @@ mod log;
 mod request;
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wasmtime::component::{Linker, WasmStr};
 use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
@@ -60,6 +62,17 @@ pub(super) fn bound_by_name(store: &mut Store<State>) {
             CallHook::CallingHost => store.set_hostcall_fuel(WITHIN_GUEST),
             CallHook::ReturningFromWasm => store.set_hostcall_fuel(HOSTCALL_BYTES),
             CallHook::CallingWasm | CallHook::ReturningFromHost => {}
+        }
+        Ok(())
+    });
+}
+
+/// Counts the calls of imports.
+pub(crate) fn count(store: &mut Store<State>, calls: Arc<AtomicU64>) {
+    store.set_hostcall_fuel(HOSTCALL_BYTES);
+    store.call_hook(move |_, hook| {
+        if matches!(hook, CallHook::CallingHost) {
+            calls.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     });

@@ -185,6 +185,13 @@ impl ConfigArgs {
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }
 
+    /// The cache for one policy.
+    fn cache_of(&self, policy: &PolicyConfig) -> Option<PathBuf> {
+        let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
+        configuration.policies = vec![policy.clone()];
+        self.cache(&configuration)
+    }
+
     fn set(&self, options: cluster::Options) -> Result<Set, Failure> {
         let room = Room::of(Path::new("/"));
         self.set_of(&self.configuration()?, 1, options, room, &Loading::default())

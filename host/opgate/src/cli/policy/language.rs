@@ -1,6 +1,6 @@
-//! The languages of policies: how a folder is built, and with which tools.
+//! The languages of policies: how a folder is recognised, built and tested, and with which tools.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A language that has a template and an SDK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -120,6 +120,32 @@ impl Language {
             Self::Typescript | Self::Javascript => &["npm", "run", "build"],
             Self::Python => &["python3", "-m", "opgate_policy", "build"],
             Self::C => &["make"],
+        }
+    }
+
+    /// The command with which the language tests itself.
+    pub(super) fn native_test(self) -> &'static [&'static str] {
+        match self {
+            Self::Rust => &["cargo", "test"],
+            Self::Typescript | Self::Javascript => &["npm", "test"],
+            Self::Python => &["python3", "-m", "unittest"],
+            Self::C => &["make", "test"],
+        }
+    }
+
+    /// The language of a source folder, by the file that says how it is built.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let has = |name: &str| folder.join(name).is_file();
+        if has("Cargo.toml") {
+            Some(Self::Rust)
+        } else if has("package.json") {
+            Some(if has("tsconfig.json") { Self::Typescript } else { Self::Javascript })
+        } else if has("pyproject.toml") {
+            Some(Self::Python)
+        } else if has("Makefile") || has("makefile") || has("GNUmakefile") {
+            Some(Self::C)
+        } else {
+            None
         }
     }
 }

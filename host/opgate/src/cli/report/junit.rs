@@ -68,7 +68,7 @@ pub(in crate::cli) fn write(
 }
 
 /// A text inside of XML.
-fn xml(text: &str) -> String {
+pub(in crate::cli) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,0 +1,57 @@
+//! What a call of a policy costs, for `opgate policy bench`: without lanes, permits and a decision.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Policy;
+use super::lane::FAST;
+use crate::cluster::Lens;
+use crate::review::Review;
+use opgate_engine::{Budget, Time};
+
+/// The costs of a call.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// From the start of the call to its verdict.
+    pub took: Duration,
+    /// Bytes at its end: of the guest, and of the host for it.
+    pub memory: usize,
+    /// Why there is no verdict.
+    pub fault: Option<String>,
+}
+
+impl Measured {
+    /// Whether a server makes such a call on the thread that serves the request. It stops a longer one,
+    /// and makes it again elsewhere.
+    #[must_use]
+    pub fn is_fast(&self) -> bool {
+        self.took <= FAST
+    }
+}
+
+impl Policy {
+    fn budget(&self) -> Budget<'_> {
+        let wait = self.limits.time.saturating_mul(100);
+        Budget { memory: self.limits.memory, time: Time::of(self.limits, wait), apart: None }
+    }
+
+    /// Makes one call about a review.
+    #[must_use]
+    pub fn measure(&self, review: &Review<'_>) -> Measured {
+        let (inputs, routes) = (Arc::new(review.inputs()), self.routes(review));
+        let reader = self.view.reader(Lens::default());
+        let started = Instant::now();
+        let call = self.module.validate(&inputs, routes, &self.settings, reader, self.budget());
+        let took = started.elapsed();
+        let fault = call.result.err().map(|fault| fault.to_string());
+        Measured { took, memory: call.work.memory, fault }
+    }
+
+    /// How many imports one call about a review calls.
+    #[must_use]
+    pub fn count_host_calls(&self, review: &Review<'_>) -> u64 {
+        let (inputs, routes) = (Arc::new(review.inputs()), self.routes(review));
+        let reader = self.view.reader(Lens::default());
+        self.module.count_host_calls(&inputs, routes, &self.settings, reader, self.budget())
+    }
+}

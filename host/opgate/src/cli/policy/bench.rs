@@ -1,0 +1,294 @@
+//! `opgate policy bench`: what a policy costs a server, by a fixed amount of work.
+//!
+//! ```text
+//! component ─▶ load: compiled, from the cache ─┐
+//! reviews, or the policy's cases ─▶ calls ─────┴▶ p50, p99, memory, host calls, fast lane
+//! ```
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Format;
+use super::load::Loaded;
+use super::source::{SourceArgs, Subject};
+use super::test::cases;
+use super::test::run::Runner;
+use crate::cli::{Failure, Outcome, ReadArgs, input};
+use opgate_admission::policy::{Measured, ModuleSource};
+use opgate_admission::review::{self, Review};
+use opgate_document::Text;
+use opgate_text::units;
+use std::sync::Arc;
+
+const EXAMPLES: &str = "\
+Examples:
+  opgate policy bench .                                  With the reviews of the policy's cases
+  opgate policy bench house.component.wasm reviews       With recorded reviews
+  opgate policy bench . --calls 10000 -o json
+
+Exit status: 0 measured, 2 wrong usage, 3 the policy fails or exceeds its limits. docs/policies/inspect.md
+describes the figures.";
+
+/// Calls before those that count.
+const WARM_UP: usize = 20;
+
+/// Reviews that are used, the first ones.
+const MOST_REVIEWS: usize = 200;
+
+/// Arguments of `opgate policy bench`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Bench {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Calls to make, one after another, over all reviews in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    calls: u32,
+    /// Output format
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    output: Format,
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Component, or source folder with an opgate.yaml
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// Files or folders with reviews [default: the reviews of its cases]
+    #[arg(value_name = "REVIEW")]
+    reviews: Vec<PathBuf>,
+}
+
+/// All calls.
+struct Figures {
+    reviews: usize,
+    /// In the order of their times.
+    calls: Vec<Measured>,
+    /// Of each review.
+    host_calls: Vec<u64>,
+    /// The review of the longest call.
+    slowest: String,
+    total: Duration,
+}
+
+/// How long it takes to load.
+struct Loads {
+    /// Compiled, or for a built-in policy as it is embedded.
+    cold: Duration,
+    /// From the cache, if there is one.
+    cached: Option<Duration>,
+}
+
+impl Bench {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let subject = self.source.subject(self.path.as_deref())?;
+        if !self.source.no_build {
+            subject.build()?;
+        }
+        let (loads, size) = self.loads(&subject)?;
+        let runner = Runner::load(&subject.policy, &self.source.config)?;
+        let reviews = self.reviews(&subject, &runner)?;
+        let figures = self.measure(&runner, &reviews)?;
+        let failed = figures.calls.iter().find_map(|call| call.fault.clone());
+        let mut out = anstream::stdout();
+        let (limits, descriptor) = (subject.policy.limits, &runner.descriptor);
+        let name = format!("{} {}", descriptor.name, descriptor.version);
+        match self.output {
+            Format::Table => {
+                writeln!(out, "{name} ({})\n", subject.policy.module)?;
+                table(&mut out, &loads, size, &figures, limits)?;
+            }
+            Format::Json => {
+                let source = subject.policy.module.to_string();
+                let mut all = json(&loads, size, &figures, limits);
+                if let Some(members) = all.as_object_mut() {
+                    members.insert("policy".to_owned(), json!(descriptor.name));
+                    members.insert("version".to_owned(), json!(descriptor.version));
+                    members.insert("source".to_owned(), json!(source));
+                }
+                writeln!(out, "{all:#}")?;
+            }
+        }
+        match failed {
+            Some(why) => Err(Failure::engine(anyhow!("{name}: a call gave no verdict: {why}"))),
+            None => Ok(Outcome::Ok),
+        }
+    }
+
+    /// Loads the component anew, and from the cache.
+    fn loads(&self, subject: &Subject) -> Result<(Loads, usize), Failure> {
+        let policy = &subject.policy;
+        let cache = self.source.config.cache_of(policy);
+        let of = |bytes: Vec<u8>, cache: Option<&std::path::Path>| {
+            Loaded::of_bytes(&policy.module.to_string(), bytes, policy.limits, cache)
+        };
+        let first = Loaded::of(policy, &self.source.config)?;
+        let bytes = first.bytes;
+        drop(first.module);
+        let cold = of(bytes.clone(), None)?.took;
+        let is_file = matches!(policy.module, ModuleSource::File(_));
+        let cached = match cache.filter(|_| is_file) {
+            // The first load above has written it.
+            Some(cache) => Some(of(bytes.clone(), Some(&cache))?.took),
+            None => None,
+        };
+        Ok((Loads { cold, cached }, bytes.len()))
+    }
+
+    /// Reviews that the policy looks at, each with its name.
+    fn reviews(
+        &self,
+        subject: &Subject,
+        runner: &Runner,
+    ) -> Result<Vec<(String, Arc<Text>)>, Failure> {
+        let mut found = Vec::new();
+        if self.reviews.is_empty() {
+            for case in cases(subject, &runner.descriptor)? {
+                let text = review::text(case.review().to_string().into_bytes());
+                let name = format!("{} / {}", case.rule, case.name);
+                found.push((name, text.map_err(|e| anyhow!(e.to_string()))?));
+            }
+        } else {
+            let reader = self.read.reader();
+            let (files, _) = input::files(&self.reviews)?;
+            for item in files.iter().flat_map(|file| input::read(file, &reader)) {
+                let text = item.checked().map_err(|why| anyhow!(why))?;
+                found.push((item.source, text));
+            }
+        }
+        let policy = runner.policy()?;
+        let is_looked_at = |(_, text): &(String, Arc<Text>)| {
+            Review::read(text).is_ok_and(|review| policy.matches(&review))
+        };
+        found.retain(is_looked_at);
+        found.truncate(MOST_REVIEWS);
+        if found.is_empty() {
+            let text = "there is no review that the policy looks at: name some after PATH";
+            return Err(Failure::usage(anyhow!(text)));
+        }
+        Ok(found)
+    }
+
+    fn measure(&self, runner: &Runner, texts: &[(String, Arc<Text>)]) -> Result<Figures, Failure> {
+        let policy = runner.policy()?;
+        let mut reviews = Vec::new();
+        for (name, text) in texts {
+            let review = Review::read(text).map_err(|e| anyhow!("{name}: {e}"))?;
+            reviews.push((name, review));
+        }
+        let host_calls = reviews.iter().map(|(_, review)| policy.count_host_calls(review));
+        let host_calls = host_calls.collect();
+        for (_, review) in reviews.iter().cycle().take(WARM_UP) {
+            let _ = policy.measure(review);
+        }
+        let most = usize::try_from(self.calls).unwrap_or(usize::MAX);
+        let started = Instant::now();
+        let mut calls: Vec<(&String, Measured)> = Vec::with_capacity(most);
+        for (name, review) in reviews.iter().cycle().take(most) {
+            calls.push((name, policy.measure(review)));
+        }
+        let total = started.elapsed();
+        calls.sort_by_key(|(_, call)| call.took);
+        let slowest = calls.last().map(|(name, _)| (*name).clone()).unwrap_or_default();
+        let calls = calls.into_iter().map(|(_, call)| call).collect();
+        Ok(Figures { reviews: reviews.len(), calls, host_calls, slowest, total })
+    }
+}
+
+impl Figures {
+    /// The time that so many of a hundred calls stay within.
+    fn percentile(&self, percent: usize) -> Duration {
+        let last = self.calls.len().saturating_sub(1);
+        let at = last * percent / 100;
+        self.calls.get(at).map(|call| call.took).unwrap_or_default()
+    }
+
+    fn memory(&self) -> usize {
+        self.calls.iter().map(|call| call.memory).max().unwrap_or_default()
+    }
+
+    fn slow(&self) -> usize {
+        self.calls.iter().filter(|call| !call.is_fast()).count()
+    }
+
+    fn most_host_calls(&self) -> u64 {
+        self.host_calls.iter().copied().max().unwrap_or_default()
+    }
+
+    fn a_second(&self) -> u128 {
+        let calls = u128::try_from(self.calls.len()).unwrap_or_default();
+        (calls * 1_000_000_000).checked_div(self.total.as_nanos()).unwrap_or_default()
+    }
+}
+
+/// A time with three digits.
+fn time(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    match micros {
+        small if small < 1_000.0 => format!("{small:.1} µs"),
+        small if small < 1e6 => format!("{:.2} ms", small / 1e3),
+        large => format!("{:.2} s", large / 1e6),
+    }
+}
+
+fn table(
+    out: &mut impl std::io::Write,
+    loads: &Loads,
+    size: usize,
+    figures: &Figures,
+    limits: opgate_engine::Limits,
+) -> std::io::Result<()> {
+    let mut line = |what: &str, text: String| writeln!(out, "{what:18} {text}");
+    line("component", units::bytes(size))?;
+    line("load, cold", format!("{} (compiled)", time(loads.cold)))?;
+    if let Some(cached) = loads.cached {
+        line("load, cached", time(cached))?;
+    }
+    let count = figures.calls.len();
+    line("calls", format!("{count}, about {} reviews, one after another", figures.reviews))?;
+    line("evaluation, p50", time(figures.percentile(50)))?;
+    line("evaluation, p99", time(figures.percentile(99)))?;
+    let longest = format!("{} ({})", time(figures.percentile(100)), figures.slowest);
+    line("longest", opgate_text::one_line(&longest, 256))?;
+    line("calls a second", figures.a_second().to_string())?;
+    let most = units::bytes(limits.memory);
+    line("memory", format!("{} of {most}", units::bytes(figures.memory())))?;
+    line("host calls", format!("{} at most", figures.most_host_calls()))?;
+    let fast = match figures.slow() {
+        0 => "yes: no call took more than 2 ms".to_owned(),
+        slow => {
+            format!("no: {slow} of {count} calls took more than 2 ms, and run twice in a server")
+        }
+    };
+    line("fast lane", fast)?;
+    let within = if figures.calls.iter().any(|call| call.fault.is_some()) { "no" } else { "yes" };
+    line("within its limits", format!("{within} ({} ms, {most})", limits.time.as_millis()))
+}
+
+/// The members are part of the command line's contract.
+fn json(loads: &Loads, size: usize, figures: &Figures, limits: opgate_engine::Limits) -> Value {
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let slow = figures.slow();
+    json!({
+        "size": size,
+        "loadColdMicroseconds": micros(loads.cold),
+        "loadCachedMicroseconds": loads.cached.map(micros),
+        "reviews": figures.reviews,
+        "calls": figures.calls.len(),
+        "p50Microseconds": micros(figures.percentile(50)),
+        "p99Microseconds": micros(figures.percentile(99)),
+        "longestMicroseconds": micros(figures.percentile(100)),
+        "longestReview": figures.slowest,
+        "callsPerSecond": u64::try_from(figures.a_second()).unwrap_or(u64::MAX),
+        "memory": figures.memory(),
+        "memoryLimit": limits.memory,
+        "hostCalls": figures.most_host_calls(),
+        "beyondFastLane": slow,
+        "staysInFastLane": slow == 0,
+        "timeLimitMicroseconds": micros(limits.time),
+        "faults": figures.calls.iter().filter(|call| call.fault.is_some()).count(),
+    })
+}

@@ -1,0 +1,158 @@
+//! What is wrong with a policy that loads: mistakes that nobody would notice until a request is not judged.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::known::unknown;
+use opgate_admission::policy::{Descriptor, Docs, MatchRule};
+use opgate_files::GROUP;
+use opgate_upstream::kinds::plural;
+
+/// A mistake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// Which mistake, for programs: `schema`, `plural`, …
+    pub(super) kind: &'static str,
+    /// One sentence: what is wrong, where, what to do.
+    pub(super) message: String,
+}
+
+impl Finding {
+    pub(super) fn new(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+/// The mistakes of a descriptor, of the documentation beside it, and of what the component imports.
+pub(super) fn findings(descriptor: &Descriptor, docs: &Docs, imports: &[String]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    schema(descriptor, &mut found);
+    matches(descriptor, &mut found);
+    reads(descriptor, imports, &mut found);
+    rules(descriptor, docs, &mut found);
+    found
+}
+
+/// The validator of JSON Schema is asked when the policy is loaded; here is what it does not mind.
+fn schema(descriptor: &Descriptor, found: &mut Vec<Finding>) {
+    if descriptor.settings_schema.is_empty() {
+        return;
+    }
+    let Ok(schema) = serde_json::from_str::<Value>(&descriptor.settings_schema) else { return };
+    let kind = schema.get("type");
+    let is_of_object = kind.is_none_or(|kind| kind == "object");
+    if !(schema.is_object() && is_of_object) {
+        found.push(Finding::new(
+            "schema",
+            "the settings schema is not about an object, and settings are one: write `\"type\": \"object\"`",
+        ));
+    }
+}
+
+fn matches(descriptor: &Descriptor, found: &mut Vec<Finding>) {
+    if descriptor.matches.is_empty() {
+        let text =
+            "it matches no requests, so nobody will ask it: describe the requests in `matches`";
+        found.push(Finding::new("no-matches", text));
+    }
+    for (number, rule) in descriptor.matches.iter().enumerate() {
+        for (what, is_empty) in [
+            ("groups", rule.groups.is_empty()),
+            ("versions", rule.versions.is_empty()),
+            ("resources", rule.resources.is_empty()),
+            ("operations", rule.operations.is_empty()),
+        ] {
+            if is_empty {
+                let text = format!("matches[{number}] has no {what}, so it matches nothing");
+                found.push(Finding::new("no-matches", text));
+            }
+        }
+        plurals(descriptor, number, rule, found);
+        if rule.groups.iter().any(|group| group == GROUP) {
+            continue;
+        }
+        for resource in &rule.resources {
+            // With several groups, one of them has to have it.
+            let mut all = rule.groups.iter().map(|group| unknown(group, resource));
+            if let Some(Some(first)) = all.next()
+                && all.all(|one| one.is_some())
+            {
+                found.push(Finding::new("unknown-resource", format!("matches[{number}]: {first}")));
+            }
+        }
+    }
+}
+
+/// A kind in lower case is not the resource.
+fn plurals(descriptor: &Descriptor, number: usize, rule: &MatchRule, found: &mut Vec<Finding>) {
+    let serves = |id: &String| rule.rules.is_empty() || rule.rules.contains(id);
+    let rules = descriptor.rules.iter().filter(|known| serves(&known.id));
+    let kinds: BTreeSet<&String> = rules.flat_map(|rule| &rule.kinds).collect();
+    for resource in &rule.resources {
+        let name = resource.split('/').next().unwrap_or_default();
+        let is_singular = |kind: &&String| {
+            kind.to_lowercase() == name.to_lowercase()
+                && !name.ends_with('s')
+                && plural(kind) != name
+        };
+        if let Some(kind) = kinds.iter().copied().find(is_singular) {
+            let text = format!(
+                "matches[{number}]: resource {name:?} is the kind {kind}, and the resource is its plural: {:?}",
+                plural(kind)
+            );
+            found.push(Finding::new("plural", text));
+        }
+    }
+}
+
+fn reads(descriptor: &Descriptor, imports: &[String], found: &mut Vec<Finding>) {
+    for read in &descriptor.reads {
+        let resource = &read.resource;
+        if read.rules.is_empty() {
+            let text = format!(
+                "reads {resource} for no rule: name the rules that need it, so that it is not watched while they are off"
+            );
+            found.push(Finding::new("needless-read", text));
+        }
+        if resource.group != GROUP
+            && let Some(why) = unknown(&resource.group, &resource.resource)
+        {
+            found.push(Finding::new("unknown-resource", format!("reads {resource}: {why}")));
+        }
+    }
+    let asks = imports.iter().any(|import| import.starts_with("opgate:policy/cluster@"));
+    let reads = !(descriptor.reads.is_empty() && descriptor.samples.is_empty());
+    if reads && !asks {
+        let text = "declares to read the cluster, and does not import `cluster`: it never asks";
+        found.push(Finding::new("needless-read", text));
+    }
+    if asks && !reads {
+        let text = "imports `cluster`, and declares nothing to read: every question gets `denied`";
+        found.push(Finding::new("no-reads", text));
+    }
+}
+
+fn rules(descriptor: &Descriptor, docs: &Docs, found: &mut Vec<Finding>) {
+    if descriptor.rules.is_empty() {
+        let text = "it has no rules, so it cannot report anything: describe them in `rules`";
+        found.push(Finding::new("no-rules", text));
+    }
+    let is_served = |id: &String| {
+        descriptor.matches.iter().any(|rule| rule.rules.is_empty() || rule.rules.contains(id))
+    };
+    for rule in &descriptor.rules {
+        let id = &rule.id;
+        if !descriptor.matches.is_empty() && !is_served(id) {
+            let text = format!("{id} is in `rules` of no match, so it never sees a request");
+            found.push(Finding::new("unserved-rule", text));
+        }
+        if docs.get(id).is_none_or(|page| page.trim().is_empty()) {
+            let text = format!(
+                "{id} has no documentation: `opgate rules explain {id}` has only its title (section `opgate-docs`)"
+            );
+            found.push(Finding::new("no-documentation", text));
+        }
+    }
+}

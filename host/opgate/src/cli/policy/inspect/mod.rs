@@ -1,0 +1,397 @@
+//! `opgate policy inspect`: what a policy says about itself, what follows from it, and what is wrong with it.
+//!
+//! ```text
+//! component ─▶ Loaded: descriptor, size, imports ─┬─▶ lint ─▶ findings
+//! settings ──▶ Set: validate-settings ────────────┴─▶ roles and webhooks, as `manifests` prints them
+//! ```
+
+mod known;
+mod lint;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::lint::Finding;
+use super::load::Loaded;
+use super::source::{SourceArgs, of_file};
+use super::{Format, named};
+use crate::builtin::BUILTINS;
+use crate::cli::manifests::permissions::Permissions;
+use crate::cli::registry::is_reference;
+use crate::cli::report::{ERROR, WARNING};
+use crate::cli::{ConfigArgs, Failure, Outcome};
+use crate::registration::Registration;
+use crate::registration::matches::PolicyFacts;
+use crate::registration::server::Target;
+use opgate_admission::cluster;
+use opgate_admission::policy::{
+    Configuration, Descriptor, Loading, Names, Policy, PolicyConfig, Profile, SetError,
+};
+use opgate_engine::{docs, interfaces};
+use opgate_input::read::{Reader, Use};
+use opgate_server::Room;
+
+const EXAMPLES: &str = "\
+Examples:
+  opgate policy inspect house.component.wasm                        A component
+  opgate policy inspect house.component.wasm --settings house.yaml  With settings (YAML or JSON)
+  opgate policy inspect .                                           The component of a source folder
+  opgate policy inspect operator-group -o json                      A configured or built-in policy
+
+Exit status: 0 nothing is wrong, 1 there are findings, 2 wrong usage, 3 the policy does not load or
+fails. docs/policies/inspect.md describes the findings.";
+
+/// Bytes of a file with settings.
+const MOST_SETTINGS: usize = 4 << 20;
+
+/// Arguments of `opgate policy inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Inspect {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// File with settings, YAML or JSON [default: those of the configuration, or else none]
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Output format
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    output: Format,
+    /// Name of a configured policy, file of a component, source folder, or reference (`oci://HOST/REPOSITORY@sha256:…`)
+    policy: String,
+}
+
+/// What follows from the settings.
+#[derive(Default)]
+struct Follows {
+    /// What is wrong with the settings.
+    wrong: Vec<String>,
+    /// Rules of roles, each with its namespace if it has one.
+    permissions: Vec<Value>,
+    webhooks: Vec<Value>,
+}
+
+impl Inspect {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let (loaded, mut policy) = self.load()?;
+        if let Some(path) = &self.settings {
+            policy.settings = settings_in(path)?;
+        }
+        let descriptor = &loaded.descriptor;
+        let (imports, _) = interfaces(&loaded.bytes).map_err(Failure::engine)?;
+        let mut findings = lint::findings(descriptor, &docs(&loaded.bytes), &imports);
+        let (follows, failed) = match follows(&self.config, &policy, descriptor) {
+            Ok(follows) => (follows, None),
+            Err(why) if why.starts_with("its settings schema") => {
+                findings.insert(0, Finding::new("schema", why));
+                (Follows::default(), None)
+            }
+            Err(why) => (Follows::default(), Some(why)),
+        };
+        for wrong in &follows.wrong {
+            findings.push(Finding::new("settings", format!("the settings are wrong: {wrong}")));
+        }
+        let mut out = anstream::AutoStream::auto(std::io::stdout());
+        if self.output == Format::Json {
+            writeln!(out, "{:#}", json(&loaded, &imports, &follows, &findings))?;
+        } else {
+            table(&mut out, &loaded, &imports, &follows, &findings)?;
+        }
+        match failed {
+            Some(why) => Err(Failure::engine(anyhow!("{}: {why}", loaded.source))),
+            None if findings.is_empty() => Ok(Outcome::Ok),
+            None => Ok(Outcome::Denied),
+        }
+    }
+
+    /// The component, and how it is configured.
+    fn load(&self) -> Result<(Loaded, PolicyConfig), Failure> {
+        let (config, name) = (&self.config, self.policy.as_str());
+        let path = Path::new(name);
+        if is_reference(name) {
+            let (reference, pulled) = config.registry.pull(name, None)?;
+            let source = reference.pinned(&pulled.digest).to_string();
+            let policy = of_file(PathBuf::from(&source))?;
+            let bytes = pulled.component.clone();
+            let loaded = Loaded::of_bytes(&source, bytes, policy.limits, None)?;
+            return Ok((loaded, policy));
+        }
+        if path.is_dir() || path.is_file() {
+            let source =
+                SourceArgs { policy: None, cases: None, no_build: true, config: config.clone() };
+            let mut policy = source.subject(Some(path))?.policy;
+            if path.is_file() {
+                // As it was named.
+                let limits = policy.limits;
+                policy = of_file(path.to_owned())?;
+                policy.limits = limits;
+            }
+            policy.settings = json!({});
+            return Ok((Loaded::of(&policy, config)?, policy));
+        }
+        let set = config.set(cluster::Options::of(cluster::Source::Absent))?;
+        named(&set, name)?;
+        let configuration = config.configuration()?;
+        let mut policies = configuration.policies.into_iter();
+        let policy = policies.find(|policy| policy.name == name);
+        let policy = policy.ok_or_else(|| anyhow!("there is no policy {name:?}"))?;
+        Ok((Loaded::of(&policy, config)?, policy))
+    }
+}
+
+/// The settings in a file.
+fn settings_in(path: &Path) -> Result<Value, Failure> {
+    let whose = || path.display().to_string();
+    let opened = opgate_input::read::named(path).with_context(whose)?;
+    let bytes = Reader::new(MOST_SETTINGS).read(opened, true, Use::Keep).with_context(whose)?;
+    let text = String::from_utf8(bytes).with_context(whose)?;
+    let located = opgate_input::yaml::Located::read(&text);
+    let located = located.map_err(|e| anyhow!("{}:{}:{}: {}", whose(), e.line, e.column, e.why))?;
+    match located.value {
+        Value::Null => Ok(json!({})),
+        value @ Value::Object(_) => Ok(value),
+        _ => Err(Failure::usage(anyhow!("{}: settings are an object", whose()))),
+    }
+}
+
+/// Loads the policy with its settings, and everything that it reads granted.
+///
+/// # Errors
+/// Why the policy cannot be used. Wrong settings are no such error.
+fn follows(
+    config: &ConfigArgs,
+    policy: &PolicyConfig,
+    descriptor: &Descriptor,
+) -> Result<Follows, String> {
+    let mut policy = policy.clone();
+    policy.name.clone_from(&descriptor.name);
+    policy.cluster = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
+    if policy.cluster.is_empty() {
+        policy.cluster = vec!["v1/namespaces".to_owned()];
+    }
+    let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
+    configuration.policies = vec![policy];
+    let (options, loading) = (cluster::Options::of(cluster::Source::Absent), Loading::default());
+    let room = Room::of(Path::new("/"));
+    let compiler = opgate_engine::Compiler::apart(room.children).map_err(|e| e.to_string())?;
+    let cache = config.cache(&configuration);
+    let set = opgate_admission::policy::Set::load_with(
+        &configuration,
+        cache,
+        compiler,
+        1,
+        options,
+        &loading,
+    );
+    let set = match set {
+        Ok(set) => set,
+        Err(SetError::Config(wrong)) => {
+            let wrong = wrong.to_string().lines().map(str::to_owned).collect();
+            return Ok(Follows { wrong, ..Follows::default() });
+        }
+        Err(SetError::Engine(error)) => return Err(error.to_string()),
+    };
+    if let Some(broken) = set.broken().first() {
+        return Err(broken.error.clone());
+    }
+    let policies: Vec<&Policy> = set.policies().iter().map(AsRef::as_ref).collect();
+    let granted = Permissions::usual().of(&policies);
+    let items = granted.get("items").and_then(Value::as_array).into_iter().flatten();
+    let permissions = items.flat_map(|role| {
+        let namespace = role.pointer("/metadata/namespace").cloned();
+        let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
+        rules.cloned().map(move |mut rule| {
+            if let (Some(members), Some(namespace)) = (rule.as_object_mut(), namespace.clone()) {
+                members.insert("namespace".to_owned(), namespace);
+            }
+            rule
+        })
+    });
+    let permissions = permissions.collect();
+    let facts: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
+    let registration = Registration {
+        name: "opgate".to_owned(),
+        server: Target::Url("https://opgate.example".to_owned()),
+        exempt: Vec::new(),
+        conditions: true,
+        ca: Vec::new(),
+    };
+    let made = serde_json::to_value(registration.of(&facts)?).map_err(|e| e.to_string())?;
+    let webhooks = made.get("webhooks").and_then(Value::as_array).cloned().unwrap_or_default();
+    let webhook = |mut webhook: Value| {
+        if let Some(members) = webhook.as_object_mut() {
+            // What is about the server, and the same for all.
+            for name in ["clientConfig", "admissionReviewVersions", "sideEffects", "matchPolicy"] {
+                members.remove(name);
+            }
+        }
+        webhook
+    };
+    let webhooks = webhooks.into_iter().map(webhook).collect();
+    Ok(Follows { wrong: Vec::new(), permissions, webhooks })
+}
+
+fn texts<'v>(value: &'v Value, name: &str) -> Vec<&'v str> {
+    let list = value.get(name).and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).collect()
+}
+
+/// Groups as people write them.
+fn groups(value: &Value) -> String {
+    let name = |group: &str| if group.is_empty() { "core".to_owned() } else { group.to_owned() };
+    texts(value, "apiGroups").into_iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn table(
+    out: &mut impl std::io::Write,
+    loaded: &Loaded,
+    imports: &[String],
+    follows: &Follows,
+    findings: &[Finding],
+) -> std::io::Result<()> {
+    let (d, limits) = (&loaded.descriptor, loaded.limits);
+    writeln!(out, "{} {}: {}", d.name, d.version, d.title)?;
+    writeln!(out, "source   {}\ndigest   {}", loaded.source, loaded.module.digest())?;
+    writeln!(out, "size     {}", opgate_text::units::bytes(loaded.bytes.len()))?;
+    let imports: Vec<_> = imports.iter().map(|import| short(import)).collect();
+    writeln!(
+        out,
+        "imports  {}",
+        if imports.is_empty() { "nothing".to_owned() } else { imports.join(", ") }
+    )?;
+    writeln!(
+        out,
+        "limits   {} of memory, {}ms, {} at a time",
+        opgate_text::units::bytes(limits.memory),
+        limits.time.as_millis(),
+        limits.concurrency
+    )?;
+    for rule in &d.matches {
+        let operations: Vec<_> = rule.operations.iter().map(|o| o.as_str()).collect();
+        writeln!(
+            out,
+            "matches  {} of {}/{}: {}",
+            rule.resources.join(", "),
+            rule.groups.join(", "),
+            rule.versions.join(", "),
+            operations.join(", ")
+        )?;
+    }
+    for read in &d.reads {
+        writeln!(out, "reads    {}", read.resource)?;
+    }
+    if !d.samples.is_empty() {
+        writeln!(out, "samples  custom resources of any kind")?;
+    }
+    for rule in &follows.permissions {
+        let (verbs, resources) = (texts(rule, "verbs"), texts(rule, "resources"));
+        let inside = rule.get("namespace").and_then(Value::as_str);
+        let inside = inside.map(|name| format!(" in namespace {name}")).unwrap_or_default();
+        let (verbs, resources) = (verbs.join(", "), resources.join(", "));
+        writeln!(out, "rbac     {verbs} {resources} of {}{inside}", groups(rule))?;
+    }
+    for webhook in &follows.webhooks {
+        let text = |name: &str| webhook.get(name).and_then(Value::as_str).unwrap_or_default();
+        for rule in webhook.get("rules").and_then(Value::as_array).into_iter().flatten() {
+            let list = |name: &str| texts(rule, name).join(", ");
+            writeln!(
+                out,
+                "webhook  {}: {} of {}/{}: {} (failurePolicy {})",
+                text("name"),
+                list("resources"),
+                groups(rule),
+                list("apiVersions"),
+                list("operations"),
+                text("failurePolicy")
+            )?;
+        }
+    }
+    for rule in &d.rules {
+        writeln!(out, "rule     {:8} {:4} {}", rule.id, rule.default.as_str(), rule.title)?;
+    }
+    if let Ok(schema) = serde_json::from_str::<Value>(&d.settings_schema) {
+        writeln!(out, "settings {schema:#}")?;
+    }
+    for finding in findings {
+        let (style, message) = (WARNING, opgate_text::one_line(&finding.message, 4_096));
+        let (start, end) = (style.render(), style.render_reset());
+        writeln!(out, "{start}finding{end}  {}: {message}", finding.kind)?;
+    }
+    if !findings.is_empty() {
+        let count = findings.len();
+        let (start, end) = (ERROR.render(), ERROR.render_reset());
+        writeln!(out, "\n{start}{count} finding{}{end}", if count == 1 { "" } else { "s" })?;
+    }
+    Ok(())
+}
+
+/// `document` for `opgate:policy/document@0.5.0`.
+fn short(import: &str) -> String {
+    let name = import.strip_prefix("opgate:policy/").and_then(|rest| rest.split('@').next());
+    name.unwrap_or(import).to_owned()
+}
+
+fn names(names: &Names) -> Value {
+    json!({"include": names.include(), "exclude": names.exclude()})
+}
+
+/// The members are part of the command line's contract.
+fn json(loaded: &Loaded, imports: &[String], follows: &Follows, findings: &[Finding]) -> Value {
+    let d = &loaded.descriptor;
+    let operations = |operations: &[opgate_admission::review::Operation]| -> Vec<&str> {
+        operations.iter().map(|o| o.as_str()).collect()
+    };
+    let rules = d.rules.iter().map(|rule| {
+        json!({
+            "id": rule.id,
+            "title": rule.title,
+            "default": rule.default.as_str(),
+            "enabledBy": rule.enabled_by,
+            "kinds": rule.kinds,
+            "operations": operations(&rule.operations),
+            "source": rule.source,
+        })
+    });
+    let matches = d.matches.iter().map(|rule| {
+        let conditions = rule.conditions.iter();
+        let conditions = conditions.map(|c| json!({"name": c.name, "expression": c.expression}));
+        let namespace = rule.namespace.as_ref();
+        let selector = serde_json::from_str::<Value>(&rule.namespace_labels).unwrap_or_default();
+        json!({
+            "groups": rule.groups,
+            "versions": rule.versions,
+            "resources": rule.resources,
+            "operations": operations(&rule.operations),
+            "route": rule.route,
+            "rules": rule.rules,
+            "advisory": rule.advisory,
+            "enabledBy": rule.enabled_by,
+            "namespace": namespace.map(|n| json!({"pointer": n.pointer, "default": n.default})),
+            "namespaces": names(&rule.namespaces),
+            "names": names(&rule.names),
+            "namespaceLabels": selector,
+            "conditions": conditions.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "name": d.name,
+        "version": d.version,
+        "title": d.title,
+        "source": loaded.source,
+        "digest": loaded.module.digest(),
+        "size": loaded.bytes.len(),
+        "imports": imports,
+        "matches": matches.collect::<Vec<_>>(),
+        "reads": d.reads.iter().map(|read| read.resource.to_string()).collect::<Vec<_>>(),
+        "samples": !d.samples.is_empty(),
+        "rules": rules.collect::<Vec<_>>(),
+        "settingsSchema": serde_json::from_str::<Value>(&d.settings_schema).unwrap_or_default(),
+        "settingsErrors": follows.wrong,
+        "rbac": follows.permissions,
+        "webhooks": follows.webhooks,
+        "findings": findings,
+    })
+}

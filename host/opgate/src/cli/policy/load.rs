@@ -1,0 +1,69 @@
+//! A component, loaded as a server would: under its limits, compiled in a process of its own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::builtin::BUILTINS;
+use crate::cli::{ConfigArgs, Failure};
+use opgate_admission::policy::{Descriptor, ModuleSource, PolicyConfig, describe, read_component};
+use opgate_engine::{Compiler, Engine, Form, Limits, Module, Pool};
+use opgate_server::Room;
+
+/// A component, and what it says about itself.
+pub(super) struct Loaded {
+    pub(super) module: Module,
+    pub(super) descriptor: Descriptor,
+    /// The component.
+    pub(super) bytes: Vec<u8>,
+    pub(super) source: String,
+    pub(super) limits: Limits,
+    /// From the bytes to a descriptor.
+    pub(super) took: Duration,
+}
+
+impl Loaded {
+    /// The component of a policy.
+    pub(super) fn of(policy: &PolicyConfig, config: &ConfigArgs) -> Result<Self, Failure> {
+        let bytes = match &policy.module {
+            ModuleSource::Builtin(name) => {
+                let builtin = BUILTINS.iter().find(|builtin| builtin.name == name);
+                builtin.ok_or_else(|| anyhow!("there is no built-in policy {name:?}"))?.component()
+            }
+            ModuleSource::File(path) => {
+                read_component(path).with_context(|| path.display().to_string())?
+            }
+            ModuleSource::Oci(_) => {
+                return Err(Failure::usage(anyhow!("{}: pull it first", policy.module)));
+            }
+        };
+        let cache = config.cache_of(policy);
+        Self::of_bytes(&policy.module.to_string(), bytes, policy.limits, cache.as_deref())
+    }
+
+    /// A component. Only what it says about itself is asked.
+    pub(super) fn of_bytes(
+        source: &str,
+        bytes: Vec<u8>,
+        limits: Limits,
+        cache: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let form = Form::of(&bytes);
+        if form != Form::Component {
+            return Err(Failure::engine(anyhow!("{source}: {}", form.advice())));
+        }
+        let pool = Pool { instances: 1, memory: limits.memory };
+        let room = Room::of(Path::new("/"));
+        let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
+        let engine = Engine::start(pool, cache.map(Path::to_owned)).map_err(Failure::engine)?;
+        let engine = Arc::new(engine.with_compiler(compiler));
+        let of_it = |e: String| Failure::engine(anyhow!("{source}: {e}"));
+        let started = Instant::now();
+        let module = engine.load(&bytes, true).map_err(|e| of_it(e.to_string()))?;
+        let descriptor = describe(&module, "inspected", limits).map_err(of_it)?;
+        let (source, took) = (source.to_owned(), started.elapsed());
+        Ok(Self { module, descriptor, bytes, source, limits, took })
+    }
+}

@@ -1,0 +1,65 @@
+//! `opgate policy pack`: makes a component of a core module.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+
+use crate::cli::{Failure, Outcome};
+use opgate_engine::Form;
+
+/// From a module to a policy that serves.
+const NEXT: &str = "\
+Examples:
+  opgate policy pack target/wasm32-unknown-unknown/release/house_images.wasm
+
+Next (docs/write-a-policy.md):
+  opgate policy inspect FILE            Test that the component loads
+  opgate policy test .                  Build it and run its cases
+  opgate rules --config opgate.yaml     Test it with `module: FILE` in the configuration";
+
+/// Arguments of `opgate policy pack`.
+#[derive(Debug, Args)]
+#[command(after_help = NEXT)]
+pub(super) struct Pack {
+    /// Module that cargo built for wasm32-unknown-unknown
+    module: PathBuf,
+    /// File for the component [default: the module's name, ending in .component.wasm]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Pack {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let Self { module, output } = self;
+        let output = output.unwrap_or_else(|| module.with_extension("component.wasm"));
+        pack_to(&module, &output)?;
+        writeln!(anstream::stdout(), "{}", output.display())?;
+        Ok(Outcome::Ok)
+    }
+}
+
+/// Writes the component of a module.
+///
+/// # Errors
+/// What is wrong with the module, and what to do about it.
+pub(super) fn pack_to(module: &Path, output: &Path) -> anyhow::Result<()> {
+    let named = |what: &str| anyhow!("{}: {what}", module.display());
+    let bytes = std::fs::read(module).map_err(|e| named(&e.to_string()))?;
+    match Form::of(&bytes) {
+        Form::Module => {}
+        Form::Component => {
+            return Err(named(
+                "is a component already: test it with `opgate policy inspect`, and name it as `module` in opgate.yaml",
+            ));
+        }
+        form => return Err(named(&form.advice())),
+    }
+    let component = wit_component::ComponentEncoder::default()
+        .validate(true)
+        .module(&bytes)
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|e| named(&format!("cannot be made into a component: {e:#}")))?;
+    std::fs::write(output, component).map_err(|e| anyhow!("{}: {e}", output.display()))
+}

@@ -1,0 +1,209 @@
+//! What `opgate policy test` and `bench` are about: a component in a file, a source folder, or a policy
+//! of a configuration.
+//!
+//! ```text
+//! PATH ─┬ component ─▶ its opgate.yaml, if one names it ─┐
+//!       └ folder ─▶ build ─▶ pack ─▶ its opgate.yaml ────┼▶ Subject: configuration of one policy, cases
+//! --policy NAME ─▶ configuration ────────────────────────┘
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+
+use super::language::Language;
+use super::pack::pack_to;
+use crate::builtin::BUILTINS;
+use crate::cli::{ConfigArgs, Failure};
+use opgate_admission::policy::{Configuration, ModuleSource, PolicyConfig, Profile};
+
+/// Folders above a component in which its `opgate.yaml` is looked for: cargo puts it four below.
+const ABOVE: usize = 6;
+
+/// Arguments that say which policy it is.
+#[derive(Debug, Args)]
+pub(super) struct SourceArgs {
+    /// Name of a policy: a built-in one, one of --config, or of several in the folder's opgate.yaml
+    #[arg(long, value_name = "NAME")]
+    pub(super) policy: Option<String>,
+    /// Folder with cases [default: `cases` beside the component, or beside its opgate.yaml]
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) cases: Option<PathBuf>,
+    /// Use the component as it is, without a build
+    #[arg(long)]
+    pub(super) no_build: bool,
+    #[command(flatten)]
+    pub(super) config: ConfigArgs,
+}
+
+/// A policy and its cases.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) policy: PolicyConfig,
+    pub(super) cases: PathBuf,
+    /// The folder that is built, with its language.
+    pub(super) folder: Option<(PathBuf, Language)>,
+}
+
+impl SourceArgs {
+    /// Finds the policy. Nothing is built yet.
+    pub(super) fn subject(&self, path: Option<&Path>) -> Result<Subject, Failure> {
+        let Some(path) = path else { return self.named() };
+        if path.is_dir() { self.folder(path) } else { self.component(path) }
+    }
+
+    fn cases_or(&self, default: impl FnOnce() -> PathBuf) -> PathBuf {
+        self.cases.clone().unwrap_or_else(default)
+    }
+
+    /// A policy of a configuration, or a built-in one.
+    fn named(&self) -> Result<Subject, Failure> {
+        let Some(name) = &self.policy else {
+            return Err(Failure::usage(anyhow!(
+                "name a component, a source folder, or a policy with --policy"
+            )));
+        };
+        let configuration = self.config.read()?;
+        let names = configuration.policies.iter().map(|policy| policy.name.as_str());
+        let hint = opgate_text::hint(name, names);
+        let policy = configuration.policies.into_iter().find(|policy| policy.name == *name);
+        let policy = policy.ok_or_else(|| anyhow!("there is no policy {name:?}{hint}"))?;
+        if matches!(policy.module, ModuleSource::Oci(_)) {
+            let text = format!("{}: pull it first, with `opgate policy pull`", policy.module);
+            return Err(Failure::usage(anyhow!(text)));
+        }
+        let cases = self.cases.clone();
+        let cases = cases.ok_or_else(|| anyhow!("name the folder with its cases: --cases"))?;
+        Ok(Subject { policy, cases, folder: None })
+    }
+
+    /// A source folder, whose `opgate.yaml` says where the component is.
+    fn folder(&self, folder: &Path) -> Result<Subject, Failure> {
+        let path = folder.join("opgate.yaml");
+        if !path.is_file() {
+            return Err(Failure::usage(anyhow!(
+                "{}: has no opgate.yaml, which says where the component is (`opgate policy new` writes one)",
+                folder.display()
+            )));
+        }
+        let configuration = Configuration::read(&path, BUILTINS).map_err(Failure::usage)?;
+        let is_file = |policy: &PolicyConfig| matches!(policy.module, ModuleSource::File(_));
+        let is_meant = |policy: &PolicyConfig| {
+            is_file(policy) && self.policy.as_ref().is_none_or(|name| *name == policy.name)
+        };
+        let mut found: Vec<_> = configuration.policies.into_iter().filter(is_meant).collect();
+        let policy = match (found.pop(), found.len()) {
+            (Some(policy), 0) => policy,
+            (None, _) => {
+                let text = format!("{}: no policy has a file as its `module`", path.display());
+                return Err(Failure::usage(anyhow!(text)));
+            }
+            (Some(_), _) => {
+                let text =
+                    format!("{}: has several policies: choose with --policy", path.display());
+                return Err(Failure::usage(anyhow!(text)));
+            }
+        };
+        let cases = self.cases_or(|| folder.join("cases"));
+        let folder = Language::of(folder).map(|language| (folder.to_owned(), language));
+        Ok(Subject { policy, cases, folder })
+    }
+
+    /// A component in a file.
+    fn component(&self, path: &Path) -> Result<Subject, Failure> {
+        let named = || path.display().to_string();
+        let whole = path.canonicalize().with_context(named)?;
+        let beside = whole.parent().unwrap_or(Path::new("/"));
+        if let Some((folder, policy)) = configured(&whole) {
+            let cases = [beside.join("cases"), folder.join("cases")];
+            let [_, last] = &cases;
+            let found = cases.iter().find(|cases| cases.is_dir()).unwrap_or(last).clone();
+            return Ok(Subject { policy, cases: self.cases_or(|| found), folder: None });
+        }
+        let cases = self.cases_or(|| beside.join("cases"));
+        Ok(Subject { policy: of_file(whole)?, cases, folder: None })
+    }
+}
+
+/// A policy with a component and nothing else configured.
+pub(super) fn of_file(component: PathBuf) -> Result<PolicyConfig, Failure> {
+    let mut defaults = Configuration::builtin(Profile::default(), BUILTINS).policies;
+    let mut policy = defaults.pop().ok_or_else(|| anyhow!("there are no built-in policies"))?;
+    "policy".clone_into(&mut policy.name);
+    policy.module = ModuleSource::File(component);
+    Ok(policy)
+}
+
+/// The configuration above a component that names it, and its folder. One that cannot be read, or names
+/// something else, is none.
+fn configured(component: &Path) -> Option<(PathBuf, PolicyConfig)> {
+    component.ancestors().skip(1).take(ABOVE).find_map(|folder| {
+        let path = folder.join("opgate.yaml");
+        let configuration = path.is_file().then(|| Configuration::read(&path, BUILTINS).ok())??;
+        let is_it = |policy: &PolicyConfig| match &policy.module {
+            ModuleSource::File(file) => file.canonicalize().is_ok_and(|file| file == component),
+            _ => false,
+        };
+        Some((folder.to_owned(), configuration.policies.into_iter().find(is_it)?))
+    })
+}
+
+impl Subject {
+    /// The file of the component, if it is in one.
+    pub(super) fn component(&self) -> Option<&Path> {
+        match &self.policy.module {
+            ModuleSource::File(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Builds the folder with the command of its language.
+    pub(super) fn build(&self) -> Result<(), Failure> {
+        let Some((folder, language)) = &self.folder else { return Ok(()) };
+        run(folder, language.build())?;
+        let Some(component) = self.component().filter(|_| *language == Language::Rust) else {
+            return Ok(());
+        };
+        // Cargo makes a module of it.
+        let text = component.to_string_lossy();
+        let module = text.strip_suffix(".component.wasm").map(|stem| format!("{stem}.wasm"));
+        let Some(module) = module.map(PathBuf::from).filter(|module| module.is_file()) else {
+            let text =
+                format!("cargo did not write the module of {text}: check `module` in opgate.yaml");
+            return Err(Failure::usage(anyhow!(text)));
+        };
+        Ok(pack_to(&module, component)?)
+    }
+
+    /// Runs the tests of the language itself.
+    pub(super) fn native_test(&self) -> Result<bool, Failure> {
+        let Some((folder, language)) = &self.folder else {
+            return Err(Failure::usage(anyhow!("--native is for source folders")));
+        };
+        Ok(start(folder, language.native_test())?.success())
+    }
+}
+
+/// Runs a command of a folder that must succeed.
+fn run(folder: &Path, command: &[&str]) -> Result<(), Failure> {
+    let status = start(folder, command)?;
+    if status.success() {
+        return Ok(());
+    }
+    let text = format!("`{}` in {}: {status}", command.join(" "), folder.display());
+    Err(Failure::usage(anyhow!(text)))
+}
+
+/// Its output goes to standard error, where it is in nobody's way. It takes as long as it takes, in the
+/// foreground: who waits can end both.
+fn start(folder: &Path, command: &[&str]) -> Result<std::process::ExitStatus, Failure> {
+    let [program, arguments @ ..] = command else {
+        return Err(Failure::usage(anyhow!("no command")));
+    };
+    let mut started = Command::new(program);
+    started.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(std::io::stderr());
+    let status = started.status().with_context(|| format!("`{}`", command.join(" ")))?;
+    Ok(status)
+}

@@ -1,0 +1,234 @@
+//! `opgate policy test`: runs the cases of a policy through its component, and reports like a test
+//! runner.
+//!
+//! ```text
+//! source ─▶ build ─▶ component ─┐
+//! cases/*.yaml ─▶ opgate-casefile ┴▶ run ─▶ report: table, json, junit
+//!        ▲                           ├────▶ which rules no case covers
+//!        └────────── update ◀────────┘
+//! ```
+
+mod report;
+pub(super) mod run;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use opgate_casefile::{Case, Expects, File};
+
+use self::report::{Format, Lacking, Report};
+use self::run::{Ran, Result as Judged, Runner};
+use super::source::{SourceArgs, Subject};
+use crate::cli::{Failure, Outcome};
+use opgate_admission::policy::Descriptor;
+use opgate_input::read::{Reader, Use, named};
+
+const EXAMPLES: &str = "\
+Examples:
+  opgate policy test .                              Build the folder and run its cases
+  opgate policy test . --watch                      Again whenever a file changes
+  opgate policy test . --filter 'IMG-1 / a tag'     Only cases whose name contains that
+  opgate policy test . --update                     Write what the policy says into cases that fail
+  opgate policy test house.component.wasm -o junit  Without sources, for a pipeline
+  opgate policy test --policy bundle-immutability --cases guest/policies/bundle-immutability/cases
+
+Exit status: 0 all cases hold and cover all rules, 1 a case fails or a rule lacks one, 2 wrong usage,
+unreadable cases or a failed build, 3 the policy failed. docs/policies/cases.md describes the cases.";
+
+/// Bytes of all files with cases together.
+const MOST_BYTES: usize = 64 << 20;
+/// Files with cases: a policy has at most 512 rules.
+const MOST_FILES: usize = 1_024;
+
+/// Arguments of `opgate policy test`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Test {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Run only cases whose `RULE / NAME` contains this text
+    #[arg(long, short, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Output format
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    output: Format,
+    /// Run the tests of the language itself (`cargo test`, `npm test`, …) before the cases
+    #[arg(long)]
+    native: bool,
+    /// Write what the policy says into the cases that fail
+    #[arg(long)]
+    update: bool,
+    /// Run again whenever a file changes, until Ctrl-C
+    #[arg(long, conflicts_with = "update")]
+    watch: bool,
+    /// Component, or source folder with an opgate.yaml
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+}
+
+impl Test {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let subject = self.source.subject(self.path.as_deref())?;
+        if self.watch {
+            return watch::watch(&subject, || self.once(&subject));
+        }
+        self.once(&subject)
+    }
+
+    /// Builds, runs and reports.
+    fn once(&self, subject: &Subject) -> Result<Outcome, Failure> {
+        if self.native && !subject.native_test()? {
+            return Ok(Outcome::Denied);
+        }
+        if !self.source.no_build {
+            subject.build()?;
+        }
+        let started = Instant::now();
+        let files = files(&subject.cases)?;
+        let mut runner = Runner::load(&subject.policy, &self.source.config)?;
+        let kinds = kinds(&runner.descriptor);
+        let cases = read(&subject.cases, &files, &kinds)?;
+        known(&runner.descriptor, &cases, &subject.cases)?;
+        let all = cases.len();
+        let cases: Vec<_> = cases.into_iter().filter(|case| self.is_meant(case)).collect();
+        if cases.is_empty() {
+            let what = if all == 0 { "has no cases" } else { "has no such case" };
+            return Err(Failure::usage(anyhow!("{}: {what}", subject.cases.display())));
+        }
+        let lacking = match self.filter {
+            Some(_) => Vec::new(),
+            None => lacking(&runner.descriptor, &cases),
+        };
+        let mut report = Report::start(self.output, subject, &runner.descriptor, cases.len())?;
+        let filtered = all - cases.len();
+        let cases: Vec<_> = cases.into_iter().map(run::lined).collect();
+        let ran = runner.run(cases, &mut |ran| report.ran(ran))?;
+        let updated = if self.update {
+            Self::write(subject, &files, &kinds, &ran, &runner)?
+        } else {
+            Vec::new()
+        };
+        let took: Duration = started.elapsed();
+        Ok(report.end(&ran, &lacking, &updated, filtered, took)?)
+    }
+
+    fn is_meant(&self, case: &Case) -> bool {
+        let text = format!("{} / {}", case.rule, case.name);
+        self.filter.as_ref().is_none_or(|filter| text.contains(filter.as_str()))
+    }
+
+    /// Writes answers into cases that fail. Gives a line for each: what was written, or why not.
+    fn write(
+        subject: &Subject,
+        files: &[File],
+        kinds: &[&str],
+        ran: &[Ran],
+        runner: &Runner,
+    ) -> Result<Vec<String>, Failure> {
+        let mut files = files.to_vec();
+        let mut lines = Vec::new();
+        for ran in ran {
+            let Judged::Differs(_, answer) = &ran.result else { continue };
+            let case = &ran.case;
+            let whose = format!("{} / {}", case.rule, case.name);
+            let level = |rule: &str| runner.level(rule);
+            match opgate_casefile::update(&files, kinds, case, answer, level) {
+                Ok(text) => {
+                    if let Some(file) = files.iter_mut().find(|f| f.name == case.place.file) {
+                        let path = subject.cases.join(&file.name);
+                        std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
+                        file.text = text;
+                    }
+                    lines.push(format!("updated {whose} in {}", case.place.file));
+                }
+                Err(why) => lines.push(format!("not updated {whose}: {why}")),
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// The cases of a policy.
+pub(super) fn cases(subject: &Subject, descriptor: &Descriptor) -> Result<Vec<Case>, Failure> {
+    read(&subject.cases, &files(&subject.cases)?, &kinds(descriptor))
+}
+
+fn read(folder: &Path, files: &[File], kinds: &[&str]) -> Result<Vec<Case>, Failure> {
+    opgate_casefile::read(files, kinds).map_err(|wrong| {
+        let line = |wrong: &_| format!("{}/{wrong}", folder.display());
+        let lines: Vec<_> = wrong.iter().map(line).collect();
+        Failure::usage(anyhow!(lines.join("\n")))
+    })
+}
+
+/// The files of a folder with cases.
+fn files(folder: &Path) -> Result<Vec<File>, Failure> {
+    let named_folder = || folder.display().to_string();
+    let entries = std::fs::read_dir(folder).with_context(|| {
+        format!("{}: the folder with the cases of the policy (--cases)", named_folder())
+    })?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(named_folder)?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            paths.push(path);
+        }
+        if paths.len() > MOST_FILES {
+            let text = format!("{}: more than {MOST_FILES} files", named_folder());
+            return Err(Failure::usage(anyhow!(text)));
+        }
+    }
+    paths.sort();
+    let reader = Reader::new(MOST_BYTES);
+    let mut files = Vec::new();
+    for path in paths {
+        let whose = || path.display().to_string();
+        let opened = named(&path).with_context(whose)?;
+        let bytes = reader.read(opened, true, Use::Keep).with_context(whose)?;
+        let text = String::from_utf8(bytes).with_context(whose)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        files.push(File { name, text });
+    }
+    Ok(files)
+}
+
+/// Kinds of documents that the policy looks at, which say what a `folder` is.
+fn kinds(descriptor: &Descriptor) -> Vec<&'static str> {
+    let kind = |resource: &String| match resource.as_str() {
+        "registrybundles" => Some("RegistryBundle"),
+        "plainbundles" => Some("PlainBundle"),
+        "operatorprojects" => Some("OperatorProject"),
+        _ => None,
+    };
+    descriptor.matches.iter().flat_map(|rule| &rule.resources).filter_map(kind).collect()
+}
+
+/// Every file is about a rule that there is.
+fn known(descriptor: &Descriptor, cases: &[Case], folder: &Path) -> Result<(), Failure> {
+    let Some(case) = cases.iter().find(|case| descriptor.rule(&case.rule).is_none()) else {
+        return Ok(());
+    };
+    let ids = descriptor.rules.iter().map(|rule| rule.id.as_str());
+    let hint = opgate_text::hint(&case.rule, ids);
+    let (file, rule) = (folder.join(&case.place.file), &case.rule);
+    let text = format!("{}: {} has no rule {rule:?}{hint}", file.display(), descriptor.name);
+    Err(Failure::usage(anyhow!(text)))
+}
+
+/// Rules without a case that they accept, reject or, where they need the cluster, skip.
+fn lacking(descriptor: &Descriptor, cases: &[Case]) -> Vec<Lacking> {
+    let one = |rule: &opgate_admission::policy::Rule| {
+        let has = |expects| cases.iter().any(|c| c.rule == rule.id && c.expects == expects);
+        let reads = descriptor.reads.iter().any(|read| read.rules.contains(&rule.id));
+        let needs_cluster = reads || descriptor.samples.contains(&rule.id);
+        let mut wanted = vec![Expects::Accept, Expects::Reject];
+        wanted.extend(needs_cluster.then_some(Expects::Skip));
+        wanted.retain(|expects| !has(*expects));
+        let file = format!("{}.yaml", rule.id);
+        (!wanted.is_empty()).then(|| Lacking { rule: rule.id.clone(), lacks: wanted, file })
+    };
+    descriptor.rules.iter().filter_map(one).collect()
+}

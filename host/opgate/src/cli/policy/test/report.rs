@@ -1,0 +1,326 @@
+//! How the cases ended: for people as they run, or at the end for programs.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use opgate_casefile::{Case, Expects, Finding};
+use serde_json::{Value, json};
+
+use super::run::{Ran, Result};
+use crate::cli::Outcome;
+use crate::cli::policy::source::Subject;
+use crate::cli::report::junit::xml;
+use crate::cli::report::{ERROR, GOOD, Out, WARNING, stdout};
+use opgate_admission::policy::Descriptor;
+use opgate_text::one_line;
+
+/// Form of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// One object
+    Json,
+    /// Test results for pipelines
+    Junit,
+}
+
+/// A rule that its cases do not cover.
+#[derive(Debug)]
+pub(super) struct Lacking {
+    pub(super) rule: String,
+    pub(super) lacks: Vec<Expects>,
+    pub(super) file: String,
+}
+
+/// A report under way.
+pub(super) struct Report {
+    format: Format,
+    out: Out,
+    name: String,
+    version: String,
+    source: String,
+    cases: String,
+}
+
+fn status(result: &Result) -> &'static str {
+    match result {
+        Result::Ok => "ok",
+        Result::Differs(..) | Result::HoldsWithout => "failed",
+        Result::Error(_) => "error",
+    }
+}
+
+/// The place of a case.
+fn place(folder: &str, case: &Case) -> String {
+    one_line(&format!("{folder}/{}:{}", case.place.file, case.place.line), 1_024)
+}
+
+fn whose(case: &Case) -> String {
+    one_line(&format!("{} / {}", case.rule, case.name), 512)
+}
+
+/// A finding as a line.
+fn line(finding: &Finding) -> String {
+    let Finding { rule, level, at, message, starts } = finding;
+    let level = level.as_deref().map(|level| format!("{level} ")).unwrap_or_default();
+    let at = at.as_deref().filter(|at| !at.is_empty()).map(|at| format!("{at}: "));
+    let rest = if *starts { "…" } else { "" };
+    one_line(&format!("{level}{rule} {}{message}{rest}", at.unwrap_or_default()), 4_096)
+}
+
+/// Why a case failed: lines that begin with `-` for what was expected, `+` for what is.
+fn why(result: &Result) -> Vec<String> {
+    match result {
+        Result::Ok => Vec::new(),
+        Result::Error(why) => vec![format!("no verdict: {}", one_line(why, 4_096))],
+        Result::HoldsWithout => {
+            vec!["it holds with the rule off as well, so it says nothing about the rule".to_owned()]
+        }
+        Result::Differs(diff, _) => {
+            let missing = diff.missing.iter().map(|finding| format!("- {}", line(finding)));
+            let found = diff.unexpected.iter().map(|finding| format!("+ {}", line(finding)));
+            let others = diff.others.iter().map(|other| format!("! {}", one_line(other, 4_096)));
+            missing.chain(found).chain(others).collect()
+        }
+    }
+}
+
+impl Lacking {
+    /// `IMG-3: no case that it rejects (IMG-3.yaml, below `reject`)`
+    fn line(&self) -> String {
+        let lacks: Vec<_> = self.lacks.iter().map(|expects| expects.as_str()).collect();
+        let Self { rule, file, .. } = self;
+        format!("{rule}: no case below {} in {file}", lacks.join(", "))
+    }
+}
+
+impl Report {
+    pub(super) fn start(
+        format: Format,
+        subject: &Subject,
+        descriptor: &Descriptor,
+        count: usize,
+    ) -> io::Result<Self> {
+        let mut report = Self {
+            format,
+            out: stdout(),
+            name: descriptor.name.clone(),
+            version: descriptor.version.clone(),
+            source: subject.policy.module.to_string(),
+            cases: subject.cases.display().to_string(),
+        };
+        if format == Format::Table {
+            let Self { out, name, version, source, .. } = &mut report;
+            let cases = if count == 1 { "case" } else { "cases" };
+            writeln!(out, "{name} {version} ({source}): {count} {cases}\n")?;
+        }
+        Ok(report)
+    }
+
+    /// A case has ended.
+    pub(super) fn ran(&mut self, ran: &Ran) -> io::Result<()> {
+        if self.format != Format::Table {
+            return Ok(());
+        }
+        let (style, word) = match status(&ran.result) {
+            "ok" => (GOOD, "ok"),
+            "failed" => (ERROR, "FAILED"),
+            _ => (ERROR, "ERROR"),
+        };
+        let whose = whose(&ran.case);
+        writeln!(self.out, "{whose} ... {}{word}{}", style.render(), style.render_reset())
+    }
+
+    /// All cases have ended.
+    pub(super) fn end(
+        mut self,
+        ran: &[Ran],
+        lacking: &[Lacking],
+        updated: &[String],
+        filtered: usize,
+        took: Duration,
+    ) -> io::Result<Outcome> {
+        let count = |what: &str| ran.iter().filter(|ran| status(&ran.result) == what).count();
+        let counts = [count("ok"), count("failed"), count("error")];
+        match self.format {
+            Format::Table => self.table(ran, lacking, updated, filtered, counts, took)?,
+            Format::Json => self.json(ran, lacking, updated, filtered, counts, took)?,
+            Format::Junit => self.junit(ran, lacking, counts, took)?,
+        }
+        self.out.flush()?;
+        if self.format != Format::Table {
+            for line in updated {
+                anstream::eprintln!("{line}");
+            }
+        }
+        let [_, failed, errors] = counts;
+        Ok(match (errors, failed, lacking.is_empty()) {
+            (0, 0, true) => Outcome::Ok,
+            (0, _, _) => Outcome::Denied,
+            _ => Outcome::Engine,
+        })
+    }
+
+    fn table(
+        &mut self,
+        ran: &[Ran],
+        lacking: &[Lacking],
+        updated: &[String],
+        filtered: usize,
+        [ok, failed, errors]: [usize; 3],
+        took: Duration,
+    ) -> io::Result<()> {
+        let Self { out, cases, .. } = self;
+        let wrong: Vec<_> = ran.iter().filter(|ran| !matches!(ran.result, Result::Ok)).collect();
+        if !wrong.is_empty() {
+            writeln!(out, "\nFailures (- expected, + found):")?;
+        }
+        for ran in wrong {
+            writeln!(out, "\n{}: {}", place(cases, &ran.case), whose(&ran.case))?;
+            for line in why(&ran.result) {
+                let style = match line.get(..1) {
+                    Some("-") => ERROR,
+                    Some("+") => GOOD,
+                    _ => WARNING,
+                };
+                writeln!(out, "  {}{line}{}", style.render(), style.render_reset())?;
+            }
+        }
+        if !lacking.is_empty() {
+            writeln!(out, "\nNot covered:")?;
+        }
+        for lacking in lacking {
+            writeln!(out, "  {}", lacking.line())?;
+        }
+        if !updated.is_empty() {
+            writeln!(out)?;
+        }
+        for line in updated {
+            writeln!(out, "{line}")?;
+        }
+        let word = if failed + errors == 0 && lacking.is_empty() { "ok" } else { "FAILED" };
+        let style = if word == "ok" { GOOD } else { ERROR };
+        let errors =
+            if errors == 0 { String::new() } else { format!(", {errors} without a verdict") };
+        let filtered =
+            if filtered == 0 { String::new() } else { format!(", {filtered} filtered out") };
+        let lacking = match lacking.len() {
+            0 => String::new(),
+            1 => ", 1 rule not covered".to_owned(),
+            count => format!(", {count} rules not covered"),
+        };
+        let (start, end, seconds) = (style.render(), style.render_reset(), took.as_secs_f64());
+        writeln!(
+            out,
+            "\nresult: {start}{word}{end}. {ok} passed, {failed} failed{errors}{filtered}{lacking}; {seconds:.2} s"
+        )
+    }
+
+    /// The members are part of the command line's contract.
+    fn json(
+        &mut self,
+        ran: &[Ran],
+        lacking: &[Lacking],
+        updated: &[String],
+        filtered: usize,
+        [ok, failed, errors]: [usize; 3],
+        took: Duration,
+    ) -> io::Result<()> {
+        let finding = |finding: &Finding| {
+            let Finding { rule, level, at, message, starts } = finding;
+            let name = if *starts { "starts" } else { "message" };
+            json!({"rule": rule, "level": level, "at": at, name: message})
+        };
+        let list = |findings: &[Finding]| findings.iter().map(finding).collect::<Vec<Value>>();
+        let case = |ran: &Ran| {
+            let Case { rule, name, place, expects, .. } = &ran.case;
+            let mut one = json!({
+                "rule": rule,
+                "name": name,
+                "expects": expects.as_str(),
+                "file": format!("{}/{}", self.cases, place.file),
+                "line": place.line,
+                "status": status(&ran.result),
+                "seconds": ran.took.as_secs_f64(),
+            });
+            if let Some(members) = one.as_object_mut()
+                && !matches!(ran.result, Result::Ok)
+            {
+                members.insert("why".to_owned(), json!(why(&ran.result)));
+                if let Result::Differs(diff, _) = &ran.result {
+                    members.insert("missing".to_owned(), json!(list(&diff.missing)));
+                    members.insert("unexpected".to_owned(), json!(list(&diff.unexpected)));
+                }
+            }
+            one
+        };
+        let lacking = lacking.iter().map(|lacking| {
+            let lacks: Vec<_> = lacking.lacks.iter().map(|expects| expects.as_str()).collect();
+            json!({"rule": lacking.rule, "lacks": lacks})
+        });
+        let all = json!({
+            "policy": self.name,
+            "version": self.version,
+            "source": self.source,
+            "passed": ok,
+            "failed": failed,
+            "errors": errors,
+            "filtered": filtered,
+            "seconds": took.as_secs_f64(),
+            "cases": ran.iter().map(case).collect::<Vec<_>>(),
+            "notCovered": lacking.collect::<Vec<_>>(),
+            "updated": updated,
+        });
+        writeln!(self.out, "{all:#}")
+    }
+
+    fn junit(
+        &mut self,
+        ran: &[Ran],
+        lacking: &[Lacking],
+        [ok, failed, errors]: [usize; 3],
+        took: Duration,
+    ) -> io::Result<()> {
+        let Self { out, name, cases, .. } = self;
+        let tests = ok + failed + errors + lacking.len();
+        let failures = failed + lacking.len();
+        let counts = format!(
+            "tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{:.6}\"",
+            took.as_secs_f64()
+        );
+        writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+        writeln!(out, "<testsuites {counts}>")?;
+        writeln!(out, "  <testsuite name=\"{}\" {counts}>", xml(name))?;
+        for ran in ran {
+            let Case { rule, name: case, place: at, .. } = &ran.case;
+            let file = xml(&format!("{cases}/{}", at.file));
+            let (class, case, line) = (xml(&format!("{name}.{rule}")), xml(case), at.line);
+            let time = ran.took.as_secs_f64();
+            write!(
+                out,
+                "    <testcase classname=\"{class}\" name=\"{case}\" file=\"{file}\" line=\"{line}\" time=\"{time:.6}\""
+            )?;
+            let lines = why(&ran.result);
+            let message = xml(lines.first().map_or("", String::as_str));
+            let text = xml(&format!("{}\n{}", place(cases, &ran.case), lines.join("\n")));
+            match ran.result {
+                Result::Ok => writeln!(out, "/>")?,
+                Result::Error(_) => writeln!(
+                    out,
+                    ">\n      <error message=\"{message}\">{text}</error>\n    </testcase>"
+                )?,
+                Result::Differs(..) | Result::HoldsWithout => writeln!(
+                    out,
+                    ">\n      <failure message=\"{message}\">{text}</failure>\n    </testcase>"
+                )?,
+            }
+        }
+        for lacking in lacking {
+            let (class, line) = (xml(&format!("{name}.{}", lacking.rule)), xml(&lacking.line()));
+            writeln!(out, "    <testcase classname=\"{class}\" name=\"is covered\" time=\"0\">")?;
+            writeln!(out, "      <failure message=\"{line}\"></failure>\n    </testcase>")?;
+        }
+        writeln!(out, "  </testsuite>\n</testsuites>")
+    }
+}

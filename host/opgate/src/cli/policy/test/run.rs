@@ -1,0 +1,336 @@
+//! Runs cases through the component of a policy, as a server or a replay would.
+//!
+//! ```text
+//! cases ─▶ by settings, and with or without a cluster ─▶ Set ─▶ decide ─▶ Answer ─▶ compare ─▶ Ran
+//! ```
+//!
+//! Cases with the same settings share one loaded policy. All share the engine and the compiled code.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use opgate_casefile::{Answer, Case, Diff, Expects, Finding, plural, server_version};
+use serde_json::{Value, json};
+
+use crate::builtin::BUILTINS;
+use crate::cli::{ConfigArgs, Failure};
+use opgate_admission::cluster::{Options, Snapshot, Source};
+use opgate_admission::policy::{
+    Configuration, DefaultLevel, Descriptor, Effect, Loading, Policy, PolicyConfig, Profile, Set,
+};
+use opgate_admission::review::{self, Review};
+use opgate_document::Document;
+use opgate_engine::Compiler;
+use opgate_server::Room;
+use std::path::Path;
+
+/// A case waits for nobody; the policy's own limits hold.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// Bytes of a message and of a field that a verdict keeps.
+const MESSAGE: usize = 4_096;
+const FIELD: usize = 1_024;
+
+/// What became of a case.
+#[derive(Debug)]
+pub(super) enum Result {
+    /// As it says.
+    Ok,
+    /// Otherwise.
+    Differs(Diff, Answer),
+    /// It holds with its rule off as well, so that it says nothing about the rule.
+    HoldsWithout,
+    /// There is no verdict, or the case cannot be asked.
+    Error(String),
+}
+
+/// A case that was run.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) case: Case,
+    pub(super) result: Result,
+    pub(super) took: Duration,
+}
+
+/// A policy that runs cases.
+pub(in crate::cli::policy) struct Runner {
+    policy: PolicyConfig,
+    config: ConfigArgs,
+    pub(in crate::cli::policy) descriptor: Descriptor,
+    /// Without a cluster, and with one in files. Further sets share their engine and code.
+    absent: Set,
+    snapshot: Option<Set>,
+}
+
+impl Runner {
+    /// Loads a policy with everything that it reads granted: cases say what there is.
+    pub(in crate::cli::policy) fn load(
+        policy: &PolicyConfig,
+        config: &ConfigArgs,
+    ) -> std::result::Result<Self, Failure> {
+        let mut policy = policy.clone();
+        (policy.mode, policy.on_error) = Default::default();
+        (policy.settings, policy.rules) = (json!({}), BTreeMap::new());
+        (policy.excluded_namespaces, policy.excluded_users) = Default::default();
+        let module = policy.module.clone();
+        // What it reads is not known before it was asked, and without a grant it would not load.
+        policy.cluster = vec!["*".to_owned()];
+        let engine = super::super::load::Loaded::of(&policy, config)?;
+        let descriptor = engine.descriptor;
+        policy.cluster = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
+        if policy.cluster.is_empty() {
+            // Who imports the interface and reads nothing loads in the same way.
+            policy.cluster = vec!["v1/namespaces".to_owned()];
+        }
+        policy.module = module;
+        let absent = base(&policy, config, Source::Absent)?;
+        Ok(Self { policy, config: config.clone(), descriptor, absent, snapshot: None })
+    }
+
+    /// The policy with its default settings, and without a cluster.
+    pub(in crate::cli::policy) fn policy(&self) -> std::result::Result<&Policy, Failure> {
+        let policy = self.absent.policies().first();
+        policy
+            .map(AsRef::as_ref)
+            .ok_or_else(|| Failure::engine(anyhow::anyhow!("it was not loaded")))
+    }
+
+    /// Runs cases, in their order. `ran` is told of each.
+    pub(super) fn run(
+        &mut self,
+        cases: Vec<Case>,
+        ran: &mut dyn FnMut(&Ran) -> std::io::Result<()>,
+    ) -> std::result::Result<Vec<Ran>, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let mut all = Vec::with_capacity(cases.len());
+        let mut loaded: BTreeMap<String, std::result::Result<Set, String>> = BTreeMap::new();
+        for case in cases {
+            let started = Instant::now();
+            let result = self.judge(&case, None, &mut loaded, &runtime);
+            let took = started.elapsed();
+            let result = match result {
+                Err(why) => Result::Error(why),
+                Ok((diff, answer)) if !diff.is_empty() => Result::Differs(diff, answer),
+                Ok(_) if case.expects != Expects::Reject => Result::Ok,
+                Ok(_) => match self.judge(&case, Some("off"), &mut loaded, &runtime) {
+                    Ok((diff, _)) if diff.is_empty() => Result::HoldsWithout,
+                    // Settings that cannot be with the rule off are no fault of the case.
+                    _ => Result::Ok,
+                },
+            };
+            let one = Ran { case, result, took };
+            ran(&one)?;
+            all.push(one);
+            if loaded.len() > MOST_LOADED {
+                loaded.clear();
+            }
+        }
+        Ok(all)
+    }
+
+    /// Compares what the policy says to a case, with another level of its rule if one is given.
+    fn judge(
+        &mut self,
+        case: &Case,
+        level: Option<&str>,
+        loaded: &mut BTreeMap<String, std::result::Result<Set, String>>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> std::result::Result<(Diff, Answer), String> {
+        let mut settings = case.settings.clone();
+        if let (Some(level), Some(members)) = (level, settings.as_object_mut()) {
+            let rules = members.entry("rules").or_insert_with(|| json!({}));
+            if let Some(rules) = rules.as_object_mut() {
+                rules.insert(case.rule.clone(), json!(level));
+            }
+        }
+        let groups = self.groups(case);
+        let key = format!("{} {settings} {groups:?}", case.cluster.is_some());
+        if !loaded.contains_key(&key) {
+            let set = self.set(case.cluster.is_some(), &settings, &groups);
+            loaded.insert(key.clone(), set);
+        }
+        let set = match loaded.get(&key) {
+            Some(Ok(set)) => set,
+            Some(Err(why)) => return Err(why.clone()),
+            None => return Err("it was not loaded".to_owned()),
+        };
+        if let Some(objects) = &case.cluster {
+            self.snapshot_of(objects)?.fill(set.cluster());
+        }
+        let answer = runtime.block_on(self.answer(set, case))?;
+        Ok((case.compare(&answer, |rule| self.level(rule)), answer))
+    }
+
+    /// The level of a rule; none if settings decide it.
+    pub(super) fn level(&self, rule: &str) -> Option<&'static str> {
+        match self.descriptor.rule(rule)?.default {
+            DefaultLevel::Deny => Some("deny"),
+            DefaultLevel::Warn => Some("warn"),
+            DefaultLevel::Off => None,
+        }
+    }
+
+    /// Groups of custom resources in the cluster of a case, of which the policy may look at samples.
+    fn groups(&self, case: &Case) -> Vec<String> {
+        if self.descriptor.samples.is_empty() {
+            return Vec::new();
+        }
+        let objects = case.cluster.iter().flatten();
+        let groups =
+            objects.filter_map(|object| object.get("apiVersion")?.as_str()?.split_once('/'));
+        let mut groups: Vec<_> = groups.map(|(group, _)| group.to_owned()).collect();
+        // Of a definition that is judged the objects are looked for, too.
+        let judged = case.object.iter().chain(&case.old);
+        groups.extend(judged.filter_map(|o| Some(o.pointer("/spec/group")?.as_str()?.to_owned())));
+        groups.sort();
+        groups.dedup();
+        groups
+    }
+
+    /// The policy with the settings of a case.
+    fn set(
+        &mut self,
+        with_cluster: bool,
+        settings: &Value,
+        groups: &[String],
+    ) -> std::result::Result<Set, String> {
+        if with_cluster && self.snapshot.is_none() {
+            let set = base(&self.policy, &self.config, Source::Snapshot);
+            self.snapshot = Some(set.map_err(|failure| failure.error.to_string())?);
+        }
+        let mut policy = self.policy.clone();
+        for group in groups {
+            // Groups of Kubernetes itself are none of custom resources, and need no grant.
+            let _ = policy.custom_resources.add(&format!("*.{group}"));
+        }
+        let mut settings = settings.clone();
+        let mut profile = None;
+        if let Some(members) = settings.as_object_mut() {
+            let wrong = |name: &str, e: serde_json::Error| format!("settings: {name}: {e}");
+            if let Some(rules) = members.remove("rules") {
+                policy.rules = serde_json::from_value(rules).map_err(|e| wrong("rules", e))?;
+            }
+            if let Some(named) = members.remove("profile") {
+                let named: Profile =
+                    serde_json::from_value(named).map_err(|e| wrong("profile", e))?;
+                profile = Some(named);
+            }
+        }
+        policy.settings = settings;
+        let mut configuration = Configuration::builtin(profile.unwrap_or_default(), BUILTINS);
+        configuration.names_profile = profile.is_some();
+        configuration.policies = vec![policy];
+        let base = self.snapshot.as_ref().filter(|_| with_cluster).unwrap_or(&self.absent);
+        let room = Room::of(Path::new("/"));
+        let compiler = Compiler::apart(room.children).map_err(|e| e.to_string())?;
+        let cache = self.config.cache(&configuration);
+        let set = base.load_beside(&configuration, cache, compiler, &Loading::default());
+        let set = set.map_err(|e| format!("settings: {e}"))?;
+        match set.broken() {
+            [] => Ok(set),
+            [broken, ..] => Err(broken.error.clone()),
+        }
+    }
+
+    /// The cluster of a case. Objects that the policy reads need not say their version.
+    fn snapshot_of(&self, objects: &[Value]) -> std::result::Result<Snapshot, String> {
+        let mut snapshot = Snapshot::default();
+        for object in objects {
+            let mut object = server_version(object).unwrap_or_else(|| object.clone());
+            self.complete(&mut object);
+            let text = object.to_string();
+            let document = Document::parse(&text).map_err(|e| format!("cluster: {e}"))?;
+            snapshot.add(document).map_err(|e| format!("cluster: {e}"))?;
+        }
+        Ok(snapshot)
+    }
+
+    fn complete(&self, object: &mut Value) {
+        let Some(resource) = object.get("kind").and_then(Value::as_str).map(plural) else { return };
+        let written = object.get("apiVersion").and_then(Value::as_str);
+        let group = written.map(|api| api.split_once('/').map_or("", |(group, _)| group));
+        let reads = self.descriptor.reads.iter().map(|read| &read.resource);
+        let is_it = |read: &&opgate_cluster::Resource| {
+            read.resource == resource && group.is_none_or(|group| read.group == group)
+        };
+        let Some(read) = reads.into_iter().find(is_it) else { return };
+        let api = if read.group.is_empty() {
+            read.version.clone()
+        } else {
+            format!("{}/{}", read.group, read.version)
+        };
+        if let Some(members) = object.as_object_mut() {
+            members.insert("apiVersion".to_owned(), json!(api));
+        }
+    }
+
+    async fn answer(&self, set: &Set, case: &Case) -> std::result::Result<Answer, String> {
+        let mut asked = case.review();
+        // One case is not in the way of the next.
+        if let Some(request) = asked.get_mut("request").and_then(Value::as_object_mut) {
+            request.insert("dryRun".to_owned(), json!(true));
+        }
+        let text = review::text(asked.to_string().into_bytes()).map_err(|e| e.to_string())?;
+        let review = Review::read(&text).map_err(|e| e.to_string())?;
+        let decided = set.decide(&review, None, Instant::now() + PATIENCE, &()).await;
+        let decision = decided.map_err(|e| e.to_string())?;
+        if let Some(fault) = decision.faults.into_iter().next() {
+            return Err(fault.cause);
+        }
+        let finding = |found: opgate_admission::policy::Violation| Finding {
+            level: Some(if found.effect == Effect::Deny { "deny" } else { "warn" }.to_owned()),
+            rule: found.rule,
+            at: Some(found.field),
+            message: found.message,
+            starts: false,
+        };
+        let own = format!("{}.", self.policy.name);
+        let notes = decision.audit_annotations.iter();
+        let notes = notes.filter_map(|(key, value)| Some((key.strip_prefix(&own)?, value)));
+        let expected = |key: &str| case.notes.as_ref().is_some_and(|notes| notes.contains_key(key));
+        // The host adds one itself.
+        let notes = notes.filter(|(key, _)| *key != "not-evaluated" || expected(key));
+        let denied = decision.denial.map(|denial| denial.reason);
+        Ok(Answer {
+            findings: decision.violations.into_iter().map(finding).collect(),
+            skipped: decision.skipped.into_iter().map(|skipped| skipped.rule).collect(),
+            notes: notes.map(|(key, value)| (key.to_owned(), value.clone())).collect(),
+            // The reason of a verdict that denies nothing is told to nobody.
+            reason: denied.map_or_else(
+                || case.reason.clone(),
+                |reason| Some(reason).filter(|reason| reason != "Forbidden"),
+            ),
+        })
+    }
+}
+
+/// Sets that are kept for further cases.
+const MOST_LOADED: usize = 16;
+
+/// A set with the policy alone.
+fn base(
+    policy: &PolicyConfig,
+    config: &ConfigArgs,
+    source: Source,
+) -> std::result::Result<Set, Failure> {
+    let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
+    configuration.policies = vec![policy.clone()];
+    let (room, loading) = (Room::of(Path::new("/")), Loading::default());
+    let set = config.set_of(&configuration, usize::MAX, Options::of(source), room, &loading)?;
+    match set.broken() {
+        [] => Ok(set),
+        [broken, ..] => Err(Failure::engine(anyhow::anyhow!(broken.error.clone()))),
+    }
+}
+
+/// Texts of a case go out as one line, within the limits of a verdict.
+pub(super) fn lined(mut case: Case) -> Case {
+    for finding in &mut case.findings {
+        finding.message = opgate_text::one_line(&finding.message, MESSAGE);
+        finding.at = finding.at.as_deref().map(|at| opgate_text::one_line(at, FIELD));
+    }
+    for note in case.notes.iter_mut().flat_map(|notes| notes.values_mut()) {
+        *note = opgate_text::one_line(note, MESSAGE);
+    }
+    case
+}

@@ -1,0 +1,84 @@
+//! `opgate policy test --watch`: runs again whenever a file changes.
+//!
+//! Files are looked at twice a second: that needs no service of the system, works on every file system,
+//! and costs little for a source folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::anyhow;
+use opgate_certs::words::causes;
+
+use crate::cli::policy::source::Subject;
+use crate::cli::{Failure, Outcome};
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Files that are looked at. A source folder has fewer; with more this is no source folder.
+const MOST: usize = 20_000;
+
+/// What builds write, and what belongs to tools.
+const BUILT: [&str; 8] =
+    ["target", "node_modules", "dist", "build", "out", "__pycache__", "venv", "cache"];
+
+/// Size and time of change by path.
+type Seen = BTreeMap<PathBuf, (u64, SystemTime)>;
+
+/// Runs now, and again after each change. Ends only with an error.
+pub(super) fn watch(
+    subject: &Subject,
+    once: impl Fn() -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    loop {
+        // What is wrong can be repaired while this goes on.
+        if let Err(failure) = once() {
+            for line in causes(failure.error.as_ref()).lines() {
+                anstream::eprintln!("error: {line}");
+            }
+        }
+        // The build may have written files itself, so that what counts is how they are behind it.
+        let before = look(subject)?;
+        anstream::eprintln!("\nwatching {} files; Ctrl-C ends", before.len());
+        while look(subject)? == before {
+            std::thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// All files that can change the result.
+fn look(subject: &Subject) -> Result<Seen, Failure> {
+    let mut seen = Seen::new();
+    let mut folders = vec![subject.cases.clone()];
+    match (&subject.folder, subject.component()) {
+        (Some((folder, _)), _) => folders.push(folder.clone()),
+        (None, Some(component)) => see(component, &mut seen),
+        (None, None) => {}
+    }
+    while let Some(folder) = folders.pop() {
+        // A folder that is gone has no files; the next run says so.
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && !name.starts_with('.') && !BUILT.contains(&&*name) {
+                folders.push(entry.path());
+            } else if kind.is_file() && subject.component() != Some(&entry.path()) {
+                see(&entry.path(), &mut seen);
+            }
+            if seen.len() > MOST {
+                let text = format!("{}: more than {MOST} files to watch", folder.display());
+                return Err(Failure::usage(anyhow!(text)));
+            }
+        }
+    }
+    Ok(seen)
+}
+
+fn see(path: &Path, seen: &mut Seen) {
+    if let Ok(found) = std::fs::metadata(path) {
+        let changed = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        seen.insert(path.to_owned(), (found.len(), changed));
+    }
+}
