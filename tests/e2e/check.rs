@@ -599,7 +599,7 @@ fn folders_that_cannot_be_read_are_told() {
     deep(&folder.path().join("manifests/deep"));
     let output = check(&folder, &["manifests"]);
     assert_eq!(status(&output), 2);
-    assert!(err(&output).contains("ERROR manifests/deep/d"), "{}", err(&output));
+    assert!(err(&output).contains("error: manifests/deep/d"), "{}", err(&output));
 }
 
 /// Makes folders in each other until the path of the innermost ones is longer than any path may be.
@@ -770,7 +770,7 @@ fn what_is_below_a_folder_is_found() {
         assert!(out(&output).contains(&format!("repo/{place}")), "{}", out(&output));
     }
     // What could have been of a catalog is not passed over in silence.
-    let left = "WARN repo/chart/templates/a.yaml:1:8: not YAML";
+    let left = "warning: repo/chart/templates/a.yaml:1:8: not YAML";
     assert!(err(&output).contains(left), "{}", err(&output));
     let named = err(&check(&folder, &["repo/bundle/0.1.0"]));
     assert_eq!(named, "1 ok, 0 denied, 0 failed\n", "what is named is not found");
@@ -1087,7 +1087,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
             assert!(errors.contains(why), "{arguments:?}: {errors}");
             assert!(errors.len() < 1_000 && errors.lines().count() == 1, "{errors}");
             // Whoever finds out what it is says the same as whoever reads it.
-            let line = errors.split_once("ERROR ").unwrap().1.to_owned();
+            let line = errors.split_once("error: ").unwrap().1.to_owned();
             assert_eq!(*said.get_or_insert_with(|| line.clone()), line, "{arguments:?}");
         }
         for (fixture, within, rule) in [
@@ -1279,7 +1279,7 @@ fn links_lead_to_files_inside_or_nowhere() {
             ("bundle/docs", "."),
             &["bundle"],
             2,
-            "ERROR bundle/docs:1:1: a symbolic link to a folder",
+            "error: bundle/docs:1:1: a symbolic link to a folder",
         ),
         (
             None,
@@ -1329,14 +1329,14 @@ fn links_lead_to_files_inside_or_nowhere() {
             ("manifests/x.yaml", "../secret.yaml"),
             &["manifests"],
             2,
-            &format!("ERROR manifests/x.yaml:1:1: {out}"),
+            &format!("error: manifests/x.yaml:1:1: {out}"),
         ),
         (
             None,
             ("manifests/x", "/etc"),
             &["manifests"],
             2,
-            "ERROR manifests/x:1:1: a symbolic link that leads out",
+            "error: manifests/x:1:1: a symbolic link that leads out",
         ),
         (None, ("manifests/x.yaml", "good.yaml"), &["manifests"], 0, "2 ok, 0 denied, 0 failed\n"),
     ];

@@ -46,7 +46,7 @@ fn all(output: &Output) -> String {
 /// The last lines on stderr are not of the log.
 fn last_lines(output: &Output) -> Vec<String> {
     let lines = err(output);
-    let is_of_log = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let is_of_log = |line: &&str| line.starts_with("warning: ") || line.starts_with("error: ");
     lines.lines().filter(|line| !is_of_log(line)).map(str::to_owned).collect()
 }
 

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use opgate_certs::{Authority, Issued, Source, service_names, verify, write_private, write_public};
 
+use super::voice::note;
 use super::{Failure, Outcome};
 
 /// What to do with a certificate.
@@ -159,7 +160,7 @@ impl Ca {
         };
         write().map_err(Failure::usage)?;
         let of = if known { "the CA that was there" } else { "a new CA" };
-        anstream::eprintln!("issued for {names} by {of}");
+        note(format!("issued for {names} by {of}"));
         writeln!(anstream::stdout(), "{}", folder.display())?;
         Ok(Outcome::Ok)
     }
@@ -210,9 +211,7 @@ fn check(
         let wrong = |name: &&String| !pair.names().contains(name);
         let missing = names.iter().filter(wrong);
         problems.extend(missing.map(|name| format!("the certificate is not for {name}")));
-        anstream::eprintln!(
-            "no CA bundle: the issuer of the certificate is not checked; give --ca FILE"
-        );
+        note("no CA bundle: the issuer of the certificate is not checked; give --ca FILE");
     }
     for problem in &problems {
         writeln!(out, "problem   {problem}")?;

@@ -13,10 +13,12 @@ use std::time::Duration;
 use clap::Args;
 
 use super::checked::Report;
+use super::fail_on::FailOn;
 use super::judged::{Findings, Judge, Progress};
 use super::paths::Loaded;
 use super::report::Format;
 use super::report::level::Level;
+use super::voice::{is_verbose, note};
 use super::waived::{self, Rules};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, input};
 use opgate_admission::cluster::Source;
@@ -36,8 +38,8 @@ Examples:
   opgate check cluster.yaml                            The same, of what `kubectl get -A -o yaml` printed
 
 Exit status: 0 everything passes, 1 something is denied (with --fail-on warn, or if there is a
-warning), 2 wrong usage or unreadable input, 3 a policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets their
-levels. docs/check.md has the details.";
+warning), 2 wrong usage or unreadable input, 3 a policy or the engine failed. `opgate rules` lists the
+rules; `rules` in opgate.yaml sets their levels. docs/check.md has the details.";
 
 /// Arguments of `opgate check`.
 #[derive(Debug, Args)]
@@ -67,7 +69,7 @@ pub(super) struct Check {
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
     output: Format,
     /// Lowest level of the findings to show; has no effect on the exit status
     #[arg(long, value_name = "LEVEL", default_value = "audit")]
@@ -79,25 +81,12 @@ pub(super) struct Check {
     /// Do not waive what .opgate.yaml waives
     #[arg(long)]
     no_waivers: bool,
-    /// Show the same warning at every place, where the table shows the first one and counts the rest,
-    /// and every finding that is waived
-    #[arg(long, short)]
-    verbose: bool,
     #[command(flatten)]
     read: ReadArgs,
     /// Bundles, catalogs, projects, folders with them, files or folders of manifests or of objects of a
     /// cluster, or - for one file from standard input
     #[arg(required_unless_present = "kubeconfig", value_name = "PATH")]
     paths: Vec<PathBuf>,
-}
-
-/// What keeps a check from passing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum FailOn {
-    /// What denies
-    Deny,
-    /// Warnings as well
-    Warn,
 }
 
 /// Time of one call, unless the configuration says otherwise: catalogs are large.
@@ -124,10 +113,10 @@ impl Check {
         let today = waived::today();
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
         let waivers = waivers.map(|waivers| waived::File::new(waivers, self.no_waivers, today));
-        let report = Report::start(*output, self.verbose, *level, &configuration, &set);
+        let report = Report::start(*output, is_verbose(), *level, &configuration, &set);
         if *output == Format::Table {
             for line in &loaded.found {
-                anstream::eprintln!("{}", one_line(line, 1_024));
+                note(one_line(line, 1_024));
             }
         }
         let mut findings = Findings::new(report, waivers.collect(), self.fails(&configuration));
@@ -154,17 +143,18 @@ impl Check {
         let mut configuration = self.config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = self.config.complete_set_of(&configuration, Source::Listed)?;
-        let Self { output, verbose, level, .. } = self;
-        let report = Report::start(*output, *verbose, *level, &configuration, &set);
+        let Self { output, level, .. } = self;
+        let report = Report::start(*output, is_verbose(), *level, &configuration, &set);
         let findings = Findings::new(report, Vec::new(), self.fails(&configuration));
         let context = self.kube_context.as_deref();
         let live = audit::Live { kubeconfig, context, namespace: self.namespace.as_deref() };
         audit::cluster(&live, &set, findings)
     }
 
-    /// Whether a warning keeps the check from passing.
-    fn fails(&self, configuration: &Configuration) -> bool {
-        self.fail_on.map_or(configuration.warnings_as_errors, |least| least == FailOn::Warn)
+    /// What keeps the check from passing.
+    fn fails(&self, configuration: &Configuration) -> FailOn {
+        let warnings = configuration.warnings_as_errors;
+        self.fail_on.unwrap_or(if warnings { FailOn::Warn } else { FailOn::Deny })
     }
 }
 

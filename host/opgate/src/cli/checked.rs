@@ -1,6 +1,7 @@
 //! What was found out about bundles, catalogs and manifests, and the report of a check.
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -8,8 +9,10 @@ use super::Outcome;
 use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
 use super::report::{
-    At, Fault, Format, Item, Line, Out, Unread, Violation, Waived, junit, sarif, stdout, table,
+    At, Fault, Format, Item, Line, Out, Unread, Violation, Waived, github, junit, sarif, stdout,
+    table,
 };
+use super::voice::note;
 use opgate_admission::policy::{Configuration, Decision, Effect, Set};
 use opgate_files::{Request, Resolver, Subject};
 use opgate_text::one_line;
@@ -37,6 +40,9 @@ pub(super) struct Checked {
     /// Violations that are not shown.
     #[serde(skip)]
     hidden: Hidden,
+    /// How long the policies took.
+    #[serde(skip)]
+    time: Duration,
 }
 
 /// A violation and its place.
@@ -64,6 +70,7 @@ impl Checked {
             error: None,
             package: subject.package(),
             hidden: Hidden::default(),
+            time: Duration::ZERO,
         }
     }
 
@@ -102,6 +109,11 @@ impl Checked {
         let fault = decision.faults.into_iter().next();
         let fault = fault.map(|fault| Fault { policy: fault.policy, cause: fault.cause });
         self.error = self.error.take().or(fault);
+    }
+
+    /// After the last document: how long the policies took together.
+    pub(super) fn took(&mut self, time: Duration) {
+        self.time = time;
     }
 
     /// After the last document: marks the violations of rules that are waived.
@@ -170,6 +182,7 @@ impl Checked {
             error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
             package: None,
             hidden: Hidden::default(),
+            time: Duration::ZERO,
         }
     }
 
@@ -193,11 +206,11 @@ impl Checked {
         };
         Item {
             source: &self.source,
-            uri: sarif::uri(&self.source),
+            region: None,
             object: one_line(self.object().trim_end(), 512),
             outcome: self.outcome(),
             message: message.or_else(first).unwrap_or_default(),
-            time: None,
+            time: Some(self.time),
             lines: self.violations.iter().map(Located::line).collect(),
             is_located: true,
             error: self.error.as_ref(),
@@ -289,8 +302,9 @@ impl<'s> Report<'s> {
             Format::Junit => {
                 junit::write(&mut self.out, "opgate check", &items, &self.unread, &self.pages)?;
             }
+            Format::Github => github::write(&mut self.out, &items, &self.unread, &self.pages)?,
             Format::Sarif => {
-                let log = sarif::log(self.set, &items, &self.unread, &self.pages);
+                let log = sarif::log("opgate check", self.set, &items, &self.unread, &self.pages);
                 serde_json::to_writer_pretty(&mut self.out, &log)?;
                 writeln!(self.out)?;
             }
@@ -301,10 +315,10 @@ impl<'s> Report<'s> {
             hidden.add(checked.hidden);
         }
         if let Some(line) = hidden.line() {
-            anstream::eprintln!("{line}");
+            note(line);
         }
         if self.format == Format::Table && !items.is_empty() {
-            anstream::eprintln!("{}", table::summary(&items, &self.unread));
+            note(table::summary(&items, &self.unread));
         }
         Ok(())
     }

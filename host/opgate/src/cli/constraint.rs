@@ -33,7 +33,8 @@ Example:
   opgate constraint eval constraint.json --properties properties.yaml
 
 Exit status: 0 the constraint holds, 1 it does not hold or is not valid, 2 wrong usage or unreadable
-input, 3 the result depends on a CEL expression that was aborted at a limit.";
+input, 3 the result depends on a CEL expression that was aborted at a limit. docs/check.md has the
+details.";
 
 #[derive(Debug, Args)]
 #[command(after_help = NEXT)]
@@ -46,7 +47,7 @@ struct Eval {
     #[arg(long, value_name = "FILE")]
     properties: PathBuf,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
     output: Format,
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use opgate_document::Document;
 use opgate_yaml::Words;
 
+use super::replayed::Place;
 use opgate_admission::cluster::{Cluster, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
@@ -30,6 +31,8 @@ pub(super) struct Item {
     file: String,
     /// Lines of the file in front of the text.
     pub(super) lines_before: usize,
+    /// Its own lines, if they are known.
+    lines: Option<usize>,
 }
 
 /// A context without anything in it.
@@ -187,6 +190,7 @@ pub(super) fn read(input: &Input, reader: &Reader) -> Vec<Item> {
                 file: source.clone(),
                 source,
                 lines_before: 0,
+                lines: None,
             }]
         }
     }
@@ -202,11 +206,13 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<Item> {
     if matches!(ending, "jsonl" | "ndjson") || is_lines(&bytes) {
         return split_lines(source, &bytes);
     }
+    let lines = memchr::memchr_iter(b'\n', bytes.trim_ascii_end()).count().saturating_add(1);
     vec![Item {
         source: source.to_owned(),
         file: source.to_owned(),
         text: Ok(bytes),
         lines_before: 0,
+        lines: Some(lines),
     }]
 }
 
@@ -226,6 +232,7 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<Item> {
         file: source.to_owned(),
         text: Ok(line.to_vec()),
         lines_before: number,
+        lines: Some(1),
     };
     lines.map(item).collect()
 }
@@ -237,6 +244,7 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
             file: source.to_owned(),
             text: Err(why),
             lines_before: 0,
+            lines: None,
         }]
     };
     let text = match std::str::from_utf8(bytes) {
@@ -261,12 +269,20 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
             file: source.to_owned(),
             text: Ok(part.json.as_bytes().to_vec()),
             lines_before: usize::try_from(line.saturating_sub(1)).unwrap_or_default(),
+            lines: None,
         }
     };
     parts.into_iter().enumerate().map(item).collect()
 }
 
 impl Item {
+    /// Where it stands in its file.
+    pub(super) fn place(&self) -> Place {
+        let line = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let end = self.lines.map(|lines| line(self.lines_before.saturating_add(lines.max(1))));
+        Place { file: self.file.clone(), start: line(self.lines_before).saturating_add(1), end }
+    }
+
     /// An error with its place in front.
     pub(super) fn error(&self, error: &ReviewError) -> String {
         let file = &self.file;

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::checked::{Checked, Report};
+use super::fail_on::FailOn;
 use super::manifests::SYSTEM_NAMESPACE;
 use super::report::Unread;
 use super::stdin::Stdin;
-use super::{Failure, Outcome, waived};
+use super::{Failure, Outcome, voice, waived};
 use opgate_admission::policy::Set;
 use opgate_admission::review::{Review, ReviewError};
 use opgate_document::TooDeep;
@@ -53,6 +54,7 @@ impl<'s> Judge<'s> {
 
     pub(super) fn judge(&self, subject: &Subject) -> anyhow::Result<Judged> {
         let Self { set, runtime } = self;
+        let started = Instant::now();
         let mut checked = Checked::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
@@ -72,6 +74,7 @@ impl<'s> Judge<'s> {
             not_evaluated.extend(rules.map(|rule| (why, rule)));
             checked.take(request, decision);
         }
+        checked.took(started.elapsed());
         let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
         let unreported =
             broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
@@ -84,7 +87,7 @@ impl<'s> Judge<'s> {
 pub(super) struct Findings<'s> {
     report: Report<'s>,
     waivers: Vec<waived::File>,
-    warnings_as_errors: bool,
+    fail_on: FailOn,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
     /// What cannot be read.
@@ -101,15 +104,11 @@ pub(super) struct Findings<'s> {
 }
 
 impl<'s> Findings<'s> {
-    pub(super) fn new(
-        report: Report<'s>,
-        waivers: Vec<waived::File>,
-        warnings_as_errors: bool,
-    ) -> Self {
+    pub(super) fn new(report: Report<'s>, waivers: Vec<waived::File>, fail_on: FailOn) -> Self {
         Self {
             report,
             waivers,
-            warnings_as_errors,
+            fail_on,
             stdin: None,
             unread: Vec::new(),
             leaving: 0,
@@ -134,7 +133,7 @@ impl<'s> Findings<'s> {
         if let Some(waivers) = waivers.and_then(|number| self.waivers.get_mut(number)) {
             waivers.waive(&mut checked);
         }
-        checked.conclude(self.warnings_as_errors, unreported.is_empty());
+        checked.conclude(self.fail_on == FailOn::Warn, unreported.is_empty());
         self.outcome = self.outcome.max(checked.outcome());
         if !is_seen {
             self.unseen.insert(checked.kind().to_owned());
@@ -189,7 +188,7 @@ impl<'s> Findings<'s> {
                 tracing::info!(rules, "not evaluated: {why}");
             }
         }
-        let outcome = self.outcome;
+        let outcome = self.fail_on.status(self.outcome);
         match self.report.end() {
             // Whoever reads the output has seen enough; what was found counts.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
@@ -216,7 +215,8 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn of(all: usize) -> Self {
-        Self { all, done: AtomicUsize::new(0), shows: all > 1 && io::stderr().is_terminal() }
+        let shows = all > 1 && io::stderr().is_terminal() && !voice::is_quiet();
+        Self { all, done: AtomicUsize::new(0), shows }
     }
 
     pub(super) fn step(&self) {

@@ -3,13 +3,21 @@
 //! Names of users and objects, and what policies say, come from strangers. A value that could be taken
 //! for more than one is quoted, and so is a message in which a key could be read, so that whoever reads
 //! the log, or a program that does, finds the keys that opgate has written and no others.
+//!
+//! A server writes the time and the level before them. The lines of other commands are for who typed the
+//! command, and look like its errors: `warning: …`.
 
 use std::fmt;
 
+use anstyle::Style;
 use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::report::{ERROR, WARNING};
 
 /// How fields are written.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +28,45 @@ impl<'w> FormatFields<'w> for Fields {
         let mut line = Line { writer, is_begun: false, result: Ok(()) };
         fields.record(&mut line);
         line.result
+    }
+}
+
+/// Lines of commands that somebody typed: the level as a word, and the fields.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lines {
+    is_colored: bool,
+}
+
+impl Lines {
+    /// As the global choice of colours and stderr have it.
+    pub(super) fn new() -> Self {
+        let choice = anstream::AutoStream::choice(&std::io::stderr());
+        Self { is_colored: choice != anstream::ColorChoice::Never }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let (word, style) = match *event.metadata().level() {
+            Level::ERROR => ("error", ERROR),
+            Level::WARN => ("warning", WARNING),
+            Level::INFO => ("info", Style::new()),
+            Level::DEBUG => ("debug", Style::new()),
+            Level::TRACE => ("trace", Style::new()),
+        };
+        let style = if self.is_colored { style } else { Style::new() };
+        write!(writer, "{style}{word}{style:#}: ")?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
     }
 }
 

@@ -11,6 +11,8 @@ mod constraint;
 mod demo;
 mod diff;
 mod doctor;
+mod examples;
+mod fail_on;
 mod input;
 mod judged;
 mod log;
@@ -25,6 +27,7 @@ mod report;
 mod rules;
 mod serve;
 mod stdin;
+mod voice;
 mod waived;
 mod wit;
 
@@ -32,9 +35,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use self::registry::RegistryArgs;
+use self::voice::Voice;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
@@ -52,7 +56,7 @@ use opgate_text::units::parse_bytes;
 #[command(name = "opgate", version, about, max_term_width = 100, after_help = NEXT)]
 struct Cli {
     #[command(flatten)]
-    log: LogArgs,
+    voice: Voice,
     #[command(subcommand)]
     command: Command,
 }
@@ -78,30 +82,6 @@ As a webhook by hand, in this order (docs/operate.md):
 
 Exit status: 0 success, 1 something is denied, 2 wrong usage or unreadable input, 3 a policy or the
 engine failed. `opgate COMMAND --help` describes a command.";
-
-#[derive(Debug, Args)]
-struct LogArgs {
-    /// Lowest level to log [default: info for `serve`, otherwise warn]
-    #[arg(long, global = true, env = "OPGATE_LOG", value_name = "LEVEL")]
-    log: Option<tracing::Level>,
-    /// Log format, on stderr
-    #[arg(
-        long,
-        global = true,
-        env = "OPGATE_LOG_FORMAT",
-        value_name = "FORM",
-        default_value = "text"
-    )]
-    log_format: LogFormat,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum LogFormat {
-    /// For people
-    Text,
-    /// One JSON object a line
-    Json,
-}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -326,7 +306,11 @@ impl From<io::Error> for Failure {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = examples::command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
     if let Command::Apart { job, memory } = &cli.command {
         return apart::child(job, *memory, |job, parts| match job {
             Job::Compile => compile_job(parts),
@@ -334,8 +318,7 @@ pub fn main() -> ExitCode {
         });
     }
     let serves = matches!(cli.command, Command::Serve(_));
-    let level = if serves { tracing::Level::INFO } else { tracing::Level::WARN };
-    init_log(&cli.log, cli.log.log.unwrap_or(level));
+    cli.voice.raise(&matches, serves);
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),
@@ -357,11 +340,7 @@ pub fn main() -> ExitCode {
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
             for line in causes(failure.error.as_ref()).lines() {
-                anstream::eprintln!(
-                    "{}error{}: {line}",
-                    report::ERROR.render(),
-                    report::ERROR.render_reset()
-                );
+                voice::error(line);
             }
             failure.outcome.into()
         }
@@ -371,22 +350,4 @@ pub fn main() -> ExitCode {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-fn init_log(args: &LogArgs, level: tracing::Level) {
-    use tracing_subscriber::filter::{LevelFilter, Targets};
-    use tracing_subscriber::{
-        Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
-    };
-    // What the client of the API server has to say is told once, with the resource, by its caller.
-    let ours = Targets::new()
-        .with_default(level)
-        .with_target("kube_client", LevelFilter::OFF)
-        .with_target("tower", LevelFilter::OFF);
-    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
-    let lines = match args.log_format {
-        LogFormat::Text => lines.fmt_fields(log::Fields).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
-    };
-    tracing_subscriber::registry().with(lines.with_filter(ours)).init();
 }

@@ -30,7 +30,7 @@ pub(super) struct Pull {
     /// Where it is: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
     reference: String,
     /// File for the component [default: the last part of the repository, ending in .component.wasm]
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", short_alias = 'o')]
     out: Option<PathBuf>,
     /// Public keys (PEM), one of which must have signed it as cosign does
     #[arg(long, value_name = "FILE")]

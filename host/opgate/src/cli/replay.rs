@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::fail_on::FailOn;
 use super::replayed::{Record, Report};
-use super::report::Format;
 use super::report::level::Level;
+use super::report::{Format, Unread};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, Set};
@@ -22,8 +23,8 @@ Examples:
   opgate replay --context cluster.yaml reviews    Evaluate rules that need a cluster as well
   opgate replay --config new.yaml reviews         Test a configuration before you roll it out
 
-Exit status: 0 everything is allowed, 1 something is denied, 2 wrong usage or unreadable input, 3 a
-policy or the engine failed. docs/replay.md has the details.";
+Exit status: 0 everything is allowed, 1 something is denied (see --fail-on), 2 wrong usage or
+unreadable input, 3 a policy or the engine failed. docs/replay.md has the details.";
 
 /// Arguments of `opgate replay`.
 #[derive(Debug, Args)]
@@ -39,11 +40,14 @@ pub(super) struct Replay {
     #[arg(long)]
     evolve: bool,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
     output: Format,
     /// Lowest level of the violations to show; has no effect on the exit status
     #[arg(long, value_name = "LEVEL", default_value = "audit")]
     level: Level,
+    /// Lowest level of a violation for exit status 1
+    #[arg(long, value_name = "LEVEL", default_value = "deny")]
+    fail_on: FailOn,
     #[command(flatten)]
     read: ReadArgs,
     /// Files with reviews (JSON, YAML, JSON Lines), folders, or - for standard input
@@ -56,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, context, evolve, output, level, read, paths } = self;
+        let Self { config, context, evolve, output, level, fail_on, read, paths } = self;
         let reader = read.reader();
         let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
         let configuration = config.configuration()?;
@@ -78,13 +82,17 @@ impl Replay {
                     Ok(runtime.block_on(decide(&set, &review, &item.source, evolve, &mut left_out)))
                 });
                 match decided {
-                    Ok(record) => {
+                    Ok(mut record) => {
+                        record.place = Some(item.place());
                         outcome = outcome.max(record.outcome());
+                        if fail_on == FailOn::Warn && record.warns() {
+                            outcome = outcome.max(Outcome::Denied);
+                        }
                         decisions += 1;
                         match report.add(record) {
                             // Whoever reads the output has seen enough; what was found counts.
                             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                                return Ok(outcome);
+                                return Ok(fail_on.status(outcome));
                             }
                             other => other?,
                         }
@@ -92,12 +100,15 @@ impl Replay {
                     Err(why) => {
                         outcome = outcome.max(Outcome::Usage);
                         tracing::error!("{why}");
+                        report.miss(Unread { source: item.place().file, line: why });
                     }
                 }
             }
         }
         match report.end() {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(outcome),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(fail_on.status(outcome));
+            }
             other => other?,
         }
         if !left_out.is_empty() {
@@ -110,7 +121,7 @@ impl Replay {
         if decisions == 0 && outcome == Outcome::Ok {
             return Err(Failure::usage(anyhow::anyhow!("no review found in the given paths")));
         }
-        Ok(outcome)
+        Ok(fail_on.status(outcome))
     }
 }
 

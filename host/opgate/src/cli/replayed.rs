@@ -9,8 +9,11 @@ use serde::Serialize;
 use super::Outcome;
 use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
-use super::report::{Fault, Format, Item, Line, Out, Violation, junit, sarif, stdout, table};
-use opgate_admission::policy::{Configuration, DecideError, Decision, Set};
+use super::report::{
+    Fault, Format, Item, Line, Out, Region, Unread, Violation, github, junit, sarif, stdout, table,
+};
+use super::voice::{is_quiet, note};
+use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, Set};
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
@@ -33,6 +36,24 @@ pub(super) struct Record {
     /// Whether the webhook would have given no answer.
     #[serde(skip)]
     pub(super) failed: bool,
+    /// Where it stands.
+    #[serde(skip)]
+    pub(super) place: Option<Place>,
+}
+
+/// The lines of a file that are a review, from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: String,
+    pub(super) start: u64,
+    /// If it is known.
+    pub(super) end: Option<u64>,
+}
+
+impl Place {
+    fn region(&self) -> Region<'_> {
+        Region { file: &self.file, start: Some(self.start), end: self.end }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -64,6 +85,7 @@ impl Record {
             error: None,
             microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             failed: false,
+            place: None,
         };
         match decided {
             Ok(decision) => record.take(decision),
@@ -104,6 +126,11 @@ impl Record {
         }
     }
 
+    /// Whether a violation warns.
+    pub(super) fn warns(&self) -> bool {
+        self.violations.iter().any(|violation| violation.counts_as(Effect::Warn))
+    }
+
     pub(super) fn object(&self) -> String {
         let sub = if self.subresource.is_empty() {
             String::new()
@@ -120,7 +147,7 @@ impl Record {
         let line = |violation| Line { violation, place: None };
         Item {
             source: &self.source,
-            uri: self.source.clone(),
+            region: self.place.as_ref().map(Place::region),
             object: self.object(),
             outcome: self.outcome(),
             message: self.status.as_ref().map(|s| s.message.clone()).unwrap_or_default(),
@@ -140,6 +167,7 @@ pub(super) struct Report<'s> {
     pages: Pages,
     out: Out,
     kept: Vec<Record>,
+    unread: Vec<Unread>,
     hidden: Hidden,
     counts: [usize; 3],
     /// One violation of each rule that denied.
@@ -156,7 +184,8 @@ impl<'s> Report<'s> {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, denied) = (Vec::new(), BTreeMap::new());
         let (hidden, counts, out) = (Hidden::default(), [0; 3], stdout());
-        Self { format, level, set, pages, out, kept, hidden, counts, denied }
+        let unread = Vec::new();
+        Self { format, level, set, pages, out, kept, unread, hidden, counts, denied }
     }
 
     pub(super) fn add(&mut self, mut record: Record) -> io::Result<()> {
@@ -170,7 +199,9 @@ impl<'s> Report<'s> {
         } += 1;
         match self.format {
             Format::Table => {
-                table::review(&mut self.out, &record.item())?;
+                if !is_quiet() || record.outcome() != Outcome::Ok || !record.violations.is_empty() {
+                    table::review(&mut self.out, &record.item())?;
+                }
                 for violation in record.violations.into_iter().filter(Violation::denies) {
                     let key = (violation.policy.clone(), violation.rule.clone());
                     self.denied.entry(key).or_insert(violation);
@@ -181,11 +212,16 @@ impl<'s> Report<'s> {
                 serde_json::to_writer(&mut self.out, &record)?;
                 writeln!(self.out)
             }
-            Format::Json | Format::Junit | Format::Sarif => {
+            Format::Json | Format::Junit | Format::Sarif | Format::Github => {
                 self.kept.push(record);
                 Ok(())
             }
         }
+    }
+
+    /// Notes what cannot be read.
+    pub(super) fn miss(&mut self, unread: Unread) {
+        self.unread.push(unread);
     }
 
     pub(super) fn end(mut self) -> io::Result<()> {
@@ -200,21 +236,22 @@ impl<'s> Report<'s> {
                 writeln!(self.out)?;
             }
             Format::Junit => {
-                junit::write(&mut self.out, "opgate replay", &items, &[], &self.pages)?;
+                junit::write(&mut self.out, "opgate replay", &items, &self.unread, &self.pages)?;
             }
+            Format::Github => github::write(&mut self.out, &items, &self.unread, &self.pages)?,
             Format::Sarif => {
-                let log = sarif::log(self.set, &items, &[], &self.pages);
+                let log = sarif::log("opgate replay", self.set, &items, &self.unread, &self.pages);
                 serde_json::to_writer_pretty(&mut self.out, &log)?;
                 writeln!(self.out)?;
             }
         }
         self.out.flush()?;
         if let Some(line) = self.hidden.line() {
-            anstream::eprintln!("{line}");
+            note(line);
         }
         if self.format == Format::Table {
             let [allowed, denied, failed] = self.counts;
-            anstream::eprintln!("{allowed} allowed, {denied} denied, {failed} failed");
+            note(format!("{allowed} allowed, {denied} denied, {failed} failed"));
         }
         Ok(())
     }

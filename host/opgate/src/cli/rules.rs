@@ -17,12 +17,15 @@ use opgate_files::GROUP;
 
 /// What to do with a rule.
 const NEXT: &str = "\
-`opgate rules explain OPG-22` says what a rule is for and how to repair what breaks it.
+Examples:
+  opgate rules                            All rules and their levels
+  opgate rules --config opgate.yaml       Those of a configuration
+  opgate rules explain OPG-22             What a rule is for and how to repair what breaks it
+
 To change the level of a rule, set `rules` of its policy in opgate.yaml (docs/configuration.md):
   policies:
     - name: operator-group
-      rules: {OPG-22: warn}
-`opgate rules --config opgate.yaml` then checks the file.";
+      rules: {OPG-22: warn}";
 
 /// Arguments of `opgate rules`.
 #[derive(Debug, Args)]
@@ -33,7 +36,7 @@ pub(super) struct Rules {
     #[command(flatten)]
     config: ConfigArgs,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORM", default_value = "table")]
     output: Format,
 }
 

@@ -39,7 +39,7 @@ Examples:
   opgate diff old.yaml new.yaml --reviews reviews    Also which recorded reviews are decided otherwise
   git show HEAD:opgate.yaml | opgate diff - opgate.yaml
 
-Exit status: 0 no difference, 1 any difference, 2 wrong usage or unreadable input, 3 a policy or the
+Exit status: 0 no difference (or --fail-on never), 1 any difference, 2 wrong usage or unreadable input, 3 a policy or the
 engine failed. docs/diff.md has the details.";
 
 /// The name of standard input.
@@ -67,8 +67,11 @@ pub(super) struct Diff {
     /// Compare webhooks without matchConditions, for API servers before Kubernetes 1.28
     #[arg(long)]
     no_match_conditions: bool,
+    /// What makes the exit status 1
+    #[arg(long, value_name = "WHAT", default_value = "any")]
+    fail_on: FailOn,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "text")]
+    #[arg(long, short, value_name = "FORM", default_value = "text")]
     output: Format,
     /// Folder for compiled policies [default: the user's cache folder]
     #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
@@ -85,6 +88,15 @@ enum Format {
     Text,
     /// For programs
     Json,
+}
+
+/// What makes the exit status 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    /// Any difference
+    Any,
+    /// Nothing
+    Never,
 }
 
 /// One of the two configurations.
@@ -134,6 +146,7 @@ impl Diff {
             reviews,
             context,
             no_match_conditions,
+            fail_on,
             output,
             cache_dir,
             registry,
@@ -170,7 +183,7 @@ impl Diff {
             difference.reviews = Some(decided);
         }
         difference.conclude();
-        if difference.different {
+        if difference.different && fail_on == FailOn::Any {
             outcome = outcome.max(Outcome::Denied);
         }
         let mut out = stdout();

@@ -51,6 +51,7 @@ With PATH it examines files instead of a cluster: what `opgate manifests all` pr
 (`kubectl get -A -o yaml namespaces,nodes,services,endpointslices,pods,deployments,…`); `-` is standard
 input. It reads only, and prints nothing secret. docs/doctor.md describes it.
 
+Examples:
   opgate doctor
   opgate doctor --connect 127.0.0.1:9443     with kubectl port-forward beside it
   opgate manifests all | opgate doctor -
@@ -116,9 +117,9 @@ struct Examine {
     /// Days before its end from which on a CA is a finding
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     ca_days_left: u32,
-    /// Findings of this level and above make the exit status 1
+    /// Findings of this level and above make the exit status 1; deny and warn are critical and warning
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
-    fail_on: Level,
+    fail_on: FailOn,
     /// Leave out findings of this id, which are known and accepted; may be repeated
     #[arg(long, value_name = "ID", value_parser = known_id)]
     skip: Vec<String>,
@@ -126,8 +127,31 @@ struct Examine {
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
     timeout: Duration,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "text")]
+    #[arg(long, short, value_name = "FORM", default_value = "text")]
     output: Format,
+}
+
+/// The lowest level of a finding that counts for the exit status, also by the names of other commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    #[value(alias = "deny")]
+    Critical,
+    #[value(alias = "warn")]
+    Warning,
+    Note,
+    /// Nothing that is found: exit status 1 does not occur
+    Never,
+}
+
+impl FailOn {
+    fn level(self) -> Option<Level> {
+        match self {
+            Self::Critical => Some(Level::Critical),
+            Self::Warning => Some(Level::Warning),
+            Self::Note => Some(Level::Note),
+            Self::Never => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -206,7 +230,7 @@ impl Examine {
             Format::Text => report::text(&mut out, &facts.installation, &found)?,
             Format::Json => report::json(&mut out, &facts.installation, &found)?,
         }
-        let fails = found.worst().is_some_and(|worst| worst <= self.fail_on);
+        let fails = found.worst().is_some_and(|worst| Some(worst) <= self.fail_on.level());
         Ok(if fails { Outcome::Denied } else { Outcome::Ok })
     }
 

@@ -82,7 +82,7 @@ struct All {
     #[command(flatten)]
     installation: InstallationArgs,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
     output: Format,
 }
 
@@ -107,7 +107,7 @@ struct Rbac {
     #[command(flatten)]
     permissions: Permissions,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
     output: Format,
 }
 
@@ -116,7 +116,7 @@ struct NetworkPolicy {
     #[command(flatten)]
     network: Network,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
     output: Format,
 }
 
@@ -142,7 +142,7 @@ struct Webhook {
     #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "opgate")]
     name: String,
     /// Output format
-    #[arg(long, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
     output: Format,
 }
 

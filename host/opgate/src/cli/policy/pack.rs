@@ -26,14 +26,14 @@ pub(super) struct Pack {
     /// Module that cargo built for wasm32-unknown-unknown
     module: PathBuf,
     /// File for the component [default: the module's name, ending in .component.wasm]
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", alias = "output", short_alias = 'o')]
+    out: Option<PathBuf>,
 }
 
 impl Pack {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { module, output } = self;
-        let output = output.unwrap_or_else(|| module.with_extension("component.wasm"));
+        let Self { module, out } = self;
+        let output = out.unwrap_or_else(|| module.with_extension("component.wasm"));
         pack_to(&module, &output)?;
         writeln!(anstream::stdout(), "{}", output.display())?;
         Ok(Outcome::Ok)

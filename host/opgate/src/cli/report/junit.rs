@@ -1,6 +1,7 @@
 //! Test results for pipelines: a test case for each item.
 
 use std::io;
+use std::time::Duration;
 
 use super::page::Pages;
 use super::{Item, Line, Unread, counts};
@@ -16,7 +17,10 @@ pub(in crate::cli) fn write(
 ) -> io::Result<()> {
     let [_, denied, failed] = counts(items);
     let (tests, errors) = (items.len() + unread.len(), failed + unread.len());
-    let counts = format!("tests=\"{tests}\" failures=\"{denied}\" errors=\"{errors}\"");
+    let all: Duration = items.iter().filter_map(|item| item.time).sum();
+    let time = all.as_secs_f64();
+    let counts =
+        format!("tests=\"{tests}\" failures=\"{denied}\" errors=\"{errors}\" time=\"{time:.6}\"");
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
     writeln!(out, "<testsuites {counts}>")?;
     writeln!(out, "  <testsuite name=\"{suite}\" {counts}>")?;

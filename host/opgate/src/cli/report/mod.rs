@@ -3,12 +3,14 @@
 //! ```text
 //! replayed (reviews) ─┐              ┌─▶ table   for people
 //!                     ├─▶ Item, Line ┼─▶ junit   test results
-//! checked  (files) ───┘              └─▶ sarif   findings of code scanners
+//! checked  (files) ───┘              ├─▶ sarif   findings of code scanners
+//!                                    └─▶ github  annotations of a workflow
 //! ```
 //!
 //! JSON is written from what was replayed or checked as it is: its members are part of the command
 //! line's contract.
 
+pub(super) mod github;
 pub(super) mod junit;
 pub(super) mod level;
 pub(super) mod page;
@@ -47,6 +49,8 @@ pub(super) enum Format {
     Junit,
     /// Findings for code scanners
     Sarif,
+    /// Annotations of GitHub Actions
+    Github,
 }
 
 pub(super) type Out = BufWriter<AutoStream<io::Stdout>>;
@@ -160,8 +164,8 @@ impl From<Location> for At {
 pub(super) struct Item<'r> {
     /// The file or folder.
     pub(super) source: &'r str,
-    /// The source as SARIF refers to it.
-    pub(super) uri: String,
+    /// Where it stands, if the source is more than the name of a file.
+    pub(super) region: Option<Region<'r>>,
     /// What it is: `CREATE v1/configmaps ns/name`, `RegistryBundle x`.
     pub(super) object: String,
     pub(super) outcome: Outcome,
@@ -172,6 +176,25 @@ pub(super) struct Item<'r> {
     /// Whether its violations are about places in files.
     pub(super) is_located: bool,
     pub(super) error: Option<&'r Fault>,
+}
+
+impl<'r> Item<'r> {
+    /// Where it stands as a whole: the file or folder, and its first line if that is known.
+    fn place(&self) -> (&'r str, Option<(u64, u64)>) {
+        self.region
+            .as_ref()
+            .map_or((self.source, None), |region| (region.file, region.start.map(|line| (line, 1))))
+    }
+}
+
+/// Lines of a file that are one review.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Region<'r> {
+    pub(super) file: &'r str,
+    /// From 1, if it is known.
+    pub(super) start: Option<u64>,
+    /// The last one, if it is known.
+    pub(super) end: Option<u64>,
 }
 
 /// One violation of it.

@@ -10,9 +10,11 @@ use super::Violation;
 use opgate_admission::policy::{Configuration, Docs, Policy, Rule, Set};
 
 /// The pages of the configured policies, and where they are published.
+#[derive(Default)]
 pub(in crate::cli) struct Pages {
     /// By policy and rule.
     sections: BTreeMap<(String, String), String>,
+    summaries: BTreeMap<(String, String), String>,
     urls: BTreeMap<(String, String), String>,
 }
 
@@ -20,7 +22,7 @@ impl Pages {
     /// The addresses of all pages; their text only where it is `wanted`. A component that is gone by now
     /// has none.
     pub(in crate::cli) fn of(configuration: &Configuration, set: &Set, wanted: bool) -> Self {
-        let mut pages = Self { sections: BTreeMap::new(), urls: BTreeMap::new() };
+        let mut pages = Self::default();
         for policy in set.policies() {
             let docs = if wanted { configuration.docs_of(&policy.source) } else { Ok(Docs::new()) };
             let docs = docs.unwrap_or_default();
@@ -31,7 +33,11 @@ impl Pages {
                 }
                 if wanted {
                     let text = docs.get(&rule.id).map(String::as_str).unwrap_or_default();
-                    pages.sections.insert(key, section(policy, rule, text));
+                    pages.sections.insert(key.clone(), section(policy, rule, text));
+                    let summary = summary(text);
+                    if !summary.is_empty() {
+                        pages.summaries.insert(key, summary);
+                    }
                 }
             }
         }
@@ -41,6 +47,11 @@ impl Pages {
     /// The page of a rule.
     pub(in crate::cli) fn page(&self, policy: &str, rule: &str) -> Option<&str> {
         self.sections.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
+    }
+
+    /// What must hold, in a few sentences.
+    pub(in crate::cli) fn summary(&self, policy: &str, rule: &str) -> Option<&str> {
+        self.summaries.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
     }
 
     /// Where it is published.
@@ -102,6 +113,12 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
         }
     }
     page
+}
+
+/// What stands above the first heading, in one line.
+fn summary(docs: &str) -> String {
+    let lines = docs.lines().take_while(|line| !line.starts_with("# ")).map(str::trim);
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// What a rule does not decide, and who does: the section `# Gap` of its documentation, in one line.

@@ -1,13 +1,19 @@
 //! Findings for code scanners, SARIF 2.1.0.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::page::Pages;
-use super::{At, Item, Unread, Violation, Waived};
+use super::{At, Item, Region, Unread, Violation, Waived};
 use opgate_admission::policy::Set;
 
-/// The whole log.
+/// The rule of results about policies that gave no verdict.
+const FAULT: &str = "fault";
+
+/// The whole log of a command.
 pub(in crate::cli) fn log(
+    command: &str,
     set: &Set,
     items: &[Item<'_>],
     unread: &[Unread],
@@ -17,17 +23,26 @@ pub(in crate::cli) fn log(
     // Either all results of a run have the member, or none.
     let has_waivers =
         items.iter().flat_map(|item| &item.lines).any(|line| line.violation.waived.is_some());
+    let mut rules = Rules::of(set, pages);
     for item in items {
         for line in &item.lines {
             let v = line.violation;
-            let mut result = result(item, &v.rule, severity(v), &line.sentence(), line.place);
+            let index = rules.indexes.get(&(v.policy.as_str(), v.rule.as_str())).copied();
+            let mut result =
+                result(item, (&v.rule, index), severity(v), &line.sentence(), line.place);
+            let parts = [&*v.policy, &v.rule, &v.field, &v.message];
+            insert(&mut result, "partialFingerprints", fingerprint(item, line.place, &parts));
             if has_waivers {
                 insert(&mut result, "suppressions", suppressions(v.waived.as_ref()));
             }
             results.push(result);
         }
         if let Some(fault) = item.error {
-            let mut result = result(item, "fault", "error", &fault.sentence(), None);
+            let index = rules.fault();
+            let text = fault.sentence();
+            let mut result = result(item, (FAULT, Some(index)), "error", &text, None);
+            let parts = [&*fault.policy, FAULT];
+            insert(&mut result, "partialFingerprints", fingerprint(item, None, &parts));
             if has_waivers {
                 insert(&mut result, "suppressions", suppressions(None));
             }
@@ -38,8 +53,12 @@ pub(in crate::cli) fn log(
         "tool": {"driver": {
             "name": "opgate",
             "version": env!("CARGO_PKG_VERSION"),
-            "rules": rules(set, pages),
+            "semanticVersion": env!("CARGO_PKG_VERSION"),
+            "rules": rules.described,
         }},
+        // Logs of different commands are different analyses of the same commit.
+        "automationDetails": {"id": format!("{}/", command.replace(' ', "-"))},
+        "columnKind": "unicodeCodePoints",
         "results": results,
     });
     if !unread.is_empty() {
@@ -60,33 +79,81 @@ pub(in crate::cli) fn log(
 }
 
 /// The rules of all policies, each with its page.
-fn rules(set: &Set, pages: &Pages) -> Vec<Value> {
-    let mut rules = Vec::new();
-    for policy in set.policies() {
-        for rule in &policy.descriptor.rules {
-            let mut help = json!({"text": rule.source});
-            if let Some(page) = pages.page(&policy.name, &rule.id) {
-                insert(&mut help, "markdown", json!(page));
-            }
-            let mut described =
-                json!({"id": rule.id, "shortDescription": {"text": rule.title}, "help": help});
-            if let Some(url) = pages.url(&policy.name, &rule.id) {
-                insert(&mut described, "helpUri", json!(url));
-            }
-            rules.push(described);
-        }
-    }
-    rules
+struct Rules<'s> {
+    described: Vec<Value>,
+    /// By policy and rule: two policies can be one module.
+    indexes: HashMap<(&'s str, &'s str), usize>,
+    fault: Option<usize>,
 }
 
-fn result(item: &Item<'_>, rule: &str, level: &str, text: &str, place: Option<&At>) -> Value {
-    let source = place.map_or_else(|| item.uri.clone(), |place| uri(&place.file));
-    let mut physical = json!({"artifactLocation": {"uri": source}});
-    if let Some(place) = place {
-        let region = json!({"startLine": place.line, "startColumn": place.column});
+impl<'s> Rules<'s> {
+    fn of(set: &'s Set, pages: &Pages) -> Self {
+        let mut rules = Self { described: Vec::new(), indexes: HashMap::new(), fault: None };
+        for policy in set.policies() {
+            for rule in &policy.descriptor.rules {
+                let page = pages.page(&policy.name, &rule.id);
+                let mut help = json!({"text": page.unwrap_or(&rule.source)});
+                if let Some(page) = page {
+                    insert(&mut help, "markdown", json!(page));
+                }
+                let whole = pages.summary(&policy.name, &rule.id).unwrap_or(&rule.title);
+                let configuration = match rule.default.as_str() {
+                    "deny" => json!({"level": "error"}),
+                    "warn" => json!({"level": "warning"}),
+                    _ => json!({"enabled": false}),
+                };
+                let mut described = json!({
+                    "id": rule.id,
+                    "shortDescription": {"text": rule.title},
+                    "fullDescription": {"text": whole},
+                    "help": help,
+                    "defaultConfiguration": configuration,
+                    "properties": {"tags": [policy.name]},
+                });
+                if let Some(url) = pages.url(&policy.name, &rule.id) {
+                    insert(&mut described, "helpUri", json!(url));
+                }
+                rules.indexes.insert((&policy.name, &rule.id), rules.described.len());
+                rules.described.push(described);
+            }
+        }
+        rules
+    }
+
+    /// What stands for policies that gave no verdict, only where one did not.
+    fn fault(&mut self) -> usize {
+        let described = &mut self.described;
+        *self.fault.get_or_insert_with(|| {
+            let text = "a policy gave no verdict: it failed, or exceeded a limit";
+            described.push(json!({
+                "id": FAULT,
+                "shortDescription": {"text": text},
+                "fullDescription": {"text": text},
+                "help": {"text": "the text of the result says why; docs/configuration.md describes policy errors"},
+                "defaultConfiguration": {"level": "error"},
+            }));
+            described.len() - 1
+        })
+    }
+}
+
+fn result(
+    item: &Item<'_>,
+    (rule, index): (&str, Option<usize>),
+    level: &str,
+    text: &str,
+    place: Option<&At>,
+) -> Value {
+    let (source, region) = match (place, &item.region) {
+        (Some(place), _) => (place.file.as_str(), Some(found(place))),
+        (None, Some(region)) => (region.file, of_review(region)),
+        (None, None) => (item.source, None),
+    };
+    let mut physical = json!({"artifactLocation": {"uri": uri(source)}});
+    if let Some(region) = region {
         insert(&mut physical, "region", region);
     }
-    json!({
+    let mut result = json!({
         "ruleId": rule,
         "level": level,
         "message": {"text": text},
@@ -94,7 +161,42 @@ fn result(item: &Item<'_>, rule: &str, level: &str, text: &str, place: Option<&A
             "physicalLocation": physical,
             "logicalLocations": [{"fullyQualifiedName": item.object}],
         }],
-    })
+    });
+    if let Some(index) = index {
+        insert(&mut result, "ruleIndex", json!(index));
+    }
+    result
+}
+
+/// From the place to the end of what stands on its line.
+fn found(place: &At) -> Value {
+    let length = place.excerpt.trim_end().chars().count();
+    let end = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
+    let mut region = json!({"startLine": place.line, "startColumn": place.column});
+    // The line may be too long to be kept.
+    if end > place.column {
+        insert(&mut region, "endLine", json!(place.line));
+        insert(&mut region, "endColumn", json!(end));
+    }
+    region
+}
+
+/// The lines of a review.
+fn of_review(region: &Region<'_>) -> Option<Value> {
+    let start = region.start?;
+    let mut value = json!({"startLine": start});
+    if let Some(end) = region.end {
+        insert(&mut value, "endLine", json!(end.max(start)));
+    }
+    Some(value)
+}
+
+/// What stays the same if lines are added above: a finding that was dismissed once stays dismissed.
+fn fingerprint(item: &Item<'_>, place: Option<&At>, parts: &[&str]) -> Value {
+    let file = place.map_or(item.source, |place| &place.file);
+    let all: Vec<_> = [file, &item.object].iter().chain(parts).copied().collect();
+    let digest = opgate_engine::digest(all.join("\0").as_bytes());
+    json!({"opgateFinding/v1": digest.trim_start_matches("sha256:")})
 }
 
 /// What is waived stays a result, with the reason.
@@ -124,9 +226,14 @@ fn severity(violation: &Violation) -> &'static str {
     }
 }
 
-/// A path as a reference: what is special there is escaped.
-pub(in crate::cli) fn uri(path: &str) -> String {
+/// A path as a reference: what is special there is escaped. An absolute one has a scheme, because without
+/// one it would be below the root of the sources.
+fn uri(path: &str) -> String {
+    let path = path.strip_prefix("./").unwrap_or(path);
     let mut uri = String::with_capacity(path.len());
+    if path.starts_with('/') {
+        uri.push_str("file://");
+    }
     for byte in path.bytes() {
         match char::from(byte) {
             c if c.is_ascii_alphanumeric() || "-._~/".contains(c) => uri.push(c),
@@ -146,5 +253,7 @@ mod tests {
     #[test]
     fn paths_become_references() {
         assert_eq!(uri("a b/ä#2.yaml"), "a%20b/%C3%A4%232.yaml");
+        assert_eq!(uri("./a:b.yaml"), "a%3Ab.yaml");
+        assert_eq!(uri("/tmp/x y"), "file:///tmp/x%20y");
     }
 }

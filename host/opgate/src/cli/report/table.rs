@@ -9,6 +9,7 @@ use super::{
     At, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, Waived, counts,
 };
 use crate::cli::Outcome;
+use crate::cli::voice::is_quiet;
 use opgate_text::one_line;
 
 /// A review: what was asked, and below it what was found.
@@ -198,6 +199,9 @@ pub(in crate::cli) fn leads<'v>(
     pages: &Pages,
     violations: impl Iterator<Item = &'v Violation>,
 ) -> io::Result<()> {
+    if is_quiet() {
+        return Ok(());
+    }
     let lines = pages.leads(violations.filter(|violation| violation.denies()));
     if !lines.is_empty() {
         writeln!(out)?;

@@ -36,6 +36,9 @@ use opgate_text::units::{parse_bytes, parse_duration};
 
 /// What to do before and after.
 const NEXT: &str = "\
+Example:
+  opgate serve --config opgate.yaml --tls-dir tls
+
 In this order (docs/operate.md):
   1. Issue a certificate:  opgate certs issue --out tls --service NAMESPACE/NAME
   2. Start the server:     opgate serve --config opgate.yaml --tls-dir tls

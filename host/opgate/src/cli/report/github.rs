@@ -1,0 +1,206 @@
+//! Annotations of GitHub Actions: workflow commands, a line each.
+//!
+//! GitHub shows ten annotations of each level for a step, and drops the others without a word. So the first
+//! ten of each level are annotations, and the others lines of the log.
+
+use std::io;
+
+use super::page::Pages;
+use super::{Item, Line, Unread};
+use opgate_admission::policy::Effect;
+
+/// Annotations of each level that GitHub shows for a step.
+const MOST: usize = 10;
+
+/// Most characters of a title that are shown.
+const TITLE: usize = 200;
+
+/// How an annotation looks, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Error,
+    Warning,
+    Notice,
+}
+
+impl Level {
+    fn of(effect: &str) -> Self {
+        match effect {
+            level if level == Effect::Deny.as_str() => Self::Error,
+            level if level == Effect::Warn.as_str() => Self::Warning,
+            _ => Self::Notice,
+        }
+    }
+
+    fn command(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Notice => "notice",
+        }
+    }
+}
+
+/// A finding on its way to a line.
+struct Annotation {
+    level: Level,
+    /// Empty for standard input.
+    file: String,
+    /// From 1: line, column.
+    place: Option<(u64, u64)>,
+    title: String,
+    text: String,
+}
+
+/// Writes all findings that count.
+pub(in crate::cli) fn write(
+    out: &mut impl io::Write,
+    items: &[Item<'_>],
+    unread: &[Unread],
+    pages: &Pages,
+) -> io::Result<()> {
+    let mut all: Vec<_> = items.iter().flat_map(|item| annotations(item, pages)).collect();
+    all.extend(unread.iter().map(|Unread { source, line }| Annotation {
+        level: Level::Error,
+        file: file(source),
+        place: None,
+        title: "opgate cannot read this".to_owned(),
+        text: line.clone(),
+    }));
+    all.sort_by(|a, b| (a.level, &a.file, a.place).cmp(&(b.level, &b.file, b.place)));
+    let mut counts = [0_usize; 3];
+    let mut others = Vec::new();
+    for annotation in all {
+        let [errors, warnings, notices] = &mut counts;
+        let count = match annotation.level {
+            Level::Error => errors,
+            Level::Warning => warnings,
+            Level::Notice => notices,
+        };
+        *count += 1;
+        if *count > MOST {
+            others.push(annotation);
+        } else {
+            writeln!(out, "{}", annotation.command())?;
+        }
+    }
+    if !others.is_empty() {
+        writeln!(out, "{} more, which GitHub would not show as annotations:", others.len())?;
+    }
+    others.iter().try_for_each(|other| writeln!(out, "{}", other.line()))
+}
+
+fn annotations<'i>(item: &'i Item<'i>, pages: &'i Pages) -> impl Iterator<Item = Annotation> + 'i {
+    let counted = item.lines.iter().filter(|line| line.violation.waived.is_none());
+    let found = counted.map(move |line: &Line<'_>| {
+        let violation = line.violation;
+        let mut text = line.sentence();
+        if !item.is_located {
+            text = format!("{}: {text}", item.object);
+        }
+        for lead in pages.leads(std::iter::once(violation)) {
+            text = format!("{text}\n{lead}");
+        }
+        let place = line.place.map(|at| (at.file.as_str(), Some((at.line, at.column))));
+        let (source, place) = place.unwrap_or_else(|| item.place());
+        Annotation {
+            level: Level::of(violation.level),
+            file: file(source),
+            place,
+            title: format!("opgate: {} {}", violation.level, violation.rule),
+            text,
+        }
+    });
+    let fault = item.error.map(|fault| {
+        let (source, place) = item.place();
+        Annotation {
+            level: Level::Error,
+            file: file(source),
+            place,
+            title: "opgate: no verdict".to_owned(),
+            text: format!("{}: {}", item.object, fault.sentence()),
+        }
+    });
+    found.chain(fault)
+}
+
+/// As GitHub knows files; standard input is none.
+fn file(source: &str) -> String {
+    let source = source.strip_prefix("./").unwrap_or(source);
+    if source == "-" { String::new() } else { source.to_owned() }
+}
+
+impl Annotation {
+    fn command(&self) -> String {
+        let mut properties = Vec::new();
+        if !self.file.is_empty() {
+            properties.push(format!("file={}", property(&self.file)));
+            if let Some((line, column)) = self.place {
+                properties.push(format!("line={line},col={column}"));
+            }
+        }
+        let title: String = self.title.chars().take(TITLE).collect();
+        properties.push(format!("title={}", property(&title)));
+        format!("::{} {}::{}", self.level.command(), properties.join(","), data(&self.text))
+    }
+
+    /// A line of the log. It does not begin as a command does, whatever the file is called.
+    fn line(&self) -> String {
+        let place = self.place.map(|(line, column)| format!(":{line}:{column}"));
+        let text =
+            format!("{}{}: {}: {}", self.file, place.unwrap_or_default(), self.title, self.text);
+        let text = opgate_text::one_line(&text.replace('\n', "; "), 8_192);
+        // The older form of commands is one anywhere in a line.
+        format!("- {}", text.replace("##[", "## ["))
+    }
+}
+
+/// A text after the last `::`.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// The value of a property.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotation(file: &str, text: &str) -> Annotation {
+        Annotation {
+            level: Level::Error,
+            file: super::file(file),
+            place: Some((7, 3)),
+            title: "opgate: deny X-01".to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_would_end_a_command_is_escaped() {
+        for (file, text, expected) in [
+            (
+                "./a.yaml",
+                "is wrong",
+                "::error file=a.yaml,line=7,col=3,title=opgate%3A deny X-01::is wrong",
+            ),
+            (
+                "a,b:c%.yaml",
+                "50 %\n::add-mask::x\r",
+                "::error file=a%2Cb%3Ac%25.yaml,line=7,col=3,title=opgate%3A deny X-01::50 %25%0A::add-mask::x%0D",
+            ),
+            ("-", "x", "::error title=opgate%3A deny X-01::x"),
+        ] {
+            assert_eq!(annotation(file, text).command(), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_of_the_log_is_no_command() {
+        let line = annotation("::stop-commands::x", "##[add-mask]y\nz").line();
+        assert_eq!(line, "- ::stop-commands::x:7:3: opgate: deny X-01: ## [add-mask]y; z");
+    }
+}

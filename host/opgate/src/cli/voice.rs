@@ -1,0 +1,151 @@
+//! How much a command says, and how that looks: `-q`, `-v`, `--color`, and the log.
+//!
+//! ```text
+//! results ───────────────────────────▶ stdout
+//! note: summaries, hints ─▶ not with -q ─┐
+//! error ─────────────────────────────────┼▶ stderr
+//! tracing ─▶ level: -q, -v, --log ───────┘
+//! ```
+//!
+//! It is a property of the process, as it is for `anstream`, which colours both streams.
+
+use std::io;
+use std::sync::OnceLock;
+
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, ColorChoice};
+use tracing::Level;
+
+use super::log::{Fields, Lines};
+
+/// Arguments of all commands.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(super) struct Voice {
+    /// Print only findings and errors: no summaries, hints and progress, and log errors only
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Print more: every finding at every place, what was not evaluated, log level info; -vv for debug
+    #[arg(long, short, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+    /// When to use colors; auto is for terminals, and respects `NO_COLOR`
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+    /// Lowest level to log, whatever -q and -v say [default: info for `serve`, otherwise warn]
+    #[arg(long, global = true, env = "OPGATE_LOG", value_name = "LEVEL")]
+    log: Option<Level>,
+    /// Log format, on stderr
+    #[arg(
+        long,
+        global = true,
+        env = "OPGATE_LOG_FORMAT",
+        value_name = "FORM",
+        default_value = "text"
+    )]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Amount {
+    Quiet,
+    Normal,
+    Verbose,
+}
+
+static AMOUNT: OnceLock<Amount> = OnceLock::new();
+
+fn amount() -> Amount {
+    AMOUNT.get().copied().unwrap_or(Amount::Normal)
+}
+
+/// Whether to say nothing but findings and errors.
+pub(super) fn is_quiet() -> bool {
+    amount() == Amount::Quiet
+}
+
+/// Whether to say everything.
+pub(super) fn is_verbose() -> bool {
+    amount() == Amount::Verbose
+}
+
+/// A line for people on stderr that is neither a finding nor an error: a summary, what to do next.
+pub(super) fn note(line: impl AsRef<str>) {
+    if !is_quiet() {
+        anstream::eprintln!("{}", line.as_ref());
+    }
+}
+
+/// An error on stderr, one line: `error: PLACE: what: what to do`.
+pub(super) fn error(line: &str) {
+    let style = super::report::ERROR;
+    anstream::eprintln!("{style}error{style:#}: {line}");
+}
+
+impl Voice {
+    /// For this process, from now on. A server logs more, and with the time.
+    pub(super) fn raise(&self, matches: &ArgMatches, serves: bool) {
+        colors(self.color);
+        let amount = match (self.quiet, self.verbose) {
+            (true, _) => Amount::Quiet,
+            (false, 0) => Amount::Normal,
+            (false, _) => Amount::Verbose,
+        };
+        // Only one command runs in a process.
+        let _ = AMOUNT.set(amount);
+        init_log(self.log_format, self.level(matches, serves), serves);
+    }
+
+    /// What is typed now counts more than what the environment says.
+    fn level(&self, matches: &ArgMatches, serves: bool) -> Level {
+        let is_typed = matches.value_source("log") == Some(ValueSource::CommandLine);
+        let is_asked = self.quiet || self.verbose > 0;
+        if let Some(level) = self.log.filter(|_| is_typed || !is_asked) {
+            return level;
+        }
+        match (self.quiet, self.verbose, serves) {
+            (true, _, _) => Level::ERROR,
+            (false, 0, false) => Level::WARN,
+            (false, 0, true) | (false, 1, false) => Level::INFO,
+            (false, 1, true) | (false, 2, false) => Level::DEBUG,
+            (false, _, _) => Level::TRACE,
+        }
+    }
+}
+
+/// For both streams.
+pub(super) fn colors(choice: ColorChoice) {
+    match choice {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
+
+fn init_log(format: LogFormat, level: Level, serves: bool) {
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::{
+        Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    };
+    // What the client of the API server has to say is told once, with the resource, by its caller.
+    let ours = Targets::new()
+        .with_default(level)
+        .with_target("kube_client", LevelFilter::OFF)
+        .with_target("tower", LevelFilter::OFF);
+    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
+    let lines = match format {
+        LogFormat::Text if serves => lines.fmt_fields(Fields).boxed(),
+        LogFormat::Text => lines.fmt_fields(Fields).event_format(Lines::new()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(lines.with_filter(ours)).init();
+}
