@@ -400,6 +400,7 @@ fn load_within(memory: usize, policies: &[Value]) -> Set {
 #[tokio::test]
 async fn what_harms_its_compiler_harms_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
+    let padded = |component| bombs::padded(component, 4 << 20);
     let cases = [
         // It made wasmtime panic: `invalid adapter module generated: multiple memories`. Now it is
         // compiled, and is no policy.
@@ -410,6 +411,13 @@ async fn what_harms_its_compiler_harms_nobody_else() {
         ("functions", bombs::functions(40_000), "functions: at most 32768"),
         ("imports", bombs::imports(70_000), "types, imports, exports and the like: at most 65536"),
         ("modules", bombs::modules(40), "33 modules: at most 32"),
+        ("instances", bombs::instances(9), "9 instances of modules: at most 8"),
+        // What is large has wider bounds, and has them.
+        ("large-modules", padded(bombs::modules(70)), "65 modules: at most 64"),
+        ("large-instances", padded(bombs::instances(65)), "65 instances of modules: at most 64"),
+        ("large-function", padded(bombs::pressure(80_000)), "locals: at most 524288 and 4096"),
+        ("large-allowed", padded(bombs::instances(40)), "does not export \"describe\""),
+        ("too-large", bombs::padded(bombs::instances(1), 32 << 20), "more than the 33554432 that"),
         // Seconds to minutes without limits.
         ("slow", bombs::slow(), "cannot be compiled: it takes more than "),
     ];
@@ -447,6 +455,7 @@ fn in_a_small_container_compilers_have_little_memory() {
     assert!(set.policies().iter().map(|policy| &*policy.name).all(names), "{:?}", set.broken());
     let error = &set.broken()[0].error;
     assert!(error.contains("it takes more than 48Mi of memory"), "{error}");
+    assert!(error.contains("the memory limit of the container leaves no more"), "{error}");
     assert_eq!(set.policies().len(), 1, "{:?}", set.broken());
 }
 

@@ -137,3 +137,20 @@ pub fn modules(count: usize) -> Vec<u8> {
 pub fn slow() -> Vec<u8> {
     loops(3_000, 3_000)
 }
+
+/// Modules that are instantiated.
+pub fn instances(count: usize) -> Vec<u8> {
+    let instances = "(core instance (instantiate $m))".repeat(count);
+    wat::parse_str(format!("(component (core module $m) {instances})")).unwrap()
+}
+
+/// The same component with a custom section, so that it is longer than `size`.
+pub fn padded(mut component: Vec<u8>, size: usize) -> Vec<u8> {
+    // Name and content are empty but for zeros. The length is a LEB128 of five bytes.
+    let length = u32::try_from(size).unwrap();
+    component.push(0);
+    component.extend((0..4).map(|n| (length >> (7 * n)).to_le_bytes()[0] | 0x80));
+    component.push((length >> 28).to_le_bytes()[0]);
+    component.resize(component.len() + size, 0);
+    component
+}

@@ -13,7 +13,7 @@
 //! All children together have a share of the container's memory (`opgate_server::Room`), so that
 //! the system does not kill a process, which could be the server. If the share is large enough,
 //! several children run at a time with equal parts. A child whose part is too small runs again
-//! alone, with the whole share.
+//! alone, with the whole share. One that compiles a large component starts that way.
 
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
@@ -28,10 +28,12 @@ use rustix::process::{Resource, Rlimit, Signal};
 
 use opgate_text::units;
 
+use super::gate::is_large;
+
 /// Name of the subcommand. No help shows it.
 const COMMAND: &str = "apart";
 
-/// Maximum input of a job, larger than any component, and maximum output, that of an image.
+/// Maximum input of a job, twice the largest component, and maximum output, that of an image.
 const MAX_INPUT: u64 = 64 << 20;
 const MAX_OUTPUT: u64 = 256 << 20;
 
@@ -49,14 +51,18 @@ const NICE: i32 = 10;
 const CHILDREN: usize = 4;
 const LEAST: u64 = 48 << 20;
 
-/// Memory of a child for each thread that compiles.
+/// Memory of a child for each thread that compiles, and, for a large component, beside that. With
+/// one thread JavaScript and Python take 350 MiB.
 const THREAD: u64 = 64 << 20;
+const LARGE: u64 = 300 << 20;
 
 /// The jobs of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
     /// Compiles a component.
     Compile,
+    /// Compiles a component that has an interpreter inside.
+    CompileLarge,
     /// Checks settings against a schema.
     Settings,
 }
@@ -66,22 +72,43 @@ struct Limits {
     /// Seconds of CPU time and of elapsed time.
     processor: u64,
     wall: u64,
-    /// Bytes of memory.
+    /// Bytes of memory, and what they are where there is enough.
     memory: u64,
+    most: u64,
 }
 
 impl Job {
+    const ALL: [Self; 3] = [Self::Compile, Self::CompileLarge, Self::Settings];
+
+    /// The job that compiles this component.
+    pub(crate) fn compile(component: &[u8]) -> Self {
+        if is_large(component) { Self::CompileLarge } else { Self::Compile }
+    }
+
     /// The limits of this job, with at most `memory`.
     fn limits(self, memory: u64) -> Limits {
-        match self {
-            Self::Compile => Limits { processor: 15, wall: 60, memory: memory.min(512 << 20) },
-            Self::Settings => Limits { processor: 5, wall: 20, memory: memory.min(128 << 20) },
-        }
+        // On one CPU that does nothing else, a component of the SDK takes 0.6 s at most, JavaScript
+        // and Python 10 s. A build without optimisation takes several times as long.
+        let (processor, wall, most) = match self {
+            Self::Compile => (15, 60, 512 << 20),
+            Self::CompileLarge => (120, 300, 1 << 30),
+            Self::Settings => (5, 20, 128 << 20),
+        };
+        Limits { processor, wall, memory: memory.min(most), most }
+    }
+
+    /// Threads of a child with this much memory. More than there are CPUs would only take memory.
+    fn threads(self, memory: u64) -> u64 {
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let beside = if self == Self::CompileLarge { LARGE } else { 0 };
+        let fit = memory.saturating_sub(beside) / THREAD;
+        fit.clamp(1, u64::try_from(processors).unwrap_or(u64::MAX))
     }
 
     fn argument(self) -> &'static str {
         match self {
             Self::Compile => "compile",
+            Self::CompileLarge => "compile-large",
             Self::Settings => "settings",
         }
     }
@@ -89,13 +116,13 @@ impl Job {
     /// Parts of its input.
     fn parts(self) -> usize {
         match self {
-            Self::Compile => 4,
+            Self::Compile | Self::CompileLarge => 4,
             Self::Settings => 2,
         }
     }
 
     fn of(argument: &str) -> Option<Self> {
-        [Self::Compile, Self::Settings].into_iter().find(|job| job.argument() == argument)
+        Self::ALL.into_iter().find(|job| job.argument() == argument)
     }
 }
 
@@ -188,10 +215,11 @@ impl Program {
     /// The error of the job about its input, or what happened to the child, in one line.
     pub fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
         let all = self.share.parts;
-        let first = self.attempt(job, parts, &self.share.take(1));
+        let few = if job == Job::CompileLarge { all } else { 1 };
+        let first = self.attempt(job, parts, &self.share.take(few));
         // The part is free again.
         let done = match first {
-            Err(Failed::Memory(_)) if all > 1 => self.attempt(job, parts, &self.share.take(all)),
+            Err(Failed::Memory(_)) if few < all => self.attempt(job, parts, &self.share.take(all)),
             other => other,
         };
         done.map_err(|failed| match failed {
@@ -205,7 +233,7 @@ impl Program {
             return Err("its input is too large".into());
         }
         let limits = job.limits(taken.memory);
-        let threads = (limits.memory / THREAD).max(1);
+        let threads = job.threads(limits.memory);
         let child = Command::new(&self.path)
             .args([COMMAND, job.argument(), &limits.memory.to_string()])
             .env_clear()
@@ -278,11 +306,21 @@ fn became(status: ExitStatus, limits: &Limits) -> Failed {
         Failed::Otherwise(format!("it takes more than {}s of processor time", limits.processor))
     } else if is(Signal::ABORT) || is(Signal::SEGV) {
         let why = "of memory, or more of the stack than there is";
-        Failed::Memory(format!("it takes more than {memory} {why}"))
+        Failed::Memory(format!("it takes more than {memory} {why}{}", remedy(limits)))
     } else if is(Signal::KILL) {
-        Failed::Memory("the system has ended the process for it: too little memory".to_owned())
+        let why = "the system has ended the process for it: too little memory";
+        Failed::Memory(format!("{why}{}", remedy(limits)))
     } else {
         Failed::Otherwise(format!("the process for it failed ({status})"))
+    }
+}
+
+/// What helps against too little memory, if it is that of the container.
+fn remedy(limits: &Limits) -> &'static str {
+    if limits.memory < limits.most {
+        "; the memory limit of the container leaves no more: one of 512Mi is enough to compile a policy in JavaScript or Python"
+    } else {
+        ""
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use opgate_unsafe::{Image, Key};
 use wasmtime::component::Component;
 
-/// Maximum size of an image, 256 MiB: sixteen times the maximum size of a component.
+/// Maximum size of an image, 256 MiB: eight times the maximum size of a component.
 const MAX_SIZE: u64 = 256 << 20;
 
 /// A folder with sealed images.

@@ -49,7 +49,8 @@ impl Compiler {
                 aws_lc_rs::rand::fill(&mut secret)
                     .map_err(|_| LoadError::NotCompiled("no randomness".to_owned()))?;
                 let parts = [&[u8::from(roomy)], secret.as_slice(), purpose, component];
-                let sealed = program.ask(Job::Compile, &parts).map_err(LoadError::NotCompiled)?;
+                let sealed =
+                    program.ask(Job::compile(component), &parts).map_err(LoadError::NotCompiled)?;
                 Image::open(&Key::new(&secret), purpose, sealed)
                     .map_err(|e| LoadError::NotCompiled(e.to_string()))
             }
@@ -61,7 +62,7 @@ pub(super) fn unusable(error: &wasmtime::Error) -> LoadError {
     LoadError::Unusable(opgate_text::one_line(&format!("{error:#}"), 512))
 }
 
-/// The work of a child for [`Job::Compile`].
+/// The work of a child for [`Job::Compile`] and [`Job::CompileLarge`].
 ///
 /// # Errors
 /// The error of the compiler.

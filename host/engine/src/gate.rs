@@ -1,19 +1,50 @@
 //! Checks a component before the compiler gets it. The checks read its bytes and run nothing.
 
-use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload, TypeRef};
+use wasmparser::{ComponentTypeRef, Encoding, Instance, Parser, Payload, TypeRef};
 
-/// Maximum size of a component, 16 MiB. A policy with a JavaScript engine has about 8.
-pub const MAX_SIZE: usize = 16 << 20;
+use super::limits::INSTANCES;
 
-/// Limits on the input of the compiler, whose time and memory grow faster than these. Policies in
-/// Rust are far below. A JavaScript engine has some thousand functions, the largest of 100 KiB.
-const MAX_FUNCTION: usize = 192 << 10;
+/// Maximum size of a component, 32 MiB. A policy with a JavaScript engine has 12, one with Python 18.
+pub const MAX_SIZE: usize = 32 << 20;
+
+/// Limits on the input of the compiler, whose time and memory grow faster than these. A JavaScript
+/// engine has 13,000 functions and 10,000 items, Python 14,000 and 13,000.
 const MAX_LOCALS: u32 = 4_096;
 const MAX_FUNCTIONS: usize = 32_768;
 /// Types, imports, exports, globals, segments, aliases and instances, in all modules together.
 const MAX_ITEMS: usize = 65_536;
-/// Modules and components inside it.
-const MAX_MODULES: usize = 32;
+
+/// Limits that depend on the size of a component: only one that has an interpreter inside, with its
+/// library, has many modules and such functions.
+struct Bounds {
+    /// Bytes of a function.
+    function: usize,
+    /// Modules and components inside it.
+    modules: usize,
+    /// Modules that it instantiates.
+    instances: usize,
+}
+
+/// Size up to which a component is small, 4 MiB. Policies in compiled languages are below one.
+const SMALL_SIZE: usize = 4 << 20;
+
+/// A policy of the SDK has 4 modules, 3 instances, and functions of some ten KiB.
+const SMALL: Bounds = Bounds { function: 192 << 10, modules: 32, instances: 8 };
+
+/// Python has 40 modules, as many instances, and a function of 417 KiB, that interprets its code. That
+/// of a JavaScript engine has 168 KiB.
+const LARGE: Bounds = Bounds { function: 512 << 10, modules: 64, instances: INSTANCES };
+
+impl Bounds {
+    fn of(component: &[u8]) -> Self {
+        if is_large(component) { LARGE } else { SMALL }
+    }
+}
+
+/// Whether a component has wider bounds, because of its size.
+pub(crate) fn is_large(component: &[u8]) -> bool {
+    component.len() > SMALL_SIZE
+}
 
 /// Version of the WIT package that this host supports.
 const VERSION: &str = "0.5.0";
@@ -104,9 +135,10 @@ struct Borders {
 }
 
 /// Counts for all modules together, and for the current one.
-#[derive(Default)]
 struct Counts {
+    bounds: Bounds,
     modules: usize,
+    instances: usize,
     functions: usize,
     items: usize,
     /// For this module, and for those around it.
@@ -114,6 +146,12 @@ struct Counts {
 }
 
 impl Counts {
+    fn of(component: &[u8]) -> Self {
+        let (modules, instances, functions, items) = (0, 0, 0, 0);
+        let bounds = Bounds::of(component);
+        Self { bounds, modules, instances, functions, items, memories: Vec::new() }
+    }
+
     /// Counts one part of a component.
     fn add(&mut self, payload: &Payload<'_>) -> Result<(), Refusal> {
         let many = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
@@ -142,9 +180,10 @@ impl Counts {
                 for group in body.get_locals_reader().map_err(malformed)? {
                     locals = locals.saturating_add(group.map_err(malformed)?.0);
                 }
-                if size > MAX_FUNCTION || locals > MAX_LOCALS {
+                let most = self.bounds.function;
+                if size > most || locals > MAX_LOCALS {
                     return Err(Refusal::TooMuch(format!(
-                        "a function of {size} bytes and {locals} locals: at most {MAX_FUNCTION} and {MAX_LOCALS}"
+                        "a function of {size} bytes and {locals} locals: at most {most} and {MAX_LOCALS}"
                     )));
                 }
             }
@@ -154,7 +193,14 @@ impl Counts {
             Payload::ElementSection(section) => items = many(section.count()),
             Payload::DataSection(section) => items = many(section.count()),
             Payload::TableSection(section) => items = many(section.count()),
-            Payload::InstanceSection(section) => items = many(section.count()),
+            Payload::InstanceSection(section) => {
+                items = many(section.count());
+                for instance in section.clone() {
+                    if matches!(instance.map_err(malformed)?, Instance::Instantiate { .. }) {
+                        self.instances = self.instances.saturating_add(1);
+                    }
+                }
+            }
             Payload::CoreTypeSection(section) => items = many(section.count()),
             Payload::ComponentInstanceSection(section) => items = many(section.count()),
             Payload::ComponentAliasSection(section) => items = many(section.count()),
@@ -166,7 +212,8 @@ impl Counts {
         }
         self.items = self.items.saturating_add(items);
         for (what, count, most) in [
-            ("modules", self.modules, MAX_MODULES),
+            ("modules", self.modules, self.bounds.modules),
+            ("instances of modules", self.instances, self.bounds.instances),
             ("functions", self.functions, MAX_FUNCTIONS),
             ("types, imports, exports and the like", self.items, MAX_ITEMS),
         ] {
@@ -194,7 +241,7 @@ fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
 /// Imports and exports of the outermost component.
 fn borders(component: &[u8]) -> Result<Borders, Refusal> {
     let mut borders = Borders { imports: Vec::new(), exports: Vec::new() };
-    let mut counts = Counts::default();
+    let mut counts = Counts::of(component);
     let mut depth = 0usize;
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload.map_err(malformed)?;

@@ -109,6 +109,8 @@ pub struct Engine {
     taken: Mutex<usize>,
     /// Code that is in use, by digest: who loads the same component again shares it.
     codes: Mutex<Vec<Weak<Code>>>,
+    /// Large components are loaded one at a time: each takes 100 MiB meanwhile.
+    large: Mutex<()>,
 }
 
 impl fmt::Debug for Engine {
@@ -132,7 +134,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the engine cannot start without a pool either.
-    pub fn start(pool: Pool, cache: Option<PathBuf>) -> Result<Self, EngineError> {
+    pub fn start(pool: Pool, folder: Option<PathBuf>) -> Result<Self, EngineError> {
         let failed = |e: wasmtime::Error| EngineError(format!("{e:#}"));
         let mut config = settings::config(TARGET, true).map_err(failed)?;
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling(pool)));
@@ -149,11 +151,10 @@ impl Engine {
         };
         let ticker = Ticker::start(engine.weak())
             .map_err(|e| EngineError(format!("no thread for the clock: {e}")))?;
-        let (taken, codes) = (Mutex::default(), Mutex::default());
-        let (cache_of_images, compiler) = (Mutex::default(), Compiler::Here);
-        let engine =
-            Self { engine, ticker, cache: cache_of_images, compiler, pooled, pool, taken, codes };
-        engine.cache_in(cache);
+        let (taken, codes, large) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (cache, compiler) = (Mutex::default(), Compiler::Here);
+        let engine = Self { engine, ticker, cache, compiler, pooled, pool, taken, codes, large };
+        engine.cache_in(folder);
         Ok(engine)
     }
 
@@ -215,6 +216,7 @@ impl Engine {
     ) -> Result<Module, LoadError> {
         let load = || {
             gate::check(component, granted_cluster)?;
+            let _alone = gate::is_large(component).then(|| self.large.lock());
             let digest = digest(component);
             if let Some(known) = self.known(&digest) {
                 return Ok(known);

@@ -28,9 +28,10 @@ impl Default for Limits {
     }
 }
 
-/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3. One with a
-/// JavaScript engine has a memory for the engine and some for other code. The limit applies to the
-/// bytes of all memories together.
+/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3, JavaScript 1, 2
+/// and 3, Python 1, 2 and 38. The limit applies to the bytes of all memories together. The pool has
+/// slots for memories and tables, with address space for each. It only counts instances; that a small
+/// component has few of them is checked where it is loaded.
 pub(crate) const MEMORIES: usize = 4;
 pub(crate) const TABLES: usize = 8;
-pub(crate) const INSTANCES: usize = 8;
+pub(crate) const INSTANCES: usize = 64;

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | a quarter | what requests hold ([`super::memory`]) | 256 MiB |
 //! | a quarter | connections, of 64 KiB each | 4,096 connections |
-//! | three eighths | child processes that compile (`opgate_engine::apart`), before anybody connects | 512 MiB each |
+//! | three eighths, or all but 128 MiB up to three quarters if that is more | child processes that compile (`opgate_engine::apart`), before anybody connects | 1 GiB each |
 //!
 //! The rest is for the program, for the policies' code and instances, and for the view of the
 //! cluster.
@@ -29,6 +29,9 @@ const FEWEST_CONNECTIONS: usize = 64;
 
 /// Maximum bytes of a connection between requests: its share of the buffers for TLS and HTTP.
 const CONNECTION: usize = 64 << 10;
+
+/// Enough for a server that loads its policies: a component, its image, and those of others.
+const ITSELF: usize = 128 << 20;
 
 /// This part of the limit is nobody's.
 const RESERVE: usize = 16;
@@ -84,7 +87,9 @@ impl Room {
             limit,
             requests: part(REQUESTS, 4),
             connections: connections.max(FEWEST_CONNECTIONS),
-            children: limit.map_or(usize::MAX, |all| all / 8 * 3),
+            children: limit.map_or(usize::MAX, |all| {
+                (all / 8 * 3).max(all.saturating_sub(ITSELF).min(all / 4 * 3))
+            }),
         }
     }
 }
@@ -229,8 +234,9 @@ mod tests {
         };
         assert_eq!(within(16), (4, 64, 6));
         assert_eq!(within(128), (32, 512, 48));
-        assert_eq!(within(512), (128, 2_048, 192));
-        assert_eq!(within(64 << 10), (256, 4_096, 24 << 10));
+        assert_eq!(within(256), (64, 1_024, 128));
+        assert_eq!(within(512), (128, 2_048, 384));
+        assert_eq!(within(64 << 10), (256, 4_096, 48 << 10));
         let Room { requests, connections, children, limit } = Room::within(None);
         assert_eq!((requests >> 20, connections, limit), (256, 4_096, None));
         assert_eq!(children, usize::MAX);

@@ -313,7 +313,7 @@ pub fn main() -> ExitCode {
     };
     if let Command::Apart { job, memory } = &cli.command {
         return apart::child(job, *memory, |job, parts| match job {
-            Job::Compile => compile_job(parts),
+            Job::Compile | Job::CompileLarge => compile_job(parts),
             Job::Settings => settings_job(parts),
         });
     }
