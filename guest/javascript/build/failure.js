@@ -1,0 +1,3 @@
+// An error of the user's folder: its text is all that is printed.
+
+export class Failure extends Error {}

@@ -1,0 +1,117 @@
+#!/usr/bin/env node
+// `opgate-policy build [FOLDER]`: from the source of a policy to its component. `opgate-policy test` runs its
+// tests natively.
+//
+//   src/policy.ts ─▶ tsc (types) ─┬▶ esbuild (one file) ─▶ componentize-js (engine and snapshot) ─▶ + docs ─▶ module of opgate.yaml
+//   cases/, test/ ────────────────┴▶ node --test
+
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join, relative, resolve } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { parse } from 'yaml';
+
+import { bundled, declared, tests } from './bundle.js';
+import { withDocs } from './docs.js';
+import { Failure } from './failure.js';
+
+const PACKAGE = resolve(dirname(fileURLToPath(import.meta.url)), '..');
+const USAGE = `Usage: opgate-policy build [FOLDER]
+       opgate-policy test [FOLDER]
+
+build: checks the types, and writes the component. The source is the member "main" of package.json (src/policy.ts unless
+       it has one), and the component goes where the member "module" of the policy in opgate.yaml says.
+test:  checks the types, and runs the cases of the folder cases and the files test/*.test.js (or .ts) natively, with node.`;
+
+/** componentize-js has no feature left that imports more than opgate:policy. */
+const NO_FEATURES = ['stdio', 'random', 'clocks', 'http', 'fetch-event'];
+
+async function build(folder) {
+  const about = JSON.parse(await text(join(folder, 'package.json')));
+  const entry = entryOf(folder, about);
+  checkTypes(folder);
+  const policy = await declared(folder, entry, PACKAGE);
+  const output = await outputOf(folder, policy.name);
+  const { code, isCluster } = await bundled({ folder, entry, policy, version: about.version ?? '0.0.0', sdk: PACKAGE });
+  const bundle = `${output.replace(/\.wasm$/, '')}.js`;
+  await mkdir(dirname(output), { recursive: true });
+  await writeFile(bundle, code);
+  const { componentize } = await import('@bytecodealliance/componentize-js');
+  const { component } = await componentize({
+    sourcePath: bundle,
+    witPath: witOf(),
+    worldName: isCluster ? 'cluster-policy' : 'policy',
+    disableFeatures: NO_FEATURES,
+  });
+  await writeFile(`${output}.new`, withDocs(component, policy.rules));
+  await rename(`${output}.new`, output);
+  console.log(`${relative(process.cwd(), output)}: ${policy.name}, ${policy.rules.length} rules, ${(component.length / 2 ** 20).toFixed(1)} MiB`);
+}
+
+async function test(folder) {
+  const entry = entryOf(folder, JSON.parse(await text(join(folder, 'package.json'))));
+  checkTypes(folder);
+  const files = await tests(folder, entry);
+  const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', ...files], { cwd: folder, stdio: 'inherit' });
+  process.exitCode = status ?? 1;
+}
+
+function entryOf(folder, { main }) {
+  const entry = [main, 'src/policy.ts', 'src/policy.js'].find((name) => name !== undefined && existsSync(join(folder, name)));
+  if (entry === undefined) throw new Failure(`${join(folder, main ?? 'src/policy.ts')}: there is no such file; "main" of package.json names the source of the policy`);
+  return entry;
+}
+
+/** Types first: a mistake is a line of the source, not of the bundle. */
+function checkTypes(folder) {
+  if (!existsSync(join(folder, 'tsconfig.json'))) return;
+  let tsc;
+  try {
+    const about = createRequire(join(folder, 'package.json')).resolve('typescript/package.json');
+    tsc = join(dirname(about), 'bin', 'tsc');
+  } catch {
+    throw new Failure('typescript is not installed: add it to devDependencies, or remove tsconfig.json');
+  }
+  const { status } = spawnSync(process.execPath, [tsc, '--noEmit', '-p', folder], { stdio: 'inherit' });
+  if (status !== 0) throw new Failure('the types do not fit');
+}
+
+/** Where opgate.yaml expects the component. */
+async function outputOf(folder, name) {
+  const path = join(folder, 'opgate.yaml');
+  if (!existsSync(path)) return join(folder, 'dist', `${name}.wasm`);
+  const { policies } = parse(await text(path)) ?? {};
+  const module = policies?.find((it) => it.name === name)?.module;
+  if (module === undefined) throw new Failure(`${path}: no policy ${name} with a module; the build puts the component there`);
+  if (/^[a-z]+:\/\//.test(module)) throw new Failure(`${path}: module of ${name} is ${module}; the build needs a path`);
+  return resolve(folder, module);
+}
+
+/** The contract: in the package a copy, in the repository the one file. */
+function witOf() {
+  const own = join(PACKAGE, 'wit');
+  return existsSync(own) ? own : resolve(PACKAGE, '..', '..', 'wit');
+}
+
+async function text(path) {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    throw new Failure(`${path}: ${error.code === 'ENOENT' ? 'there is no such file' : error.message}`);
+  }
+}
+
+const [command, folder = '.', ...rest] = process.argv.slice(2);
+const run = { build, test }[command];
+if (run === undefined || folder.startsWith('-') || rest.length > 0) {
+  console.error(USAGE);
+  process.exit(command === '--help' || command === '-h' ? 0 : 2);
+}
+try {
+  await run(resolve(folder));
+} catch (error) {
+  console.error(`error: ${error instanceof Failure ? error.message : (error?.stack ?? error)}`);
+  process.exit(1);
+}

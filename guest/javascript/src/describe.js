@@ -1,0 +1,136 @@
+// From the declarations of a policy to its descriptor, as the host wants it. The Rust SDK does the same
+// in guest/sdk/src/describe.rs: both give the same descriptor for the same declarations.
+//
+//   rules, sorted by id ─┬─▶ rules
+//     on, of each ───────┼─▶ matches: for each route, the operations and the rules that look at them
+//     reads, of each ────┼─▶ reads, each with the rules that need it
+//     samples, of each ──┴─▶ samples
+//   settings, and those that all policies have in common ─▶ schema
+
+import { isOfAFile } from './declare.js';
+
+const OPERATIONS = ['create', 'update', 'delete', 'connect'];
+const TEXTS = { type: 'array', items: { type: 'string' }, default: [] };
+
+export function describe(policy) {
+  const { rules } = policy;
+  return {
+    name: policy.name,
+    version: policy.version ?? '0.0.0',
+    title: policy.title,
+    rules: rules.map(describeRule),
+    matches: matches(policy),
+    reads: reads(policy).map((it) => it.describe(rules.filter((rule) => rule.reads.includes(it)).map((rule) => rule.id))),
+    samples: rules.filter((rule) => rule.samples).map((rule) => rule.id),
+    settingsSchema: schema(policy),
+  };
+}
+
+/** What the rules read, each once. */
+export function reads(policy) {
+  return [...new Set(policy.rules.flatMap((rule) => rule.reads))];
+}
+
+/** Whether a policy needs the world `cluster-policy`. */
+export function needsCluster(policy) {
+  return policy.rules.some((rule) => rule.samples || rule.reads.length > 0);
+}
+
+const looksAt = (rule, target, operation) => rule.on.some((on) => on.target === target && on.operations.includes(operation));
+
+/** The requests that each route gets. Operations that the same rules look at are one entry. */
+export function matches(policy) {
+  const all = [];
+  policy.routes.forEach((route, number) => {
+    const ofRoute = [];
+    for (const operation of OPERATIONS) {
+      const rules = policy.rules.filter((rule) => looksAt(rule, route.on, operation)).map((rule) => rule.id);
+      if (rules.length === 0) continue;
+      const same = ofRoute.find((known) => known.rules.join(' ') === rules.join(' '));
+      if (same) same.operations.push(operation);
+      else ofRoute.push(match(route.on, operation, rules, number));
+    }
+    all.push(...ofRoute);
+  });
+  return all;
+}
+
+function match(target, operation, rules, route) {
+  return {
+    groups: target.groups,
+    versions: target.versions,
+    resources: target.resources,
+    operations: [operation],
+    namespace: target.namespace,
+    namespaces: target.namespaces,
+    names: target.names,
+    rules,
+    advisory: target.advisory,
+    route,
+    conditions: Object.entries(target.conditions).map(([name, expression]) => ({ name, expression })),
+    namespaceLabels: target.namespaceLabels,
+    enabledBy: target.enabledBy,
+  };
+}
+
+function describeRule(rule) {
+  return {
+    id: rule.id,
+    title: rule.title,
+    defaultLevel: rule.offUntil ? 'off' : rule.level,
+    enabledBy: rule.offUntil ?? rule.deniesWith,
+    kinds: [...new Set(rule.on.map((on) => on.target.kind))],
+    operations: OPERATIONS.filter((operation) => rule.on.some((on) => on.operations.includes(operation))),
+    source: rule.source,
+  };
+}
+
+/** JSON Schema of the settings: the policy's own, and the common ones that its rules need. */
+function schema(policy) {
+  const common = {};
+  if (policy.routes.some((route) => !isOfAFile(route.on))) {
+    common.ratcheting = {
+      description: 'Leave out findings about what an UPDATE does not change.',
+      type: 'boolean',
+      default: true,
+    };
+    const never = policy.rules.filter((rule) => rule.exempt === 'never').map((rule) => rule.id);
+    const but = never.length > 0 ? ` but ${never.join(' and ')}` : '';
+    common.exempt = object({ users: TEXTS, groups: TEXTS }, `Identities to which no rule${but} applies.`);
+  }
+  common.messages = object({
+    prefixRuleId: { description: "Put the rule's id before its message.", type: 'boolean', default: false },
+  });
+  const needs = needsCluster(policy)
+    ? 'objects of the cluster that are not available'
+    : policy.rules.some((rule) => rule.maySkip) && 'what is not known of the folder';
+  if (needs) {
+    common.context = object({
+      missing: {
+        description: `What to do where a rule needs ${needs}: leave it out, or warn that it was not evaluated.`,
+        enum: ['skip', 'warn'],
+        default: 'skip',
+      },
+    });
+  }
+  common.rules = {
+    description: 'Levels that the configuration gives to rules; written by the host.',
+    type: 'object',
+    readOnly: true,
+  };
+  for (const name of Object.keys(policy.settings)) {
+    if (Object.hasOwn(common, name)) throw new TypeError(`policy ${policy.name}: all policies have the setting ${name}; remove it from settings`);
+  }
+  return JSON.stringify({
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: `Settings of the policy ${policy.name}`,
+    type: 'object',
+    additionalProperties: false,
+    properties: { ...common, ...policy.settings },
+  });
+}
+
+function object(properties, description) {
+  const about = description === undefined ? {} : { description };
+  return { ...about, type: 'object', additionalProperties: false, properties };
+}

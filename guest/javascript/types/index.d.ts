@@ -1,0 +1,361 @@
+/**
+ * Write admission policies for opgate in TypeScript and JavaScript.
+ *
+ * A policy is what its module exports by default: `export default policy({…})`. Names and meanings are those of
+ * the contract, `wit/policy.wit`.
+ */
+
+/** What the API request does. A PATCH arrives as `create` or `update`. */
+export type Operation = 'create' | 'update' | 'delete' | 'connect';
+/** What a violation does: deny the request, or allow it with a warning. */
+export type Level = 'warn' | 'deny';
+/** The type of the value at a pointer. */
+export type Kind = 'missing' | 'null' | 'boolean' | 'number' | 'text' | 'list' | 'object';
+
+/** Anything that JSON can say. */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export type Json = any;
+
+/** An object of Kubernetes. Name your own type, as in `Review<Pod>`, for more than this. */
+export interface KubernetesObject {
+  apiVersion: string;
+  kind: string;
+  metadata: {
+    name?: string;
+    namespace?: string;
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+    [member: string]: Json;
+  };
+  [member: string]: Json;
+}
+
+/** For example `core.rukpak.io`, `v1alpha1`, `Bundle`. The core group is the empty text. */
+export interface GroupVersionKind {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+}
+
+/** For example `core.rukpak.io`, `v1alpha1`, `bundles`. The core group is the empty text. */
+export interface GroupVersionResource {
+  readonly group: string;
+  readonly version: string;
+  readonly resource: string;
+}
+
+/** The user who sent the request, as the API server authenticated them. */
+export interface UserInfo {
+  readonly username: string;
+  readonly uid: string;
+  readonly groups: readonly string[];
+}
+
+/** A text that the settings may name: at the JSON pointer, or else the default. */
+export interface Setting {
+  pointer: string;
+  default: string;
+}
+
+/** Names by pattern: one of `include` fits, or it is empty, and none of `exclude` fits. `*` is any characters. */
+export interface NamePatterns {
+  include?: string[];
+  exclude?: string[];
+}
+
+/** A label selector, as Kubernetes has it. */
+export interface LabelSelector {
+  matchLabels?: Record<string, string>;
+  matchExpressions?: { key: string; operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist'; values?: string[] }[];
+}
+
+/** Requests about one kind of object. Every list must match; `*` in a list matches all. */
+export interface TargetDeclaration {
+  /** API groups; `['']`, the core group, unless set. */
+  groups?: string[];
+  versions: string[];
+  /** Plural, lower case; `bundles/status` for a sub-resource. */
+  resources: string[];
+  /** For people: `Bundle`. */
+  kind: string;
+  /** Only in this namespace. */
+  namespace?: Setting;
+  /** Only in namespaces with these names. */
+  namespaces?: NamePatterns;
+  /** Only objects with these names. */
+  names?: NamePatterns;
+  /** These requests do not wait for a server that is away, unless the configuration sets a rule of them to deny. */
+  advisory?: boolean;
+  /** Conditions in CEL by name, for the webhook configuration only: the policy must not rely on them. */
+  conditions?: Record<string, string>;
+  /** Label selector of the namespaces, for the webhook configuration. */
+  namespaceLabels?: LabelSelector | string;
+  /** Settings (JSON pointers) of which one must be present and not `false`. */
+  enabledBy?: string[];
+}
+
+/** A declared target. */
+export interface Target {
+  readonly kind: string;
+  readonly groups: string[];
+  readonly versions: string[];
+  readonly resources: string[];
+}
+
+/** Declares the requests about one kind of object. Rules and routes refer to the same target. */
+export function target(declaration: TargetDeclaration): Target;
+/** A kind of document that opgate makes from files, in the group `opgate.dev`. */
+export function targetOfFiles(kind: string, resources: string[]): Target;
+
+/** Objects of the cluster that rules need. */
+export interface ReadDeclaration {
+  /** API group; the core group unless set. */
+  group?: string;
+  version: string;
+  /** Plural, lower case. */
+  resource: string;
+  /** JSON pointers of what the host keeps; `*` is every element or member. Name, namespace, uid and labels are always kept. */
+  fields?: string[];
+  /** JSON pointers of objects of which only the names of the members are kept. */
+  keys?: string[];
+  /** Label selector: other objects are not read. */
+  labels?: LabelSelector | string;
+  /** Only in this namespace. */
+  namespace?: Setting;
+  /** Values by which the policy finds objects. */
+  indexes?: { name: string; field: string; separator?: string }[];
+  /** Settings (JSON pointers) for objects that are read only if asked to. */
+  enabledBy?: string[];
+}
+
+/** Selects objects. All conditions that are set must hold. */
+export interface Query {
+  namespace?: string;
+  labels?: LabelSelector | string;
+  /** Each holds for objects that have one of the values in the index; with `absent` also for those without a value. */
+  matches?: { index: string; values: string[]; absent?: boolean }[];
+}
+
+/** Namespace (empty for a cluster-scoped object) and name. */
+export interface ObjectName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** Objects of the cluster. Every method throws a ReadError if there is no answer: ask in `report.answer`. */
+export interface ClusterRead {
+  readonly group: string;
+  readonly version: string;
+  readonly resource: string;
+  /** One object; null if it does not exist. The namespace is `''` for cluster-scoped objects. */
+  get(namespace: string, name: string): Document | null;
+  /** The objects that match, in byte order of namespace and name. */
+  list(query?: Query): Generator<Document, void, undefined>;
+  /** Namespaces and names of the objects that match; cheaper than `list`. */
+  names(query?: Query): ObjectName[];
+  /** Whether any object matches. */
+  any(query?: Query): boolean;
+}
+
+/** Declares objects of the cluster that rules need. */
+export function read(declaration: ReadDeclaration): ClusterRead;
+
+/** Why the cluster does not answer. */
+export class ReadError extends Error {
+  /** `absent`: there is no cluster to ask. `invalid`: a selector is wrong. `unavailable`: the message is the reason. */
+  readonly tag: 'absent' | 'invalid' | 'unavailable';
+}
+
+/** The first objects of a resource, whole, for rules with `samples: true`. Throws a ReadError if there is no answer. */
+export function sample(resource: GroupVersionResource, limit?: number): { objects: Document[]; complete: boolean };
+
+/** A rule: what must hold, and the requests that it looks at. */
+export interface RuleDeclaration {
+  /** Letters, digits, `-` and `.`, at most 40: `IMG-1`. */
+  id: string;
+  /** What a finding does unless the configuration says otherwise. */
+  level: Level;
+  /** What must hold, in one sentence without a full stop. */
+  title: string;
+  /** The page of the rule, Markdown, with the headings `# Why`, `# Repair`, `# Accepted` and `# Rejected`. */
+  docs?: string;
+  on: { target: Target; operations: Operation[] }[];
+  /** Objects of the cluster that the rule needs. */
+  reads?: ClusterRead[];
+  /** The rule looks at custom resources of any kind, with `sample`. */
+  samples?: boolean;
+  /** The rule is off until one of these settings (JSON pointers) is present and not `false`, or has a configured level. */
+  offUntil?: string[];
+  /** Settings (JSON pointers) that make a rule of level `warn` deny, if they are `true` or `deny`. */
+  deniesWith?: string[];
+  /** `never`: the setting `exempt` does not apply to the rule. */
+  exempt?: 'always' | 'never';
+  /** The rule may be skipped for another reason than a missing cluster. */
+  maySkip?: boolean;
+  /** Where the rule is documented. */
+  source: string;
+}
+
+/** A declared rule. */
+export interface Rule {
+  readonly id: string;
+  readonly level: Level;
+  readonly title: string;
+  readonly docs: string;
+  readonly source: string;
+}
+
+/** Declares a rule. */
+export function rule(declaration: RuleDeclaration): Rule;
+
+/** An error in the settings that the schema cannot find. */
+export interface SettingsError {
+  /** JSON pointer into the settings. */
+  pointer: string;
+  message: string;
+}
+
+/** A policy: its rules, and the functions that judge. `S` is the type of its settings. */
+export interface PolicyDeclaration<S = Json> {
+  /** Lower case letters, digits and `-`, at most 40. */
+  name: string;
+  /** That of package.json unless set. */
+  version?: string;
+  /** One sentence about the policy. */
+  title: string;
+  rules: Rule[];
+  /** Which function judges which target; at most 64. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  routes: { on: Target; judge: (review: Review<any, S>, report: Report) => void }[];
+  /** JSON Schema (2020-12, without `$ref`) of each setting, by name. */
+  settings?: Record<string, Json>;
+  /** What the schema cannot say. Called once, when the policy is loaded. */
+  checkSettings?: (settings: S) => SettingsError[] | void;
+}
+
+/** A declared policy. */
+export interface Policy {
+  readonly name: string;
+  readonly version?: string;
+  readonly title: string;
+  readonly rules: readonly Rule[];
+}
+
+/** Declares the policy. Export it by default. */
+export function policy<S = Json>(declaration: PolicyDeclaration<S>): Policy;
+
+/** A JSON document that the host keeps. A pointer (RFC 6901) begins with a slash, or is `''` for the document itself. */
+export class Document<T = Json> {
+  /** A document from JSON text. Throws a SyntaxError if it is none. */
+  static parse(json: string): Document;
+  /** All of it as a plain value, copied and parsed at the first look. */
+  readonly value: T;
+  /** The plain value at a pointer; undefined if there is none. */
+  json(pointer: string): Json;
+  kind(pointer: string): Kind;
+  /** Whether there is a value other than `null`. */
+  has(pointer: string): boolean;
+  text(pointer: string): string | undefined;
+  boolean(pointer: string): boolean | undefined;
+  /** The number, if it is an integer of 64 bits. */
+  integer(pointer: string): bigint | undefined;
+  number(pointer: string): number | undefined;
+  /** Elements of a list or members of an object. */
+  length(pointer: string): number | undefined;
+  /** Names of an object's members, in byte order. */
+  keys(pointer: string): string[];
+  /** The texts in a list. */
+  texts(pointer: string): string[];
+  /** The elements of a list as plain values, of any shape; none if there is anything else. */
+  list<E = Json>(pointer: string): E[];
+  /** The part at a pointer as a document. */
+  at(pointer: string): Document | undefined;
+  /** The JSON text as it was received. */
+  raw(pointer: string): Uint8Array | undefined;
+  /** How many bytes `raw` would give, without a copy. */
+  size(pointer: string): number | undefined;
+  /** Whether two values are equal for Kubernetes, as far as JSON alone tells. */
+  equal(pointer: string, other: Document, otherPointer: string): boolean;
+}
+
+/** The request, without its objects. The first look at each part is a call of the host. */
+export interface Request {
+  readonly operation: Operation;
+  readonly uid: string;
+  readonly kind: GroupVersionKind;
+  readonly resource: GroupVersionResource;
+  /** `status`, `scale`, … or empty. */
+  readonly subResource: string;
+  readonly name: string;
+  /** Empty for a cluster-scoped object. */
+  readonly namespace: string;
+  readonly user: UserInfo;
+  readonly dryRun: boolean;
+}
+
+/** A request with its objects and the settings. `T` is the type of the object, `S` that of the settings. */
+export interface Review<T = KubernetesObject, S = Json> {
+  readonly request: Request;
+  readonly operation: Operation;
+  /** The object as a plain value; undefined on DELETE. */
+  readonly object: T | undefined;
+  /** The object before; undefined on CREATE and CONNECT. */
+  readonly oldObject: T | undefined;
+  /** The object by pointer. */
+  readonly document: Document<T> | undefined;
+  /** The object before, by pointer. */
+  readonly oldDocument: Document<T> | undefined;
+  /** The settings as a plain value; `{}` if the configuration sets none. */
+  readonly settings: S;
+  /** The settings by pointer. */
+  readonly settingsDocument: Document<S>;
+  /** Name of the object. */
+  readonly name: string;
+  readonly namespace: string;
+  /** Whether the setting `exempt` names the user. The report drops findings then; asking first saves work. */
+  isExempt(): boolean;
+  /** Whether the request is not an UPDATE of an object. */
+  creates(): boolean;
+  /** The document before an UPDATE. */
+  updatesFrom(): Document<T> | undefined;
+  /** The document before an UPDATE, if findings about what did not change are left out. */
+  spares(): Document<T> | undefined;
+  /** Whether a rule that looks at this pointer has to judge: always on CREATE, on UPDATE if the value changed. */
+  touches(pointer: string): boolean;
+  /** Whether the object is a manifest that `opgate check` reads of a file. */
+  isOfAFile(): boolean;
+  /** Whether the object is a manifest of a bundle in files. */
+  isInBundle(): boolean;
+  /** Whether an audit asks about an object that a cluster holds: nobody knows who wrote it. */
+  isStored(): boolean;
+}
+
+/** The findings of a review. */
+export interface Report {
+  /** Adds a finding: the field as Kubernetes writes it, and one sentence for the person who sent the request. */
+  add(rule: Rule, field: string, message: string): void;
+  /** The same with another level than that of the rule; a configured level still wins. */
+  addAs(level: Level, rule: Rule, field: string, message: string): void;
+  /** A finding for each of very many things; the texts of those that do not fit are never made. */
+  addEach<T>(rule: Rule, things: Iterable<T>, texts: (thing: T) => [field: string, message: string]): void;
+  /** Counts findings that are not written out. */
+  addMore(rule: Rule, more: number): void;
+  /** The rule could not be evaluated, and why. */
+  skip(rule: Rule, field: string, why: string): void;
+  /** The rule could only be evaluated in part. */
+  skipPart(rule: Rule, field: string, why: string): void;
+  /** What `ask` returns; without an answer of the cluster it skips the rules, and gives undefined. */
+  answer<T>(rules: Rule[], needed: string, ask: () => T): T | undefined;
+  /** A word for the API server's audit log. */
+  note(key: string, word: string): void;
+  /** Reason of the denial, `Forbidden` unless set. */
+  setReason(reason: string): void;
+  isOn(rule: Rule): boolean;
+  denies(rule: Rule): boolean;
+  denials(rule: Rule): number;
+}
+
+/** Lines for the log of the server; 64 of each call are kept. */
+export const log: Record<'debug' | 'info' | 'warn' | 'error', (...parts: unknown[]) => void>;
+/** Escapes a name for use as a token of a JSON pointer. */
+export function escape(name: string): string;
