@@ -1,0 +1,25 @@
+//! Reads the selector of a PodDisruptionBudget.
+
+use opgate_sdk::{Document, Kind, Selector, escape};
+
+const LABELS: &str = "/spec/selector/matchLabels";
+const EXPRESSIONS: &str = "/spec/selector/matchExpressions";
+
+/// None selects no pod: there is no selector, or one that an API server would not admit. An empty
+/// one selects all pods of the namespace.
+pub(crate) fn selector(budget: &Document) -> Option<Selector> {
+    if budget.kind("/spec/selector") != Kind::Object {
+        return None;
+    }
+    let mut selector = Selector::default();
+    for key in budget.keys(LABELS) {
+        let value = budget.text(&format!("{LABELS}/{}", escape(&key)))?;
+        selector.label(&key, &value).ok()?;
+    }
+    for expression in budget.items(EXPRESSIONS) {
+        let (key, operator) = (expression.text("/key")?, expression.text("/operator")?);
+        let values = expression.texts("/values");
+        selector.expression(&key, &operator, values.iter().map(String::as_str)).ok()?;
+    }
+    Some(selector)
+}

@@ -1,0 +1,118 @@
+//! The rules.
+
+use opgate_sdk::{rule, rules};
+
+use crate::targets::{CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, POD, STATEFUL_SET};
+
+rules![RES_1, RES_2, RES_3];
+
+rule! {
+    /// a container says what it needs
+    ///
+    /// Every container and init container has the requests and limits of the setting `require`, by
+    /// default `requests.cpu`, `requests.memory` and `limits.memory`, and they are not zero.
+    /// A limit stands for a request that is missing, and `spec.resources` of the pod for all of
+    /// its containers. On UPDATE, also of the sub-resource `resize`, the rule looks at containers
+    /// whose resources change, and at containers with a new name. Ephemeral containers cannot have
+    /// resources. With the setting `templates: false` it looks at Pods only.
+    ///
+    /// # Why
+    ///
+    /// Without requests the scheduler puts pods where there is no room. Without a limit one
+    /// container takes the memory of all others on its node.
+    ///
+    /// # Repair
+    ///
+    /// Set what is missing, or create a LimitRange with defaults for the namespace.
+    ///
+    /// # Accepted
+    ///
+    /// `resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {memory: 64Mi}}`
+    ///
+    /// # Rejected
+    ///
+    /// `resources: {requests: {cpu: 100m}}`
+    pub(crate) RES_1: Deny {
+        on: [
+            POD: Create | Update,
+            DEPLOYMENT: Create | Update,
+            STATEFUL_SET: Create | Update,
+            DAEMON_SET: Create | Update,
+            JOB: Create | Update,
+            CRON_JOB: Create | Update,
+        ],
+        source: "Kubernetes, Resource Management for Pods and Containers",
+    }
+}
+
+rule! {
+    /// a container has no more than the settings allow
+    ///
+    /// The limits of every container and init container are not above the setting `max`. A container
+    /// without a limit, or with a limit of zero, has no end, and is rejected, too. Off until the
+    /// setting is there.
+    ///
+    /// # Why
+    ///
+    /// A quota is for all pods of a namespace. One container that asks for all of it, or for more
+    /// than a node has, never starts.
+    ///
+    /// # Repair
+    ///
+    /// Lower the limit, or use several replicas.
+    ///
+    /// # Accepted
+    ///
+    /// With `max: {memory: 8Gi}`: `limits: {memory: 8192Mi}`
+    ///
+    /// # Rejected
+    ///
+    /// `limits: {memory: 9Gi}`
+    pub(crate) RES_2: Deny {
+        on: [
+            POD: Create | Update,
+            DEPLOYMENT: Create | Update,
+            STATEFUL_SET: Create | Update,
+            DAEMON_SET: Create | Update,
+            JOB: Create | Update,
+            CRON_JOB: Create | Update,
+        ],
+        off_until: ["/max"],
+        source: "Kubernetes, Resource Management for Pods and Containers",
+    }
+}
+
+rule! {
+    /// a container that runs for ever has probes
+    ///
+    /// Every container has the probes of the setting `probes`, each with `exec`, `httpGet`,
+    /// `tcpSocket` or `grpc`. Init containers, Jobs, CronJobs and pods with another `restartPolicy`
+    /// than `Always` need none. On UPDATE the rule looks at probes that change. Off until the
+    /// setting is there.
+    ///
+    /// # Why
+    ///
+    /// Without a readiness probe a Service sends requests to a container that has just started.
+    ///
+    /// # Repair
+    ///
+    /// Add the probe.
+    ///
+    /// # Accepted
+    ///
+    /// `readinessProbe: {httpGet: {path: /ready, port: 8080}}`
+    ///
+    /// # Rejected
+    ///
+    /// `readinessProbe: {periodSeconds: 5}`
+    pub(crate) RES_3: Deny {
+        on: [
+            POD: Create | Update,
+            DEPLOYMENT: Create | Update,
+            STATEFUL_SET: Create | Update,
+            DAEMON_SET: Create | Update,
+        ],
+        off_until: ["/probes"],
+        source: "Kubernetes, Liveness, Readiness, and Startup Probes",
+    }
+}

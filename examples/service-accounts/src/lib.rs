@@ -1,0 +1,83 @@
+//! Policy `service-accounts`: pods have no rights that they do not need.
+//!
+//! ```text
+//! Pod, template ─▶ faults ─▶ those that the old object does not have ─▶ SVA-1, SVA-3 to SVA-5
+//! ServiceAccount ──────────────────────────────────────────────────────▶ SVA-2
+//! ```
+
+mod pod;
+mod rules;
+mod targets;
+mod tokens;
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::{ClusterRead, Document, Report, Review, SettingsError, pods, policy};
+use rules::SVA_1;
+use targets::{
+    CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, POD, REPLICA_SET, SERVICE_ACCOUNT, STATEFUL_SET,
+};
+
+pub(crate) static SERVICE_ACCOUNTS: ClusterRead = ClusterRead {
+    version: "v1",
+    resource: "serviceaccounts",
+    fields: &["/automountServiceAccountToken"],
+    ..ClusterRead::EMPTY
+};
+
+policy! {
+    name: "service-accounts",
+    title: "pods have no rights that they do not need",
+    rules: [rules::RULES],
+    routes: [
+        SERVICE_ACCOUNT => tokens::judge_account,
+        POD => judge,
+        DEPLOYMENT => judge,
+        STATEFUL_SET => judge,
+        DAEMON_SET => judge,
+        REPLICA_SET => judge,
+        JOB => judge,
+        CRON_JOB => judge,
+    ],
+    settings: include_str!("settings.json"),
+    check_settings: check,
+}
+
+fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+    let Some(object) = review.subject() else { return };
+    let kind = review.request.kind().kind.as_str();
+    let Some(spec) = pods::in_object(object, kind) else { return };
+    let old = review.spares().and_then(|old| Some((old, pods::in_object(old, kind)?)));
+    let old = old.as_ref().map(|(old, spec)| (*old, spec));
+    let folders = review.settings.texts("/hostPaths");
+    let before: BTreeSet<String> = old
+        .map(|(old, spec)| pod::faults(old, spec, &folders))
+        .into_iter()
+        .flatten()
+        .map(|fault| fault.what)
+        .collect();
+    let faults = pod::faults(object, &spec, &folders);
+    let new = faults.into_iter().filter(|fault| !before.contains(&fault.what));
+    for fault in new {
+        report.add(fault.rule, fault.field, fault.message);
+    }
+    if report.is_on(&SVA_1) {
+        tokens::judge_pod(review, report, object, &spec, old);
+    }
+}
+
+/// What the schema cannot say.
+fn check(settings: &Document) -> Result<(), Vec<SettingsError>> {
+    let mut wrong = Vec::new();
+    for (index, folder) in settings.texts("/hostPaths").iter().enumerate() {
+        let is_plain = |part: &str| !matches!(part, "" | "." | "..");
+        if folder != "/" && !folder.trim_start_matches('/').split('/').all(is_plain) {
+            let message = "write the path of a folder without dots and without a slash at the end";
+            wrong.push(SettingsError {
+                pointer: format!("/hostPaths/{index}"),
+                message: message.to_owned(),
+            });
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}

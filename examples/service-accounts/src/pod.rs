@@ -1,0 +1,117 @@
+//! What pods do to their nodes: privileged containers, namespaces and folders of the host.
+
+use opgate_sdk::pods::PodSpec;
+use opgate_sdk::{Document, Kind, Rule, go};
+
+use crate::rules::{SVA_3, SVA_4, SVA_5};
+
+/// Something that a pod should not have.
+pub(crate) struct Fault {
+    pub(crate) rule: &'static Rule,
+    pub(crate) field: String,
+    pub(crate) message: String,
+    /// What makes it the same one in another version of the object, wherever it stands there.
+    pub(crate) what: String,
+}
+
+const SHARED: [(&str, &str); 3] = [
+    ("hostNetwork", "the network"),
+    ("hostPID", "the processes"),
+    ("hostIPC", "the shared memory"),
+];
+
+/// All faults, by field.
+pub(crate) fn faults(object: &Document, spec: &PodSpec, folders: &[String]) -> Vec<Fault> {
+    let mut found = Vec::new();
+    for (member, what) in SHARED {
+        if object.boolean(&format!("{}/{member}", spec.pointer())) == Some(true) {
+            found.push(Fault {
+                rule: &SVA_4,
+                field: format!("{}.{member}", spec.field()),
+                message: format!("the pod shares {what} of its node: remove {member}"),
+                what: member.to_owned(),
+            });
+        }
+    }
+    privileged(object, spec, &mut found);
+    host_paths(object, spec, folders, &mut found);
+    found
+}
+
+fn privileged(object: &Document, spec: &PodSpec, found: &mut Vec<Fault>) {
+    let columns = ["/securityContext/privileged", "/name"];
+    spec.each(object, &columns, |container| {
+        if container.row.boolean(0) == Some(true) {
+            let name = container.row.text_or_empty(1);
+            found.push(Fault {
+                rule: &SVA_3,
+                field: format!("{}.securityContext.privileged", container.field()),
+                message: format!(
+                    "container {} is privileged, and has all rights on its node: remove privileged",
+                    go::quote(name)
+                ),
+                what: format!("{}/{name}", container.list),
+            });
+        }
+    });
+}
+
+fn host_paths(object: &Document, spec: &PodSpec, folders: &[String], found: &mut Vec<Fault>) {
+    let list = format!("{}/volumes", spec.pointer());
+    let volumes = object.rows(&list, &["/hostPath", "/hostPath/path", "/name"]);
+    for (index, volume) in volumes.iter().enumerate() {
+        if !matches!(volume.kind(0), Kind::Object) {
+            continue;
+        }
+        let (path, name) = (volume.text_or_empty(1), volume.text_or_empty(2));
+        let field = format!("{}.volumes[{index}].hostPath", spec.field());
+        if !folders.iter().any(|folder| is_in(path, folder)) {
+            let path = go::quote(path);
+            found.push(Fault {
+                rule: &SVA_5,
+                field,
+                message: format!("the pod mounts {path} of its node: use another kind of volume"),
+                what: format!("{path} in {name}"),
+            });
+            continue;
+        }
+        for (mount, container) in writable_mounts(object, spec, name) {
+            found.push(Fault {
+                rule: &SVA_5,
+                field: mount,
+                message: format!(
+                    "container {} can write to {} of its node: set readOnly",
+                    go::quote(&container),
+                    go::quote(path)
+                ),
+                what: format!("{} in {name} of {container}", go::quote(path)),
+            });
+        }
+    }
+}
+
+/// Whether a path is a folder or below it. API servers refuse paths with `..`; files can have them.
+fn is_in(path: &str, folder: &str) -> bool {
+    let is_straight = !path.split('/').any(|part| part == "..");
+    let rest = path.strip_prefix(folder.trim_end_matches('/'));
+    is_straight && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The mounts of a volume that are not read-only, each with the name of its container.
+fn writable_mounts(object: &Document, spec: &PodSpec, volume: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    spec.each(object, &["/volumeMounts", "/name"], |container| {
+        if container.row.length(0).unwrap_or(0) == 0 {
+            return;
+        }
+        let list = format!("{}/volumeMounts", container.pointer());
+        let mounts = object.rows(&list, &["/name", "/readOnly"]);
+        for (index, mount) in mounts.iter().enumerate() {
+            if mount.text(0) == Some(volume) && mount.boolean(1) != Some(true) {
+                let field = format!("{}.volumeMounts[{index}].readOnly", container.field());
+                found.push((field, container.row.text_or_empty(1).to_owned()));
+            }
+        }
+    });
+    found
+}
