@@ -1,4 +1,5 @@
-//! Builds the hostile policies; each is a component in the folder that `HOSTILE` names.
+//! Builds the hostile policies and the examples in Rust; each is a component in the folder that `HOSTILE`
+//! or `EXAMPLES` names.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,5 +15,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, component) in components(hostile)? {
         fs::write(Path::new(&out).join(format!("{name}.wasm")), component)?;
     }
+    let examples = Path::new(&out).join("examples");
+    fs::create_dir_all(&examples)?;
+    println!("cargo::rustc-env=EXAMPLES={}", examples.display());
+    for name in examples_in_rust()? {
+        for (_, component) in components(Guest::Package(&name))? {
+            fs::write(examples.join(&name).with_extension("wasm"), component)?;
+        }
+    }
     Ok(())
+}
+
+/// Names of the folders, which are those of the packages. Only their sources count, and not what other
+/// builds leave there.
+fn examples_in_rust() -> Result<Vec<String>, Box<dyn Error>> {
+    let folder = Path::new("../examples");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let manifest = path.join("Cargo.toml");
+        if manifest.is_file() {
+            println!("cargo::rerun-if-changed={}", manifest.display());
+            println!("cargo::rerun-if-changed={}", path.join("src").display());
+            names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
 }

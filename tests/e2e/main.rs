@@ -24,6 +24,7 @@ mod excerpt;
 mod fake;
 mod files;
 mod follow;
+mod gallery;
 mod hostile;
 mod http;
 mod identities;

@@ -250,7 +250,7 @@ fn grant(policy: &Policy, [_, _, resource, _]: &[String; 4], settings: &mut Valu
 }
 
 /// What is wrong with what a set of policies decides.
-async fn complaint(set: &Set, policy: &Policy, case: &Case) -> Option<String> {
+pub(crate) async fn complaint(set: &Set, policy: &Policy, case: &Case) -> Option<String> {
     let mut asked = case.review();
     // One case is not in the way of the next.
     asked["request"]["dryRun"] = json!(true);
@@ -415,7 +415,7 @@ fn is_own(kind: &Kind) -> bool {
 }
 
 /// Waits until the watches have heard everything, and what is polled was listed since.
-async fn up_to_date(set: &Set, cluster: &FakeCluster) {
+pub(crate) async fn up_to_date(set: &Set, cluster: &FakeCluster) {
     let version = cluster.version();
     // For those of which nothing has changed.
     cluster.bookmark();

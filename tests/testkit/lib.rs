@@ -70,6 +70,11 @@ pub fn hostile(name: &str) -> PathBuf {
     Path::new(env!("HOSTILE")).join(name).with_extension("wasm")
 }
 
+/// Path of the component of an example.
+pub fn example(name: &str) -> PathBuf {
+    Path::new(env!("EXAMPLES")).join(name).with_extension("wasm")
+}
+
 /// A configuration's text with these policies.
 pub fn configuration(policies: &[Value]) -> String {
     let configuration = json!({
