@@ -1,0 +1,226 @@
+"""Writes, tests and enforces the same policy in every language, from packages as they are published.
+
+    for each language: pack its SDK ─▶ test the SDK ─▶ follow its tutorial ─▶ template ─▶ build ─▶ cases
+                       ─▶ verdicts as those of Rust ─▶ serve and deny
+
+`.ci/languages` calls it. Which language, which step, what was expected and what came instead: a failure says so.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import packages
+import serve
+import tutorial
+import verdicts
+from packages import TOP
+from step import Failed, Missing, run
+
+NAME = "house-images"
+
+
+class Language:
+    """What differs from language to language."""
+
+    def __init__(self, name, pack, source, tests, install, builds, page=None):
+        self.name, self.pack, self.source, self.tests = name, pack, source, tests
+        # In the folder of a policy: commands before the first build, and of each build.
+        self.install, self.builds = install, builds
+        self.page = page
+
+
+SNAKE = NAME.replace("-", "_")
+RUST = Language(
+    "rust",
+    packages.crates,
+    "guest/sdk",
+    # `cargo test --workspace` has tested the SDK.
+    [],
+    [],
+    [
+        ["cargo", "build", "--release", "--target", "wasm32-unknown-unknown"],
+        ["opgate", "policy", "pack", f"target/wasm32-unknown-unknown/release/{SNAKE}.wasm"],
+    ],
+    "rust",
+)
+NPM_INSTALL = ["npm", "install", "--no-audit", "--no-fund"]
+LANGUAGES = [
+    RUST,
+    Language(
+        "typescript",
+        packages.npm,
+        "guest/javascript",
+        [["npm", "test"]],
+        [NPM_INSTALL],
+        [["npm", "run", "build"]],
+        "typescript",
+    ),
+    Language("javascript", packages.npm, "guest/javascript", [], [NPM_INSTALL], [["npm", "run", "build"]]),
+    Language(
+        "python",
+        packages.wheels,
+        "guest/python",
+        [
+            ["python", "-m", "pip", "install", "--quiet", "opgate-policy[cases]==0.5.0", "pytest==8.3.4"],
+            ["python", "-m", "pytest", "--quiet", "tests"],
+        ],
+        [["python", "-m", "pip", "install", "--quiet", "-r", "requirements.txt"]],
+        [["python", "-m", "opgate_policy", "build"]],
+        "python",
+    ),
+    Language("c", packages.tarball, "guest/c", [["make", "test"]], [], [["make"]], "c"),
+]
+
+
+class Run:
+    """One run: the folder for it, the binary, and the environment of all commands."""
+
+    def __init__(self, work, opgate):
+        self.work, self.packed = work, {}
+        (work / "bin").mkdir()
+        (work / "bin" / "opgate").symlink_to(opgate)
+        self.opgate = str(work / "bin" / "opgate")
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            # Nothing of the build that runs this, and of no cluster.
+            if not key.startswith(("CARGO_TARGET", "CARGO_BUILD", "CARGO_MANIFEST", "OPGATE", "KUBE", "VIRTUAL_ENV"))
+        }
+        self.env = {
+            **kept,
+            "PATH": f"{work / 'bin'}:{kept['PATH']}",
+            "OPGATE_CACHE_DIR": str(work / "cache"),
+            "CARGO_TERM_COLOR": "never",
+            "NO_COLOR": "1",
+            "CI": "true",
+        }
+        # The toolchain of this repository, also in folders outside of it.
+        channel = re.search(r'channel = "(.*)"', (TOP / "rust-toolchain.toml").read_text())
+        self.env["RUSTUP_TOOLCHAIN"] = channel[1]
+
+    def pack(self, language):
+        """Packs the SDK, once."""
+        if language.pack not in self.packed:
+            self.packed[language.pack] = language.pack(self.work, self.env)
+        self.env.update(self.packed[language.pack])
+
+    def with_python(self, folder):
+        """The environment with an own `python`, as after `. .venv/bin/activate`."""
+        run("venv", [sys.executable, "-m", "venv", str(folder)], self.work, self.env)
+        return {**self.env, "PATH": f"{folder / 'bin'}:{self.env['PATH']}", "VIRTUAL_ENV": str(folder)}
+
+    def environment(self, language, what):
+        """The environment of commands of a language."""
+        return self.with_python(self.work / f"venv-{what}") if language.name == "python" else self.env
+
+    def sdk_tests(self, language):
+        """The SDK's own tests."""
+        env = self.environment(language, "sdk") if language.tests else self.env
+        for command in language.tests:
+            run(" ".join(command), command, TOP / language.source, env)
+
+    def tutorial(self, language):
+        """The page, as a reader follows it."""
+        page = packages.needs(f"docs/policies/{language.page}.md")
+        tutorial.follow(page, self.work / f"tutorial-{language.page}", self.env)
+
+    def template(self, language):
+        """A policy of the template: built, and its cases. Gives the folder and its component."""
+        folder = self.work / language.name / NAME
+        if folder.exists():
+            return folder, self.component(folder)
+        packages.needs(f"host/opgate/templates/{language.name}")
+        folder.parent.mkdir(exist_ok=True)
+        new = [self.opgate, "policy", "new", NAME, "--lang", language.name]
+        run("opgate policy new", new, folder.parent, self.env)
+        env = self.environment(language, "template")
+        for command in language.install + language.builds:
+            run(" ".join(command), command, folder, env)
+        run("opgate policy test", [self.opgate, "policy", "test", "."], folder, env)
+        return folder, self.component(folder)
+
+    def component(self, folder):
+        """The file that `module` names."""
+        module = re.search(r"(?m)^ *(?:- )?module: *(\S+)", (folder / "opgate.yaml").read_text())
+        component = folder / module[1] if module else folder
+        if not component.is_file():
+            raise Failed(f"template: the build makes no {component}, as opgate.yaml says")
+        return component
+
+    def said(self, language):
+        """What the policy of a language says and decides."""
+        out = self.work / "verdicts" / language.name / "out"
+        if out.exists():
+            return out
+        folder, component = self.template(language)
+        text = (folder / "opgate.yaml").read_text()
+        return verdicts.collect(self.opgate, component, text, out.parent, self.env)
+
+    def verdicts(self, language):
+        """The same as in Rust."""
+        if language is not RUST:
+            self.pack(RUST)
+        verdicts.compare(self.said(RUST), self.said(language))
+
+    def serve(self, language):
+        """Enforced."""
+        folder, _ = self.template(language)
+        serve.enforced(self.opgate, folder, "opgate.yaml", self.env)
+
+    def language(self, language):
+        """All steps of one language."""
+        packages.needs(language.source)
+        steps = ["pack", "sdk_tests", "template", "verdicts", "serve"]
+        if language.page:
+            steps.insert(2, "tutorial")
+        for name in steps:
+            began = time.monotonic()
+            try:
+                getattr(self, name)(language)
+            except Failed as failed:
+                raise type(failed)(f"{language.name}: {name.replace('_', ' ')}: {failed}") from None
+            print(f"ok {language.name}: {name.replace('_', ' ')} ({time.monotonic() - began:.0f} s)", flush=True)
+
+
+def main():
+    """Gives the exit status."""
+    names = [language.name for language in LANGUAGES]
+    parser = argparse.ArgumentParser(prog=".ci/languages", description=__doc__.splitlines()[0])
+    parser.add_argument("language", nargs="*", choices=[*names, []], help="those to try, by default all")
+    parser.add_argument("--allow-missing", action="store_true", help="parts that are not there fail nothing")
+    parser.add_argument("--opgate", type=Path, required=True, help="the binary")
+    arguments = parser.parse_args()
+    # Outside of the repository: the folders in it are those of a newcomer, and of no workspace.
+    work = Path(tempfile.mkdtemp(prefix="opgate-languages-")).resolve()
+    this = Run(work, arguments.opgate.resolve())
+    passed, failed, skipped = 0, 0, 0
+    for language in LANGUAGES:
+        if arguments.language and language.name not in arguments.language:
+            continue
+        try:
+            this.language(language)
+            passed += 1
+        except Missing as missing:
+            print(f"MISSING {missing}", flush=True)
+            skipped += 1
+        except Failed as why:
+            print(f"FAILED {why}", flush=True)
+            failed += 1
+    if not arguments.allow_missing:
+        failed, skipped = failed + skipped, 0
+    if failed:
+        print(f"what was made is in {work}", flush=True)
+    else:
+        shutil.rmtree(work)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Follows a tutorial as a reader would: writes its files, runs its commands, compares what they print.
+
+    docs/policies/LANGUAGE.md ─▶ blocks with a comment before them ─▶ one folder, in order
+
+The comments: `<!-- run -->` commands, `<!-- status: 1 -->` before commands that fail so, `<!-- file: PATH -->`
+content of a file, `<!-- output -->` lines that the last commands have printed, in this order (`…` stands for
+anything). A block without a comment is only read. Folder and environment are kept from block to block, and what
+runs in the background ends with the tutorial.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from step import LONGEST, Failed, group, shown
+
+COMMENT = re.compile(r"<!--\s*(run|output|file|status)\s*(?::\s*(.*?))?\s*-->$")
+INDENT = "    "
+
+
+class Block:
+    """One block of a tutorial, with what its comment says."""
+
+    def __init__(self, kind, argument, status, place):
+        self.kind, self.argument, self.status, self.place = kind, argument, status, place
+        self.lines = []
+
+    @property
+    def text(self):
+        """Its lines, without the indentation."""
+        lines = [line[len(INDENT) :] for line in self.lines]
+        while lines and not lines[-1]:
+            lines.pop()
+        return "\n".join(lines) + "\n"
+
+
+def blocks(text, name):
+    """The blocks that have a comment."""
+    found, block, status = [], None, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = COMMENT.match(line.strip())
+        if comment and comment[1] == "status":
+            status = int(comment[2])
+        elif comment:
+            block = Block(comment[1], comment[2], status, f"{name}:{number}")
+            found.append(block)
+            status = 0
+        elif block and line.startswith(INDENT):
+            block.lines.append(line)
+        elif block and not line.strip():
+            if block.lines:
+                block.lines.append("")
+        elif block:
+            if not block.lines:
+                raise Failed(f"{block.place}: no indented block follows the comment")
+            block = None
+    return found
+
+
+def compare(block, printed):
+    """Every line of the block is in what was printed, in this order."""
+    rest = iter(printed.splitlines())
+    for line in block.text.splitlines():
+        if line.strip() in ("", "…"):
+            continue
+        pattern = ".*".join(re.escape(part) for part in line.strip().split("…"))
+        if not any(re.fullmatch(pattern, other.strip()) for other in rest):
+            raise Failed(
+                f"{block.place}: the tutorial shows a line that was not printed, or not in this order:\n"
+                f"    {line}\n  printed:\n{shown(printed)}"
+            )
+
+
+def follow(page, folder, env):
+    """Follows one page in an empty folder."""
+    name = f"docs/policies/{page.name}"
+    folder.mkdir(parents=True)
+    state, log = folder.parent / f"{folder.name}.env", folder.parent / f"{folder.name}.out"
+    # What a block leaves behind: its folder and what it exports.
+    after = f"trap 'code=$?; {{ declare -px; printf \"cd %q\\n\" \"$PWD\"; }} > {state}; exit $code' EXIT\n"
+    here, printed, ran = folder, "", 0
+    with group() as groups:
+        for block in blocks(page.read_text(), name):
+            if block.kind == "file":
+                path = here / block.argument
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text)
+            elif block.kind == "output":
+                compare(block, printed)
+            else:
+                before = f". {state}\n" if state.exists() else ""
+                with open(log, "w+") as out:
+                    process = subprocess.Popen(
+                        ["bash", "-c", f"{before}{after}set -eo pipefail\n{block.text}"],
+                        cwd=here,
+                        env=env,
+                        stdin=subprocess.DEVNULL,
+                        stdout=out,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
+                    groups.append(process.pid)
+                    try:
+                        code = process.wait(LONGEST)
+                    except subprocess.TimeoutExpired:
+                        code = f"nothing within {LONGEST} s"
+                printed = log.read_text(errors="replace")
+                ran += 1
+                if code != block.status:
+                    raise Failed(
+                        f"{block.place}: expected exit status {block.status}, got {code}\n"
+                        f"{shown(block.text)}\n  printed:\n{shown(printed)}"
+                    )
+                moved = re.search(r"^cd (.*)$", state.read_text().splitlines()[-1])
+                quoted = subprocess.run(
+                    ["bash", "-c", f"printf %s {moved[1]}"], capture_output=True, text=True, check=True
+                )
+                here = Path(quoted.stdout)
+    if not ran:
+        raise Failed(f"{name}: no block has the comment <!-- run -->")
+    return printed
