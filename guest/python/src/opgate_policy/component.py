@@ -1,0 +1,70 @@
+"""Connects the exports of a component and a `Policy`. Only a component imports this module.
+
+    describe, validate-settings, validate ─▶ Policy
+    an exception ─▶ its text and place in the log ─▶ a trap: the host reports a policy error, and no verdict
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import wit_world  # type: ignore[import-not-found]
+from componentize_py_types import Err  # type: ignore[import-not-found]
+
+from . import log, wit
+from .document import Document
+from .policy import Policy
+
+
+def words(error: BaseException) -> str:
+    """An exception in one line: `panicked at house_images.py:61: KeyError: 'spec'`, with the innermost place in a file of the policy."""
+    own, place, trace = None, None, error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        place = f"{_short(file)}:{trace.tb_lineno}"
+        if "opgate_policy/" not in file:
+            own = place
+        trace = trace.tb_next
+    text = str(error)
+    kind = type(error).__name__
+    return f"panicked at {own or place or 'an unknown place'}: {kind}{f': {text}' if text else ''}"
+
+
+def _short(file: str) -> str:
+    """The path of a file from where it was found, without the folders of the machine or of the component."""
+    parts = file.split("/")
+    return "/".join(parts[parts.index("opgate_policy") :]) if "opgate_policy" in parts else parts[-1]
+
+
+def world(policy: Policy) -> type:
+    """The class that componentize-py exports. Everything that does not depend on a call is made here, once."""
+    descriptor = policy.describe()
+
+    def caught(function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except BaseException as error:
+            log.error(words(error))
+            raise SystemExit(1) from None
+
+    class WitWorld(wit_world.WitWorld):  # type: ignore[misc]
+        def describe(self) -> Any:
+            return descriptor
+
+        def validate_settings(self, settings: Any) -> None:
+            wrong = caught(lambda: policy.wrong_settings(Document(settings)))
+            if wrong:
+                raise Err([wit.SettingsError(pointer, message) for pointer, message in wrong])
+
+        def validate(
+            self, operation: Any, routes: int, request: Any, object: Any, old_object: Any, settings: Any
+        ) -> Any:
+            return caught(lambda: policy.validate(operation.value, routes, request, object, old_object, settings))
+
+    # A call lives for milliseconds: nothing is collected, and what is there stays where it is.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    return WitWorld

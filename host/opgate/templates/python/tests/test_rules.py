@@ -1,0 +1,25 @@
+"""Runs the cases in `cases/`, natively: without a host, and in milliseconds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opgate_policy.testing import cases, judge
+
+from {{snake}} import POLICY
+
+
+@pytest.mark.parametrize("case", cases(str(Path(__file__).parents[1] / "cases")), ids=str)
+def test_case(case: Any) -> None:
+    case.check(POLICY)
+
+
+def test_plain_dicts_will_do() -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "shop", "namespace": "team-a"},
+        "spec": {"containers": [{"name": "shop", "image": "quay.io/house/shop:v1"}]},
+    }
+    verdict = judge(POLICY, pod, cluster=[])
+    assert [found.message for found in verdict.violations] == ["quay.io/house/shop:v1 has no digest"]
