@@ -94,6 +94,8 @@ fn replay_denies_exactly_the_changed_tag() {
         "warnings": [],
         "error": null,
         "microseconds": null,
+        "as": "review",
+        "notJudged": null,
     });
     assert_eq!(denied, expected);
     let members = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -176,9 +178,9 @@ fn what_cannot_be_read_is_named_with_its_place_and_the_rest_goes_on() {
         "in/a.json:3:1: not JSON: expected value",
         "in/b.jsonl:2:7: not JSON: expected value",
         "in/c.yaml:",
-        "in/d.json: not an AdmissionReview: apiVersion is \"v1\"",
+        "in/d.json: a Pod without metadata.name: give it one",
         "in/e.json:2:1: the body is not UTF-8",
-        "in/f.json: the body is empty",
+        "in/f.json: empty: it should hold AdmissionReviews or manifests",
         "in/g.json:2:512: the body nests deeper than 512 levels",
     ] {
         assert!(errors.contains(expected), "{expected} is not in\n{errors}");
@@ -463,7 +465,11 @@ fn nothing_to_replay_is_an_error_and_a_broken_link_is_not_the_end() {
     for path in ["empty", "empty.jsonl"] {
         let output = opgate(folder.path(), &["replay", path]);
         assert_eq!(output.status.code(), Some(2), "{path}");
-        assert!(err(&output).contains("no review found in the given paths"), "{}", err(&output));
+        assert!(
+            err(&output).contains("no AdmissionReview and no manifest found"),
+            "{}",
+            err(&output)
+        );
     }
     std::os::unix::fs::symlink("nowhere", folder.path().join("reviews/000.json")).unwrap();
     std::os::unix::fs::symlink(".", folder.path().join("reviews/circle")).unwrap();

@@ -74,7 +74,12 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     // The error in a file has the same text for all kinds.
     let name = shown.to_string();
     let read = File::read(At::Named(path), name.clone(), name, Expect::Documents, reader);
-    anyhow::bail!(template::complaint(&unique::checked(read)).unwrap_or_else(|| format!(
+    let read = unique::checked(read);
+    anyhow::ensure!(
+        read.broken().is_some() || !read.documents().is_some_and(|all| all.len() == 0),
+        "{shown}: empty: it should hold manifests (apiVersion, kind, metadata) or AdmissionReviews"
+    );
+    anyhow::bail!(template::complaint(&read).unwrap_or_else(|| format!(
         "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema) nor a watches.yaml; say what it is with --as"
     )))
 }

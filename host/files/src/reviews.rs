@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use opgate_document::{Document, Kind, Text, TooDeep};
+use opgate_document::{Document, Kind, Text, TooDeep, Value};
 use opgate_text::one_line;
 use opgate_upstream::kinds::is_cluster_scoped;
 
@@ -13,6 +13,7 @@ use super::content::{File, Origin};
 use super::field::{Step, tokens};
 use super::json::{Out, quoted};
 use super::location::{Location, Locator};
+use super::recorded::Recorded;
 
 /// Maximum bytes of the title of a package that are shown.
 const MAX_TITLE: usize = 256;
@@ -50,6 +51,43 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// What it was taken for, as `--as` names it; `review` for an AdmissionReview.
+    pub fn taken_for(&self) -> &'static str {
+        let Some(request) = self.requests.first() else { return "" };
+        match (&request.object, self.kind.as_str()) {
+            (Layout::Package(_), _) => "catalog",
+            (Layout::Bundle(_), "PlainBundle") => "plain",
+            (Layout::Bundle(_), "OperatorProject") => "project",
+            (Layout::Bundle(_), _) => "bundle",
+            (Layout::Object(_), _) if request.is_stored => "cluster",
+            (Layout::Object(_), _) if request.recorded.is_some() => "review",
+            (Layout::Object(_), _) => "manifest",
+        }
+    }
+
+    /// A line that says what it was taken for: of an AdmissionReview, and with `all` of anything.
+    pub fn said(&self, all: bool) -> Option<String> {
+        let request = self.requests.first()?;
+        let source = &self.source;
+        let operation = if request.old.is_some() { "UPDATE" } else { "CREATE" };
+        let what = match (self.taken_for(), &request.recorded) {
+            (_, Some(Recorded { operation, user, .. })) => {
+                let (shown, by) = (request.shown(), if user.is_empty() { "" } else { " by " });
+                format!("an AdmissionReview, {operation} of {shown}{by}{user}")
+            }
+            _ if !all => return None,
+            ("manifest", _) => format!("a manifest, judged as {operation} by opgate:check"),
+            ("cluster", _) => "an object of a cluster, judged as CREATE by opgate:check".to_owned(),
+            ("catalog", _) => "a catalog".to_owned(),
+            ("plain", _) => "a plain bundle".to_owned(),
+            ("project", _) => "a project".to_owned(),
+            (what, _) => format!("a {what}"),
+        };
+        Some(format!("{source}: {what}"))
+    }
+}
+
 /// One request for the policies.
 #[derive(Debug)]
 pub struct Request {
@@ -73,6 +111,8 @@ pub struct Request {
     pub prefix: String,
     /// Whether it is an object that an API server has stored, whoever wrote it.
     pub is_stored: bool,
+    /// The review, if the file has one instead of an object.
+    pub recorded: Option<Recorded>,
 }
 
 /// A document, and its parts.
@@ -107,9 +147,34 @@ impl Request {
         !matches!(self.object, Layout::Object(_))
     }
 
+    /// `Pod default/web`
+    pub fn shown(&self) -> String {
+        let Self { kind, namespace, name, .. } = self;
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        one_line(&format!("{kind} {namespace}{slash}{name}"), 512)
+    }
+
+    /// Calls `visit` with the object and its namespace, if it is one that is about to be created or changed.
+    pub fn each_new(&self, visit: &mut impl FnMut(Value<'_>, &str)) {
+        let Layout::Object(object) = &self.object else { return };
+        if !self.prefix.is_empty() || self.is_stored || self.recorded.is_some() {
+            return;
+        }
+        if let Some(written) = &object.written {
+            if let Ok(document) = Document::parse(written) {
+                visit(document.root(), &self.namespace);
+            }
+        } else if let Some(documents) = object.file.documents() {
+            visit(documents.document(object.index).root(), &self.namespace);
+        }
+    }
+
     /// Gives an object a namespace that names none, as `kubectl --namespace` does.
     pub fn default_namespace(&mut self, namespace: &str) {
         let Layout::Object(object) = &mut self.object else { return };
+        if self.recorded.is_some() {
+            return;
+        }
         let is_in_none = is_cluster_scoped(&self.group, &self.kind);
         if is_in_none || !self.namespace.is_empty() || !self.prefix.is_empty() {
             return;
@@ -138,6 +203,9 @@ impl Request {
     /// # Errors
     /// If it is nested too deep.
     pub fn text(&self) -> Result<Arc<Text>, TooDeep> {
+        if let Some(recorded) = &self.recorded {
+            return Text::new(recorded.json.to_string()).map(Arc::new);
+        }
         let Self { group, version, kind, resource, .. } = self;
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         // Only an object in a bundle has a prefix.

@@ -10,6 +10,7 @@ mod answers;
 mod reserving;
 mod standing;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opgate_cluster::{Declaration, Key, Object, Query, Resource, Selector, Store, Unreadable};
@@ -40,6 +41,8 @@ pub struct Kind {
     awaited: Awaited,
     /// Notified of all news that can settle a reservation.
     settled: Notify,
+    /// Whether its objects are some of those that there are: what is not among them may exist.
+    is_partial: AtomicBool,
 }
 
 impl Kind {
@@ -61,7 +64,8 @@ impl Kind {
         };
         let name = reading.resource.to_string();
         let (state, awaited) = (RwLock::new(state), Awaited::default());
-        Self { options, state, name, reading, awaited, settled: Notify::new() }
+        let (settled, is_partial) = (Notify::new(), AtomicBool::new(false));
+        Self { options, state, name, reading, awaited, settled, is_partial }
     }
 
     /// The same in a view that does not serve yet.
@@ -188,6 +192,7 @@ impl Kind {
                 None => state.reserved.not_listed(&key, &listing.version, is_filtered),
             }
         }
+        self.is_partial.store(false, Ordering::Relaxed);
         state.listing = listing;
         state.lists = state.lists.saturating_add(1);
         state.synced.get_or_insert_with(Instant::now);
@@ -208,6 +213,19 @@ impl Kind {
             state.listing.objects.remove(&key);
             state.listing.unreadable.insert(key, why);
         }
+    }
+
+    /// Whether it knows some objects only, and cannot say which others there are.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial.load(Ordering::Relaxed)
+    }
+
+    /// Takes over objects that come on top of those it has. Where it has none, these are not all there are.
+    pub(super) fn merge_some(&self, listing: Listing) {
+        if self.shows_nothing() {
+            self.is_partial.store(true, Ordering::Relaxed);
+        }
+        self.merge(listing);
     }
 
     /// The API server does not know the resource: the list is empty until it does.

@@ -35,6 +35,7 @@ mod reservations;
 mod samples;
 mod snapshot;
 mod split;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -59,6 +60,7 @@ pub use reader::{NotRead, Reader, Sampling, Unread, View};
 pub use reservations::{Bounds, Question};
 pub use samples::{Ask, Grants, NoSample, Samples};
 pub use snapshot::{Listings, Snapshot};
+pub use tally::Tally;
 
 use crate::review::{Operation, Review};
 

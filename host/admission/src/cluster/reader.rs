@@ -9,6 +9,7 @@ use opgate_document::{Charge, Document, Meter};
 
 use super::lens::{Lens, Scope};
 use super::samples::{MOST_OBJECTS, is_custom};
+use super::tally::{Tallies, Tally};
 use super::{Cluster, Grants, Kind, NoSample, Question, Reading, Source};
 use opgate_engine::reader::{
     Answer, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample,
@@ -125,6 +126,7 @@ impl View {
             touched: Vec::new(),
             wanted: Vec::new(),
             page: None,
+            tallies: Tallies::default(),
         }
     }
 }
@@ -142,6 +144,7 @@ pub struct Reader {
     wanted: Vec<(Resource, usize)>,
     /// Kind and last object of the last page, and the number of its copies that were shown.
     page: Option<(usize, Key, usize)>,
+    tallies: Tallies,
 }
 
 impl Reader {
@@ -162,6 +165,20 @@ impl Reader {
     #[must_use]
     pub fn questions(self) -> Vec<(usize, Question)> {
         self.questions
+    }
+
+    /// The queries in numbers.
+    pub fn take_tallies(&mut self) -> Vec<Tally> {
+        std::mem::take(&mut self.tallies).into_list()
+    }
+
+    /// Counts a query.
+    fn counted(&mut self, resource: &wit::GroupVersionResource, answer: Answer) -> Answer {
+        if let Ok(found) = &answer {
+            let objects = found.as_ref().ok().map(|found| found.objects().len());
+            self.tallies.count(resource, objects);
+        }
+        answer
     }
 
     /// Objects that change the answers in other worlds.
@@ -315,10 +332,9 @@ impl Reader {
             self.asked.push(asked);
         }
     }
-}
 
-impl ClusterReader for Reader {
-    fn get(
+    /// One object.
+    fn one(
         &mut self,
         resource: &wit::GroupVersionResource,
         namespace: &str,
@@ -331,7 +347,10 @@ impl ClusterReader for Reader {
         let within = if namespace.is_empty() { name } else { namespace };
         let window = match view.window(resource, Some(within)) {
             Ok(window) => window,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => match view.shown(resource, &key, &self.lens) {
+                Some(window) => window,
+                None => return Ok(Err(error)),
+            },
         };
         let Some(kind) = view.cluster.as_ref().and_then(|c| c.kinds.get(window.kind)) else {
             return Ok(Ok(Found::default()));
@@ -352,6 +371,19 @@ impl ClusterReader for Reader {
         let objects = objects.into_iter().collect();
         Ok(Ok(window.found(objects)))
     }
+}
+
+impl ClusterReader for Reader {
+    fn get(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        namespace: &str,
+        name: &str,
+        payer: Payer<'_>,
+    ) -> Answer {
+        let answer = self.one(resource, namespace, name, payer);
+        self.counted(resource, answer)
+    }
 
     fn list(
         &mut self,
@@ -359,7 +391,8 @@ impl ClusterReader for Reader {
         query: PolicyQuery,
         payer: Payer<'_>,
     ) -> Answer {
-        self.select(resource, query, DOCUMENTS, payer)
+        let answer = self.select(resource, query, DOCUMENTS, payer);
+        self.counted(resource, answer)
     }
 
     fn names(
@@ -368,10 +401,26 @@ impl ClusterReader for Reader {
         query: PolicyQuery,
         payer: Payer<'_>,
     ) -> Answer {
-        self.select(resource, query, NAMES, payer)
+        let answer = self.select(resource, query, NAMES, payer);
+        self.counted(resource, answer)
     }
 
     fn sample(
+        &mut self,
+        resource: &wit::GroupVersionResource,
+        limit: usize,
+    ) -> Result<Result<Sample, ReadError>, NotCurrent> {
+        let sample = self.some(resource, limit);
+        if let Ok(found) = &sample {
+            self.tallies.count(resource, found.as_ref().ok().map(|found| found.objects.len()));
+        }
+        sample
+    }
+}
+
+impl Reader {
+    /// Some custom resources.
+    fn some(
         &mut self,
         resource: &wit::GroupVersionResource,
         limit: usize,
@@ -472,6 +521,25 @@ impl View {
         }
     }
 
+    /// The window on an object of a resource of which only some objects are known, this among them. Nobody
+    /// can say that another one does not exist.
+    fn shown(
+        &self,
+        resource: &wit::GroupVersionResource,
+        key: &Key,
+        lens: &Lens,
+    ) -> Option<&Arc<Window>> {
+        let is_it = |known: &Resource| {
+            known.resource == resource.resource
+                && known.group == resource.group
+                && known.version == resource.version
+        };
+        let (_, window) = self.windows.iter().find(|(known, _)| is_it(known))?;
+        let kind = self.kind(window).filter(|kind| kind.is_partial())?;
+        let found = kind.get(key, None, lens.world).ok()?.object;
+        (found.is_some() && lens.shows(window.kind, key)).then_some(window)
+    }
+
     /// Whether the policy may see objects of any kind of the cluster, and where they come from.
     fn may_sample(&self, resource: &Resource) -> Result<Source, ReadError> {
         let line = |text: &String| opgate_text::one_line(text, 253);
@@ -514,7 +582,8 @@ impl View {
     fn is_left_open(&self, window: &Window, within: Option<&str>) -> bool {
         let excerpt = |cluster: &&Arc<Cluster>| cluster.options.source == Source::Excerpt;
         self.cluster.as_ref().filter(excerpt).is_some_and(|cluster| {
-            within == Some("") || cluster.kinds.get(window.kind).is_none_or(|k| k.shows_nothing())
+            let is_open = |kind: &Arc<Kind>| kind.shows_nothing() || kind.is_partial();
+            within == Some("") || cluster.kinds.get(window.kind).is_none_or(is_open)
         })
     }
 

@@ -104,10 +104,29 @@ impl<'c> Listings<'c> {
         }
     }
 
+    /// Adds what policies read of an object that is about to be applied: it is no sample of what is there.
+    pub fn take_new(&mut self, object: Value<'_>, namespace: &str, group: &str, resource: &str) {
+        for (kind, listing) in self.cluster.kinds().iter().zip(&mut self.listings) {
+            if kind.is_of(group, resource) {
+                kind.take(listing, object, namespace);
+            }
+        }
+    }
+
     /// Shows them to the policies, instead of those of the same names.
     pub fn merge(self) {
         for (kind, listing) in self.cluster.kinds().iter().zip(self.listings) {
             kind.merge(listing);
+        }
+    }
+
+    /// Shows them to the policies beside what is known. Of a resource of which nothing else is known, they
+    /// are not all there is: a policy finds them by name, and a query for several has no answer.
+    pub fn merge_some(self) {
+        for (kind, listing) in self.cluster.kinds().iter().zip(self.listings) {
+            if !(listing.objects.is_empty() && listing.unreadable.is_empty()) {
+                kind.merge_some(listing);
+            }
         }
     }
 }

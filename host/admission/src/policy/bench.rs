@@ -153,7 +153,10 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
         let uid = opgate_text::one_line(inputs.request.uid(), 128);
         tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
     }
-    let reader = call.reader.and_then(cluster::Reader::of);
+    let mut reader = call.reader.and_then(cluster::Reader::of);
+    if let Some(reader) = &mut reader {
+        observer.read(policy, reader.take_tallies());
+    }
     let asked = reader.as_ref().map(|reader| reader.asked().to_vec()).unwrap_or_default();
     let touched = reader.as_ref().map(|reader| reader.touched().to_vec()).unwrap_or_default();
     let wanted = reader.as_ref().map(|reader| reader.wanted().to_vec()).unwrap_or_default();

@@ -6,6 +6,7 @@
 //!                                            └─ lane: time, threads ─ fair: permits by tenant
 //! ```
 
+mod attention;
 mod bench;
 mod builtin;
 mod config;
@@ -32,6 +33,7 @@ use std::time::SystemTime;
 use opgate_document::Document;
 use serde::Deserialize;
 
+pub use attention::{Attention, Concern, NotAsked};
 pub use builtin::Builtin;
 pub use config::{
     ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile, Remote, Resolved,
@@ -241,6 +243,11 @@ impl Policy {
             None if load::is_set(&rule.enabled_by, &self.settings) => "on",
             None => rule.default.as_str(),
         }
+    }
+
+    /// Whether one of these settings is present, and is not `false`.
+    fn has_setting(&self, pointers: &[String]) -> bool {
+        load::is_set(pointers, &self.settings)
     }
 
     /// The last policy error, for `/policies`.

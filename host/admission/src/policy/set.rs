@@ -86,6 +86,12 @@ pub enum DecideError {
 pub trait Observer {
     /// Called after a policy has given a verdict or failed.
     fn called(&self, policy: &Policy, took: Duration);
+
+    /// Called with what a call has read of the cluster. A review that is evaluated again, because the cluster
+    /// has changed, is a call of its own.
+    fn read(&self, policy: &Policy, tallies: Vec<cluster::Tally>) {
+        let _ = (policy, tallies);
+    }
 }
 
 /// An observer that does nothing.
@@ -349,6 +355,11 @@ impl Set {
     #[must_use]
     pub fn broken(&self) -> &[Broken] {
         &self.broken
+    }
+
+    /// Policies whose mode is off.
+    pub(super) fn off(&self) -> &[String] {
+        &self.off
     }
 
     /// Whether a policy of this name serves, or should.

@@ -89,6 +89,7 @@ fn subject(source: String, found: &Found<'_, '_>, object: Object, resource: Stri
         old: None,
         prefix: String::new(),
         is_stored: true,
+        recorded: None,
     };
     Subject {
         source,

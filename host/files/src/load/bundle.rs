@@ -56,6 +56,7 @@ pub(super) fn subject(
         old: old.cloned().map(Layout::Bundle),
         prefix: String::new(),
         is_stored: false,
+        recorded: None,
     };
     Subject {
         source: root.display().to_string(),

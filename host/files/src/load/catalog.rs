@@ -50,6 +50,7 @@ pub(super) fn load(
             object: Layout::Package(package),
             prefix: String::new(),
             is_stored: false,
+            recorded: None,
         }],
     };
     let packages = catalog::read(root, reader)?;

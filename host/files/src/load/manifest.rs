@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::content::{Expect, File, has_documents};
 use crate::location::Locator;
+use crate::mistaken::{is_configuration, mistaken};
+use crate::recorded::{GROUP, Recorded};
 use crate::reviews::{Layout, Object, Request, Subject};
 use crate::{folder, parallel, template, unique};
 use opgate_input::objects::{self, Found};
@@ -22,6 +24,7 @@ pub(super) fn load(
 ) -> anyhow::Result<Vec<Subject>> {
     let mut errors = Vec::new();
     let mut subjects = Vec::new();
+    let is_folder = root.is_dir();
     for file in files(root, reader)? {
         errors.extend(template::complaint(&file));
         let count = file.documents().map_or(0, crate::content::Documents::len);
@@ -31,6 +34,20 @@ pub(super) fn load(
             } else {
                 file.shown.clone()
             };
+            let root = file.documents().map(|documents| documents.document(index));
+            let root = root.as_ref().map(opgate_document::Document::root);
+            // Beside manifests there may be what configures opgate. Alone it is a mistake.
+            if is_folder && root.is_some_and(is_configuration) {
+                tracing::warn!(
+                    "{source}: left out: {}",
+                    root.and_then(mistaken).unwrap_or_default()
+                );
+                continue;
+            }
+            if let Some(why) = root.and_then(mistaken) {
+                errors.push(format!("{source}: {why}"));
+                continue;
+            }
             match objects(&file, index) {
                 Err(why) => errors.push(format!("{source}: {why}")),
                 Ok(requests) => subjects.extend(requests.into_iter().map(|request| Subject {
@@ -97,7 +114,10 @@ pub(super) fn objects(file: &Arc<File>, index: usize) -> Result<Vec<Request>, St
     let document = file.documents().map(|documents| documents.document(index)).unwrap_or_default();
     let (mut requests, mut wrong, located) = (Vec::new(), None, Arc::default());
     objects::each(document.root(), None, &mut |found| match found {
-        Ok(found) => requests.push(request(file, index, &located, &found)),
+        Ok(found) => match request(file, index, &located, &found) {
+            Ok(request) => requests.push(request),
+            Err(why) => drop(wrong.get_or_insert(why)),
+        },
         Err(why) => drop(wrong.get_or_insert(why.to_string())),
     });
     wrong.map_or(Ok(requests), Err)
@@ -108,13 +128,13 @@ fn request(
     index: usize,
     located: &Arc<OnceLock<Locator>>,
     found: &Found<'_, '_>,
-) -> Request {
+) -> Result<Request, String> {
     let text = |pointer: &str| found.value.get(pointer).and_then(|v| v.text()).unwrap_or_default();
     let (group, version) = found.group_version();
     let is_whole = found.pointer.is_empty();
     let elements = found.pointer.split("/items/").skip(1);
     let prefix = elements.fold(String::new(), |prefix, index| prefix + ".items[" + index + "]");
-    Request {
+    let mut request = Request {
         group: group.to_owned(),
         version: version.to_owned(),
         kind: found.kind.to_owned(),
@@ -132,7 +152,46 @@ fn request(
         old: None,
         prefix,
         is_stored: false,
+        recorded: None,
+    };
+    if group == GROUP && found.kind == "AdmissionReview" {
+        let below = taken(&mut request, found.value)?;
+        if let Layout::Object(object) = &mut request.object {
+            object.pointer.push_str(below);
+        }
     }
+    Ok(request)
+}
+
+/// Makes a request about a document that is a review the one that was sent. The object of a DELETE is the
+/// old one.
+///
+/// # Errors
+/// What is missing in it.
+fn taken(request: &mut Request, review: Value<'_>) -> Result<&'static str, String> {
+    if let Some(why) = mistaken(review) {
+        return Err(why.to_owned());
+    }
+    let text = |pointer: &str| review.get(pointer).and_then(|value| value.text());
+    let [operation, kind] = ["/request/operation", "/request/kind/kind"].map(text);
+    if operation.is_none() || kind.is_none() {
+        return Err("not an AdmissionReview: its request has no operation or no kind".to_owned());
+    }
+    let owned = |pointer: &str| text(pointer).unwrap_or_default().to_owned();
+    let object = if operation == Some("DELETE") { "/request/oldObject" } else { "/request/object" };
+    request.group = owned("/request/resource/group");
+    request.version = owned("/request/resource/version");
+    request.kind = owned("/request/kind/kind");
+    request.resource = owned("/request/resource/resource");
+    request.namespace = owned("/request/namespace");
+    request.name = owned("/request/name");
+    for pointer in ["/metadata/name", "/metadata/generateName"] {
+        if request.name.is_empty() {
+            request.name = owned(&format!("{object}{pointer}"));
+        }
+    }
+    request.recorded = Some(Recorded::of(review));
+    Ok(object)
 }
 
 #[cfg(test)]

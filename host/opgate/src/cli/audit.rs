@@ -55,6 +55,13 @@ fn show(dump: &Dump, slot: &Slot, set: &Set, reader: &Reader) -> Option<usize> {
     part.broken_list()
 }
 
+/// Who judges, and whether they say how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'s> {
+    pub(super) set: &'s Set,
+    pub(super) explains: bool,
+}
+
 /// What was found in a part of a dump.
 #[derive(Default)]
 struct Found {
@@ -70,7 +77,7 @@ struct Found {
 /// If the engine fails.
 pub(super) fn judge(
     dumps: &[(Dump, Option<usize>)],
-    set: &Set,
+    asked: Asked<'_>,
     reader: &Reader,
     progress: &Progress,
     findings: &mut Findings<'_>,
@@ -86,7 +93,8 @@ pub(super) fn judge(
         found.unread.extend(part.complaint());
         let before = count.fetch_add(all.subjects.len(), Ordering::Relaxed);
         if before < MOST {
-            let asked = Judge::new(set)
+            let asked = Judge::new(asked.set)
+                .map(|judge| judge.explaining(asked.explains))
                 .map(|judge| all.subjects.iter().map(|one| judge.judge(one)).collect());
             found.judged = asked.unwrap_or_else(|error| vec![Err(error)]);
         }

@@ -20,7 +20,7 @@ use super::report::Format;
 use super::report::level::Level;
 use super::voice::{is_verbose, note};
 use super::waived::{self, Rules};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, input};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, beside, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Configuration;
 use opgate_files::{As, parallel};
@@ -33,13 +33,15 @@ Examples:
   opgate check --as catalog --since published catalog  Compare a catalog with the published one
   opgate check --level deny bundle                     Show only what blocks
   opgate check --context cluster.yaml bundle           Evaluate rules that need a cluster as well
+  opgate check --explain pod.yaml                      Which policies looked at it, and why not the others
   kustomize build config/default | opgate check -      Check manifests from standard input
   opgate check --kubeconfig                            Find what a cluster holds that would be refused
   opgate check cluster.yaml                            The same, of what `kubectl get -A -o yaml` printed
 
 Exit status: 0 everything passes, 1 something is denied (with --fail-on warn, or if there is a
-warning), 2 wrong usage or unreadable input, 3 a policy or the engine failed. `opgate rules` lists the
-rules; `rules` in opgate.yaml sets their levels. docs/check.md has the details.";
+warning; with --require-judged, or if nobody has judged something), 2 wrong usage or unreadable
+input, 3 a policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets their
+levels. docs/check.md has the details.";
 
 /// Arguments of `opgate check`.
 #[derive(Debug, Args)]
@@ -81,6 +83,14 @@ pub(super) struct Check {
     /// Do not waive what .opgate.yaml waives
     #[arg(long)]
     no_waivers: bool,
+    /// Say of each object which policies looked at it and why not the others, which rules were evaluated,
+    /// how long that took, and what was read of the cluster
+    #[arg(long)]
+    explain: bool,
+    /// Exit status 1 if there is anything that nobody has judged: no policy looks at it, or none of the
+    /// rules about it was evaluated
+    #[arg(long)]
+    require_judged: bool,
     #[command(flatten)]
     read: ReadArgs,
     /// Bundles, catalogs, projects, folders with them, files or folders of manifests or of objects of a
@@ -121,18 +131,27 @@ impl Check {
         }
         let mut findings = Findings::new(report, waivers.collect(), self.fails(&configuration));
         findings.stdin = loaded.stdin.take();
+        findings.requires_judged = self.require_judged;
+        findings.has_context = !context.is_empty();
         audit::context(&mut loaded.dumps, &set, &reader);
+        beside::show(&loaded.subjects, set.cluster());
+        beside::misspelt_kinds(&loaded);
+        if *output == Format::Table {
+            beside::say(&loaded, self.verbose || self.explain);
+        }
         let parts = loaded.dumps.iter().map(|(dump, _)| dump.slots().len()).sum::<usize>();
         let progress = Progress::of(loaded.subjects.len() + parts);
         let all = parallel::map(&loaded.subjects, |(subject, _)| {
-            let judged = Judge::new(&set).and_then(|judge| judge.judge(subject));
+            let judge = Judge::new(&set).map(|judge| judge.explaining(self.explain));
+            let judged = judge.and_then(|judge| judge.judge(subject));
             progress.step();
             judged
         });
         for (judged, (_, number)) in all.into_iter().zip(&loaded.subjects) {
             findings.take(judged.map_err(Failure::engine)?, *number);
         }
-        audit::judge(&loaded.dumps, &set, &self.read.reader(), &progress, &mut findings)?;
+        let asked = audit::Asked { set: &set, explains: self.explain };
+        audit::judge(&loaded.dumps, asked, &self.read.reader(), &progress, &mut findings)?;
         progress.end();
         findings.unread.append(&mut loaded.unread);
         findings.end()
@@ -145,7 +164,8 @@ impl Check {
         let set = self.config.complete_set_of(&configuration, Source::Listed)?;
         let Self { output, level, .. } = self;
         let report = Report::start(*output, is_verbose(), *level, &configuration, &set);
-        let findings = Findings::new(report, Vec::new(), self.fails(&configuration));
+        let mut findings = Findings::new(report, Vec::new(), self.fails(&configuration));
+        findings.requires_judged = self.require_judged;
         let context = self.kube_context.as_deref();
         let live = audit::Live { kubeconfig, context, namespace: self.namespace.as_deref() };
         audit::cluster(&live, &set, findings)
@@ -231,7 +251,7 @@ mod tests {
         });
         assert_eq!(
             record,
-            json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation]})
+            json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation], "as": "manifest"})
         );
         assert_eq!(judged.checked.outcome(), Outcome::Denied);
         assert!(judged.is_seen);

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Outcome;
+use super::explained::Explanation;
 use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
 use super::report::{
-    At, Fault, Format, Item, Line, Out, Unread, Violation, Waived, github, junit, sarif, stdout,
-    table,
+    At, Became, Fault, Format, Item, Line, Out, Unread, Violation, Waived, github, junit, sarif,
+    stdout, table,
 };
 use super::voice::note;
 use opgate_admission::policy::{Configuration, Decision, Effect, Set};
@@ -34,6 +35,18 @@ pub(super) struct Checked {
     violations: Vec<Located>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Fault>,
+    /// What it was taken for: `bundle`, `manifest`, `review`, …
+    #[serde(rename = "as", skip_serializing_if = "str::is_empty")]
+    taken: &'static str,
+    /// Why nobody has judged it, if so.
+    #[serde(rename = "notJudged", skip_serializing_if = "Option::is_none")]
+    unjudged: Option<String>,
+    /// What each policy had to do with it: for a bundle, and for each of its manifests.
+    #[serde(rename = "explain", skip_serializing_if = "Vec::is_empty")]
+    explanations: Vec<Explained>,
+    /// Whether a warning that is not waived is among its violations, shown or not.
+    #[serde(skip)]
+    warns: bool,
     /// Of a catalog, the package as its tree names it; empty for what belongs to none.
     #[serde(skip)]
     package: Option<String>,
@@ -43,6 +56,14 @@ pub(super) struct Checked {
     /// How long the policies took.
     #[serde(skip)]
     time: Duration,
+}
+
+/// What policies had to do with one of its objects.
+#[derive(Debug, Serialize)]
+struct Explained {
+    object: String,
+    #[serde(flatten)]
+    explanation: Explanation,
 }
 
 /// A violation and its place.
@@ -68,6 +89,10 @@ impl Checked {
             ok: true,
             violations: Vec::new(),
             error: None,
+            taken: subject.taken_for(),
+            unjudged: None,
+            explanations: Vec::new(),
+            warns: false,
             package: subject.package(),
             hidden: Hidden::default(),
             time: Duration::ZERO,
@@ -123,6 +148,21 @@ impl Checked {
         }
     }
 
+    /// Nobody has judged it: why.
+    pub(super) fn is_unjudged(&mut self, why: String) {
+        self.unjudged = Some(why);
+    }
+
+    /// Whether nobody has.
+    pub(super) fn was_unjudged(&self) -> bool {
+        self.unjudged.is_some() && self.outcome() == Outcome::Ok
+    }
+
+    /// Keeps what policies had to do with one of its objects.
+    pub(super) fn explain(&mut self, object: String, explanation: Explanation) {
+        self.explanations.push(Explained { object, explanation });
+    }
+
     /// Whether the policies have said all that they have to say.
     pub(super) fn is_judged(&self) -> bool {
         self.error.is_none()
@@ -132,6 +172,7 @@ impl Checked {
     pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
         let counts = |effect| self.violations.iter().any(|v| v.violation.counts_as(effect));
         self.ok &= is_complete;
+        self.warns = counts(Effect::Warn);
         let fails = counts(Effect::Deny) || warnings_as_errors && counts(Effect::Warn);
         self.ok &= !fails;
         // In the order of a reader of the files.
@@ -180,9 +221,24 @@ impl Checked {
             ok: false,
             violations: Vec::new(),
             error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
+            taken: "",
+            unjudged: None,
+            explanations: Vec::new(),
+            warns: false,
             package: None,
             hidden: Hidden::default(),
             time: Duration::ZERO,
+        }
+    }
+
+    /// What became of it, for the last line.
+    fn became(&self) -> Became {
+        match self.outcome() {
+            Outcome::Engine => Became::Failed,
+            Outcome::Denied | Outcome::Usage => Became::Denied,
+            Outcome::Ok if self.unjudged.is_some() => Became::NotJudged,
+            Outcome::Ok if self.warns => Became::Warned,
+            Outcome::Ok => Became::Passed,
         }
     }
 
@@ -214,6 +270,8 @@ impl Checked {
             lines: self.violations.iter().map(Located::line).collect(),
             is_located: true,
             error: self.error.as_ref(),
+            unjudged: self.unjudged.as_deref().filter(|_| self.outcome() == Outcome::Ok),
+            became: self.became(),
         }
     }
 
@@ -331,6 +389,14 @@ impl<'s> Report<'s> {
         table::waived(out, items, self.is_verbose)?;
         if self.is_audit {
             table::refused(out, items)?;
+        } else {
+            table::unjudged(out, items, self.is_verbose)?;
+        }
+        for checked in kept {
+            for Explained { object, explanation } in &checked.explanations {
+                writeln!(out, "{}: {object}", one_line(&checked.source, 512))?;
+                explanation.write(out, "  ")?;
+            }
         }
         let violations = kept.iter().flat_map(|checked| &checked.violations);
         table::leads(out, &self.pages, violations.map(|located| &located.violation))

@@ -302,7 +302,7 @@ impl Item {
     }
 
     /// The text as a document.
-    fn object(&self) -> Result<Document, String> {
+    pub(super) fn object(&self) -> Result<Document, String> {
         if self.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
             return Err(format!("{}: {NO_OBJECT}", self.source));
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::checked::{Checked, Report};
+use super::explained::{self, Explanation, Trace};
 use super::fail_on::FailOn;
 use super::manifests::SYSTEM_NAMESPACE;
 use super::report::Unread;
@@ -43,21 +44,28 @@ pub(super) struct Judged {
 pub(super) struct Judge<'s> {
     set: &'s Set,
     runtime: tokio::runtime::Runtime,
+    explains: bool,
 }
 
 impl<'s> Judge<'s> {
     /// For one thread.
     pub(super) fn new(set: &'s Set) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Self { set, runtime })
+        Ok(Self { set, runtime, explains: false })
+    }
+
+    /// The same, which keeps what each policy had to do with what is judged.
+    pub(super) fn explaining(self, explains: bool) -> Self {
+        Self { explains, ..self }
     }
 
     pub(super) fn judge(&self, subject: &Subject) -> anyhow::Result<Judged> {
-        let Self { set, runtime } = self;
+        let Self { set, runtime, explains } = self;
         let started = Instant::now();
         let mut checked = Checked::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
+        let (mut is_judged, mut unjudged) = (false, None);
         for request in &subject.requests {
             let text = request.text();
             let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
@@ -67,14 +75,27 @@ impl<'s> Judge<'s> {
             if request.stands_for_files() {
                 is_seen = set.policies().iter().any(|policy| policy.matches(&review));
             }
-            let decided = set.decide(&review, None, Instant::now() + PATIENCE, &());
+            let trace = Trace::default();
+            let decided = set.decide(&review, None, Instant::now() + PATIENCE, &trace);
             let decision = runtime.block_on(decided)?;
+            is_judged = is_judged || set.has_judged(&review, &decision);
+            if *explains || !is_judged && unjudged.is_none() {
+                let attention = set.attention(&review);
+                unjudged = unjudged.or_else(|| Some(explained::unjudged(&attention, &review)));
+                if *explains {
+                    let explanation = Explanation::of(attention, Some(&decision), &trace);
+                    checked.explain(request.shown(), explanation);
+                }
+            }
             let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
             let rules = decision.skipped.iter().map(|skipped| skipped.rule.clone());
             not_evaluated.extend(rules.map(|rule| (why, rule)));
             checked.take(request, decision);
         }
         checked.took(started.elapsed());
+        if let Some(why) = unjudged.filter(|_| !is_judged) {
+            checked.is_unjudged(why);
+        }
         let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
         let unreported =
             broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
@@ -97,6 +118,10 @@ pub(super) struct Findings<'s> {
     /// Objects about which no webhook is asked.
     pub(super) exempt: usize,
     is_audit: bool,
+    /// Whether what nobody has judged does not pass.
+    pub(super) requires_judged: bool,
+    /// What to do about rules that need a cluster.
+    pub(super) has_context: bool,
     outcome: Outcome,
     left_out: BTreeMap<&'static str, BTreeSet<String>>,
     unreported: Vec<Unread>,
@@ -114,6 +139,8 @@ impl<'s> Findings<'s> {
             leaving: 0,
             exempt: 0,
             is_audit: false,
+            requires_judged: false,
+            has_context: false,
             outcome: Outcome::Ok,
             left_out: BTreeMap::new(),
             unreported: Vec::new(),
@@ -135,6 +162,9 @@ impl<'s> Findings<'s> {
         }
         checked.conclude(self.fail_on == FailOn::Warn, unreported.is_empty());
         self.outcome = self.outcome.max(checked.outcome());
+        if self.requires_judged && checked.was_unjudged() {
+            self.outcome = self.outcome.max(Outcome::Denied);
+        }
         if !is_seen {
             self.unseen.insert(checked.kind().to_owned());
         }
@@ -181,12 +211,11 @@ impl<'s> Findings<'s> {
             );
         }
         for (why, rules) in self.left_out {
-            let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
-            if self.is_audit {
-                tracing::warn!(rules, "not evaluated: {why}");
-            } else {
-                tracing::info!(rules, "not evaluated: {why}");
-            }
+            let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+            let rules = explained::some(&rules);
+            let is_cluster = why == NO_CLUSTER && !self.is_audit && !self.has_context;
+            let with = if is_cluster { "; name files with --context" } else { "" };
+            tracing::warn!(rules, "not evaluated: {why}{with}");
         }
         let outcome = self.fail_on.status(self.outcome);
         match self.report.end() {

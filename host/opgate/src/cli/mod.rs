@@ -4,6 +4,7 @@
 //! the engine failed.
 
 mod audit;
+mod beside;
 mod certs;
 mod check;
 mod checked;
@@ -12,7 +13,9 @@ mod demo;
 mod diff;
 mod doctor;
 mod examples;
+mod explained;
 mod fail_on;
+mod given;
 mod input;
 mod judged;
 mod log;
@@ -24,6 +27,7 @@ mod registry;
 mod replay;
 mod replayed;
 mod report;
+mod review;
 mod rules;
 mod serve;
 mod stdin;
@@ -87,8 +91,10 @@ engine failed. `opgate COMMAND --help` describes a command.";
 enum Command {
     /// Serve as an admission webhook
     Serve(Box<serve::Serve>),
-    /// Decide recorded AdmissionReviews
+    /// Decide recorded AdmissionReviews, or manifests as requests
     Replay(replay::Replay),
+    /// Make AdmissionReviews of manifests
+    Review(review::ReviewArgs),
     /// Show what a change of the configuration would do
     Diff(diff::Diff),
     /// Check bundles, catalogs and manifests in files
@@ -322,6 +328,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Review(review) => review.run(),
         Command::Diff(diff) => diff.run(),
         Command::Check(check) => check.run(),
         Command::Rules(rules) => rules.run(),

@@ -1,4 +1,9 @@
-//! `opgate replay`: decides recorded reviews as the server would.
+//! `opgate replay`: decides recorded reviews as the server would, and manifests as requests that create them.
+//!
+//! ```text
+//! PATHs ─▶ input ─▶ given ─▶ Set::decide ─▶ Record ─▶ report
+//!                                └▶ explained: who was asked, and what was not evaluated
+//! ```
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,19 +12,23 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::explained::{self, Explanation, Trace};
 use super::fail_on::FailOn;
+use super::given::{Giver, Lines, Taken};
 use super::replayed::{Record, Report};
 use super::report::level::Level;
 use super::report::{Format, Unread};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, Set};
-use opgate_admission::review::Review;
+use opgate_admission::review::{Review, ReviewError};
 
 /// What to try, and what the status says.
 const NEXT: &str = "\
 Examples:
   opgate replay reviews                           Decide all reviews of a folder
+  opgate replay pod.yaml                          Decide the request that creates a Pod
+  opgate replay --explain pod.yaml                Which policies looked at it, and why not the others
   opgate replay --context cluster.yaml reviews    Evaluate rules that need a cluster as well
   opgate replay --config new.yaml reviews         Test a configuration before you roll it out
 
@@ -48,9 +57,13 @@ pub(super) struct Replay {
     /// Lowest level of a violation for exit status 1
     #[arg(long, value_name = "LEVEL", default_value = "deny")]
     fail_on: FailOn,
+    /// Say of each review which policies looked at it and why not the others, which rules were evaluated,
+    /// how long that took, and what was read of the cluster
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     read: ReadArgs,
-    /// Files with reviews (JSON, YAML, JSON Lines), folders, or - for standard input
+    /// Files with reviews or manifests (JSON, YAML, JSON Lines), folders, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -60,7 +73,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, context, evolve, output, level, fail_on, read, paths } = self;
+        let Self { config, context, evolve, output, level, fail_on, explain, read, paths } = self;
         let reader = read.reader();
         let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
         let configuration = config.configuration()?;
@@ -74,34 +87,50 @@ impl Replay {
         let mut report = Report::start(output, level, &configuration, &set);
         let mut outcome = Outcome::Ok;
         let mut decisions = 0usize;
-        let mut left_out = BTreeSet::new();
-        for file in files {
-            for item in input::read(&file, &reader) {
-                let decided = item.checked().and_then(|text| {
-                    let review = Review::read(&text).map_err(|e| item.error(&e))?;
-                    Ok(runtime.block_on(decide(&set, &review, &item.source, evolve, &mut left_out)))
-                });
-                match decided {
-                    Ok(mut record) => {
-                        record.place = Some(item.place());
-                        outcome = outcome.max(record.outcome());
-                        if fail_on == FailOn::Warn && record.warns() {
-                            outcome = outcome.max(Outcome::Denied);
-                        }
-                        decisions += 1;
-                        match report.add(record) {
-                            // Whoever reads the output has seen enough; what was found counts.
-                            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                                return Ok(fail_on.status(outcome));
-                            }
-                            other => other?,
-                        }
-                    }
+        let (mut giver, mut lines) = (Giver::default(), Lines::default());
+        let mut desk = Desk { set: &set, evolve, explain, left_out: BTreeSet::new() };
+        for item in files.iter().flat_map(|file| input::read(file, &reader)) {
+            let all = match giver.take(&item) {
+                Ok(all) => all,
+                Err(why) => {
+                    outcome = outcome.max(Outcome::Usage);
+                    tracing::error!("{why}");
+                    report.miss(Unread { source: item.place().file, line: why });
+                    continue;
+                }
+            };
+            for taken in all {
+                lines.say(&taken, explain);
+                let mut record = match runtime.block_on(desk.decide(&taken)) {
+                    Ok(record) => record,
                     Err(why) => {
+                        let why = format!("{}: {why}", taken.source);
                         outcome = outcome.max(Outcome::Usage);
                         tracing::error!("{why}");
                         report.miss(Unread { source: item.place().file, line: why });
+                        continue;
                     }
+                };
+                record.place = Some(item.place());
+                outcome = outcome.max(record.outcome());
+                if fail_on == FailOn::Warn && record.warns() {
+                    outcome = outcome.max(Outcome::Denied);
+                }
+                decisions += 1;
+                match report.add(record) {
+                    // Whoever reads the output has seen enough; what was found counts.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                        return Ok(fail_on.status(outcome));
+                    }
+                };
+                outcome = outcome.max(record.outcome());
+                decisions += 1;
+                match report.add(record) {
+                    // Whoever reads the output has seen enough; what was found counts.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                        return Ok(outcome);
+                    }
+                    other => other?,
                 }
             }
         }
@@ -111,36 +140,54 @@ impl Replay {
             }
             other => other?,
         }
-        if !left_out.is_empty() {
-            let rules = left_out.into_iter().collect::<Vec<_>>().join(" ");
-            tracing::warn!(
-                rules,
-                "not evaluated: they need other objects of the cluster; name files with --context"
-            );
+        lines.end();
+        if !desk.left_out.is_empty() {
+            let all: Vec<_> = desk.left_out.iter().map(String::as_str).collect();
+            let rules = explained::some(&all);
+            let with = if source == Source::Absent { "; name files with --context" } else { "" };
+            tracing::warn!(rules, "not evaluated: they need other objects of the cluster{with}");
         }
         if decisions == 0 && outcome == Outcome::Ok {
-            return Err(Failure::usage(anyhow::anyhow!("no review found in the given paths")));
+            let text = "no AdmissionReview and no manifest found in the given paths";
+            return Err(Failure::usage(anyhow::anyhow!(text)));
         }
         Ok(fail_on.status(outcome))
     }
 }
 
-async fn decide(
-    set: &Set,
-    review: &Review<'_>,
-    source: &str,
+/// Decides one review after the other.
+struct Desk<'s> {
+    set: &'s Set,
     evolve: bool,
-    left_out: &mut BTreeSet<String>,
-) -> Record {
-    let started = Instant::now();
-    let decided = set.decide(review, None, started + PATIENCE, &()).await;
-    let took = started.elapsed();
-    let allowed = |d: &Decision| d.denial.is_none() && d.failure.is_none();
-    if evolve && decided.as_ref().is_ok_and(allowed) {
-        set.cluster().evolve(review);
+    explain: bool,
+    /// Rules that were not evaluated.
+    left_out: BTreeSet<String>,
+}
+
+impl Desk<'_> {
+    async fn decide(&mut self, taken: &Taken) -> Result<Record, ReviewError> {
+        let review = Review::read(&taken.text)?;
+        let (set, trace) = (self.set, Trace::default());
+        let started = Instant::now();
+        let decided = set.decide(&review, None, started + PATIENCE, &trace).await;
+        let took = started.elapsed();
+        let allowed = |d: &Decision| d.denial.is_none() && d.failure.is_none();
+        if self.evolve && decided.as_ref().is_ok_and(allowed) {
+            set.cluster().evolve(&review);
+        }
+        let (mut unjudged, decision) = (None, decided.as_ref().ok());
+        if let Some(decision) = decision {
+            self.left_out.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
+            if !set.has_judged(&review, decision) {
+                unjudged = Some(explained::unjudged(&set.attention(&review), &review));
+            }
+        }
+        let explain = || Explanation::of(set.attention(&review), decision, &trace);
+        let explanation = self.explain.then(explain);
+        let mut record = Record::new(&review, &taken.source, decided, took);
+        record.input = Some(taken.what);
+        record.unjudged = unjudged;
+        record.explanation = explanation;
+        Ok(record)
     }
-    if let Ok(decision) = &decided {
-        left_out.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
-    }
-    Record::new(review, source, decided, took)
 }

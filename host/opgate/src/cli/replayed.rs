@@ -7,13 +7,16 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Outcome;
+use super::explained::Explanation;
+use super::given::TakenFor;
 use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
 use super::report::{
-    Fault, Format, Item, Line, Out, Region, Unread, Violation, github, junit, sarif, stdout, table,
+    Became, Counts, Fault, Format, Item, Line, Out, Region, Unread, Violation, github, junit,
+    sarif, stdout, table,
 };
 use super::voice::{is_quiet, note};
-use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, Set};
+use opgate_admission::policy::{Configuration, DecideError, Decision, Set};
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
@@ -33,9 +36,20 @@ pub(super) struct Record {
     warnings: Vec<String>,
     pub(super) error: Option<Fault>,
     microseconds: u64,
+    /// What its file was taken for.
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    pub(super) input: Option<TakenFor>,
+    /// Why nobody has judged it, if so.
+    #[serde(rename = "notJudged")]
+    pub(super) unjudged: Option<String>,
+    #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
+    pub(super) explanation: Option<Explanation>,
     /// Whether the webhook would have given no answer.
     #[serde(skip)]
     pub(super) failed: bool,
+    /// Whether a warning is among its violations, shown or not.
+    #[serde(skip)]
+    warns: bool,
     /// Where it stands.
     #[serde(skip)]
     pub(super) place: Option<Place>,
@@ -84,8 +98,12 @@ impl Record {
             warnings: Vec::new(),
             error: None,
             microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            input: None,
+            unjudged: None,
+            explanation: None,
             failed: false,
             place: None,
+            warns: false,
         };
         match decided {
             Ok(decision) => record.take(decision),
@@ -95,6 +113,7 @@ impl Record {
     }
 
     fn take(&mut self, decision: Decision) {
+        self.warns = !decision.warnings.is_empty();
         self.warnings = decision.warnings;
         self.violations = decision.violations.into_iter().map(Violation::from).collect();
         if let Some(denial) = decision.denial {
@@ -155,6 +174,19 @@ impl Record {
             lines: self.violations.iter().map(line).collect(),
             is_located: false,
             error: self.error.as_ref(),
+            unjudged: self.unjudged.as_deref(),
+            became: self.became(),
+        }
+    }
+
+    /// What became of it, for the last line.
+    fn became(&self) -> Became {
+        match self.outcome() {
+            Outcome::Engine => Became::Failed,
+            Outcome::Denied | Outcome::Usage => Became::Denied,
+            Outcome::Ok if self.unjudged.is_some() => Became::NotJudged,
+            Outcome::Ok if self.warns => Became::Warned,
+            Outcome::Ok => Became::Passed,
         }
     }
 }
@@ -169,7 +201,7 @@ pub(super) struct Report<'s> {
     kept: Vec<Record>,
     unread: Vec<Unread>,
     hidden: Hidden,
-    counts: [usize; 3],
+    counts: Counts,
     /// One violation of each rule that denied.
     denied: BTreeMap<(String, String), Violation>,
 }
@@ -183,7 +215,7 @@ impl<'s> Report<'s> {
     ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, denied) = (Vec::new(), BTreeMap::new());
-        let (hidden, counts, out) = (Hidden::default(), [0; 3], stdout());
+        let (hidden, counts, out) = (Hidden::default(), Counts::default(), stdout());
         let unread = Vec::new();
         Self { format, level, set, pages, out, kept, unread, hidden, counts, denied }
     }
@@ -191,16 +223,15 @@ impl<'s> Report<'s> {
     pub(super) fn add(&mut self, mut record: Record) -> io::Result<()> {
         let (level, hidden) = (self.level, &mut self.hidden);
         record.violations.retain(|violation| level.shows(violation, hidden));
-        let [allowed, denied, failed] = &mut self.counts;
-        *match record.outcome() {
-            Outcome::Ok => allowed,
-            Outcome::Denied | Outcome::Usage => denied,
-            Outcome::Engine => failed,
-        } += 1;
+        self.counts.add(record.became());
         match self.format {
             Format::Table => {
-                if !is_quiet() || record.outcome() != Outcome::Ok || !record.violations.is_empty() {
+                let is_new = record.outcome() != Outcome::Ok || record.unjudged.is_some();
+                if !is_quiet() || is_new || !record.violations.is_empty() {
                     table::review(&mut self.out, &record.item())?;
+                }
+                if let Some(explanation) = &record.explanation {
+                    explanation.write(&mut self.out, "       ")?;
                 }
                 for violation in record.violations.into_iter().filter(Violation::denies) {
                     let key = (violation.policy.clone(), violation.rule.clone());
@@ -250,8 +281,7 @@ impl<'s> Report<'s> {
             note(line);
         }
         if self.format == Format::Table {
-            let [allowed, denied, failed] = self.counts;
-            note(format!("{allowed} allowed, {denied} denied, {failed} failed"));
+            note(self.counts.line("allowed"));
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ mod ca;
 mod network;
 mod package;
 pub(super) mod permissions;
-mod yaml;
+pub(super) mod yaml;
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -19,7 +19,7 @@ pub(super) fn text(value: &Value) -> Result<String, SerializeError> {
 ///
 /// # Errors
 /// Never for JSON.
-pub(super) fn documents(objects: &[Value]) -> Result<String, SerializeError> {
+pub(in crate::cli) fn documents(objects: &[Value]) -> Result<String, SerializeError> {
     let documents: Result<Vec<_>, _> = objects.iter().map(text).collect();
     Ok(documents?.join("---\n"))
 }

@@ -49,7 +49,11 @@ pub(in crate::cli) fn write(
         }
         let (lines, message) = (lines.join("\n"), xml(&item.message));
         match item.outcome {
-            Outcome::Ok => {}
+            Outcome::Ok => {
+                if let Some(why) = item.unjudged {
+                    writeln!(out, "      <skipped message=\"not judged: {}\"/>", xml(why))?;
+                }
+            }
             Outcome::Denied | Outcome::Usage => {
                 writeln!(out, "      <failure message=\"{message}\">{lines}</failure>")?;
             }

@@ -34,7 +34,7 @@ use opgate_text::one_line;
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
-const FAINT: Style = Style::new().dimmed();
+pub(super) const FAINT: Style = Style::new().dimmed();
 
 /// Form of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -176,6 +176,53 @@ pub(super) struct Item<'r> {
     /// Whether its violations are about places in files.
     pub(super) is_located: bool,
     pub(super) error: Option<&'r Fault>,
+    /// Why nobody has judged it, if so.
+    pub(super) unjudged: Option<&'r str>,
+    /// What became of it, for the last line.
+    pub(super) became: Became,
+}
+
+/// What became of a review or a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Became {
+    Passed,
+    Warned,
+    Denied,
+    Failed,
+    NotJudged,
+}
+
+/// How often each of it happened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    passed: usize,
+    warned: usize,
+    denied: usize,
+    failed: usize,
+    unjudged: usize,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, became: Became) {
+        *match became {
+            Became::Passed => &mut self.passed,
+            Became::Warned => &mut self.warned,
+            Became::Denied => &mut self.denied,
+            Became::Failed => &mut self.failed,
+            Became::NotJudged => &mut self.unjudged,
+        } += 1;
+    }
+
+    /// `1 ok, 2 warned, 0 denied, 0 failed, 3 not judged`: what is rare only where there is some of it.
+    pub(super) fn line(&self, passed: &str) -> String {
+        let Self { passed: count, warned, denied, failed, unjudged } = *self;
+        let some = |count: usize, what: &str| match count {
+            0 => String::new(),
+            count => format!(", {count} {what}"),
+        };
+        let (warned, unjudged) = (some(warned, "warned"), some(unjudged, "not judged"));
+        format!("{count} {passed}{warned}, {denied} denied, {failed} failed{unjudged}")
+    }
 }
 
 impl<'r> Item<'r> {

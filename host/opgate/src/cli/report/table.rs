@@ -6,7 +6,7 @@ use std::io;
 use super::page::Pages;
 use super::tree::Tree;
 use super::{
-    At, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, Waived, counts,
+    At, Counts, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, Waived,
 };
 use crate::cli::Outcome;
 use crate::cli::voice::is_quiet;
@@ -15,6 +15,7 @@ use opgate_text::one_line;
 /// A review: what was asked, and below it what was found.
 pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::Result<()> {
     let (word, style) = match item.outcome {
+        Outcome::Ok if item.unjudged.is_some() => ("unseen", WARNING),
         Outcome::Ok if item.lines.is_empty() => ("allow", GOOD),
         Outcome::Ok => ("allow", WARNING),
         Outcome::Denied | Outcome::Usage => ("deny", ERROR),
@@ -26,6 +27,9 @@ pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::R
         let Violation { level, rule, .. } = line.violation;
         let (style, sentence) = (line.violation.style(), line.sentence());
         writeln!(out, "       {style}{level:5}{style:#} {rule} {sentence}")?;
+    }
+    if let Some(why) = item.unjudged {
+        writeln!(out, "       not judged: {why}")?;
     }
     if let Some(Fault { policy, cause }) = item.error {
         writeln!(out, "       {ERROR}fault{ERROR:#} policy {policy}: {cause}")?;
@@ -172,6 +176,27 @@ pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io
     Ok(())
 }
 
+/// Lines about what nobody has judged.
+const UNJUDGED: usize = 20;
+
+/// What nobody has judged, and why.
+pub(in crate::cli) fn unjudged(
+    out: &mut impl io::Write,
+    items: &[Item<'_>],
+    is_verbose: bool,
+) -> io::Result<()> {
+    let most = if is_verbose { usize::MAX } else { UNJUDGED };
+    let all: Vec<_> = items.iter().filter_map(|item| Some((item, item.unjudged?))).collect();
+    for (item, why) in all.iter().take(most) {
+        let (source, object) = (one_line(item.source, 512), &item.object);
+        writeln!(out, "{source}: {WARNING}not judged{WARNING:#} {object}: {why}")?;
+    }
+    match all.len().saturating_sub(most) {
+        0 => Ok(()),
+        more => writeln!(out, "and {} more not judged; --verbose shows all", thousands(more)),
+    }
+}
+
 /// The objects of a cluster that would be refused, each with the rules.
 pub(in crate::cli) fn refused(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
     let rules = |item: &Item<'_>| -> BTreeSet<String> {
@@ -211,12 +236,13 @@ pub(in crate::cli) fn leads<'v>(
 
 /// `3 ok, 1 denied, 0 failed`
 pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
-    let [ok, denied, failed] = counts(items);
+    let mut counts = Counts::default();
+    items.iter().for_each(|item| counts.add(item.became));
     let unread = match unread.len() {
         0 => String::new(),
         count => format!(", {count} not read"),
     };
-    format!("{ok} ok, {denied} denied, {failed} failed{unread}")
+    format!("{}{unread}", counts.line("ok"))
 }
 
 /// Characters of a line that are shown.

@@ -1,0 +1,379 @@
+//! Why a policy is asked about a review, or is not: for people, after the decision.
+//!
+//! ```text
+//! review ─▶ Set::attention ─┬▶ asked: the rules that look at it, those of them that are off
+//!                           └▶ not asked: the first thing that keeps it away, of the match rule that comes nearest
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{Decision, Dropped, MatchRule, Mode, Names, Policy, Set, Skipped};
+use crate::cluster::Source;
+use crate::review::{Operation, Review};
+
+/// Names in a sentence.
+const NAMED: usize = 6;
+
+/// What the host sets for files, and nobody else.
+const FILES: &str = "/files";
+
+/// What a policy has to do with a review.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attention {
+    /// It is asked.
+    Asked(Concern),
+    /// It is not.
+    NotAsked(NotAsked),
+    /// It cannot serve: the reason.
+    Broken(String),
+}
+
+/// What of a policy a review concerns.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Concern {
+    /// Rules that look at it and are on, in the order of the policy.
+    pub rules: Vec<String>,
+    /// Rules that look at it and are off.
+    pub off: Vec<String>,
+    /// Conditions in CEL that only an API server evaluates, each a name and an expression.
+    pub conditions: Vec<(String, String)>,
+}
+
+/// Why a policy is not asked about a review.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAsked {
+    /// Its mode is `off`.
+    Mode,
+    /// It looks at other resources: these.
+    Resource(Vec<String>),
+    /// At other versions of the resource.
+    Version(Vec<String>),
+    /// At the resource itself, or at other sub-resources.
+    SubResource(Vec<String>),
+    /// At other operations.
+    Operation(Vec<Operation>),
+    /// The rules about such requests are off.
+    RulesOff(Vec<String>),
+    /// None of these settings is set, as JSON pointers.
+    Setting(Vec<String>),
+    /// Only in another namespace.
+    Namespace(String),
+    /// The name of the namespace does not fit the patterns.
+    NamespacePattern(String),
+    /// The name of the object does not fit the patterns.
+    NamePattern(String),
+    /// The configuration narrows it, or the labels of the namespace do not fit.
+    Selector,
+    /// The configuration excludes the namespace.
+    ExcludedNamespace(String),
+    /// The configuration excludes the user.
+    ExcludedUser(String),
+}
+
+impl NotAsked {
+    /// A word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Mode => "mode",
+            Self::Resource(_) => "resource",
+            Self::Version(_) => "version",
+            Self::SubResource(_) => "subresource",
+            Self::Operation(_) => "operation",
+            Self::RulesOff(_) => "rules-off",
+            Self::Setting(_) => "setting",
+            Self::Namespace(_) => "namespace",
+            Self::NamespacePattern(_) => "namespace-pattern",
+            Self::NamePattern(_) => "name-pattern",
+            Self::Selector => "selector",
+            Self::ExcludedNamespace(_) => "excluded-namespace",
+            Self::ExcludedUser(_) => "excluded-user",
+        }
+    }
+
+    /// How far a review got: of several match rules the one counts that comes nearest.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Mode | Self::Resource(_) => 0,
+            Self::Version(_) => 1,
+            Self::SubResource(_) => 2,
+            Self::Operation(_) => 3,
+            Self::Setting(_) => 4,
+            Self::RulesOff(_) => 5,
+            Self::Namespace(_) => 6,
+            Self::NamespacePattern(_) => 7,
+            Self::NamePattern(_) => 8,
+            Self::Selector => 9,
+            Self::ExcludedNamespace(_) | Self::ExcludedUser(_) => 10,
+        }
+    }
+
+    /// Takes over what another match rule of the same rank says.
+    fn join(&mut self, other: Self) {
+        match (self, other) {
+            (
+                Self::Resource(all)
+                | Self::Version(all)
+                | Self::SubResource(all)
+                | Self::RulesOff(all)
+                | Self::Setting(all),
+                Self::Resource(more)
+                | Self::Version(more)
+                | Self::SubResource(more)
+                | Self::RulesOff(more)
+                | Self::Setting(more),
+            ) => {
+                for one in more {
+                    if !all.contains(&one) {
+                        all.push(one);
+                    }
+                }
+            }
+            (Self::Operation(all), Self::Operation(more)) => {
+                all.extend(more);
+                all.sort();
+                all.dedup();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for NotAsked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mode => f.write_str("its mode is off"),
+            Self::Resource(all) if all.is_empty() => f.write_str("it has no match rules"),
+            Self::Resource(all) => write!(f, "it looks at other resources: {}", some(all)),
+            Self::Version(all) => write!(f, "it looks at other versions: {}", some(all)),
+            Self::SubResource(all) => write!(f, "it looks at {} only", some(all)),
+            Self::Operation(all) => {
+                let all: Vec<_> = all.iter().map(|one| one.as_str().to_owned()).collect();
+                write!(f, "it looks at other operations: {}", some(&all))
+            }
+            Self::RulesOff(all) if all.len() == 1 => {
+                write!(f, "its rule about it is off: {}", some(all))
+            }
+            Self::RulesOff(all) => write!(f, "all its rules about it are off: {}", some(all)),
+            Self::Setting(all) if all.iter().all(|one| one == FILES) => {
+                f.write_str("it looks at it only in files (opgate check)")
+            }
+            Self::Setting(all) => {
+                let dotted =
+                    |one: &String| one.trim_start_matches('/').replace('/', ".");
+                let all: Vec<_> = all.iter().filter(|one| *one != FILES).map(dotted).collect();
+                write!(f, "it looks at it only with a setting: {}", some(&all))
+            }
+            Self::Namespace(name) => write!(f, "it looks at it only in namespace {name}"),
+            Self::NamespacePattern(text) => write!(f, "the namespace is left out by name: {text}"),
+            Self::NamePattern(text) => write!(f, "the object is left out by name: {text}"),
+            Self::Selector => f.write_str(
+                "the namespace or the object is left out by `match` in the configuration, or by the labels of the namespace",
+            ),
+            Self::ExcludedNamespace(name) => {
+                write!(f, "the configuration excludes namespace {name} (exclude.namespaces)")
+            }
+            Self::ExcludedUser(name) => {
+                write!(f, "the configuration excludes user {name} (exclude.users)")
+            }
+        }
+    }
+}
+
+/// `a, b and 3 more`
+fn some(all: &[String]) -> String {
+    let shown: Vec<_> = all.iter().take(NAMED).map(String::as_str).collect();
+    let shown = shown.join(", ");
+    match all.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// `team-* but not team-b`
+fn patterns(names: &Names, name: &str) -> String {
+    let quoted = opgate_text::one_line(name, 253);
+    let shown = |list: &[String]| some(list);
+    let (include, exclude) = (names.include(), names.exclude());
+    match (include.is_empty(), exclude.is_empty()) {
+        (true, _) => format!("{quoted} is one of {}", shown(exclude)),
+        (false, true) => format!("{quoted} is none of {}", shown(include)),
+        (false, false) => {
+            format!("{quoted} is none of {}, or one of {}", shown(include), shown(exclude))
+        }
+    }
+}
+
+fn has(wanted: &[String], found: &str) -> bool {
+    wanted.iter().any(|one| one == "*" || one == found)
+}
+
+/// `deployments.apps`
+fn named(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+/// The resources of a match rule.
+fn resources(rule: &MatchRule) -> Vec<String> {
+    let of =
+        |group: &String| rule.resources.iter().map(|resource| named(resource, group)).collect();
+    rule.groups.iter().flat_map(|group| -> Vec<String> { of(group) }).collect()
+}
+
+/// What of the kind of request keeps a match rule away from a review.
+fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
+    let (group, name) = (&review.resource.group, &review.resource.name);
+    let base = |wanted: &str| wanted.split_once('/').unwrap_or((wanted, "")).0.to_owned();
+    let is_resource = |wanted: &&String| {
+        let base = base(wanted);
+        base == "*" || base == **name
+    };
+    let of_it: Vec<_> = rule.resources.iter().filter(is_resource).collect();
+    if !has(&rule.groups, group) || of_it.is_empty() {
+        return Some(NotAsked::Resource(resources(rule)));
+    }
+    if !has(&rule.versions, &review.resource.version) {
+        return Some(NotAsked::Version(rule.versions.clone()));
+    }
+    let is_sub = |wanted: &&&String| {
+        let sub = wanted.split_once('/').map_or("", |(_, sub)| sub);
+        sub == "*" || sub == review.sub_resource
+    };
+    if !of_it.iter().any(|wanted| is_sub(&wanted)) {
+        return Some(NotAsked::SubResource(of_it.into_iter().cloned().collect()));
+    }
+    (!rule.operations.contains(&review.operation))
+        .then(|| NotAsked::Operation(rule.operations.clone()))
+}
+
+impl Policy {
+    fn is_off(&self, rule: &str) -> bool {
+        self.descriptor.rule(rule).is_some_and(|rule| self.level_now(rule) == "off")
+    }
+
+    /// What keeps one of its match rules away from a review; none if only the configuration of the policy
+    /// does.
+    fn keeps_away(&self, rule: &MatchRule, review: &Review<'_>, is_file: bool) -> Option<NotAsked> {
+        if let Some(other) = other_kind(rule, review) {
+            return Some(other);
+        }
+        if !is_file && !rule.enabled_by.is_empty() && !self.has_setting(&rule.enabled_by) {
+            return Some(NotAsked::Setting(rule.enabled_by.clone()));
+        }
+        if !rule.rules.is_empty() && rule.rules.iter().all(|rule| self.is_off(rule)) {
+            return Some(NotAsked::RulesOff(rule.rules.clone()));
+        }
+        if let Some(only) = &rule.namespace {
+            let only = only.of(&self.settings);
+            if only != review.namespace {
+                return Some(NotAsked::Namespace(only));
+            }
+        }
+        if !rule.namespaces.fit_namespace_of(review) {
+            return Some(NotAsked::NamespacePattern(patterns(&rule.namespaces, &review.namespace)));
+        }
+        if !rule.names.fit_name_of(review) {
+            return Some(NotAsked::NamePattern(patterns(&rule.names, &review.name)));
+        }
+        None
+    }
+
+    /// What it has to do with a review.
+    fn attention(&self, review: &Review<'_>, is_file: bool) -> Attention {
+        if self.matches(review) {
+            return Attention::Asked(self.concern(review));
+        }
+        if self.mode == Mode::Off {
+            return Attention::NotAsked(NotAsked::Mode);
+        }
+        if self.requests.iter().any(|requests| requests.matches(review)) {
+            let user = || self.excluded_users.iter().any(|user| *user == review.username);
+            return Attention::NotAsked(if user() {
+                NotAsked::ExcludedUser(opgate_text::one_line(&review.username, 253))
+            } else {
+                NotAsked::ExcludedNamespace(opgate_text::one_line(&review.namespace, 253))
+            });
+        }
+        let mut nearest = NotAsked::Resource(Vec::new());
+        for rule in &self.descriptor.matches {
+            let away = self.keeps_away(rule, review, is_file).unwrap_or(NotAsked::Selector);
+            match away.rank().cmp(&nearest.rank()) {
+                std::cmp::Ordering::Greater => nearest = away,
+                std::cmp::Ordering::Equal => nearest.join(away),
+                std::cmp::Ordering::Less => {}
+            }
+        }
+        Attention::NotAsked(nearest)
+    }
+
+    /// The rules that look at a review, on or off.
+    fn looking(&self, review: &Review<'_>) -> BTreeSet<&str> {
+        let mut rules = BTreeSet::new();
+        for requests in self.requests.iter().filter(|requests| requests.matches(review)) {
+            if requests.rule.rules.is_empty() {
+                let all = self.descriptor.rules.iter();
+                let looks = |rule: &&super::Rule| {
+                    rule.operations.is_empty() || rule.operations.contains(&review.operation)
+                };
+                rules.extend(all.filter(looks).map(|rule| rule.id.as_str()));
+            }
+            rules.extend(requests.rule.rules.iter().map(String::as_str));
+        }
+        rules
+    }
+
+    /// What of the policy a review concerns about which it is asked.
+    fn concern(&self, review: &Review<'_>) -> Concern {
+        let matching = self.requests.iter().filter(|requests| requests.matches(review));
+        let rules = self.looking(review);
+        let mut conditions = Vec::new();
+        for requests in matching {
+            for condition in &requests.rule.conditions {
+                let condition = (condition.name.clone(), condition.expression.clone());
+                if !conditions.contains(&condition) {
+                    conditions.push(condition);
+                }
+            }
+        }
+        let known = self.descriptor.rules.iter().filter(|rule| rules.contains(rule.id.as_str()));
+        let (off, rules) = known.map(|rule| rule.id.clone()).partition(|rule| self.is_off(rule));
+        Concern { rules, off, conditions }
+    }
+}
+
+impl Set {
+    /// Whether anybody has judged a review: a policy has found something, or evaluated a rule about it. Costs
+    /// little where one has.
+    #[must_use]
+    pub fn has_judged(&self, review: &Review<'_>, decision: &Decision) -> bool {
+        if !decision.violations.is_empty() || !decision.faults.is_empty() {
+            return true;
+        }
+        let is_missed = |policy: &str, rule: &str| {
+            let is_skipped = |s: &Skipped| s.policy == policy && s.rule == rule;
+            let is_dropped =
+                |d: &Dropped| d.policy == policy && d.rules.iter().any(|known| known == rule);
+            decision.skipped.iter().any(is_skipped) || decision.dropped.iter().any(is_dropped)
+        };
+        self.policies().iter().filter(|policy| policy.matches(review)).any(|policy| {
+            let evaluates = |rule: &str| !policy.is_off(rule) && !is_missed(&policy.name, rule);
+            policy.looking(review).into_iter().any(evaluates)
+        })
+    }
+
+    /// What each policy of the configuration has to do with a review that this set has decided.
+    #[must_use]
+    pub fn attention(&self, review: &Review<'_>) -> Vec<(&str, Attention)> {
+        let is_file = self.cluster().options().source == Source::Excerpt;
+        let serving = self.policies().iter();
+        let serving =
+            serving.map(|policy| (policy.name.as_str(), policy.attention(review, is_file)));
+        let broken = self.broken().iter();
+        let broken =
+            broken.map(|broken| (broken.name.as_str(), Attention::Broken(broken.error.clone())));
+        let off = self.off().iter();
+        let off = off.map(|name| (name.as_str(), Attention::NotAsked(NotAsked::Mode)));
+        serving.chain(broken).chain(off).collect()
+    }
+}

@@ -1,0 +1,44 @@
+//! Documents that are given to be judged by mistake, and what to do with them.
+
+use opgate_document::{Kind, Value};
+
+/// What a document is that nobody can judge; none if it is not one of these.
+#[must_use]
+pub fn mistaken(document: Value<'_>) -> Option<&'static str> {
+    let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
+    let has = |pointer: &str| document.get(pointer).is_some_and(|value| value.kind() != Kind::Null);
+    let (api_version, kind) = (text("/apiVersion")?, text("/kind")?);
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    match (group, kind) {
+        _ if is_configuration(document) => Some(match group {
+            "opgate.dev" => "a configuration of opgate, nothing to judge: name it with --config",
+            _ => {
+                "a kubeconfig, nothing to judge: `opgate check --kubeconfig FILE` judges the objects of its cluster"
+            }
+        }),
+        ("admission.k8s.io", "AdmissionReview") if !has("/request") && has("/response") => Some(
+            "an AdmissionReview with a response and no request, the answer of a webhook: record what the API server sends",
+        ),
+        ("admission.k8s.io", "AdmissionReview") if !has("/request") => Some(
+            "an AdmissionReview without request: record it as the API server sends it, or make one of a manifest with `opgate review new`",
+        ),
+        ("audit.k8s.io", "Event" | "EventList") => Some(
+            "an event of an audit log, not what a webhook is asked: make a manifest of its requestObject, and a review of that with `opgate review new`",
+        ),
+        _ => None,
+    }
+}
+
+/// Whether a document configures opgate or kubectl: beside manifests it is left out.
+pub(crate) fn is_configuration(document: Value<'_>) -> bool {
+    let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
+    let has = |pointer: &str| document.get(pointer).is_some();
+    let api_version = text("/apiVersion").unwrap_or_default();
+    match text("/kind") {
+        Some("Configuration") => api_version.starts_with("opgate.dev/"),
+        Some("Config") => {
+            api_version == "v1" && (has("/clusters") || has("/users") || has("/contexts"))
+        }
+        _ => false,
+    }
+}

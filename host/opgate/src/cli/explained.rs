@@ -1,0 +1,286 @@
+//! `--explain`: what each policy had to do with a review, and what the verdict rests on.
+//!
+//! ```text
+//! Set::decide ─ calls, reads ─▶ Trace ─┐
+//! Set::attention ──────────────────────┼▶ Explanation ─▶ lines below the review, or JSON
+//! Decision: skipped rules, findings ───┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use opgate_admission::cluster::Tally;
+use opgate_admission::policy::{Attention, Concern, Decision, NotAsked, Observer, Policy, Skipped};
+use opgate_admission::review::Review;
+use opgate_text::one_line;
+
+use super::report::FAINT;
+
+/// Names in a line.
+const NAMED: usize = 12;
+
+/// Notes what policies do while a review is decided.
+#[derive(Debug, Default)]
+pub(super) struct Trace(Mutex<BTreeMap<String, Noted>>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    took: Duration,
+    reads: Vec<Tally>,
+}
+
+impl Observer for Trace {
+    fn called(&self, policy: &Policy, took: Duration) {
+        self.0.lock().entry(policy.name.clone()).or_default().took += took;
+    }
+
+    fn read(&self, policy: &Policy, tallies: Vec<Tally>) {
+        self.0.lock().entry(policy.name.clone()).or_default().reads = tallies;
+    }
+}
+
+/// What all policies had to do with a review.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Explanation {
+    policies: Vec<Explained>,
+}
+
+/// What a policy had to do with it.
+#[derive(Debug, Serialize)]
+struct Explained {
+    policy: String,
+    asked: bool,
+    /// Why it was not asked: a word, and a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    microseconds: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    evaluated: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<Missed>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    off: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reads: Vec<Read>,
+    /// What an API server asks first; opgate does not evaluate it.
+    #[serde(rename = "matchConditions", skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
+}
+
+/// A rule that was not evaluated.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Missed {
+    rule: String,
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Read {
+    resource: String,
+    queries: u64,
+    unanswered: u64,
+    objects: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Condition {
+    name: String,
+    expression: String,
+}
+
+/// Why nobody has judged a review, in one line.
+pub(super) fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
+    let asked = |(_, attention): &&(&str, Attention)| matches!(attention, Attention::Asked(_));
+    let looked: Vec<_> = attention.iter().filter(asked).map(|(policy, _)| *policy).collect();
+    if !looked.is_empty() {
+        return format!("no rule of {} was evaluated", some(&looked));
+    }
+    let path = review.resource_path();
+    let sub = &review.sub_resource;
+    let slash = if sub.is_empty() { "" } else { "/" };
+    let what = format!(
+        "no policy looks at {} of {}{slash}{sub}",
+        review.operation.as_str(),
+        path.trim_start_matches('/')
+    );
+    let what = one_line(&what, 512);
+    // What is not obvious: a policy that would look at it but for something.
+    let near = attention.iter().filter_map(|(policy, attention)| match attention {
+        Attention::NotAsked(NotAsked::Resource(_)) => None,
+        Attention::NotAsked(why) => Some(format!("{policy}: {why}")),
+        _ => None,
+    });
+    let near: Vec<_> = near.take(3).collect();
+    match near.is_empty() {
+        true => what,
+        false => format!("{what} ({})", near.join("; ")),
+    }
+}
+
+impl Explanation {
+    pub(super) fn of(
+        attention: Vec<(&str, Attention)>,
+        decision: Option<&Decision>,
+        trace: &Trace,
+    ) -> Self {
+        let noted = trace.0.lock();
+        let one = |(policy, attention): (&str, Attention)| {
+            let mut explained = Explained {
+                policy: policy.to_owned(),
+                asked: false,
+                reason: None,
+                why: None,
+                microseconds: None,
+                evaluated: Vec::new(),
+                skipped: Vec::new(),
+                off: Vec::new(),
+                reads: Vec::new(),
+                conditions: Vec::new(),
+            };
+            match attention {
+                Attention::Asked(concern) => explained.asked(concern, decision, noted.get(policy)),
+                Attention::NotAsked(why) => {
+                    explained.reason = Some(why.code());
+                    explained.why = Some(why.to_string());
+                }
+                Attention::Broken(why) => {
+                    explained.reason = Some("broken");
+                    explained.why = Some(format!("it cannot be used: {}", one_line(&why, 512)));
+                }
+            }
+            explained
+        };
+        Self { policies: attention.into_iter().map(one).collect() }
+    }
+
+    /// The lines below a review.
+    pub(super) fn write(&self, out: &mut impl io::Write, indent: &str) -> io::Result<()> {
+        for one in self.policies.iter().filter(|one| one.asked) {
+            one.write(out, indent)?;
+        }
+        // Most policies look at something else altogether: one line for all of them with the same reason.
+        let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+        for one in self.policies.iter().filter(|one| !one.asked) {
+            let why = match one.reason {
+                Some("resource") => "they look at other resources",
+                _ => one.why.as_deref().unwrap_or_default(),
+            };
+            match by_reason.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, policies)) => policies.push(&one.policy),
+                None => by_reason.push((why, vec![&one.policy])),
+            }
+        }
+        for (why, policies) in by_reason {
+            let why = match policies.len() {
+                1 => why.replacen("they look", "it looks", 1),
+                _ => why.to_owned(),
+            };
+            writeln!(out, "{indent}{FAINT}not asked {}: {why}{FAINT:#}", some(&policies))?;
+        }
+        Ok(())
+    }
+}
+
+impl Explained {
+    fn asked(&mut self, concern: Concern, decision: Option<&Decision>, noted: Option<&Noted>) {
+        self.asked = true;
+        let Concern { rules, off, conditions } = concern;
+        let skipped = decision.into_iter().flat_map(|decision| &decision.skipped);
+        let skipped = skipped.filter(|skipped| skipped.policy == self.policy);
+        self.skipped = skipped
+            .map(|Skipped { rule, reason, .. }| Missed {
+                rule: rule.clone(),
+                reason: reason.clone(),
+            })
+            .collect();
+        for dropped in decision.into_iter().flat_map(|decision| &decision.dropped) {
+            if dropped.policy == self.policy {
+                let missed = |rule: &String| Missed {
+                    rule: rule.clone(),
+                    reason: format!("left out, because a call failed: {}", dropped.cause),
+                };
+                self.skipped.extend(dropped.rules.iter().map(missed));
+            }
+        }
+        let is_skipped = |rule: &String| self.skipped.iter().any(|missed| missed.rule == *rule);
+        self.evaluated = rules.into_iter().filter(|rule| !is_skipped(rule)).collect();
+        self.off = off;
+        let condition = |(name, expression)| Condition { name, expression };
+        self.conditions = conditions.into_iter().map(condition).collect();
+        let Some(noted) = noted else { return };
+        self.microseconds = Some(u64::try_from(noted.took.as_micros()).unwrap_or(u64::MAX));
+        let read = |tally: &Tally| Read {
+            resource: tally.resource.clone(),
+            queries: tally.queries,
+            unanswered: tally.unanswered,
+            objects: tally.objects,
+        };
+        self.reads = noted.reads.iter().map(read).collect();
+    }
+
+    fn write(&self, out: &mut impl io::Write, indent: &str) -> io::Result<()> {
+        let Self { policy, evaluated, skipped, off, reads, conditions, .. } = self;
+        let names = |all: &[String]| some(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let took = self.microseconds.map(|took| format!(" in {}", milliseconds(took)));
+        let took = took.unwrap_or_default();
+        let did = match evaluated.len() {
+            0 => "no rule evaluated".to_owned(),
+            1 => format!("1 rule evaluated ({})", names(evaluated)),
+            count => format!("{count} rules evaluated ({})", names(evaluated)),
+        };
+        writeln!(out, "{indent}asked {policy}: {did}{took}")?;
+        // Rules that miss the same stand together.
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for missed in skipped {
+            by_reason.entry(&missed.reason).or_default().push(&missed.rule);
+        }
+        for (reason, rules) in by_reason {
+            writeln!(out, "{indent}  skipped {}: {reason}", some(&rules))?;
+        }
+        if !off.is_empty() {
+            writeln!(out, "{indent}  {FAINT}off: {}{FAINT:#}", names(off))?;
+        }
+        for Read { resource, queries, unanswered, objects } in reads {
+            let count = |count: u64, one: &str, more: &str| match count {
+                1 => format!("1 {one}"),
+                count => format!("{count} {more}"),
+            };
+            let (queries, objects) =
+                (count(*queries, "query", "queries"), count(*objects, "object", "objects"));
+            let without = match unanswered {
+                0 => String::new(),
+                count => format!(", {count} without an answer"),
+            };
+            writeln!(out, "{indent}  read {resource}: {queries}, {objects}{without}")?;
+        }
+        for Condition { name, expression } in conditions {
+            let expression = one_line(expression, 256);
+            writeln!(
+                out,
+                "{indent}  {FAINT}condition of API servers, not evaluated here: {name}: {expression}{FAINT:#}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// `0.4 ms`
+fn milliseconds(microseconds: u64) -> String {
+    format!("{}.{} ms", microseconds / 1_000, microseconds % 1_000 / 100)
+}
+
+/// `a b and 3 more`
+pub(super) fn some(all: &[&str]) -> String {
+    let shown = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(" ");
+    match all.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,378 @@
+//! From a manifest to the AdmissionReview that an API server would send for it.
+//!
+//! ```text
+//! Manifest, the older one ─┐
+//! Asked: who, what, where ─┼▶ Made: the review, and what was guessed
+//! Kinds ───────────────────┘
+//! ```
+//!
+//! The object is as it is written, with what an API server adds before it asks anybody: a namespace, and the
+//! name that it generates. What it fills in from defaults of the kind is not there.
+
+use std::fmt::Write as _;
+
+use opgate_admission::review::Operation;
+use opgate_document::{Document, Kind, Value};
+use opgate_input::objects::Found;
+use opgate_text::one_line;
+use serde_json::{Value as Json, json};
+
+use super::kinds::{Kinds, misspelt};
+
+/// Who sends requests unless somebody else is named: the user of a cluster made by kubeadm.
+pub(in crate::cli) const USER: &str = "kubernetes-admin";
+const ADMINS: &str = "kubeadm:cluster-admins";
+const EVERYBODY: &str = "system:authenticated";
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// Characters of generated names, as Kubernetes takes them: none that make a word.
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const GENERATED: usize = 5;
+
+/// Bytes of an object that is made into a review.
+const MOST: usize = 256 << 20;
+
+/// What kind of request it is.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli) struct Asked {
+    /// By whether there is an older object if it is not named.
+    pub(in crate::cli) operation: Option<Operation>,
+    pub(in crate::cli) user: Option<String>,
+    pub(in crate::cli) groups: Vec<String>,
+    /// Of objects that name none.
+    pub(in crate::cli) namespace: Option<String>,
+    pub(in crate::cli) dry_run: bool,
+    pub(in crate::cli) sub_resource: String,
+    /// The resource, if it is not the known or guessed one.
+    pub(in crate::cli) resource: Option<String>,
+}
+
+/// An object in a file.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct Manifest {
+    /// Where it is from.
+    pub(in crate::cli) source: String,
+    pub(in crate::cli) group: String,
+    pub(in crate::cli) version: String,
+    pub(in crate::cli) kind: String,
+    pub(in crate::cli) namespace: String,
+    pub(in crate::cli) name: String,
+    json: String,
+}
+
+/// A review, and what there is to say about it.
+#[derive(Debug)]
+pub(in crate::cli) struct Made {
+    /// JSON in one line.
+    pub(in crate::cli) json: String,
+    pub(in crate::cli) operation: Operation,
+    pub(in crate::cli) user: String,
+    /// What was guessed, one line each.
+    pub(in crate::cli) notes: Vec<String>,
+}
+
+impl Manifest {
+    pub(in crate::cli) fn of(source: &str, found: &Found<'_, '_>) -> Self {
+        let text = |pointer: &str| {
+            let value = found.value.get(pointer).and_then(|value| value.text());
+            value.unwrap_or_default().to_owned()
+        };
+        let (group, version) = found.group_version();
+        let mut json = found.value.raw().into_owned();
+        if !found.is_complete() {
+            let said = format!(
+                "\"apiVersion\":{},\"kind\":{}",
+                quoted(found.api_version),
+                quoted(found.kind)
+            );
+            json = inserted(&json, 1, &said, found.value.length() != Some(0));
+        }
+        Self {
+            source: source.to_owned(),
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: found.kind.to_owned(),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            json,
+        }
+    }
+
+    /// Whether both are versions of one object.
+    pub(in crate::cli) fn is_of(&self, other: &Self) -> bool {
+        let or = |namespace: &str| match namespace {
+            "" => "default".to_owned(),
+            other => other.to_owned(),
+        };
+        self.group == other.group
+            && self.kind == other.kind
+            && self.name == other.name
+            && or(&self.namespace) == or(&other.namespace)
+    }
+
+    /// `Pod default/web`
+    pub(in crate::cli) fn shown(&self) -> String {
+        let Self { kind, namespace, name, .. } = self;
+        let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        one_line(&format!("{kind} {namespace}{name}"), 512)
+    }
+
+    /// With a member of its metadata that it lacks.
+    fn with(&mut self, member: &str, text: &str) -> Result<(), String> {
+        let wrong = || format!("{}: metadata is not an object", self.source);
+        let document = Document::of(self.json.clone()).map_err(|e| e.to_string())?;
+        let metadata = document.get("/metadata");
+        let metadata = metadata.filter(|m| m.kind() == Kind::Object).ok_or_else(wrong)?;
+        let said = format!("{}:{}", quoted(member), quoted(text));
+        let at = metadata.range().start.saturating_add(1);
+        let is_more = metadata.length() != Some(0);
+        let json = inserted(&self.json, at, &said, is_more);
+        self.json = json;
+        Ok(())
+    }
+}
+
+/// A text with a member at a place, where an object begins.
+fn inserted(json: &str, at: usize, member: &str, is_more: bool) -> String {
+    let (before, after) = json.split_at_checked(at).unwrap_or((json, ""));
+    let comma = if is_more { "," } else { "" };
+    format!("{before}{member}{comma}{after}")
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    Json::from(text).to_string()
+}
+
+/// Bytes that only depend on texts.
+fn digest(texts: &[&str]) -> [u8; 32] {
+    use aws_lc_rs::digest::{Context, SHA256};
+    let mut context = Context::new(&SHA256);
+    for text in texts {
+        context.update(&text.len().to_be_bytes());
+        context.update(text.as_bytes());
+    }
+    let mut bytes = [0; 32];
+    for (byte, made) in bytes.iter_mut().zip(context.finish().as_ref()) {
+        *byte = *made;
+    }
+    bytes
+}
+
+/// A UUID of bytes (version 8: of one's own making).
+fn uuid(bytes: &[u8; 32]) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().take(16).enumerate() {
+        let byte = match index {
+            6 => (byte & 0x0f) | 0x80,
+            8 => (byte & 0x3f) | 0x80,
+            _ => *byte,
+        };
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// The groups of a user, as an API server knows them.
+fn groups(user: &str, named: &[String]) -> Vec<String> {
+    let mut groups: Vec<String> = named.to_vec();
+    if let Some(account) = user.strip_prefix(SERVICE_ACCOUNT) {
+        let namespace = account.split(':').next().unwrap_or_default();
+        groups.push("system:serviceaccounts".to_owned());
+        groups.push(format!("system:serviceaccounts:{namespace}"));
+    } else if user == USER && named.is_empty() {
+        groups.push(ADMINS.to_owned());
+    }
+    if user != "system:anonymous" && !groups.iter().any(|group| group == EVERYBODY) {
+        groups.push(EVERYBODY.to_owned());
+    }
+    groups
+}
+
+fn options(operation: Operation, dry_run: bool) -> Json {
+    let mut options = match operation {
+        Operation::Create => {
+            json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-client-side-apply", "fieldValidation": "Strict"})
+        }
+        Operation::Update => {
+            json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-client-side-apply", "fieldValidation": "Strict"})
+        }
+        Operation::Delete => {
+            json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": "Background"})
+        }
+        Operation::Connect => return Json::Null,
+    };
+    if dry_run && let Some(options) = options.as_object_mut() {
+        options.insert("dryRun".to_owned(), json!(["All"]));
+    }
+    options
+}
+
+/// The object and kind of a request about a sub-resource: that of the resource, or one of its own.
+fn of_sub_resource(
+    resource: &str,
+    sub: &str,
+    manifest: &Manifest,
+) -> Result<Option<(&'static str, &'static str, &'static str, String)>, String> {
+    let empty = |kind: &str| json!({"kind": kind, "apiVersion": "v1"}).to_string();
+    Ok(Some(match (resource, sub) {
+        ("pods", "exec") => ("", "v1", "PodExecOptions", json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "stdout": true, "stderr": true, "tty": true, "command": ["sh"]}).to_string()),
+        ("pods", "attach") => ("", "v1", "PodAttachOptions", json!({"kind": "PodAttachOptions", "apiVersion": "v1", "stdin": true, "stdout": true, "stderr": true}).to_string()),
+        ("pods", "portforward") => ("", "v1", "PodPortForwardOptions", empty("PodPortForwardOptions")),
+        ("pods", "proxy") => ("", "v1", "PodProxyOptions", empty("PodProxyOptions")),
+        ("services", "proxy") => ("", "v1", "ServiceProxyOptions", empty("ServiceProxyOptions")),
+        ("nodes", "proxy") => ("", "v1", "NodeProxyOptions", empty("NodeProxyOptions")),
+        ("pods", "eviction") if manifest.kind == "Pod" => {
+            let metadata = json!({"name": manifest.name, "namespace": manifest.namespace});
+            let eviction = json!({"kind": "Eviction", "apiVersion": "policy/v1", "metadata": metadata});
+            ("policy", "v1", "Eviction", eviction.to_string())
+        }
+        (_, "scale") if manifest.kind != "Scale" => {
+            let document = Document::of(manifest.json.clone()).map_err(|e| e.to_string())?;
+            let replicas = document.get("/spec/replicas").and_then(|value: Value<'_>| value.integer());
+            let metadata = json!({"name": manifest.name, "namespace": manifest.namespace});
+            let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"replicas": replicas.unwrap_or(1)}, "status": {"replicas": replicas.unwrap_or(1)}});
+            ("autoscaling", "v1", "Scale", scale.to_string())
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The operation of a request that does not say it.
+fn operation(asked: &Asked, has_old: bool) -> Operation {
+    let by_sub = || match asked.sub_resource.as_str() {
+        "exec" | "attach" | "portforward" | "proxy" => Operation::Connect,
+        "eviction" | "binding" | "token" => Operation::Create,
+        "status" | "scale" | "ephemeralcontainers" | "resize" | "approval" | "finalize" => {
+            Operation::Update
+        }
+        _ if has_old => Operation::Update,
+        _ => Operation::Create,
+    };
+    asked.operation.unwrap_or_else(by_sub)
+}
+
+/// The review of a manifest. `old` is what is there before.
+///
+/// # Errors
+/// What is missing for such a request.
+pub(in crate::cli) fn review(
+    manifest: &Manifest,
+    old: Option<&Manifest>,
+    asked: &Asked,
+    kinds: &Kinds,
+) -> Result<Made, String> {
+    let fail = |why: &str| Err(format!("{}: {why}", manifest.source));
+    if manifest.json.len().saturating_add(old.map_or(0, |old| old.json.len())) > MOST {
+        return fail("larger than any object of an API server");
+    }
+    let operation = operation(asked, old.is_some());
+    let mut notes = Vec::new();
+    let known = kinds.of(&manifest.group, &manifest.kind);
+    let resource = asked.resource.clone().unwrap_or(known.resource);
+    if known.is_guess && asked.resource.is_none() {
+        let (group, kind) = (&manifest.group, &manifest.kind);
+        let what = misspelt(group, kind).unwrap_or_else(|| {
+            format!("the resource of {} is not known", one_line(&format!("{kind} in {group}"), 128))
+        });
+        notes.push(format!("{}: {what}: taken for {}", manifest.source, one_line(&resource, 64)));
+    }
+    let mut new = manifest.clone();
+    let mut old = old.cloned();
+    if old.is_none() && operation == Operation::Update {
+        return fail("an UPDATE has an older object as well: name it with --old");
+    }
+    let document = Document::of(new.json.clone()).map_err(|e| format!("{}: {e}", new.source))?;
+    let prefix = document.get("/metadata/generateName").and_then(|value| value.text());
+    let prefix = prefix.filter(|prefix| !prefix.is_empty()).map(str::to_owned);
+    // The name in the request is that of the sender: empty where the API server makes one.
+    let name = new.name.clone();
+    if name.is_empty() && (prefix.is_none() || operation != Operation::Create) {
+        let kind = one_line(&new.kind, 64);
+        return fail(&format!("a {kind} without metadata.name: give it one"));
+    }
+    for one in std::iter::once(&mut new).chain(&mut old) {
+        if known.is_namespaced && one.namespace.is_empty() {
+            let namespace = asked.namespace.as_deref().unwrap_or("default");
+            namespace.clone_into(&mut one.namespace);
+            one.with("namespace", namespace)?;
+        }
+    }
+    if let Some(prefix) = prefix.filter(|_| name.is_empty()) {
+        let bytes = digest(&[&new.json]);
+        let letter = |byte: &u8| LETTERS.get(usize::from(*byte) % LETTERS.len()).copied();
+        let made = bytes.iter().filter_map(letter).take(GENERATED).map(char::from);
+        let generated = format!("{prefix}{}", made.collect::<String>());
+        new.with("name", &generated)?;
+        new.name = generated;
+    }
+    let sub = asked.sub_resource.as_str();
+    let (mut group, mut version, mut kind) =
+        (new.group.as_str(), new.version.as_str(), new.kind.as_str());
+    let (mut object, mut old_object) = match operation {
+        Operation::Create | Operation::Update => (new.json.clone(), old.map(|old| old.json)),
+        Operation::Delete => {
+            ("null".to_owned(), Some(old.map_or_else(|| new.json.clone(), |old| old.json)))
+        }
+        Operation::Connect => (new.json.clone(), None),
+    };
+    if let Some(own) = of_sub_resource(&resource, sub, &new)? {
+        (group, version, kind) = (own.0, own.1, own.2);
+        if operation == Operation::Update
+            && let Some(old) = &old_object
+        {
+            let older = Manifest { json: old.clone(), ..new.clone() };
+            old_object = of_sub_resource(&resource, sub, &older)?.map(|own| own.3);
+        }
+        object = own.3;
+    } else if operation == Operation::Connect {
+        return fail(
+            "a CONNECT is about a sub-resource: name it with --sub-resource, such as exec of a Pod",
+        );
+    }
+    let user = asked.user.clone().unwrap_or_else(|| USER.to_owned());
+    // The API server names a Namespace as its own namespace.
+    let is_namespace = new.group.is_empty() && new.kind == "Namespace";
+    let namespace = if is_namespace { &new.name } else { &new.namespace };
+    let old_object = old_object.unwrap_or_else(|| "null".to_owned());
+    let mut info = json!({"username": user, "groups": groups(&user, &asked.groups)});
+    if let (Some(account), Some(info)) = (user.strip_prefix(SERVICE_ACCOUNT), info.as_object_mut())
+    {
+        info.insert("uid".to_owned(), uuid(&digest(&[account])).into());
+    }
+    let (info, options) = (info.to_string(), options(operation, asked.dry_run).to_string());
+    let id = [operation.as_str(), &resource, sub, &object, &old_object, &info, &options];
+    let uid = uuid(&digest(&id));
+    let gvk = format!(
+        r#"{{"group":{},"version":{},"kind":{}}}"#,
+        quoted(group),
+        quoted(version),
+        quoted(kind)
+    );
+    let gvr = format!(
+        r#"{{"group":{},"version":{},"resource":{}}}"#,
+        quoted(&new.group),
+        quoted(&new.version),
+        quoted(&resource)
+    );
+    let (mut sub_resource, mut request_sub) = (String::new(), String::new());
+    if !sub.is_empty() {
+        sub_resource = format!(r#""subResource":{},"#, quoted(sub));
+        request_sub = format!(r#""requestSubResource":{},"#, quoted(sub));
+    }
+    let part = |member: &str, text: &str| match text {
+        "" => String::new(),
+        text => format!("{}:{},", quoted(member), quoted(text)),
+    };
+    let (name, namespace) = (part("name", &name), part("namespace", namespace));
+    let (operation_name, dry_run) = (operation.as_str(), asked.dry_run);
+    let json = format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{uid}","kind":{gvk},"resource":{gvr},{sub_resource}"requestKind":{gvk},"requestResource":{gvr},{request_sub}{name}{namespace}"operation":"{operation_name}","userInfo":{info},"object":{object},"oldObject":{old_object},"dryRun":{dry_run},"options":{options}}}}}"#
+    );
+    let json = json.replace(['\n', '\r'], " ");
+    Ok(Made { json, operation, user, notes })
+}

@@ -1,0 +1,30 @@
+//! `opgate review`: AdmissionReviews of manifests.
+
+pub(super) mod kinds;
+pub(super) mod make;
+mod new;
+
+use clap::{Args, Subcommand};
+
+use super::{Failure, Outcome};
+
+/// Arguments of `opgate review`.
+#[derive(Debug, Args)]
+pub(super) struct ReviewArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the AdmissionReview that an API server would send for a manifest
+    New(Box<new::New>),
+}
+
+impl ReviewArgs {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        match self.command {
+            Command::New(new) => new.run(),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! `opgate review new`: prints the AdmissionReview that an API server would send for a manifest.
+//!
+//! ```text
+//! -f, --old, --context ─▶ Manifests ─▶ make ─▶ stdout: JSON, JSON Lines or YAML
+//!                                        └───▶ stderr: what was guessed
+//! ```
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use opgate_admission::review::Operation;
+use opgate_document::Document;
+use opgate_files::mistaken;
+use opgate_input::objects;
+use opgate_input::read::Reader;
+use serde_json::Value;
+
+use super::kinds::Kinds;
+use super::make::{self, Asked, Manifest};
+use crate::cli::{Failure, Outcome, ReadArgs, input, manifests};
+
+const NEXT: &str = "\
+Examples:
+  opgate review new -f pod.yaml | opgate replay -      What becomes of a Pod
+  opgate review new -f new.yaml --old old.yaml         An UPDATE
+  opgate review new -f pod.yaml --operation DELETE     A DELETE
+  opgate review new -f pod.yaml --user jane --group devs
+  opgate review new -f pod.yaml --sub-resource exec    A CONNECT, as of `kubectl exec`
+
+Several manifests give several reviews, one a line. docs/replay.md has the details.";
+
+/// Arguments of `opgate review new`.
+#[derive(Debug, Args)]
+#[command(after_help = NEXT)]
+pub(super) struct New {
+    /// Files with manifests, folders, or - for standard input; may be repeated
+    #[arg(long = "file", short = 'f', value_name = "PATH", required = true)]
+    files: Vec<PathBuf>,
+    /// The same objects as they are before: the operation is UPDATE; may be repeated
+    #[arg(long, value_name = "PATH")]
+    old: Vec<PathBuf>,
+    /// What the request does [default: UPDATE with --old, otherwise CREATE]
+    #[arg(long, value_name = "OPERATION", ignore_case = true)]
+    operation: Option<Does>,
+    /// Name of the user who sends it
+    #[arg(long, value_name = "NAME", default_value = make::USER)]
+    user: String,
+    /// Group of the user; may be repeated [default: those that an API server gives to such a user]
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// Namespace of manifests that name none [default: default]
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
+    /// The request is a dry run
+    #[arg(long)]
+    dry_run: bool,
+    /// Sub-resource that the request is about: status, scale, exec, …
+    #[arg(long, alias = "subresource", value_name = "NAME", default_value = "")]
+    sub_resource: String,
+    /// The resource, where it cannot be told from the kind: `sheep` of a Sheep
+    #[arg(long, value_name = "PLURAL")]
+    resource: Option<String>,
+    /// Files with objects of a cluster: CustomResourceDefinitions say what the resource of a kind is, and
+    /// the objects are the older ones of --operation UPDATE and DELETE; may be repeated
+    #[arg(long, value_name = "PATH")]
+    context: Vec<PathBuf>,
+    /// Output format
+    #[arg(long, short, value_name = "FORM", default_value = "json")]
+    output: Form,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// JSON: one review indented, several one a line
+    Json,
+    /// One review a line
+    Jsonl,
+    /// YAML documents
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Does {
+    #[value(name = "CREATE")]
+    Create,
+    #[value(name = "UPDATE")]
+    Update,
+    #[value(name = "DELETE")]
+    Delete,
+    #[value(name = "CONNECT")]
+    Connect,
+}
+
+impl From<Does> for Operation {
+    fn from(does: Does) -> Self {
+        match does {
+            Does::Create => Self::Create,
+            Does::Update => Self::Update,
+            Does::Delete => Self::Delete,
+            Does::Connect => Self::Connect,
+        }
+    }
+}
+
+impl New {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let reader = self.read.reader();
+        let mut kinds = Kinds::default();
+        let context = manifests_of(&self.context, &reader, &mut kinds)?;
+        let new = manifests_of(&self.files, &reader, &mut kinds)?;
+        let old = manifests_of(&self.old, &reader, &mut kinds)?;
+        let asked = Asked {
+            operation: self.operation.map(Operation::from),
+            user: Some(self.user),
+            groups: self.groups,
+            namespace: self.namespace,
+            dry_run: self.dry_run,
+            sub_resource: self.sub_resource,
+            resource: self.resource,
+        };
+        let needs_old = matches!(asked.operation, Some(Operation::Update | Operation::Delete));
+        let mut reviews = Vec::new();
+        let mut errors = Vec::new();
+        for manifest in &new {
+            let mut before = old.iter().find(|old| old.is_of(manifest));
+            if before.is_none() && needs_old {
+                before = context.iter().find(|old| old.is_of(manifest));
+            }
+            if before.is_none() && !old.is_empty() {
+                let has: Vec<_> = old.iter().take(3).map(Manifest::shown).collect();
+                let (what, has) = (manifest.shown(), has.join(", "));
+                if new.len() == 1 {
+                    errors.push(format!("{}: --old has no {what}: it has {has}", manifest.source));
+                    continue;
+                }
+                tracing::warn!(
+                    "{}: --old has no {what}: it is about to be created",
+                    manifest.source
+                );
+            }
+            match make::review(manifest, before, &asked, &kinds) {
+                Ok(made) => {
+                    for note in &made.notes {
+                        tracing::warn!("{note}; name another one with --resource");
+                    }
+                    reviews.push(made.json);
+                }
+                Err(why) => errors.push(why),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(Failure::usage(anyhow::anyhow!(errors.join("\n"))));
+        }
+        match print(&reviews, self.output) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other?,
+        }
+        Ok(Outcome::Ok)
+    }
+}
+
+/// The objects in files. Definitions of kinds are learned.
+fn manifests_of(
+    paths: &[PathBuf],
+    reader: &Reader,
+    kinds: &mut Kinds,
+) -> anyhow::Result<Vec<Manifest>> {
+    let (mut all, mut errors) = (Vec::new(), Vec::new());
+    let (files, skipped) = input::files(paths)?;
+    if skipped > 0 {
+        tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
+    }
+    for item in files.iter().flat_map(|file| input::read(file, reader)) {
+        match objects_of(&item, kinds) {
+            Ok(manifests) => all.extend(manifests),
+            Err(why) => errors.push(why),
+        }
+    }
+    anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    Ok(all)
+}
+
+fn objects_of(item: &input::Item, kinds: &mut Kinds) -> Result<Vec<Manifest>, String> {
+    let source = &item.source;
+    let document: Document = item.object()?;
+    if let Some(what) = mistaken(document.root()) {
+        return Err(format!("{source}: {what}"));
+    }
+    let (mut all, mut wrong) = (Vec::new(), None);
+    objects::each(document.root(), None, &mut |found| match found {
+        Ok(found) if found.kind == "AdmissionReview" => {
+            let why = "an AdmissionReview already: give it to `opgate replay`";
+            let _ = wrong.get_or_insert(why.to_owned());
+        }
+        Ok(found) => {
+            kinds.learn(found.group_version().0, found.kind, found.value);
+            all.push(Manifest::of(source, &found));
+        }
+        Err(why) => drop(wrong.get_or_insert(why.to_string())),
+    });
+    match wrong {
+        Some(why) => Err(format!("{source}: {why}")),
+        None if all.is_empty() => Err(format!("{source}: a list without objects")),
+        None => Ok(all),
+    }
+}
+
+fn print(reviews: &[String], form: Form) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match (form, reviews) {
+        (Form::Json, [one]) => writeln!(out, "{}", indented(one))?,
+        (Form::Json | Form::Jsonl, all) => {
+            for one in all {
+                writeln!(out, "{one}")?;
+            }
+        }
+        (Form::Yaml, all) => {
+            let all = all.iter().map(|one| serde_json::from_str(one));
+            let all = all.collect::<Result<Vec<Value>, _>>()?;
+            let text = manifests::yaml::documents(&all).map_err(io::Error::other)?;
+            out.write_all(text.as_bytes())?;
+        }
+    }
+    out.flush()
+}
+
+/// JSON with a member a line, in the order in which it is.
+fn indented(json: &str) -> String {
+    let mut text = String::with_capacity(json.len().saturating_mul(2));
+    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+    let mut characters = json.chars().peekable();
+    let line = |text: &mut String, depth: usize| {
+        text.push('\n');
+        text.extend(std::iter::repeat_n("  ", depth));
+    };
+    while let Some(c) = characters.next() {
+        if is_text {
+            text.push(c);
+            is_text = is_escaped || c != '"';
+            is_escaped = !is_escaped && c == '\\';
+            continue;
+        }
+        match c {
+            ' ' | '\t' | '\n' | '\r' => {}
+            '"' => {
+                is_text = true;
+                text.push(c);
+            }
+            '{' | '[' => {
+                text.push(c);
+                while characters.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+                if let Some(end) = characters.next_if(|c| matches!(c, '}' | ']')) {
+                    text.push(end);
+                } else {
+                    depth += 1;
+                    line(&mut text, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut text, depth);
+                text.push(c);
+            }
+            ',' => {
+                text.push(c);
+                line(&mut text, depth);
+            }
+            ':' => text.push_str(": "),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_indented_as_it_is() {
+        for json in [
+            r#"{"b":[1.50,{}],"a":{"c":"x, {y}: \" \\","d":[]},"e":null}"#,
+            r#"{ "b" : [ ] , "a":1e3}"#,
+        ] {
+            let shown = indented(json);
+            let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+            assert_eq!(read(&shown), read(json), "{shown}");
+            assert!(shown.starts_with("{\n  \"b\": ["), "{shown}");
+        }
+        assert_eq!(indented(r#"{"a":[1,2]}"#), "{\n  \"a\": [\n    1,\n    2\n  ]\n}");
+    }
+}
