@@ -43,10 +43,16 @@ impl Names {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// The patterns of which one must fit, and those of which none may.
+    /// The patterns of which one must fit; empty for all names.
     #[must_use]
-    pub fn patterns(&self) -> (&[String], &[String]) {
-        (&self.include, &self.exclude)
+    pub fn include(&self) -> &[String] {
+        &self.include
+    }
+
+    /// The patterns of which none may fit.
+    #[must_use]
+    pub fn exclude(&self) -> &[String] {
+        &self.exclude
     }
 
     /// The same in CEL, for the `matchConditions` of a webhook. A request without the name fits, as here.

@@ -9,6 +9,7 @@ use crate::mistaken::{is_configuration, mistaken};
 use crate::recorded::{GROUP, Recorded};
 use crate::reviews::{Layout, Object, Request, Subject};
 use crate::{folder, parallel, template, unique};
+use opgate_document::Value;
 use opgate_input::objects::{self, Found};
 use opgate_input::read::{At, Reader};
 use opgate_upstream::kinds::plural;

@@ -137,7 +137,7 @@ impl Check {
         beside::show(&loaded.subjects, set.cluster());
         beside::misspelt_kinds(&loaded);
         if *output == Format::Table {
-            beside::say(&loaded, self.verbose || self.explain);
+            beside::say(&loaded, is_verbose() || self.explain);
         }
         let parts = loaded.dumps.iter().map(|(dump, _)| dump.slots().len()).sum::<usize>();
         let progress = Progress::of(loaded.subjects.len() + parts);

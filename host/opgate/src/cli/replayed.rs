@@ -147,7 +147,7 @@ impl Record {
 
     /// Whether a violation warns.
     pub(super) fn warns(&self) -> bool {
-        self.violations.iter().any(|violation| violation.counts_as(Effect::Warn))
+        self.warns
     }
 
     pub(super) fn object(&self) -> String {

@@ -207,9 +207,8 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
     add("match.namespaceSelector", serde_json::from_str(selector).unwrap_or_default());
     for (name, names) in [("namespaces", &config.scope.namespaces), ("names", &config.scope.names)]
     {
-        let (include, exclude) = names.patterns();
-        add(&format!("match.{name}.include"), sorted(include));
-        add(&format!("match.{name}.exclude"), sorted(exclude));
+        add(&format!("match.{name}.include"), sorted(names.include()));
+        add(&format!("match.{name}.exclude"), sorted(names.exclude()));
     }
     add("cluster", sorted(&config.cluster));
     let grants = config.custom_resources.rules();

@@ -219,7 +219,7 @@ fn follows(
         conditions: true,
         ca: Vec::new(),
     };
-    let made = serde_json::to_value(registration.of(&facts)?).map_err(|e| e.to_string())?;
+    let made = serde_json::to_value(registration.of(&facts)).map_err(|e| e.to_string())?;
     let webhooks = made.get("webhooks").and_then(Value::as_array).cloned().unwrap_or_default();
     let webhook = |mut webhook: Value| {
         if let Some(members) = webhook.as_object_mut() {
