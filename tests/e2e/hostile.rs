@@ -269,6 +269,26 @@ async fn a_busy_policy_refuses_what_it_forbids() {
     }
 }
 
+/// A call that is too long for the fast lane runs twice until it is known that calls of this policy are.
+/// Then those of all users start where they belong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_long_for_everybody_does_not_run_twice() {
+    let mut slow = misbehaves("slow", &json!({"do": "spin-for-name", "name": "slow"}));
+    slow["limits"] = json!({"time": "20ms"});
+    let set = load(&[slow]);
+    let repeated = || set.policies()[0].lane.repeated();
+    for (user, expected) in [("a", 1), ("a", 1), ("a", 1), ("b", 2), ("c", 2), ("d", 2), ("e", 2)] {
+        let mut review = create_bundle("u", "slow", &good_spec());
+        review["request"]["userInfo"]["username"] = user.into();
+        let text = review::text(review.to_string().into_bytes()).unwrap();
+        let review = Review::read(&text).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let decision = set.decide(&review, None, deadline, &()).await.unwrap();
+        assert!(decision.failure.unwrap().cause.contains("used more than 20ms"), "{user}");
+        assert_eq!(repeated(), expected, "{user}");
+    }
+}
+
 /// Audit and warn never block, not even by being busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_policy_that_may_not_block_is_left_out() {
@@ -310,7 +330,10 @@ fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
     let noise: Vec<u8> = (0..100_000).map(&mut random).collect();
     let magic_noise = [b"\0asm\x0d\0\x01\0".as_slice(), &noise].concat();
     let mut cases = vec![
-        (hostile("loops-in-describe"), "describe: used more than 100ms of processor time"),
+        (
+            hostile("loops-in-describe"),
+            "describe: used more than 100ms of processor time: raise `limits.time` of the policy",
+        ),
         (hostile("loops-in-settings"), "validate-settings: used more than 100ms of processor time"),
         (hostile("refers-in-schema"), "its settings schema has references"),
         (hostile("imports-wasi"), "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI"),
@@ -328,8 +351,8 @@ fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
         (folder.path().join("missing.wasm"), "No such file"),
         (folder.path().to_path_buf(), "is a directory"),
     ];
-    let large = vec![0u8; (16 << 20) + 1];
-    cases.push((file("large.wasm", &large), "bytes are more than the 16777216"));
+    let large = vec![0u8; (32 << 20) + 1];
+    cases.push((file("large.wasm", &large), "bytes are more than the 33554432"));
     for length in [8, 9, 100, good.len() / 2, good.len() - 1] {
         let path = file(&format!("cut-{length}.wasm"), &good[..length]);
         cases.push((path, ""));
@@ -417,6 +440,7 @@ async fn what_harms_its_compiler_harms_nobody_else() {
         ("large-instances", padded(bombs::instances(65)), "65 instances of modules: at most 64"),
         ("large-function", padded(bombs::pressure(80_000)), "locals: at most 524288 and 4096"),
         ("large-allowed", padded(bombs::instances(40)), "does not export \"describe\""),
+        ("memory", bombs::memory(513), "starts with 32832Ki of memory, and may have 32Mi"),
         ("too-large", bombs::padded(bombs::instances(1), 32 << 20), "more than the 33554432 that"),
         // Seconds to minutes without limits.
         ("slow", bombs::slow(), "cannot be compiled: it takes more than "),

@@ -138,6 +138,11 @@ pub fn slow() -> Vec<u8> {
     loops(3_000, 3_000)
 }
 
+/// Has the exports of a policy, and starts with so many pages of memory.
+pub fn memory(pages: usize) -> Vec<u8> {
+    component(&format!("(memory {pages})"))
+}
+
 /// Modules that are instantiated.
 pub fn instances(count: usize) -> Vec<u8> {
     let instances = "(core instance (instantiate $m))".repeat(count);

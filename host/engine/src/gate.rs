@@ -3,6 +3,7 @@
 use wasmparser::{ComponentTypeRef, Encoding, Instance, Parser, Payload, TypeRef};
 
 use super::limits::INSTANCES;
+use opgate_text::units::bytes;
 
 /// Maximum size of a component, 32 MiB. A policy with a JavaScript engine has 12, one with Python 18.
 pub const MAX_SIZE: usize = 32 << 20;
@@ -46,6 +47,9 @@ pub(crate) fn is_large(component: &[u8]) -> bool {
     component.len() > SMALL_SIZE
 }
 
+/// Bytes of a page of memory.
+const PAGE: usize = 64 << 10;
+
 /// Version of the WIT package that this host supports.
 const VERSION: &str = "0.5.0";
 const PACKAGE: &str = "opgate:policy/";
@@ -78,6 +82,11 @@ pub enum Refusal {
         "a module with {0} memories: a module has one; components of several modules may have one each"
     )]
     Memories(usize),
+    /// It starts with more memory than any policy may have here.
+    #[error(
+        "starts with {} of memory, and may have {}: raise `limits.memory` of the policy", bytes(*.0), bytes(*.1)
+    )]
+    MemoryAtStart(usize, usize),
     /// An import that no policy has.
     #[error(
         "imports {0:?}: a policy may import opgate:policy/{{request,document,log,cluster}}@{VERSION} and nothing else"
@@ -103,11 +112,11 @@ pub enum Refusal {
     MissingExport(&'static str),
 }
 
-/// Checks size, form, imports and exports.
+/// Checks size, form, imports and exports, and that it starts with no more than so much memory.
 ///
 /// # Errors
 /// The problem, and what to do about it.
-pub(crate) fn check(component: &[u8], granted_cluster: bool) -> Result<(), Refusal> {
+pub(crate) fn check(component: &[u8], granted_cluster: bool, memory: usize) -> Result<(), Refusal> {
     if component.is_empty() {
         return Err(Refusal::Empty);
     }
@@ -126,12 +135,17 @@ pub(crate) fn check(component: &[u8], granted_cluster: bool) -> Result<(), Refus
             return Err(Refusal::MissingExport(name));
         }
     }
+    if borders.memory > memory {
+        return Err(Refusal::MemoryAtStart(borders.memory, memory));
+    }
     Ok(())
 }
 
 struct Borders {
     imports: Vec<String>,
     exports: Vec<String>,
+    /// Initial bytes of the memories of all modules.
+    memory: usize,
 }
 
 /// Counts for all modules together, and for the current one.
@@ -141,15 +155,17 @@ struct Counts {
     instances: usize,
     functions: usize,
     items: usize,
+    /// Initial bytes of all memories.
+    memory: usize,
     /// For this module, and for those around it.
     memories: Vec<usize>,
 }
 
 impl Counts {
     fn of(component: &[u8]) -> Self {
-        let (modules, instances, functions, items) = (0, 0, 0, 0);
+        let (modules, instances, functions, items, memory) = (0, 0, 0, 0, 0);
         let bounds = Bounds::of(component);
-        Self { bounds, modules, instances, functions, items, memories: Vec::new() }
+        Self { bounds, modules, instances, functions, items, memory, memories: Vec::new() }
     }
 
     /// Counts one part of a component.
@@ -165,7 +181,14 @@ impl Counts {
             Payload::FunctionSection(section) => {
                 self.functions = self.functions.saturating_add(many(section.count()));
             }
-            Payload::MemorySection(section) => self.memories(many(section.count()))?,
+            Payload::MemorySection(section) => {
+                self.memories(many(section.count()))?;
+                for memory in section.clone() {
+                    let pages = usize::try_from(memory.map_err(malformed)?.initial);
+                    let size = pages.unwrap_or(usize::MAX).saturating_mul(PAGE);
+                    self.memory = self.memory.saturating_add(size);
+                }
+            }
             Payload::ImportSection(section) => {
                 items = many(section.count());
                 for import in section.clone().into_imports() {
@@ -240,7 +263,7 @@ fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
 
 /// Imports and exports of the outermost component.
 fn borders(component: &[u8]) -> Result<Borders, Refusal> {
-    let mut borders = Borders { imports: Vec::new(), exports: Vec::new() };
+    let mut borders = Borders { imports: Vec::new(), exports: Vec::new(), memory: 0 };
     let mut counts = Counts::of(component);
     let mut depth = 0usize;
     for payload in Parser::new(0).parse_all(component) {
@@ -269,6 +292,7 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
             _ => {}
         }
     }
+    borders.memory = counts.memory;
     Ok(borders)
 }
 
@@ -277,8 +301,8 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
 /// # Errors
 /// If it is no policy that this host could load.
 pub fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), Refusal> {
-    check(component, true)?;
-    let Borders { imports, exports } = borders(component)?;
+    check(component, true, usize::MAX)?;
+    let Borders { imports, exports, .. } = borders(component)?;
     Ok((imports, exports))
 }
 

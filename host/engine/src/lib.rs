@@ -215,7 +215,7 @@ impl Engine {
         granted_cluster: bool,
     ) -> Result<Module, LoadError> {
         let load = || {
-            gate::check(component, granted_cluster)?;
+            gate::check(component, granted_cluster, self.pool.memory)?;
             let _alone = gate::is_large(component).then(|| self.large.lock());
             let digest = digest(component);
             if let Some(known) = self.known(&digest) {

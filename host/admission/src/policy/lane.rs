@@ -5,7 +5,8 @@
 //! repeated on a thread of its own, with the whole deadline. This is correct because a policy has
 //! no effects, and the same input gives the same verdict. After some time there, the call gets only
 //! the CPU time that the serving threads leave. If the call was long there, too, further calls of
-//! that tenant start there until they have been short for some time. Calls of other tenants do not.
+//! that tenant start there until they have been short for some time. Calls of other tenants do not,
+//! unless calls are long for most of them (`usual.rs`).
 //!
 //! ```text
 //!  tenant ─▶ permit (fair.rs) ──▶ fast lane, 2 ms ──ok──▶ verdict
@@ -26,6 +27,7 @@ use tokio::sync::oneshot;
 
 use super::Policy;
 use super::fair::{DEAR, Fair, Pace, Permit, Refused, Tenant};
+use super::usual::Usual;
 use crate::cluster::{Lens, Unsettled};
 use crate::review::Review;
 use opgate_engine::{
@@ -34,6 +36,9 @@ use opgate_engine::{
 
 /// Deadline of a call on the thread that serves the request.
 pub(super) const FAST: Duration = Duration::from_millis(2);
+
+/// Elapsed time of a call there that is stopped by its CPU time. Its thread waits for a CPU meanwhile.
+const FAST_WALL: Duration = Duration::from_millis(20);
 
 /// A call in the slow lane that needs less CPU time could have been in the fast lane, with a
 /// quarter to spare. This is CPU time, not elapsed time, because threads of the slow lane wait for
@@ -136,6 +141,7 @@ impl From<Unsettled> for Overload {
 #[derive(Debug)]
 pub struct Lane {
     fair: Arc<Fair>,
+    usual: Arc<Usual>,
     /// Whether calls have their whole time where they start, because the server does nothing else.
     is_only: bool,
     size: (usize, usize),
@@ -172,12 +178,13 @@ impl Lane {
     ) -> Result<Self, NoSeats> {
         let size = (limits.concurrency, queue);
         let other = other.filter(|other| other.fits(limits, queue, is_only));
+        let usual = other.map(|other| other.usual.clone()).unwrap_or_default();
         let fair = other.map(|other| other.fair.clone());
         let fair = fair.unwrap_or_else(|| Arc::new(Fair::new(limits.concurrency, queue, is_only)));
         let seats = other.filter(|other| other.seats.are_of(engine)).map(|o| o.seats.clone());
         let taken = || Seats::take(engine, limits.concurrency).map(Arc::new);
         let seats = seats.or_else(taken).ok_or(NoSeats)?;
-        Ok(Self { fair, is_only, size, seats })
+        Ok(Self { fair, usual, is_only, size, seats })
     }
 
     /// Whether it can be that of a policy with these limits.
@@ -189,6 +196,23 @@ impl Lane {
     #[must_use]
     pub fn apart(&self) -> usize {
         self.fair.running_long()
+    }
+
+    /// Calls that ran twice, because they took longer than the fast lane allows.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        self.usual.repeated()
+    }
+
+    /// The expected duration of a tenant's next call.
+    fn pace(&self, routes: u64, tenant: Tenant) -> Pace {
+        if self.is_only {
+            return Pace::Short;
+        }
+        match self.usual.pace(routes) {
+            Pace::Long => Pace::Long,
+            Pace::Short => self.fair.pace(tenant),
+        }
     }
 
     async fn permit(
@@ -233,7 +257,7 @@ pub(super) async fn validate(
 ) -> Result<Asked, Overload> {
     let lane = &policy.lane;
     let routes = policy.routes(review);
-    let pace = if lane.is_only { Pace::Short } else { lane.fair.pace(tenant) };
+    let pace = lane.pace(routes, tenant);
     let by = (tenant, review.size());
     let mut permit = lane.permit(policy, by, pace, deadline).await?;
     let mut failed = None;
@@ -241,13 +265,22 @@ pub(super) async fn validate(
         let started = Instant::now();
         let left = left(deadline, started)?;
         let short = policy.limits.time > FAST && !lane.is_only;
-        let time = if short { Time::Try(FAST.min(left)) } else { Time::of(policy.limits, left) };
+        let patient = short && lane.usual.takes_patience();
+        let time = match (short, patient) {
+            (true, true) => Time::Whole { processor: FAST, wall: FAST_WALL.min(left) },
+            (true, false) => Time::Try(FAST.min(left)),
+            _ => Time::of(policy.limits, left),
+        };
         let reader = policy.view.reader(lens.clone());
         let budget = Budget { memory: policy.limits.memory, time, apart: None };
         let call = policy.module.validate(inputs, routes, &policy.settings, reader, budget);
         permit.charge(started.elapsed());
-        let is_long = short && call.result.as_ref().is_err_and(Fault::is_deadline);
+        let is_over = |fault: &Fault| fault.is_deadline() || matches!(fault, Fault::Wall(_));
+        let is_long = short && call.result.as_ref().is_err_and(is_over);
         if !is_long {
+            if short {
+                lane.usual.note(routes, tenant, Pace::Short);
+            }
             if lane.is_only || !is_worth_another(&call) || !policy.has_advice_on(review) {
                 return Ok(Asked { call, dropped: None });
             }
@@ -255,6 +288,9 @@ pub(super) async fn validate(
         }
         // Either the call was long or its thread got no CPU time. The second run finds out.
         tracing::debug!(policy = policy.name, "a call is run again, apart");
+        if is_long {
+            lane.usual.repeats();
+        }
         drop(permit);
         permit = lane.permit(policy, by, Pace::Long, deadline).await?;
     }
@@ -263,6 +299,8 @@ pub(super) async fn validate(
         inputs: inputs.clone(),
         routes,
         lens: lens.clone(),
+        tenant,
+        was_stopped: pace == Pace::Short && failed.is_none(),
         has_advice: policy.has_advice_on(review),
         deadline,
     };
@@ -290,6 +328,9 @@ struct Job {
     inputs: Arc<Inputs>,
     routes: u64,
     lens: Lens,
+    tenant: Tenant,
+    /// Whether it was in the fast lane for too long.
+    was_stopped: bool,
     /// Whether there are rules that only warn.
     has_advice: bool,
     deadline: Instant,
@@ -322,7 +363,9 @@ impl Job {
                 let asked = self.run(&apart, failed);
                 let used = processor_time().saturating_sub(started);
                 permit.charge(used);
-                permit.note(if used > SHORT { Pace::Long } else { Pace::Short });
+                let pace = if used > SHORT { Pace::Long } else { Pace::Short };
+                permit.note(pace);
+                self.note(pace);
                 drop(permit);
                 // When the caller has the answer, nothing may hold a part of the request any more.
                 // A thread that yields can take long to end.
@@ -335,6 +378,14 @@ impl Job {
         let asked = answered.await;
         drop(stop_on_drop);
         asked.map_err(|_| none("it ended without an answer".to_owned()))?
+    }
+
+    fn note(&self, pace: Pace) {
+        let usual = &self.policy.lane.usual;
+        usual.note(self.routes, self.tenant, pace);
+        if self.was_stopped && pace == Pace::Short {
+            usual.had_waited();
+        }
     }
 
     fn run(&self, apart: &Apart, failed: Option<Call<wit::Verdict>>) -> Result<Asked, Overload> {

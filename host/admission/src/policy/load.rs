@@ -16,7 +16,7 @@ use super::lane::NoSeats;
 use super::match_rule::MatchRule;
 use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, Set, schema};
 use crate::cluster::{NotRead, Reading, Sampling, Source, Unread};
-use opgate_engine::{Budget, Compiler, Engine, Limits, MAX_COMPONENT, Module};
+use opgate_engine::{Budget, Compiler, Engine, Fault, Limits, MAX_COMPONENT, Module};
 
 /// The result for one policy of a configuration.
 pub(super) enum Loaded {
@@ -81,7 +81,7 @@ pub(super) fn load(
     let checked = module.validate_settings(&settings, Budget::of(config.limits));
     log(&config.name, &checked.log);
     match checked.result {
-        Err(fault) => return Ok(Loaded::Broken(format!("validate-settings: {fault}"))),
+        Err(fault) => return Ok(Loaded::Broken(failed("validate-settings", &fault))),
         Ok(Err(wrong)) => {
             let mut errors = ConfigErrors::default();
             for error in wrong.iter().take(64) {
@@ -222,8 +222,18 @@ fn dotted(pointers: &[String]) -> Vec<String> {
 pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descriptor, String> {
     let described = module.describe(Budget::of(limits));
     log(name, &described.log);
-    let descriptor = described.result.map_err(|fault| format!("describe: {fault}"))?;
+    let descriptor = described.result.map_err(|fault| failed("describe", &fault))?;
     Descriptor::check(&descriptor)
+}
+
+/// The reason why a call at load time gave no answer, and what helps.
+fn failed(call: &str, fault: &Fault) -> String {
+    let remedy = match fault {
+        Fault::Memory(..) => ": raise `limits.memory` of the policy",
+        Fault::Deadline(_) => ": raise `limits.time` of the policy",
+        _ => "",
+    };
+    format!("{call}: {fault}{remedy}")
 }
 
 fn open(

@@ -24,6 +24,7 @@ pub mod response;
 mod schema;
 mod scope;
 mod set;
+mod usual;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
