@@ -39,11 +39,10 @@ async function build(folder) {
   await mkdir(dirname(output), { recursive: true });
   await writeFile(bundle, code);
   const { componentize } = await import('@bytecodealliance/componentize-js');
-  const { component } = await componentize({
-    sourcePath: bundle,
-    witPath: witOf(),
-    worldName: isCluster ? 'cluster-policy' : 'policy',
-    disableFeatures: NO_FEATURES,
+  const worldName = isCluster ? 'cluster-policy' : 'policy';
+  const made = componentize({ sourcePath: bundle, witPath: witOf(), worldName, disableFeatures: NO_FEATURES });
+  const { component } = await made.catch((error) => {
+    throw new Failure(`the policy cannot be loaded for a component: ${error.message}`);
   });
   await writeFile(`${output}.new`, withDocs(component, policy.rules));
   await rename(`${output}.new`, output);

@@ -16,6 +16,7 @@ import { log } from './log.js';
 import { panicked } from './place.js';
 import { Request, Review } from './review.js';
 import { warmUp } from './warm.js';
+import { takeAway } from './without.js';
 
 const optional = (handle) => (handle === undefined || handle === null ? undefined : new Document(handle));
 
@@ -24,6 +25,7 @@ export function component(declared, version) {
   const policy = { version, ...without(declared) };
   const descriptor = describe(policy);
   warmUp();
+  takeAway();
   let isBuilt = false;
   // No call of the host is possible while the component is built.
   host.log = (severity, message) => isBuilt && hostLog(severity, message);

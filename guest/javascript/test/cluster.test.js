@@ -1,0 +1,119 @@
+// Reads of the cluster: fields, pages, indexes, and what happens without an answer.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { host } from '../src/host.js';
+import { policy, read, ReadError, rule, sample, target } from '../src/index.js';
+import { Plain } from '../src/plain.js';
+import { judge } from '../src/testing.js';
+
+const thing = target({ versions: ['v1'], resources: ['things'], kind: 'Thing' });
+const pods = read({
+  version: 'v1',
+  resource: 'pods',
+  fields: ['/spec/containers/*/image'],
+  keys: ['/data'],
+  indexes: [
+    { name: 'image', field: '/spec/containers/*/image' },
+    { name: 'group', field: '/spec/refs/*/{group}~1{kind}' },
+    { name: 'teams', field: '/metadata/annotations/teams', separator: ',' },
+  ],
+});
+const one = rule({ id: 'T-1', level: 'deny', title: 'one', on: [{ target: thing, operations: ['create'] }], reads: [pods], source: '' });
+
+const pod = (name, image, more = {}) => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name, namespace: 'a', labels: { app: name }, annotations: { teams: `${name}, all` } },
+  spec: { containers: [{ name: 'c', image }], refs: [{ group: 'g', kind: 'K' }], nodeName: 'n' },
+  ...more,
+});
+
+function ask(look, cluster) {
+  const declared = policy({ name: 't', title: 't', rules: [one], routes: [{ on: thing, judge: look }] });
+  return judge(declared, { object: { apiVersion: 'v1', kind: 'Thing' }, cluster });
+}
+
+test('only what is declared is kept', () => {
+  ask(() => {
+    const found = pods.get('a', 'p');
+    assert.deepEqual(found.value.spec, { containers: [{ image: 'i' }] });
+    assert.deepEqual(found.value.data, { k: true });
+    assert.equal(found.value.metadata.annotations, undefined);
+    assert.equal(pods.get('a', 'q'), null);
+    assert.equal(pods.get('a', 'x'.repeat(5_000)), null);
+  }, [pod('p', 'i', { data: { k: 'secret' } })]);
+});
+
+test('objects are found by namespace, labels and index', () => {
+  const cluster = [pod('b', 'y'), pod('a', 'x'), { ...pod('c', 'x'), spec: {} }];
+  ask(() => {
+    const names = (query) => pods.names(query).map((it) => it.name).join(' ');
+    assert.equal(names(), 'a b c');
+    assert.equal(names({ matches: [{ index: 'image', values: ['x'] }] }), 'a');
+    assert.equal(names({ matches: [{ index: 'image', values: ['x'], absent: true }] }), 'a c');
+    assert.equal(names({ matches: [{ index: 'group', values: ['g/K'] }] }), 'a b');
+    assert.equal(names({ matches: [{ index: 'teams', values: ['b'] }] }), 'b');
+    assert.equal(names({ labels: { matchExpressions: [{ key: 'app', operator: 'NotIn', values: ['a'] }] } }), 'b c');
+    assert.equal(names({ namespace: 'z' }), '');
+    assert.equal(pods.any({ namespace: 'a' }), true);
+    assert.deepEqual([...pods.list()].map((it) => it.text('/metadata/name')), ['a', 'b', 'c']);
+  }, cluster);
+});
+
+test('pages follow each other', () => {
+  const cluster = Array.from({ length: 600 }, (_, n) => pod(`p${String(n).padStart(3, '0')}`, 'i'));
+  ask(() => {
+    const names = [...pods.list()].map((it) => it.text('/metadata/name'));
+    assert.deepEqual([names.length, names[0], names[599]], [600, 'p000', 'p599']);
+  }, cluster);
+});
+
+test('without an answer the rule is skipped', () => {
+  const look = (review, report) => assert.equal(report.answer([one], 'Pods', () => pods.get('a', 'p')), undefined);
+  assert.deepEqual(ask(look).skipped, [{ rule: 'T-1', reason: "the cluster's Pods are not available" }]);
+  assert.throws(() => ask(() => pods.get('a', 'p')), ReadError);
+  assert.throws(() => ask(() => read({ version: 'v1', resource: 'secrets' }).names(), []), /^Error: secrets: not declared/);
+  const labels = { matchExpressions: [{ key: 'a', operator: 'Is' }] };
+  assert.deepEqual(ask((_, report) => report.answer([one], 'Pods', () => pods.any({ labels })), [pod('p', 'i')]).skipped, []);
+});
+
+test('a sample has whole objects', () => {
+  const kinds = { group: 'x.y', version: 'v1', resource: 'things' };
+  const cluster = [{ apiVersion: 'x.y/v2', kind: 'Thing', metadata: { name: 'a' }, spec: 1 }, { apiVersion: 'x.y/v1', kind: 'Thing' }];
+  ask(() => {
+    assert.deepEqual(sample(kinds, 1).complete, false);
+    assert.deepEqual(sample(kinds).objects.map((it) => it.value.spec), [undefined, 1]);
+  }, cluster);
+});
+
+test('a call never has 1,000 handles, and what it lists stays readable', () => {
+  let live = 0;
+  let most = 0;
+  class Handle {
+    constructor(name) {
+      this.plain = new Plain({ metadata: { name } });
+      most = Math.max(most, (live += 1));
+    }
+    text(pointer) {
+      return this.plain.text(pointer);
+    }
+    raw(pointer) {
+      return this.plain.raw(pointer);
+    }
+    [Symbol.dispose ?? Symbol.for('dispose')]() {
+      live -= 1;
+    }
+  }
+  const before = { ...host };
+  let next = 0;
+  host.list = (_, { limit }) => Array.from({ length: next < 2_560 ? limit : 0 }, () => new Handle(`n${(next += 1)}`));
+  try {
+    const all = [...pods.list()];
+    assert.deepEqual([all.length, all[0].text('/metadata/name'), all.at(-1).text('/metadata/name')], [2_560, 'n1', 'n2560']);
+    assert.ok(most < 990, `${most} handles`);
+  } finally {
+    Object.assign(host, before);
+  }
+});
